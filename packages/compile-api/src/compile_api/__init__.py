@@ -1,0 +1,3 @@
+"""Compiles unmodified PyTorch programs."""
+
+__version__ = "0.1.0"
