@@ -1,0 +1,173 @@
+"""Expression trees: what one element of a tensor is, as data.
+
+A tree is built by lowerings and walked by whoever needs to know something: which buffers are read and where, what the
+dtype is, how it prints.  Nodes are frozen and equal by structure, so sharing a subexpression is finding an equal node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from inductor.ir.index import Index, Symbol
+from inductor.ir.ops import OPERATORS
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number of the given dtype."""
+
+    value: float | int | bool
+    dtype: torch.dtype
+
+    def __eq__(self, other: object) -> bool:
+        # repr tells 0.0 from -0.0 and 1 from True, and finds NaN equal to itself.
+        return isinstance(other, Const) and self.dtype == other.dtype and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue:
+    """An index as a value, for ``arange`` and positions."""
+
+    index: Index
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One element of a buffer, in the buffer's dtype.  ``bindings`` give the values of symbols that are read from
+    tensors (gathers): each is an integer expression, already wrapped and checked by the lowering."""
+
+    buffer: str
+    index: Index
+    dtype: torch.dtype
+    bindings: tuple[tuple[Symbol, Expr], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operator of the table on operands.  ``param`` is the half dtype of ``rounded`` and None elsewhere."""
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: torch.dtype
+    param: torch.dtype | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """``body`` where ``condition`` holds, else ``other``; loads of the body happen only where it holds."""
+
+    condition: Expr
+    body: Expr
+    other: Const
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a reduction of an earlier part of the same kernel came to: ``part`` is "" or mean, m2, weight."""
+
+    name: str
+    dtype: torch.dtype
+    part: str = ""
+
+
+Expr: TypeAlias = Const | IndexValue | Load | Apply | Masked | Result
+
+
+def apply(op: str, *args: Expr, dtype: torch.dtype | None = None) -> Expr:
+    """An operator node whose dtype follows from the table."""
+    operator = OPERATORS[op]
+    if len(args) != operator.arity:
+        raise ValueError(f"{op} takes {operator.arity} operands, not {len(args)}")
+    if operator.result == "bool":
+        return Apply(op, args, torch.bool)
+    if operator.result == "given":
+        if dtype is None:
+            raise ValueError(f"{op} needs a dtype")
+        return Apply(op, args, dtype)
+    return Apply(op, args, args[-1].dtype)
+
+
+def cast(value: Expr, dtype: torch.dtype) -> Expr:
+    """``value`` in ``dtype``; nothing where it has it already."""
+    return value if value.dtype == dtype else Apply("cast", (value,), dtype)
+
+
+# -- walks ------------------------------------------------------------------------------------------------------------
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The nodes directly below."""
+    if isinstance(expr, Apply):
+        return expr.args
+    if isinstance(expr, Masked):
+        return expr.condition, expr.body
+    if isinstance(expr, Load):
+        return tuple(value for _, value in expr.bindings)
+    return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every node once, operands before users."""
+    seen: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(children(node)))
+
+
+def loads(expr: Expr) -> Iterator[Load]:
+    """Every element read."""
+    return (node for node in walk(expr) if isinstance(node, Load))
+
+
+def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None], memo: dict[int, Expr] | None = None) -> Expr:
+    """The tree with ``rule`` applied to every node from the leaves up; None keeps the node."""
+    memo = {} if memo is None else memo
+    for node in walk(expr):
+        rebuilt = _with_children(node, memo)
+        replaced = rule(rebuilt)
+        memo[id(node)] = rebuilt if replaced is None else replaced
+    return memo[id(expr)]
+
+
+def substitute(expr: Expr, replacements: Mapping[Symbol, Index | int]) -> Expr:
+    """The tree with loop variables replaced in every index."""
+
+    def rule(node: Expr) -> Expr | None:
+        if isinstance(node, Load):
+            return Load(node.buffer, node.index.subs(replacements), node.dtype, node.bindings)
+        if isinstance(node, IndexValue):
+            return IndexValue(node.index.subs(replacements), node.dtype)
+        return None
+
+    return rewrite(expr, rule)
+
+
+def _with_children(node: Expr, memo: Mapping[int, Expr]) -> Expr:
+    if isinstance(node, Apply):
+        args = tuple(memo[id(arg)] for arg in node.args)
+        return (
+            node
+            if all(new is old for new, old in zip(args, node.args, strict=True))
+            else Apply(node.op, args, node.dtype, node.param)
+        )
+    if isinstance(node, Masked):
+        return Masked(memo[id(node.condition)], memo[id(node.body)], node.other, node.dtype)
+    if isinstance(node, Load) and node.bindings:
+        bindings = tuple((symbol, memo[id(value)]) for symbol, value in node.bindings)
+        return Load(node.buffer, node.index, node.dtype, bindings)
+    return node

@@ -1,0 +1,88 @@
+"""Kernels: loops over axes, with statements in them.  What the scheduler makes and every target prints.
+
+```
+kernel softmax_0(x: float32[8192], out: float32[8192])
+for i in 128:                              # axes: every iteration is independent
+    for r in 64:                           # a Loop: one pass over the reduction axis
+        m = max(load x[64 * i + r])        # Reduce: its Result exists after the loop
+    for r in 64:
+        s = sum(exp(load x[64 * i + r] - m))
+    for r in 64:
+        out[64 * i + r] = exp(load x[64 * i + r] - m) / s
+```
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import torch
+
+from inductor.ir.expr import Expr
+from inductor.ir.index import Index, Symbol
+
+StoreMode = Literal["set", "add"]
+"""``add`` adds to what is there, atomically where iterations may meet (scatter-add)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Writes one element; the value is narrowed to the buffer's dtype.  ``bindings`` as in ``Load``; where ``mask`` is
+    given and false nothing is written."""
+
+    buffer: str
+    index: Index
+    value: Expr
+    mode: StoreMode = "set"
+    bindings: tuple[tuple[Symbol, Expr], ...] = ()
+    mask: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Reduces ``value`` over the axes of the enclosing loop; later statements read it as ``Result(name)``.
+    The accumulator has ``dtype``; for argmax and argmin that is int64 and the position counts along the loop's axes
+    flattened in row-major order."""
+
+    name: str
+    kind: str
+    value: Expr
+    dtype: torch.dtype
+
+
+Statement: TypeAlias = Store | Reduce
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One pass over reduction axes inside the kernel's axes.  Without axes it runs once: the epilogue of a row.
+    A statement may read the Results of earlier loops, and the buffers that earlier loops stored at the same element."""
+
+    axes: tuple[Symbol, ...]
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A buffer the kernel is given: ``in``, ``out`` (every element written before it is read) or ``inout``.
+    ``numel`` is the extent of the storage used."""
+
+    name: str
+    dtype: torch.dtype
+    numel: Index
+    role: Literal["in", "out", "inout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Independent iterations over ``axes``, each running ``loops`` in order.  ``sizes`` are the run-time integers the
+    indices mention; ``origins`` name the operators that went in, for people and profilers."""
+
+    name: str
+    device: Literal["cpu", "cuda"]
+    axes: tuple[Symbol, ...]
+    loops: tuple[Loop, ...]
+    arguments: tuple[Argument, ...]
+    sizes: tuple[Symbol, ...] = ()
+    origins: tuple[str, ...] = field(default=(), compare=False)

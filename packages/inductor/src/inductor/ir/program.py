@@ -1,0 +1,103 @@
+"""Programs: what one compiled graph does when it is called, step by step.  Made by the scheduler, printed by the wrapper.
+
+A program names buffers; whether a name becomes a tensor, a view or a reused allocation is said by its steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from inductor.ir.index import Index, Symbol
+from inductor.ir.kernel import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tensor as the user or a library call sees it."""
+
+    name: str
+    dtype: torch.dtype
+    device: torch.device
+    sizes: tuple[Index, ...]
+    strides: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """Makes an uninitialised buffer, in the memory of ``reuse`` (a dead buffer of the same device) where given."""
+
+    buffer: Buffer
+    reuse: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Names a strided window on another buffer's storage; ``offset`` is in elements from that storage's start."""
+
+    buffer: Buffer
+    base: str
+    offset: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Runs a kernel; ``buffers`` are its arguments in order."""
+
+    kernel: Kernel
+    buffers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A buffer as an argument of a Call."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Calls a torch operator (a library kernel, or a fallback, which has a ``reason``).  ``args`` and ``kwargs`` hold
+    plain values, lists of them, ``Ref`` and ``Index``.  ``outputs`` are names for what it returns, flattened; None for a
+    result nobody reads.  With ``into`` the results are written into buffers that exist already."""
+
+    target: torch._ops.OpOverload
+    args: tuple[object, ...]
+    kwargs: tuple[tuple[str, object], ...]
+    outputs: tuple[Buffer | None, ...]
+    into: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Reads a run-time integer: size or stride ``dim`` of an input buffer, or an integer input (``dim`` None)."""
+
+    symbol: Symbol
+    source: str
+    dim: int | None
+    what: str = "size"
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Drops the last reference the program holds."""
+
+    name: str
+
+
+Step: TypeAlias = Allocate | View | Launch | Call | Bind | Free
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Steps between inputs and outputs.  ``constants`` are tensors kept by the compiled graph; an output may be a
+    buffer, an integer expression, a plain value or None."""
+
+    name: str
+    inputs: tuple[Buffer | Symbol | None, ...]
+    constants: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Ref | Index | int | float | bool | None, ...]
