@@ -1,4 +1,4 @@
-"""Programs: what one compiled graph does when it is called, step by step.  Made by the scheduler, printed by the wrapper.
+"""Programs: what a compiled graph does when called, step by step.  Made by the scheduler, printed by the wrapper.
 
 A program names buffers; whether a name becomes a tensor, a view or a reused allocation is said by its steps.
 """
@@ -60,8 +60,8 @@ class Ref:
 @dataclass(frozen=True, slots=True)
 class Call:
     """Calls a torch operator (a library kernel, or a fallback, which has a ``reason``).  ``args`` and ``kwargs`` hold
-    plain values, lists of them, ``Ref`` and ``Index``.  ``outputs`` are names for what it returns, flattened; None for a
-    result nobody reads.  With ``into`` the results are written into buffers that exist already."""
+    plain values, lists of them, ``Ref`` and ``Index``.  ``outputs`` are names for what it returns, flattened; None for
+    a result nobody reads.  With ``into`` the results are written into buffers that exist already."""
 
     target: torch._ops.OpOverload
     args: tuple[object, ...]
