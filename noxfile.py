@@ -1,0 +1,194 @@
+"""Every job of this repository.  ``nox -l`` lists them; each works from a clean clone and installs what it needs.
+
+A cell is a Python, a torch and a device.  One that cannot be had on this machine is skipped, with a line that says why.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2"
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = False
+
+ROOT = Path(__file__).parent
+ENGINES = ("capture", "aotgrad", "inductor", "cudagraphs")
+PACKAGES = (*ENGINES, "compile-api")
+IMPORT_NAMES = {name: name.replace("-", "_") for name in PACKAGES}
+
+# An unpinned torch is a CUDA build of several gigabytes on machines that have no use for it.
+TORCH = "2.13.0"
+TRITON = "3.7.1"  # the release that belongs to TORCH; it runs in its interpreter where there is no GPU
+HOME_PYTHON = "3.11"
+OTHER_PYTHONS = ("3.12", "3.13")
+
+TEST_TOOLS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "numpy", "scipy")
+BUILD_TOOLS = ("hatchling>=1.27", "setuptools>=70", "editables")
+
+
+def cell(python: str, torch: str, device: str) -> nox.sessions.Param:
+    return nox.param(python, torch, device, id=f"py{python}-torch{torch}-{device}")
+
+
+def has_cuda() -> bool:
+    """Whether a CUDA device answers; asked of the driver's own tool, so that no torch is needed to decide."""
+    smi = shutil.which("nvidia-smi")
+    return smi is not None and subprocess.run([smi, "-L"], capture_output=True, check=False).returncode == 0
+
+
+# -- installing -------------------------------------------------------------------------------------------------------
+
+
+def install_torch(session: nox.Session, python: str) -> None:
+    """The CPU build of torch, by the shortest way there is for this interpreter."""
+    if python == HOME_PYTHON:
+        session.install(f"torch=={TORCH}")
+        return
+    # No index on this machine need have a CPU build for the other interpreters: the CUDA build without its libraries,
+    # and stubs in their place, is the same CPU code (see the script).
+    session.install("--no-deps", f"torch=={TORCH}", "nvidia-cuda-runtime==13.0.96")
+    session.install("numpy", "filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "setuptools")
+    where = session.run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", silent=True)
+    session.run("python", "tests/tools/torch_stubs.py", f"{str(where).strip()}/torch/lib")
+
+
+def install_packages(session: nox.Session, *names: str) -> None:
+    """Our packages from the source tree, editable, so that a second run needs no new install."""
+    session.install(*BUILD_TOOLS)
+    editable = [part for name in names for part in ("-e", f"packages/{name}")]
+    session.install("--no-build-isolation", "--no-deps", *editable)
+
+
+def wheels(session: nox.Session, *names: str) -> Path:
+    """A folder with fresh wheels of the named packages, built the way users build them: isolated."""
+    folder = Path(session.create_tmp()) / "wheels"
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in names:
+        session.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), f"packages/{name}")
+    return folder
+
+
+# -- tests ------------------------------------------------------------------------------------------------------------
+
+
+@nox.session
+@nox.parametrize(
+    ["python", "torch", "device"],
+    [
+        cell("3.11", TORCH, "cpu"),
+        *(cell(python, "none", "cpu") for python in OTHER_PYTHONS),
+        *(cell(python, TORCH, "cpu") for python in OTHER_PYTHONS),
+    ],
+)
+def tests(session: nox.Session, torch: str, device: str) -> None:
+    """Everything that runs here.  Without torch: the C extension and the bytecode layer, on every supported Python."""
+    python = str(session.python)
+    if torch == "none":
+        session.install("pytest>=8", "pytest-timeout", "hypothesis", *BUILD_TOOLS)
+        session.run("python", "packages/capture/hatch_build.py", "--in-place")
+        env = {"PYTHONPATH": "packages/capture/src"}
+        folders = ["packages/capture/tests/engine", "packages/capture/tests/bytecode"]
+        session.run("python", "-m", "pytest", "-q", *folders, *session.posargs, env=env)
+        return
+    if python != HOME_PYTHON and not os.environ.get("ALL_CELLS"):
+        session.skip(f"Python {python} with torch takes a gigabyte of wheels: set ALL_CELLS=1 to run this cell")
+    install_torch(session, python)
+    session.install(*TEST_TOOLS)
+    session.install("--no-deps", f"triton=={TRITON}")
+    install_packages(session, *PACKAGES)
+    session.run("python", "-m", "pytest", "-q", "-n", "2", *(session.posargs or ["packages", "tests"]))
+
+
+@nox.session(python=HOME_PYTHON)
+@nox.parametrize("package", PACKAGES)
+def isolated(session: nox.Session, package: str) -> None:
+    """One package's wheel alone in an environment of its own: its tests pass without the others."""
+    needed = PACKAGES if package == "compile-api" else (package,)
+    session.install(f"torch=={TORCH}", *TEST_TOOLS)
+    if package == "inductor":
+        session.install("--no-deps", f"triton=={TRITON}")
+    folder = wheels(session, *needed)
+    session.install("--force-reinstall", "--no-deps", *map(str, sorted(folder.glob("*.whl"))))
+    session.run("python", "-m", "pip", "check")
+    others = [IMPORT_NAMES[name] for name in PACKAGES if name not in needed]
+    session.run("python", "tests/tools/assert_absent.py", *others)
+    # A copy of the tests outside the tree: nothing but the installed wheel can be imported.
+    place = Path(session.create_tmp()) / "alone"
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(ROOT / "packages" / package / "tests", place / "tests")
+    shutil.copy(ROOT / "pyproject.toml", place)
+    session.chdir(place)
+    session.run("python", "-P", "-m", "pytest", "-q", "-n", "2", "tests", *session.posargs)
+
+
+@nox.session(python=HOME_PYTHON)
+def gpu(session: nox.Session) -> None:
+    """The GPU tests with the Python, torch and triton of this machine; ``-- --all`` runs the whole suite there."""
+    if not has_cuda():
+        session.skip("no CUDA device answers on this machine")
+    session.run("tests/gpu/run", *session.posargs, external=True)
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+
+@nox.session(python=HOME_PYTHON)
+def lint(session: nox.Session) -> None:
+    """Style, banned imports, independence of the engines, layers without cycles."""
+    session.install("ruff==0.17.*", "import-linter>=2.5")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    sources = os.pathsep.join(str(ROOT / "packages" / name / "src") for name in PACKAGES)
+    session.run("lint-imports", "--no-cache", env={"PYTHONPATH": sources})
+
+
+@nox.session(python=HOME_PYTHON)
+def types(session: nox.Session) -> None:
+    """mypy, strict, over every package."""
+    session.install("mypy>=1.18", "numpy")
+    session.run("mypy", *(f"packages/{name}/src" for name in PACKAGES))
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+
+@nox.session(python=HOME_PYTHON)
+def build(session: nox.Session) -> None:
+    """Wheels and sdists of all packages in ``dist``, and a wheel again from each sdist."""
+    session.install("build", "twine")
+    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    for name in PACKAGES:
+        # `build` makes the sdist first and the wheel out of it: an sdist that lacks a file fails here.
+        session.run("python", "-m", "build", "--outdir", "dist", f"packages/{name}")
+    session.run("twine", "check", "--strict", *map(str, sorted((ROOT / "dist").iterdir())))
+
+
+@nox.session(python=HOME_PYTHON)
+def docs(session: nox.Session) -> None:
+    """The documentation as a web site in ``site``; a broken link is an error."""
+    session.install("mkdocs>=1.6,<2", "mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26")
+    session.run("mkdocs", "build", "--strict", "--quiet")
+
+
+@nox.session(python=HOME_PYTHON)
+def demo(session: nox.Session) -> None:
+    """Compiles a small ResNet and a fused function, and prints what happened."""
+    install_torch(session, HOME_PYTHON)
+    install_packages(session, *PACKAGES)
+    session.run("python", "examples/demo.py", *session.posargs)
+
+
+@nox.session(python=HOME_PYTHON)
+def bench(session: nox.Session) -> None:
+    """Ours, eager and torch.compile in turn, in one process: a table of ratios, and the same as JSON."""
+    install_torch(session, HOME_PYTHON)
+    session.install("numpy")
+    install_packages(session, *PACKAGES)
+    session.run("python", "-m", "benchmarks", *session.posargs)

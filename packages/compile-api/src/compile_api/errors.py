@@ -1,0 +1,19 @@
+"""What compile_api itself can complain about.  Errors of the engines stay theirs and pass through untouched."""
+
+from __future__ import annotations
+
+
+class CompileApiError(Exception):
+    """Base of this package's errors."""
+
+
+class UnknownBackend(CompileApiError, ValueError):
+    """No backend of that name is registered."""
+
+
+class BackendNotReady(CompileApiError, ImportError):
+    """The backend exists but lacks a package, a device or a compiler; the message says how to get it."""
+
+
+class BadOption(CompileApiError, ValueError):
+    """An option or mode that does not exist, or two that contradict each other."""

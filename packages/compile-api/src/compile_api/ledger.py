@@ -1,0 +1,79 @@
+"""What compiling did, as data: one ledger per compiled function.  Reports, logs and the demo only render it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One generated kernel: what it is called, the file a person can read, and the operators that went into it."""
+
+    name: str
+    path: str | None
+    operators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCompiled:
+    """An ATen graph went through a code generator.  ``seconds`` is the time by stage."""
+
+    direction: str
+    nodes: int
+    kernels: tuple[Kernel, ...]
+    library_calls: tuple[str, ...]
+    fallbacks: tuple[str, ...]
+    seconds: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCaptured:
+    """A torch-level graph was handed to a backend, which took ``seconds`` for it."""
+
+    backend: str
+    operators: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRefused:
+    """A stage could not take a graph, which therefore runs a slower way."""
+
+    stage: str
+    reason: str
+    consequence: str
+
+
+Record: TypeAlias = GraphCaptured | GraphCompiled | GraphRefused
+
+
+@dataclass
+class Ledger:
+    """An append-only list of records; several threads may compile at once."""
+
+    _records: list[Record] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, record: Record) -> None:
+        with self._lock:
+            self._records.append(record)
+
+    def records(self) -> tuple[Record, ...]:
+        with self._lock:
+            return tuple(self._records)
+
+    def compiled(self) -> tuple[GraphCompiled, ...]:
+        return tuple(record for record in self.records() if isinstance(record, GraphCompiled))
+
+    def captured(self) -> tuple[GraphCaptured, ...]:
+        return tuple(record for record in self.records() if isinstance(record, GraphCaptured))
+
+    def refused(self) -> tuple[GraphRefused, ...]:
+        return tuple(record for record in self.records() if isinstance(record, GraphRefused))
+
+
+def total(seconds: Iterable[tuple[str, float]]) -> float:
+    return sum(value for _, value in seconds)

@@ -1,0 +1,134 @@
+"""The built-in backends: how the engines are joined.  Only this module and ``compile`` know more than one of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import torch
+
+import aotgrad
+import cudagraphs
+import inductor
+from compile_api.backends import CompilerFn, Context, backend
+from compile_api.ledger import GraphCaptured, GraphCompiled, GraphRefused, Kernel
+
+Boxed: TypeAlias = Callable[[list[Any]], Sequence[Any]]
+
+
+class FxCompiler(Protocol):
+    """What aotgrad asks of a code generator."""
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed: ...
+
+
+@backend("eager", note="runs the captured graph as it is: what capture alone does")
+def eager(ctx: Context) -> CompilerFn:
+    return counted(ctx, "eager", lambda gm, example_inputs: gm.forward)
+
+
+@backend("aot_eager", note="runs the forward and backward ATen graphs uncompiled: what capture and aotgrad do")
+def aot_eager(ctx: Context) -> CompilerFn:
+    def interpret(direction: str) -> FxCompiler:
+        def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+            ctx.ledger.add(GraphCompiled(direction, len(gm.graph.nodes), (), (), (), ()))
+            return lambda inputs: gm.forward(*inputs)
+
+        return compile_graph
+
+    return counted(ctx, "aot_eager", through_aotgrad(ctx, interpret, decompositions=None))
+
+
+@backend("inductor", note="fused kernels: C++ on CPUs, Triton on GPUs; inference and training")
+def inductor_backend(ctx: Context) -> CompilerFn:
+    return counted(ctx, "inductor", through_aotgrad(ctx, generate(ctx), decompositions=inductor.decompositions()))
+
+
+@backend(
+    "cudagraphs",
+    aliases=("aot_cudagraphs",),
+    note="ATen graphs recorded as CUDA graphs without generated kernels; eager on CPUs",
+)
+def cudagraphs_backend(ctx: Context) -> CompilerFn:
+    def record(direction: str) -> FxCompiler:
+        def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+            return recorded(ctx, gm.forward, example_inputs)
+
+        return compile_graph
+
+    return counted(ctx, "cudagraphs", through_aotgrad(ctx, record, decompositions=None))
+
+
+def generate(ctx: Context) -> Callable[[str], FxCompiler]:
+    """Code generation for one direction, recorded as CUDA graphs where that was asked for."""
+
+    def for_direction(direction: str) -> FxCompiler:
+        def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+            ctx.progress.stage(f"{direction}: {len(gm.graph.nodes)} operators to kernels")
+            compiled = inductor.compile(gm, example_inputs, options={"trace": ctx.options.trace})
+            ctx.ledger.add(described(direction, gm, compiled))
+            return recorded(ctx, compiled, example_inputs) if ctx.options.cuda_graphs else compiled.call
+
+        return compile_graph
+
+    return for_direction
+
+
+def recorded(ctx: Context, function: Callable[..., Any], example_inputs: list[Any]) -> Boxed:
+    """``function`` as a CUDA graph where its inputs allow that, else as it is; the reason is kept."""
+    replay = cudagraphs.capture(function, example_inputs)
+    return lambda inputs: replay(*inputs)
+
+
+def described(direction: str, gm: torch.fx.GraphModule, compiled: inductor.CompiledGraph) -> GraphCompiled:
+    """The ledger's record of one compiled graph."""
+    report = compiled.report
+    kernels = tuple(Kernel(k.name, None if k.path is None else str(k.path), tuple(k.origins)) for k in compiled.kernels)
+    return GraphCompiled(
+        direction,
+        len(gm.graph.nodes),
+        kernels,
+        tuple(report.library_calls),
+        tuple(report.fallbacks),
+        tuple(report.seconds.items()),
+    )
+
+
+def through_aotgrad(ctx: Context, compiler: Callable[[str], FxCompiler], decompositions: Any) -> CompilerFn:
+    """A backend that differentiates first; a graph that cannot be is run eagerly, and the reason recorded."""
+    partition = aotgrad.min_cut_partition if ctx.options.min_cut else aotgrad.default_partition
+
+    def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        ctx.progress.stage("tracing forward and backward")
+        try:
+            return aotgrad.compile(
+                gm,
+                example_inputs,
+                forward=compiler("forward"),
+                backward=compiler("backward"),
+                inference=compiler("inference"),
+                partition=partition,
+                decompositions=decompositions,
+            )
+        except aotgrad.AotError as error:
+            ctx.ledger.add(GraphRefused("aotgrad", str(error), "this graph runs eagerly"))
+            return gm.forward
+
+    return compile_graph
+
+
+def counted(ctx: Context, name: str, compiler: CompilerFn) -> CompilerFn:
+    """The backend with every graph it is given entered into the ledger."""
+
+    def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        ctx.progress.restart()
+        started = time.perf_counter()
+        operators = tuple(str(node.target) for node in gm.graph.nodes if node.op.startswith("call_"))
+        try:
+            return compiler(gm, example_inputs)
+        finally:
+            ctx.progress.done()
+            ctx.ledger.add(GraphCaptured(name, operators, time.perf_counter() - started))
+
+    return compile_graph
