@@ -1,0 +1,33 @@
+"""Every test starts with nothing compiled, from the same seed."""
+
+import pytest
+import torch
+
+import compile_api
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch.manual_seed(0)
+    compile_api.reset()
+    yield
+    compile_api.reset()
+
+
+class Recording:
+    """A backend that keeps the graphs it is given and runs them as they are."""
+
+    def __init__(self):
+        self.graphs = []
+
+    def __call__(self, gm, example_inputs):
+        self.graphs.append(gm)
+        return gm.forward
+
+    def operators(self):
+        return [[node.target for node in gm.graph.nodes if node.op.startswith("call_")] for gm in self.graphs]
+
+
+@pytest.fixture
+def recording():
+    return Recording()

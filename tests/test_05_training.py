@@ -1,0 +1,73 @@
+"""Gradients through compiled code are eager's, and a training loop follows eager's curve."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import compile_api
+
+BACKENDS = ["eager", "aot_eager", "inductor"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_inputs_and_parameters(backend):
+    module = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3))
+    twin = copy.deepcopy(module)
+    x = torch.randn(5, 6, requires_grad=True)
+    y = x.detach().clone().requires_grad_()
+    compile_api.compile(module, backend=backend)(x).square().sum().backward()
+    twin(y).square().sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
+    for ours, theirs in zip(module.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_batch_norm_updates_its_running_statistics(backend):
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+    twin = copy.deepcopy(module)
+    compiled = compile_api.compile(module, backend=backend)
+    for _ in range(3):
+        x = torch.randn(2, 3, 8, 8)
+        torch.testing.assert_close(compiled(x), twin(x))
+    torch.testing.assert_close(module[1].running_mean, twin[1].running_mean)
+    torch.testing.assert_close(module[1].running_var, twin[1].running_var)
+    assert module[1].num_batches_tracked == 3
+
+
+def losses(module, compiled, steps=10):
+    generator = torch.Generator().manual_seed(1)
+    optimizer = torch.optim.Adam(module.parameters(), lr=1e-2)
+    curve = []
+    for _ in range(steps):
+        x = torch.randn(16, 6, generator=generator)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(compiled(x), (x.sum(1) > 0).long())
+        loss.backward()
+        optimizer.step()
+        curve.append(loss.item())
+    return torch.tensor(curve)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_training_loop_follows_eager(backend):
+    module = nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 2))
+    twin = copy.deepcopy(module)
+    torch.testing.assert_close(losses(module, compile_api.compile(module, backend=backend)), losses(twin, twin))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_backward_inside_the_compiled_function(backend):
+    module = nn.Linear(6, 2)
+    twin = copy.deepcopy(module)
+
+    def step(mod, x):
+        loss = mod(x).square().mean()
+        loss.backward()
+        return loss
+
+    x = torch.randn(4, 6)
+    torch.testing.assert_close(compile_api.compile(step, backend=backend)(module, x), step(twin, x))
+    torch.testing.assert_close(module.weight.grad, twin.weight.grad)

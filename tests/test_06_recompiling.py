@@ -1,0 +1,70 @@
+"""A graph is used again exactly as long as what it relied on still holds."""
+
+import torch
+
+import compile_api
+
+
+def test_the_second_call_compiles_nothing(recording):
+    f = compile_api.compile(lambda x: x + 1, backend=recording)
+    f(torch.ones(3))
+    f(torch.zeros(3))
+    assert len(recording.graphs) == 1
+
+
+def test_another_dtype_is_another_graph(recording):
+    f = compile_api.compile(lambda x: x * 2, backend=recording)
+    assert f(torch.ones(3)).dtype == torch.float32
+    assert f(torch.ones(3, dtype=torch.int64)).dtype == torch.int64
+    assert len(recording.graphs) == 2
+
+
+SCALE = 2
+
+
+def test_a_changed_global_is_seen(recording):
+    global SCALE
+    f = compile_api.compile(lambda x: x * SCALE, backend=recording)
+    assert f(torch.ones(1)) == 2
+    SCALE = 5
+    try:
+        assert f(torch.ones(1)) == 5
+    finally:
+        SCALE = 2
+
+
+def test_a_changed_closure_is_seen(recording):
+    shift = 1
+
+    def f(x):
+        return x + shift
+
+    compiled = compile_api.compile(f, backend=recording)
+    assert compiled(torch.zeros(1)) == 1
+    shift = 7
+    assert compiled(torch.zeros(1)) == 7
+
+
+def test_grad_mode_is_part_of_what_a_graph_relies_on():
+    f = compile_api.compile(lambda x: x * 2, backend="inductor")
+    x = torch.ones(2, requires_grad=True)
+    assert f(x).requires_grad
+    with torch.no_grad():
+        assert not f(x).requires_grad
+    assert f(x).requires_grad
+
+
+def test_many_lengths_compile_twice(recording):
+    f = compile_api.compile(lambda x: (x * 2).sum(0), backend=recording)
+    for length in range(2, 32):
+        x = torch.randn(length, 3)
+        assert torch.equal(f(x), (x * 2).sum(0))
+    assert len(recording.graphs) == 2
+
+
+def test_reset_forgets(recording):
+    f = compile_api.compile(lambda x: x + 1, backend=recording)
+    f(torch.ones(3))
+    compile_api.reset()
+    f(torch.ones(3))
+    assert len(recording.graphs) == 2
