@@ -1,0 +1,46 @@
+"""The table of backends: who is in it, who is ready, and what is said of the rest."""
+
+import pytest
+
+import compile_api
+from compile_api.backends import backend, describe_backends, lookup
+
+
+def test_the_built_in_backends_are_listed():
+    assert {"eager", "aot_eager", "inductor", "cudagraphs", "aot_cudagraphs"} <= set(compile_api.list_backends())
+
+
+def test_a_backend_that_lacks_its_package_says_how_to_get_it():
+    @backend("needy", note="for this test", needs=["no_such_module"], install="pip install no-such-module")
+    def needy(ctx):
+        raise AssertionError("never made")
+
+    assert "needy" not in compile_api.list_backends()
+    assert [entry.missing for entry in describe_backends() if entry.name == "needy"] == [("no_such_module",)]
+    with pytest.raises(compile_api.BackendNotReady, match="needs no_such_module: pip install no-such-module"):
+        lookup("needy")
+
+
+def test_a_plain_function_is_a_backend():
+    def mine(gm, example_inputs):
+        return gm.forward
+
+    assert lookup(mine).make(None) is mine
+    assert lookup(mine).name == "mine"
+
+
+def test_registering_works_as_decorator_with_and_without_a_name():
+    @compile_api.register_backend
+    def plainly_named(gm, example_inputs):
+        """What it does."""
+
+    @compile_api.register_backend(name="otherwise_named")
+    def another(gm, example_inputs): ...
+
+    assert lookup("plainly_named").make(None) is plainly_named
+    assert lookup("plainly_named").note == "What it does."
+    assert lookup("otherwise_named").make(None) is another
+
+
+def test_every_built_in_backend_has_a_note():
+    assert all(entry.note for entry in describe_backends() if entry.make.__module__ == "compile_api.wiring")

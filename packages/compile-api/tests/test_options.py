@@ -1,0 +1,50 @@
+"""Modes and overrides become one frozen object, or a sentence."""
+
+import dataclasses
+
+import pytest
+
+from compile_api.errors import BadOption
+from compile_api.options import MODES, CompileOptions, resolve
+
+
+def resolved(**changes):
+    return resolve(**{"fullgraph": False, "dynamic": None, "mode": None, "options": None, **changes})
+
+
+def test_nothing_asked_is_the_default_mode():
+    assert resolved() == resolved(mode="default") == CompileOptions()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_resolves(mode):
+    for name, value in MODES[mode].items():
+        assert getattr(resolved(mode=mode), name) is value
+
+
+def test_an_override_beats_the_mode():
+    assert resolved(mode="reduce-overhead").cuda_graphs
+    assert not resolved(mode="reduce-overhead", options={"cuda_graphs": False}).cuda_graphs
+
+
+def test_fullgraph_and_dynamic_are_kept():
+    assert resolved(fullgraph=True, dynamic=True) == CompileOptions(fullgraph=True, dynamic=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"mode": "defalt"}, "did you mean 'default'"),
+        ({"options": {"min_cutt": True}}, "did you mean 'min_cut'"),
+        ({"options": {"trace": "yes"}}, "True or False, not 'yes'"),
+        ({"options": {"fullgraph": True}}, "no option 'fullgraph'"),
+    ],
+)
+def test_what_does_not_exist_is_met_with_what_does(changes, sentence):
+    with pytest.raises(BadOption, match=sentence):
+        resolved(**changes)
+
+
+def test_options_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        resolved().trace = True
