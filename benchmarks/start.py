@@ -1,0 +1,43 @@
+"""First-call times in fresh processes: cold (empty cache) and warm (the cache that the cold run left)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+CHILD = """
+import json, sys, time
+import torch
+torch.set_grad_enabled(False)
+from benchmarks.cases import CASES
+function, inputs = CASES[sys.argv[1]](sys.argv[3])
+start = time.perf_counter()
+if sys.argv[2] == "ours":
+    import compile_api
+    compiled = compile_api.compile(function)
+else:
+    compiled = torch.compile(function)
+compiled(*inputs)
+if sys.argv[3] == "cuda":
+    torch.cuda.synchronize()
+print(json.dumps(time.perf_counter() - start))
+"""
+
+
+def first_call(case: str, who: str, device: str, cache: str) -> float:
+    """Seconds from importing the compiler to the first result, in a process of its own."""
+    env = {**os.environ, "COMPILE_API_CACHE": f"{cache}/ours", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/theirs"}
+    command = [sys.executable, "-c", CHILD, case, who, device]
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout.splitlines()[-1]))
+
+
+def cold_and_warm(case: str, who: str, device: str) -> tuple[float, float]:
+    with tempfile.TemporaryDirectory() as cache:
+        return first_call(case, who, device, cache), first_call(case, who, device, cache)

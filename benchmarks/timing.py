@@ -1,0 +1,45 @@
+"""Ratios that can be trusted: the contenders take turns, and the medians are compared."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+
+def synchronize(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def calls_per_turn(function: Callable[[], Any], device: str, turn: float) -> int:
+    """How many calls fill about ``turn`` seconds, so that the clock's grain does not count."""
+    count = 1
+    while True:
+        start = time.perf_counter()
+        for _ in range(count):
+            function()
+        synchronize(device)
+        spent = time.perf_counter() - start
+        if spent >= turn / 2 or count >= 1 << 16:
+            return count
+        count *= 2
+
+
+def medians(
+    contenders: Mapping[str, Callable[[], Any]], device: str, turns: int = 15, turn: float = 0.02
+) -> dict[str, float]:
+    """Median seconds per call of each contender; every turn measures all of them, one after the other."""
+    counts = {name: calls_per_turn(function, device, turn) for name, function in contenders.items()}
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(turns):
+        for name, function in contenders.items():
+            start = time.perf_counter()
+            for _ in range(counts[name]):
+                function()
+            synchronize(device)
+            samples[name].append((time.perf_counter() - start) / counts[name])
+    return {name: statistics.median(times) for name, times in samples.items()}
