@@ -1,0 +1,31 @@
+"""Every Python block of the README, the documentation and the packages' pages runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("packages/*/README.md"))]
+SKETCHES = {"design.md"}  # its blocks show contracts, with dots for bodies
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks():
+    for page in PAGES:
+        if page.name in SKETCHES:
+            continue
+        for number, block in enumerate(BLOCK.findall(page.read_text()), 1):
+            yield pytest.param(block, page, id=f"{page.relative_to(ROOT)}:{number}")
+
+
+@pytest.mark.parametrize(("block", "page"), blocks())
+def test_the_block_runs(block, page, tmp_path):
+    # Written to a file, since functions without source lines cannot be reported on by line.
+    path = tmp_path / f"{page.stem}.py"
+    path.write_text(block)
+    exec(compile(block, str(path), "exec"), {"__name__": "__main__"})
+
+
+def test_there_are_blocks():
+    assert len(list(blocks())) > 5
