@@ -1,0 +1,212 @@
+"""The driver over torch's CUDA graphs and caching allocator.
+
+The only module that calls torch.cuda or torch._C; what differs between torch versions would be settled here.  Between
+recordings the allocator counts nothing in the pool as taken (``driver.py`` says why): tensors handed out are built over
+bare addresses and own nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .inputs import dense_shape
+from .storage import Block, Held, View
+
+
+@dataclass(frozen=True, slots=True)
+class _WeakStorage:
+    ref: StorageWeakRef
+
+    def alive(self) -> bool:
+        return not self.ref.expired()
+
+
+class CudaDriver:
+    """One CUDA device with a private pool, which lives as long as the process: tensors handed out point into it."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self._device = torch.device("cuda", index)
+        self._stream = torch.cuda.Stream(self._device)
+        self._pool = torch.cuda.graph_pool_handle()
+        self._last_stream: torch.cuda.Stream | None = None
+        self._is_recording = False
+        # Entering the pool once creates it, and not releasing it keeps it.
+        torch._C._cuda_beginAllocateCurrentThreadToPool(index, self._pool)
+        torch._C._cuda_endAllocateToPool(index, self._pool)
+
+    # Looking at values.
+
+    def is_tensor(self, value: object) -> bool:
+        return isinstance(value, Tensor)
+
+    def on_device(self, tensor: Tensor) -> bool:
+        return tensor.device == self._device
+
+    def on_cpu(self, tensor: Tensor) -> bool:
+        return tensor.device.type == "cpu"
+
+    def requires_grad(self, tensor: Tensor) -> bool:
+        return tensor.requires_grad and torch.is_grad_enabled()
+
+    def signature(self, values: Sequence[object]) -> Hashable:
+        # Autocast and inference mode change what operators do; both are usually off and cheap to ask.
+        modes = (torch.is_autocast_enabled("cuda"), torch.is_inference_mode_enabled())
+        return (modes, *map(_signature, values))
+
+    def view(self, tensor: Tensor) -> View:
+        return View(tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+
+    def block(self, tensor: Tensor) -> Block:
+        storage = tensor.untyped_storage()
+        return Block(storage.data_ptr(), storage.nbytes())
+
+    def address(self, tensor: Tensor) -> int:
+        return tensor.data_ptr()
+
+    def version(self, tensor: Tensor) -> int:
+        return tensor._version
+
+    def hold_weakly(self, tensor: Tensor) -> Held:
+        return _WeakStorage(StorageWeakRef(tensor.untyped_storage()))
+
+    def same_addresses(self, values: Sequence[Any], which: Sequence[int], addresses: Sequence[int]) -> bool:
+        return all(values[i].data_ptr() == address for i, address in zip(which, addresses, strict=True))
+
+    # The pool.
+
+    def occupy(self, state: Any, blocks: Iterable[Block]) -> list[torch.UntypedStorage]:
+        if state is None:
+            return []
+        wanted = {block.address for block in blocks}
+        taken, checkpoint = state
+        storages = [_bare_storage(address, nbytes, self._device) for address, nbytes in taken]
+        torch._C._cuda_setCheckpointPoolState(self.index, checkpoint, [], [storage._cdata for storage in storages])
+        # Each storage owns its block now; those that are not wanted free theirs here.
+        return [storage for storage, (address, _) in zip(storages, taken, strict=True) if address in wanted]
+
+    def occupied(self) -> frozenset[int]:
+        return frozenset(block["address"] for block in self._blocks() if block["state"] != "inactive")
+
+    def checkpoint(self) -> Any:
+        taken = [(block["address"], block["size"]) for block in self._blocks() if block["state"] != "inactive"]
+        return taken, torch._C._cuda_getCheckpointState(self.index, self._pool)
+
+    def pool_bytes(self) -> int:
+        return sum(segment["total_size"] for segment in self._segments())
+
+    def buffer_like(self, tensor: Tensor) -> Tensor:
+        with self._allocating_in_pool(), torch.inference_mode(False):
+            buffer = torch.empty_strided(
+                dense_shape(tensor.shape, tensor.stride()), tensor.stride(), dtype=tensor.dtype, device=self._device
+            )
+            return buffer.expand(tensor.shape)
+
+    # Work.
+
+    def recording(self) -> bool:
+        return self._is_recording or torch.cuda.is_current_stream_capturing()
+
+    def record(self, fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+        graph = torch.cuda.CUDAGraph()
+        torch._C._cuda_clearCublasWorkspaces()  # else a workspace made before is used by every graph at once
+        self._is_recording = True
+        try:
+            with (
+                torch.cuda.device(self._device),
+                torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"),
+            ):
+                result = fn(*inputs)
+        finally:
+            self._is_recording = False
+            torch._C._cuda_clearCublasWorkspaces()  # those made in the pool belong to this graph alone
+        return graph, result
+
+    def launch(self, graph: torch.cuda.CUDAGraph) -> None:
+        stream = torch.cuda.current_stream(self._device)
+        if self._last_stream is not None and stream != self._last_stream:
+            stream.wait_stream(self._last_stream)
+        self._last_stream = stream
+        graph.replay()
+
+    def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+        with torch.no_grad():
+            if len(destinations) == 1:
+                _dense(destinations[0]).copy_(_dense(sources[0]), non_blocking=True)
+            else:
+                torch._foreach_copy_([_dense(t) for t in destinations], [_dense(t) for t in sources], non_blocking=True)
+
+    def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
+        return _over(_bare_storage(block.address, block.nbytes, self._device), views)
+
+    def clone(self, block: Block, views: Sequence[View]) -> list[Tensor]:
+        return _over(_bare_storage(block.address, block.nbytes, self._device).clone(), views)
+
+    def view_of(self, tensor: Tensor, view: View) -> Tensor:
+        return tensor.as_strided(view.shape, view.strides, view.offset)
+
+    def forbid(self, held: Held, message: str) -> None:
+        if isinstance(held, _WeakStorage) and held.alive():
+            torch._C._set_storage_data_ptr_access_error_msg(held.ref.cdata, message)
+
+    def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
+        torch.cuda.synchronize(self._device)
+        start = time.perf_counter()
+        result = work()
+        torch.cuda.synchronize(self._device)
+        return time.perf_counter() - start, result
+
+    # Below: torch's allocator.
+
+    @contextmanager
+    def _allocating_in_pool(self) -> Iterator[None]:
+        """On the stream of the recordings, because blocks of one stream are not given to another."""
+        with torch.cuda.stream(self._stream):
+            torch._C._cuda_beginAllocateCurrentThreadToPool(self.index, self._pool)
+            try:
+                yield
+            finally:
+                torch._C._cuda_endAllocateToPool(self.index, self._pool)
+                torch._C._cuda_releasePool(self.index, self._pool)
+
+    def _segments(self) -> list[dict[str, Any]]:
+        return [s for s in torch.cuda.memory_snapshot(self._pool) if s["device"] == self.index]
+
+    def _blocks(self) -> list[dict[str, Any]]:
+        return [block for segment in self._segments() for block in segment["blocks"]]
+
+
+def _signature(value: object) -> Hashable:
+    if not isinstance(value, Tensor):
+        return (type(value), value)
+    if value.device.type == "cpu" and value.dim() == 0:
+        return (value.dtype, value.item())  # a number in effect: kernels take it as an argument
+    return (value.shape, value.stride(), value.dtype, value.device)
+
+
+def _bare_storage(address: int, nbytes: int, device: torch.device) -> torch.UntypedStorage:
+    return torch._C._construct_storage_from_data_pointer(address, device, nbytes)
+
+
+def _over(storage: torch.UntypedStorage, views: Sequence[View]) -> list[Tensor]:
+    return [
+        torch._C._construct_CUDA_Tensor_From_Storage_And_Metadata(
+            {"dtype": view.dtype, "size": view.shape, "stride": view.strides, "storage_offset": view.offset}, storage
+        )
+        for view in views
+    ]
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """The tensor without expanded dimensions, whose elements would be written more than once."""
+    if 0 not in tensor.stride():
+        return tensor
+    return tensor.as_strided(dense_shape(tensor.shape, tensor.stride()), tensor.stride())

@@ -1,0 +1,104 @@
+"""The few things asked of a device, behind a protocol, so that everything else can be tested without one.
+
+``cuda.py`` implements it over torch; the tests implement it over byte arrays.  Must not know what a recording is.
+
+The pool's allocator is *idle* between recordings: nothing in it counts as allocated.  Memory in the hands of callers
+is kept from being overwritten by this package's own books alone (``storage.Ledger``).  Only while recording is the
+allocator made to agree with the books: ``occupy`` restores a state in which the blocks still held are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from .storage import Block, Held, View
+
+Tensor: TypeAlias = Any
+Graph: TypeAlias = Any
+State: TypeAlias = Any
+
+
+class Driver(Protocol):
+    """One device and one private memory pool on it."""
+
+    # Looking at values.
+
+    def is_tensor(self, value: object) -> bool:
+        """Is it a tensor, on whatever device?"""
+
+    def on_device(self, tensor: Tensor) -> bool:
+        """Does it live on this driver's device?"""
+
+    def on_cpu(self, tensor: Tensor) -> bool:
+        """Does it live in host memory?"""
+
+    def requires_grad(self, tensor: Tensor) -> bool:
+        """Would a computation with it be recorded by autograd, in the present mode?"""
+
+    def signature(self, values: Sequence[object]) -> Hashable:
+        """Everything about the values that a recording bakes in: layouts, types, plain values, modes."""
+
+    def view(self, tensor: Tensor) -> View:
+        """How the tensor looks at its storage."""
+
+    def block(self, tensor: Tensor) -> Block:
+        """The memory of its storage."""
+
+    def address(self, tensor: Tensor) -> int:
+        """Where its first element lives."""
+
+    def version(self, tensor: Tensor) -> int:
+        """A number that grows when the tensor is changed in place."""
+
+    def hold_weakly(self, tensor: Tensor) -> Held:
+        """Watch its storage without keeping it alive."""
+
+    def same_addresses(self, values: Sequence[Any], which: Sequence[int], addresses: Sequence[int]) -> bool:
+        """Does each of the values at ``which`` still live at its address?  Asked at every replay."""
+
+    # The pool.
+
+    def occupy(self, state: State | None, blocks: Iterable[Block]) -> object:
+        """Make exactly ``blocks`` count as allocated, out of a ``state`` that had them; idle again when dropped."""
+
+    def occupied(self) -> frozenset[int]:
+        """The addresses that the pool's allocator counts as allocated."""
+
+    def checkpoint(self) -> State:
+        """The allocator's state now."""
+
+    def pool_bytes(self) -> int:
+        """What the pool has reserved."""
+
+    def buffer_like(self, tensor: Tensor) -> Tensor:
+        """A tensor in the pool of the same type, sizes and strides, from the start of its storage."""
+
+    # Work.
+
+    def recording(self) -> bool:
+        """Is a graph being recorded now?"""
+
+    def record(self, fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Graph, Any]:
+        """Record the call in the pool; what it returns holds no values yet."""
+
+    def launch(self, graph: Graph) -> None:
+        """Replay, in the order of the current stream and after all earlier launches."""
+
+    def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+        """Copy each source to its destination, all at once where possible."""
+
+    def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
+        """Tensors over one new storage that lies at ``block`` and owns nothing."""
+
+    def clone(self, block: Block, views: Sequence[View]) -> list[Tensor]:
+        """Tensors over one new storage of its own, outside the pool, holding what lies at ``block``."""
+
+    def view_of(self, tensor: Tensor, view: View) -> Tensor:
+        """Another view of the storage of ``tensor``."""
+
+    def forbid(self, held: Held, message: str) -> None:
+        """Make every later access to the storage raise ``message``."""
+
+    def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
+        """Run ``work`` between two waits for the device; how long it took, and what it returned."""

@@ -1,0 +1,101 @@
+"""What a replay does with each input: read it where it lies, or copy it into a buffer of the recording first.
+
+A graph reads fixed addresses.  Parameters and outputs of earlier graphs lie still and are read in place; that they did
+is checked at every replay.  Everything else is copied.  Plain values are part of the signature.  Must not know the
+tree: whether a recording with a given plan is used is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .driver import Driver, Tensor
+from .errors import CannotRecord, Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlan:
+    """Indices of the inputs read in place with the addresses they had, and of those copied; ``written`` are the
+    copied ones that the function changes, copied back after the launch."""
+
+    in_place: tuple[int, ...]
+    addresses: tuple[int, ...]
+    copied: tuple[int, ...]
+    written: tuple[int, ...] = ()
+
+    def fits(self, driver: Driver, inputs: Sequence[Any]) -> bool:
+        """Do the inputs read in place still lie where they were?"""
+        return driver.same_addresses(inputs, self.in_place, self.addresses)
+
+    def moved(self, driver: Driver, inputs: Sequence[Any]) -> list[int]:
+        """The inputs read in place that lie elsewhere now."""
+        pairs = zip(self.in_place, self.addresses, strict=True)
+        return [index for index, address in pairs if driver.address(inputs[index]) != address]
+
+
+def plan_inputs(
+    driver: Driver,
+    inputs: Sequence[Any],
+    static: Collection[int],
+    lent: Collection[int],
+    always_copied: Collection[int],
+) -> InputPlan:
+    """Static inputs and those in lent pool memory (``lent``: storage addresses) are read in place, others copied."""
+    in_place: list[int] = []
+    copied: list[int] = []
+    for index, value in enumerate(inputs):
+        if not driver.is_tensor(value) or not driver.on_device(value):
+            continue
+        lies_still = index in static or driver.block(value).address in lent
+        (in_place if lies_still and index not in always_copied else copied).append(index)
+    addresses = tuple(driver.address(inputs[index]) for index in in_place)
+    for index in copied:
+        _check_copyable(driver, index, inputs[index])
+    return InputPlan(tuple(in_place), addresses, tuple(copied))
+
+
+def check_inputs(driver: Driver, inputs: Sequence[Any]) -> None:
+    """Raise CannotRecord for an input that no recording could take."""
+    for index, value in enumerate(inputs):
+        if not driver.is_tensor(value):
+            if not isinstance(value, int | float | complex | str | bytes | type(None)):
+                raise CannotRecord(Refusal.UNKNOWN_VALUE, f"input {index} is a {type(value).__qualname__}")
+        elif driver.on_cpu(value):
+            if driver.view(value).shape != ():
+                raise CannotRecord(Refusal.CPU_INPUT, f"input {index} of shape {driver.view(value).shape}")
+        elif not driver.on_device(value):
+            raise CannotRecord(Refusal.OTHER_DEVICE, f"input {index}")
+        elif driver.requires_grad(value):
+            raise CannotRecord(Refusal.NEEDS_GRAD, f"input {index}")
+
+
+def dense_shape(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The part of the shape that occupies memory: an expanded dimension counts once."""
+    return tuple(1 if stride == 0 else size for size, stride in zip(shape, strides, strict=True))
+
+
+def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """May two different indices reach the same element?  Exact for what operators make; cautious beyond."""
+    reach = 0
+    for size, stride in sorted(zip(shape, strides, strict=True), key=lambda dim: dim[1]):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += (size - 1) * stride
+    return False
+
+
+def shares_memory(driver: Driver, inputs: Sequence[Any], written: Sequence[int]) -> bool:
+    """Does one of the ``written`` inputs share its storage with any other input?"""
+    blocks = [
+        driver.block(value).address if driver.is_tensor(value) and driver.on_device(value) else None for value in inputs
+    ]
+    return any(blocks.count(blocks[index]) > 1 for index in written)
+
+
+def _check_copyable(driver: Driver, index: int, tensor: Tensor) -> None:
+    view = driver.view(tensor)
+    if overlaps_itself(dense_shape(view.shape, view.strides), view.strides):
+        raise CannotRecord(Refusal.OVERLAPPING_LAYOUT, f"input {index}: shape {view.shape}, strides {view.strides}")

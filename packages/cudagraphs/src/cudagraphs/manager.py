@@ -1,0 +1,193 @@
+"""One device: its pool, its tree, its loans, and the course of a call.
+
+A call is answered by a replay if a recording fits, by a new recording if there is room for one, and by the plain
+function otherwise.  The last is always right, so every doubt ends there, with a reason in the report.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from .driver import Driver
+from .errors import CannotRecord, Refusal, Refused
+from .function import Case, Function
+from .generation import Steps
+from .inputs import check_inputs, plan_inputs, shares_memory
+from .node import Recording
+from .record import Request, record
+from .replay import replay
+from .report import Journal, Report
+from .storage import Ledger, Lent
+from .tree import Choice, Tree, choose
+
+RELEASED = "this tensor was made by a CUDA graph in an earlier step, and step_begin(release=True) gave its memory back"
+
+
+class Manager:
+    """Everything that is recorded on one device; calls on it are serialised."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.tree = Tree()
+        self._driver = driver
+        self._ledger = Ledger()
+        self._steps = Steps()
+        self._journal = Journal()
+        self._lock = threading.RLock()
+        self._last: Recording | None = None  # the pool holds what was alive after it, and nothing else
+        self._recorded = 0
+
+    def run(self, function: Function, inputs: Sequence[Any]) -> Any:
+        """Answer one call of ``function``."""
+        if function.refusal is not None or self._driver.recording():
+            return function.fn(*inputs)
+        with self._lock:
+            case = function.case(self._driver.signature(inputs))
+            if case is None:
+                return self._plain(function, inputs, Refusal.TOO_MANY_RECORDINGS)
+            if case.refusal is not None:
+                return self._plain(function, inputs)
+            case.calls += 1
+            if case.calls <= function.options.warmups:
+                return self._warm_up(function, case, inputs)
+            return self._replay_or_record(function, case, inputs)
+
+    def step_begin(self, *, release: bool = False) -> None:
+        """Start a new step.  ``release`` gives back what earlier steps made: tensors still held raise when used."""
+        with self._lock:
+            self._steps.begin()
+            released = self._ledger.clear() if release else []
+            for lent in released:
+                self._driver.forbid(lent.held, RELEASED)
+            self._journal.count(released=len(released))
+
+    def report(self) -> Report:
+        """What happened so far."""
+        self._journal.count(
+            pool_bytes=self._driver.pool_bytes() - self._journal.report.pool_bytes,
+            steps=self._steps.number - self._journal.report.steps,
+        )
+        return self._journal.report
+
+    def live(self) -> list[Lent]:
+        """The pool memory that is in the hands of callers now."""
+        return self._ledger.live()
+
+    # Ways to answer a call.
+
+    def _plain(self, function: Function, inputs: Sequence[Any], reason: Refusal | None = None, detail: str = "") -> Any:
+        if reason is not None:
+            self._journal.refuse(Refused(function.name, reason, detail))
+        self._journal.count(plain=1)
+        return function.fn(*inputs)
+
+    def _warm_up(self, function: Function, case: Case, inputs: Sequence[Any]) -> Any:
+        """A plain call outside the pool: what a function keeps from its first call must outlive every replay."""
+        try:
+            check_inputs(self._driver, inputs)
+        except CannotRecord as error:
+            return self._refuse(function, case, inputs, error)
+        self._journal.count(warmups=1)
+        if case.calls < function.options.warmups or not function.options.gain_samples:
+            return function.fn(*inputs)
+        case.plain_seconds, result = self._driver.seconds(lambda: function.fn(*inputs))
+        return result
+
+    def _replay_or_record(self, function: Function, case: Case, inputs: Sequence[Any]) -> Any:
+        live = self._ledger.live()
+        position = self._steps.position(live)
+        choice = choose(self._driver, case.recordings, position, live, inputs)
+        recording = choice.recording
+        if recording is None:
+            try:
+                self._learn(case, choice, inputs)
+                self._check_room(function)
+                recording = self._record(function, case, inputs, live, position)
+            except CannotRecord as error:
+                return self._refuse(function, case, inputs, error)
+        if recording.inputs.written and shares_memory(self._driver, inputs, recording.inputs.written):
+            return self._plain(function, inputs, Refusal.OVERLAPPING_INPUTS)
+        return self._replay(function, case, recording, inputs)
+
+    def _replay(self, function: Function, case: Case, recording: Recording, inputs: Sequence[Any]) -> Any:
+        def work() -> Any:
+            return replay(self._driver, recording, inputs, case.outputs.copied)
+
+        if len(case.replay_seconds) < function.options.gain_samples:
+            seconds, replayed = self._driver.seconds(work)
+            case.replay_seconds.append(seconds)
+            self._judge_gain(function, case)
+        else:
+            replayed = work()
+        self._ledger.lend(
+            Lent(self._driver.hold_weakly(tensor), block, case, slot) for slot, block, tensor in replayed.lent
+        )
+        self._last = recording
+        self._steps.ran(recording)
+        cloned = [block.nbytes for slot, block in enumerate(recording.lends) if slot in case.outputs.copied]
+        self._journal.count(replayed=1, copied_out=len(cloned), copied_out_bytes=sum(cloned))
+        return replayed.result
+
+    def _record(
+        self, function: Function, case: Case, inputs: Sequence[Any], live: Sequence[Lent], position: Recording | None
+    ) -> Recording:
+        lent = {one.block.address for one in live}
+        request = Request(
+            function=function.name,
+            fn=function.fn,
+            inputs=inputs,
+            plan=plan_inputs(self._driver, inputs, function.static, lent, case.inputs.copied),
+            declared_written=function.written,
+            protected={one.block.address: one.block.nbytes for one in live},
+            parent=position,
+            number=self._recorded + 1,
+        )
+        owners = self._driver.occupy(self._last.state if self._last else None, [one.block for one in live])
+        try:
+            recording = record(self._driver, request)
+        finally:
+            del owners  # idle again: the ledger alone protects what is lent
+        self._recorded += 1
+        self._journal.count(recorded=1)
+        self.tree.add(recording)
+        case.recordings.append(recording)
+        return recording
+
+    # Judgements.
+
+    def _refuse(self, function: Function, case: Case, inputs: Sequence[Any], error: CannotRecord) -> Any:
+        """The call runs as it is; the case is given up unless it has recordings or the trouble may pass."""
+        if not case.recordings and error.reason not in (Refusal.POOL_DISTURBED,):
+            case.refusal = error.reason
+        self._journal.refuse(error.refused(function.name))
+        return self._plain(function, inputs)
+
+    def _learn(self, case: Case, choice: Choice, inputs: Sequence[Any]) -> None:
+        """Whatever kept a recording from being used is copied, sooner or later, so that this comes to an end."""
+        for lent in choice.in_the_way:
+            lent.lender.found_held(lent.slot, lent.block.nbytes)
+        for index in choice.moved:
+            case.inputs.stood_in_the_way(index, self._driver.block(inputs[index]).nbytes)
+
+    def _check_room(self, function: Function) -> None:
+        limit = function.options.pool_bytes
+        if function.recordings() >= function.options.recordings_per_function:
+            raise CannotRecord(Refusal.TOO_MANY_RECORDINGS, f"{function.recordings()} of them")
+        if limit is not None and self._driver.pool_bytes() >= limit:
+            raise CannotRecord(Refusal.POOL_FULL, f"{self._driver.pool_bytes()} of {limit} bytes")
+        if held := self._driver.occupied():
+            raise CannotRecord(Refusal.POOL_DISTURBED, f"{len(held)} blocks")
+
+    def _judge_gain(self, function: Function, case: Case) -> None:
+        """Drop the recordings of a case whose fastest replay was no faster than a plain call."""
+        if len(case.replay_seconds) < function.options.gain_samples or case.plain_seconds is None:
+            return
+        fastest = min(case.replay_seconds)
+        if fastest < case.plain_seconds:
+            return
+        self.tree.remove(case.recordings)
+        case.recordings = []
+        case.refusal = Refusal.NO_GAIN
+        detail = f"{fastest * 1e6:.1f} µs replayed, {case.plain_seconds * 1e6:.1f} µs plain"
+        self._journal.refuse(Refused(function.name, Refusal.NO_GAIN, detail))

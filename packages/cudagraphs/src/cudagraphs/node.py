@@ -1,0 +1,67 @@
+"""One recorded graph, frozen.
+
+Exists so that whatever decides about recordings (the tree) and whatever runs them (replay) share plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .aliases import Output
+from .driver import Graph, State, Tensor
+from .inputs import InputPlan
+from .storage import Block, Lent, covers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """A graph with all that a safe replay needs.
+
+    ``protected``: the memory (address to size) that was taken while it was recorded, and that it therefore never
+    writes.  Everything else in the pool it may write.  ``after``: what counts as taken in ``state``, the allocator's
+    state at its end: the protected blocks and those that it lends out.
+    """
+
+    number: int
+    function: str
+    parent: Recording | None
+    inputs: InputPlan
+    buffers: tuple[Tensor, ...]
+    outputs: tuple[Output, ...]
+    structure: type
+    lends: tuple[Block, ...]
+    protected: Mapping[int, int]
+    after: Mapping[int, int]
+    graph: Graph
+    state: State
+
+    def overwrites(self, live: Sequence[Lent]) -> list[Lent]:
+        """The loans that a replay now could destroy: the one rule that all safety here rests on."""
+        return [lent for lent in live if not covers(self.protected, lent.block)]
+
+    def follows_freely(self, last: Recording | None) -> bool:
+        """Whatever ``last`` left alive, is it protected here?  Then nobody needs to look."""
+        return last is not None and all(
+            covers(self.protected, Block(address, nbytes)) for address, nbytes in last.after.items()
+        )
+
+    def path(self) -> list[Recording]:
+        """From the root to this recording."""
+        above = self.parent.path() if self.parent else []
+        return [*above, self]
+
+
+def structured(structure: type, values: list[Any]) -> Any:
+    """Give back what the function gave: one value, a list, or a tuple."""
+    if structure is list:
+        return values
+    return tuple(values) if structure is tuple else values[0]
+
+
+def flattened(result: Any) -> tuple[type, list[Any]]:
+    """The inverse of ``structured``; a named tuple comes back as a plain one."""
+    if isinstance(result, list | tuple):
+        return (list if isinstance(result, list) else tuple), list(result)
+    return type(result), [result]

@@ -1,0 +1,36 @@
+"""The limits and thresholds of the package: one frozen object, read nowhere else than where it is passed.
+
+Must not know who uses it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import CudaGraphsError
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a captured function may cost.
+
+    ``warmups``: plain calls per size before the first recording, so that libraries initialise and kernels are tuned.
+    ``recordings_per_function``: graphs kept for one function, over all sizes and branches.
+    ``pool_bytes``: no new recording once the pool has reserved this much; None is no limit.
+    ``copy_below``: an output found held, or an input found moved, is copied from then on if it is no larger than this.
+    ``branches``: how often a larger output may be found held, and a larger input found moved, before it is copied too.
+    ``gain_samples``: replays timed before a recording is kept for good; 0 trusts every recording.
+    """
+
+    warmups: int = 2
+    recordings_per_function: int = 16
+    pool_bytes: int | None = None
+    copy_below: int = 1 << 20
+    branches: int = 2
+    gain_samples: int = 3
+
+    def __post_init__(self) -> None:
+        if self.warmups < 1:
+            raise CudaGraphsError(f"warmups={self.warmups}: the first call cannot be recorded, so at least 1")
+        if min(self.recordings_per_function, self.copy_below, self.branches, self.gain_samples) < 0:
+            raise CudaGraphsError(f"no limit may be negative: {self}")

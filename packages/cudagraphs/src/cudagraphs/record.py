@@ -1,0 +1,134 @@
+"""From a call to a Recording.
+
+Exists to hold the order in which a recording is made: take what must stay, record, look at what is left, note the
+allocator's state, let everything go.  Must not know when recording is worth it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import traceback
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from .aliases import Fresh, Output, classify
+from .driver import Driver, Graph, State, Tensor
+from .errors import CannotRecord, Refusal
+from .inputs import InputPlan
+from .node import Recording, flattened
+from .storage import Block, View
+
+_OURS = os.path.dirname(__file__) + os.sep
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call to be recorded."""
+
+    function: str
+    fn: Callable[..., Any]
+    inputs: Sequence[Any]
+    plan: InputPlan
+    declared_written: Collection[int]
+    protected: Mapping[int, int]
+    parent: Recording | None
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """What recording left behind, without holding any of its tensors."""
+
+    graph: Graph
+    structure: type
+    outputs: tuple[Output, ...]
+    lends: tuple[Block, ...]
+    state: State
+    written: tuple[int, ...]
+    buffers: tuple[tuple[Block, View], ...]
+
+
+def record(driver: Driver, request: Request) -> Recording:
+    """Record the call; the pool must count exactly the protected blocks as taken, and does so again afterwards."""
+    traced = _trace(driver, request)
+    buffers = tuple(driver.lend(block, [view])[0] for block, view in traced.buffers)
+    after = {**request.protected, **{block.address: block.nbytes for block in traced.lends}}
+    return Recording(
+        number=request.number,
+        function=request.function,
+        parent=request.parent,
+        inputs=replace(request.plan, written=traced.written),
+        buffers=buffers,
+        outputs=traced.outputs,
+        structure=traced.structure,
+        lends=traced.lends,
+        protected=dict(request.protected),
+        after=after,
+        graph=traced.graph,
+        state=traced.state,
+    )
+
+
+def _trace(driver: Driver, request: Request) -> _Traced:
+    copied = request.plan.copied
+    arguments = list(request.inputs)
+    for index in copied:
+        arguments[index] = driver.buffer_like(request.inputs[index])
+    buffers = tuple((driver.block(arguments[index]), driver.view(arguments[index])) for index in copied)
+    versions = {index: driver.version(arguments[index]) for index in copied}
+    graph, result = _call_recorded(driver, request.fn, arguments)
+    written = tuple(
+        index
+        for index in copied
+        if index in request.declared_written or driver.version(arguments[index]) != versions[index]
+    )
+    structure, results = flattened(result)
+    del result
+    made = driver.occupied() - request.protected.keys() - {block.address for block, _ in buffers}
+    outputs, lends = classify(driver, arguments, results, made, request.protected)
+    returned = _only_fresh(outputs, results)
+    del results, arguments
+    _check_nothing_kept(driver, request.protected, lends)
+    state = driver.checkpoint()
+    del returned
+    return _Traced(graph, structure, outputs, lends, state, written, buffers)
+
+
+def _call_recorded(driver: Driver, fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Graph, Any]:
+    """A function that cannot be recorded fails in whatever way its operators choose, so every exception counts as
+    that; one that is the user's own comes up again in the plain call that follows."""
+    try:
+        return driver.record(fn, arguments)
+    except CannotRecord:
+        raise
+    except Exception as error:  # noqa: BLE001 - defended above
+        detail, where = f"{type(error).__name__}: {error}", _where(error)
+    # Raised out here so that it does not drag along the frames, and with them the memory, of the failed call.
+    raise CannotRecord(Refusal.UNSAFE_OPERATOR, detail, where)
+
+
+def _where(error: Exception) -> str:
+    """The innermost line that is neither ours nor torch's."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((_OURS, _TORCH))
+    ]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _only_fresh(outputs: Sequence[Output], results: Sequence[Tensor]) -> list[Tensor]:
+    return [result for output, result in zip(outputs, results, strict=True) if isinstance(output, Fresh)]
+
+
+def _check_nothing_kept(driver: Driver, protected: Mapping[int, int], lends: Sequence[Block]) -> None:
+    """The function must not have hidden a tensor: its memory would be overwritten behind its back."""
+    expected = protected.keys() | {block.address for block in lends}
+    if driver.occupied() == expected:
+        return
+    gc.collect()  # a cycle among the function's own objects is no hiding place
+    if kept := driver.occupied() - expected:
+        raise CannotRecord(Refusal.KEEPS_MEMORY, f"{len(kept)} blocks are still held after the recording")

@@ -1,0 +1,47 @@
+"""What happened, as data.  Logs and reports render this; nothing decides by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from .errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Counts since the manager was made, and every refusal once."""
+
+    warmups: int = 0
+    recorded: int = 0
+    replayed: int = 0
+    plain: int = 0
+    copied_out: int = 0
+    copied_out_bytes: int = 0
+    released: int = 0
+    steps: int = 0
+    pool_bytes: int = 0
+    refusals: tuple[Refused, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.replayed} replays of {self.recorded} recordings, {self.warmups} warm-up and {self.plain} plain calls",
+            f"{self.copied_out} outputs copied out ({self.copied_out_bytes} bytes), {self.released} released",
+            f"{self.steps} steps, {self.pool_bytes} bytes of pool",
+        ]
+        return "\n".join([*lines, *(f"refused: {refusal}" for refusal in self.refusals)])
+
+
+@dataclass(slots=True)
+class Journal:
+    """Collects the report."""
+
+    report: Report = field(default_factory=Report)
+
+    def count(self, **more: int) -> None:
+        """Add to some of the counts."""
+        self.report = replace(self.report, **{name: getattr(self.report, name) + n for name, n in more.items()})
+
+    def refuse(self, refused: Refused) -> None:
+        """Keep a refusal; the same one is kept once."""
+        if refused not in self.report.refusals:
+            self.report = replace(self.report, refusals=(*self.report.refusals, refused))
