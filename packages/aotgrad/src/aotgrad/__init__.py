@@ -1,3 +1,18 @@
 """Turns a torch graph or callable into forward and backward ATen graphs, ahead of time."""
 
+from aotgrad.api import compile
+from aotgrad.eager import run_eagerly
+from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported
+from aotgrad.partition import default_partition
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AotgradError",
+    "BadGraph",
+    "InputChanged",
+    "Unsupported",
+    "compile",
+    "default_partition",
+    "run_eagerly",
+]

@@ -1,0 +1,205 @@
+"""Facts about mutation and aliasing, read off functional tensors after the program has run once.
+
+Must not know: how the program was run, how gradients are traced.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotgrad import functional
+from aotgrad.errors import Unsupported
+from aotgrad.facts import Constant, Detach, Facts, Mutation, OfInput, OfResult, OfSize, Output, Restride, SizeRef, Step
+from aotgrad.recorder import Recorder
+from aotgrad.symbols import SYM_TYPES, is_size
+from aotgrad.views import restride, steps_between
+
+
+@dataclass(slots=True)
+class TracedInput:
+    """One graph input during the run."""
+
+    node: fx.Node
+    fake: Any
+    value: Any = None  # what the program sees: a functional tensor, or the SymInt itself
+    leaf: torch.Tensor | None = None  # where autograd delivers the gradient
+    tracked: bool = False  # requires grad on arrival
+
+
+@dataclass(slots=True)
+class Analysis:
+    """Facts, with the tensors and nodes that they speak of."""
+
+    facts: Facts
+    updates: list[torch.Tensor]  # functional tensors, one for each input with new data
+    results: list[torch.Tensor]  # functional tensors, in the order of `OfResult.result`
+    result_nodes: list[fx.Node]
+    sizes: list[fx.Node]
+
+
+def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[Any], *, training: bool) -> Analysis:
+    """What the program did to its inputs, and what each of its outputs is."""
+    mutations = [found for index, entry in enumerate(inputs) if (found := _mutation(index, entry)) is not None]
+    reader = _Outputs(recorder, inputs, {m.input for m in mutations if m.layout}, training)
+    reader.count_sharing(outputs)
+    kinds = tuple(reader.read(output) for output in outputs)
+    mutations = [reader.with_sizes(mutation) for mutation in mutations]
+    facts = Facts(tuple(mutations), kinds, len(reader.results), len(reader.sizes))
+    updates = [inputs[index].value for index in facts.updates]
+    return Analysis(facts, updates, reader.results, reader.result_nodes, reader.sizes)
+
+
+def _mutation(index: int, entry: TracedInput) -> Mutation | None:
+    value = entry.value
+    if not isinstance(value, torch.Tensor):
+        return None
+    if functional.storage_replaced(value):
+        raise Unsupported(
+            f"graph input {index} gets another storage (set_ or resize_)", "keep that call out of the graph"
+        )
+    data, layout = functional.data_mutated(value), functional.layout_mutated(value)
+    tracked = data and functional.mutation_tracked(value)
+    if value.requires_grad != entry.tracked and not (data and value.requires_grad):
+        raise Unsupported(
+            f"requires_grad of graph input {index} changes", "call requires_grad_ or detach_ outside the graph"
+        )
+    if not data and not layout:
+        return None
+    new_layout = restride(entry.fake, functional.current(value)) if layout else None
+    if layout and (entry.tracked or new_layout is None):
+        raise Unsupported(
+            f"graph input {index} requires grad and changes its shape in place", "use the returning operator"
+        )
+    return Mutation(index, data, tracked, new_layout)
+
+
+@dataclass(slots=True)
+class _Outputs:
+    """Reads outputs one after another; collects the tensors and sizes that the graph must return for them."""
+
+    recorder: Recorder
+    inputs: Sequence[TracedInput]
+    restrided: set[int]
+    training: bool
+    results: list[torch.Tensor] = field(default_factory=list)
+    result_nodes: list[fx.Node] = field(default_factory=list)
+    sizes: list[fx.Node] = field(default_factory=list)
+    _sharing: dict[int, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
+    _read: dict[int, Output] = field(default_factory=dict)
+    _bases: dict[int, int] = field(default_factory=dict)
+
+    def count_sharing(self, outputs: Sequence[Any]) -> None:
+        for output in {id(o): o for o in outputs if isinstance(o, torch.Tensor)}.values():
+            if functional.is_functional(output):
+                self._sharing[functional.memory_of(output)].append(output)
+
+    def read(self, output: Any) -> Output:
+        if isinstance(output, SYM_TYPES):
+            return self._size(output)
+        if not isinstance(output, torch.Tensor) or not functional.is_functional(output):
+            return Constant(output)
+        if id(output) not in self._read:
+            self._read[id(output)] = self._tensor(output)
+        return self._read[id(output)]
+
+    def with_sizes(self, mutation: Mutation) -> Mutation:
+        if mutation.layout is None:
+            return mutation
+        return Mutation(mutation.input, mutation.data, mutation.tracked, self._portable(mutation.layout))
+
+    def _size(self, value: Any) -> Output:
+        node = self.recorder.sizes.node_for(value)
+        return OfSize(self._size_index(node)) if isinstance(node, fx.Node) else Constant(node)
+
+    def _size_index(self, node: fx.Node) -> int:
+        if node not in self.sizes:
+            self.sizes.append(node)
+        return self.sizes.index(node)
+
+    def _tensor(self, output: torch.Tensor) -> Output:
+        for index, entry in enumerate(self.inputs):
+            if output is entry.value:
+                return OfInput(index, (), same=True)
+        for index, entry in enumerate(self.inputs):
+            if isinstance(entry.value, torch.Tensor) and functional.memory_of(entry.value) == functional.memory_of(
+                output
+            ):
+                return OfInput(index, self._path(entry.value, output, restrided=index in self.restrided))
+        base = self._base_of(output)
+        if base is output:
+            return OfResult(self._result(output))
+        return OfResult(self._result(base), self._path(base, output))
+
+    def _base_of(self, output: torch.Tensor) -> torch.Tensor:
+        """The tensor that the graph returns for `output`: itself, unless it shares memory that a view must keep."""
+        sharing = self._sharing[functional.memory_of(output)]
+        if len(sharing) == 1 and not (self.training and output.requires_grad):
+            return output
+        owners = [t._base if t._base is not None else t for t in sharing]
+        return next((owner for owner in owners if owner.requires_grad), owners[0])
+
+    def _result(self, value: torch.Tensor) -> int:
+        known = self._bases.get(id(value))
+        if known is None:
+            node = self.recorder.node_of(functional.current(value))
+            if node.op != "call_function":
+                # A constant, or an input under another name: the caller must get memory of its own.
+                value = value.clone()
+                node = self.recorder.node_of(functional.current(value))
+            known = self._bases[id(value)] = len(self.results)
+            self.results.append(value)
+            self.result_nodes.append(node)
+        return known
+
+    def _path(self, base: torch.Tensor, view: torch.Tensor, *, restrided: bool = False) -> tuple[Any, ...]:
+        """Steps that make `view` from the real counterpart of `base`."""
+        inner, outer = functional.current(base), functional.current(view)
+        steps: Sequence[Any] | None = None
+        if not restrided:
+            steps = steps_between(self.recorder.node_of(inner), self.recorder.node_of(outer))
+        if steps is None:
+            layout = restride(inner, outer)
+            if layout is None:
+                raise Unsupported(
+                    "an output is a view of another dtype of a tensor that was mutated", "return a copy of it instead"
+                )
+            steps = [layout]
+        if base.requires_grad and not view.requires_grad:
+            steps = [*steps, Detach()]
+        elif not steps:
+            steps = [Step(torch.ops.aten.alias.default)]
+        return tuple(map(self._portable, steps))
+
+    def _portable(self, step: Any) -> Any:
+        """The same step with sizes named by their index among the graph's outputs."""
+        if isinstance(step, Step):
+            args = tuple(map(self._portable_value, step.args))
+            return Step(step.target, args, tuple((key, self._portable_value(value)) for key, value in step.kwargs))
+        if isinstance(step, Restride):
+            return Restride(*(self._portable_value(value) for value in (step.size, step.stride, step.offset)))
+        return step
+
+    def _portable_value(self, value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            assert is_size(value), f"view step reads tensor {value}"
+            return SizeRef(self._size_index(value))
+        if isinstance(value, SYM_TYPES):
+            return self._portable_value(self.recorder.sizes.node_for(value))
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self._portable_value, value)) if type(value) in (list, tuple) else [*value]
+        return value
+
+
+def views_of(steps: Sequence[Any]) -> str:
+    """A view path in words, for printing."""
+    return " -> ".join(
+        "getitem" if isinstance(s, Step) and s.target is operator.getitem else str(getattr(s, "target", s))
+        for s in steps
+    )

@@ -1,0 +1,101 @@
+"""What one run of the program tells: who is mutated, who aliases whom, what each output is made of.
+
+All frozen data; `analyse.py` fills it, `wrapper.py` turns it into code.
+Must not know: how it was found, how it is restored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Steps = tuple["Step", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRef:
+    """Stands in a step's arguments for the integer that the forward graph returns at `index` of its sizes."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One view operator, to be repeated on a real tensor: `target(tensor, *args, **kwargs)`."""
+
+    target: Any
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Restride:
+    """A view by layout, for where no chain of operators leads from the base; `offset` counts from the base's own."""
+
+    size: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    offset: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Detach:
+    """The output does not require grad although its base does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """How one graph input differs after the call."""
+
+    input: int
+    data: bool
+    tracked: bool  # autograd saw the change, so the write-back must be seen too
+    layout: Restride | None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An output that no call changes: None, a number, a tensor from outside."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class OfInput:
+    """An input itself, or a view of it."""
+
+    input: int
+    steps: tuple[Any, ...]
+    same: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OfResult:
+    """A tensor that the graph returns, or a view of it."""
+
+    result: int
+    steps: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OfSize:
+    """An integer that the graph returns."""
+
+    index: int
+
+
+Output = Constant | OfInput | OfResult | OfSize
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that the wrapper must restore around the functional graphs."""
+
+    mutations: tuple[Mutation, ...]
+    outputs: tuple[Output, ...]
+    results: int  # tensors that the graph returns for the outputs
+    sizes: int  # integers that it returns
+
+    @property
+    def updates(self) -> tuple[int, ...]:
+        """The inputs whose new data the graph returns, in order."""
+        return tuple(mutation.input for mutation in self.mutations if mutation.data)

@@ -1,0 +1,61 @@
+"""The few functionalization primitives of torch that tracing needs, under names that say what they do.
+
+A *functional tensor* wraps a fake one: autograd sees mutation and views, the recorder below sees neither.
+Must not know: graphs, roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def functionalization() -> Iterator[None]:
+    """Mutation becomes new values; views stay views of the current value."""
+    torch._enable_functionalization(reapply_views=True)
+    try:
+        yield
+    finally:
+        torch._disable_functionalization()
+
+
+def wrap(value: torch.Tensor) -> torch.Tensor:
+    return torch._to_functional_tensor(value)
+
+
+def is_functional(value: torch.Tensor) -> bool:
+    return bool(torch._is_functional_tensor(value))
+
+
+def current(value: torch.Tensor) -> torch.Tensor:
+    """The tensor inside, after all mutations of it and of what it views."""
+    torch._sync(value)
+    return torch._from_functional_tensor(value)
+
+
+def memory_of(value: torch.Tensor) -> int:
+    """Equal for tensors that share memory."""
+    return int(value.untyped_storage()._cdata)
+
+
+def data_mutated(value: torch.Tensor) -> bool:
+    return bool(torch._functionalize_has_data_mutation(value))
+
+
+def layout_mutated(value: torch.Tensor) -> bool:
+    return bool(torch._functionalize_has_metadata_mutation(value))
+
+
+def storage_replaced(value: torch.Tensor) -> bool:
+    return bool(torch._functionalize_was_storage_changed(value))
+
+
+def mutation_tracked(value: torch.Tensor) -> bool:
+    """Did autograd see a mutation of this tensor?"""
+    return not (
+        torch._functionalize_are_all_mutations_under_no_grad_or_inference_mode(value)
+        or torch._functionalize_are_all_mutations_hidden_from_autograd(value)
+    )

@@ -1,0 +1,90 @@
+"""From the caller's arguments to graph inputs: fakes made, duplicates found, shared memory grouped.
+
+Must not know: how a graph is traced or run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from aotgrad.errors import Unsupported
+from aotgrad.functional import memory_of
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """One tensor or varying integer that the graph takes, and where the caller passes it."""
+
+    position: int
+    value: Any  # FakeTensor or SymInt
+    requires_grad: bool = False
+    is_leaf: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How the caller's arguments map to graph inputs."""
+
+    arity: int
+    inputs: tuple[GraphInput, ...]
+    constants: tuple[tuple[int, Any], ...]
+    duplicates: tuple[tuple[int, int], ...]  # position, and the first position of the same tensor
+    fake_mode: FakeTensorMode
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return tuple(entry.position for entry in self.inputs)
+
+    def alias_groups(self) -> list[tuple[int, ...]]:
+        """Indices of graph inputs that share memory, for each memory that several share."""
+        groups: dict[int, list[int]] = defaultdict(list)
+        for index, entry in enumerate(self.inputs):
+            if isinstance(entry.value, torch.Tensor):
+                groups[memory_of(entry.value)].append(index)
+        return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+def read_inputs(example_inputs: Sequence[Any], *, dynamic: bool) -> Signature:
+    """Fakes for the tensors, each once; integers that vary; constants for the rest."""
+    fake_mode = _fake_mode_of(example_inputs)
+    inputs: list[GraphInput] = []
+    constants: list[tuple[int, Any]] = []
+    duplicates: list[tuple[int, int]] = []
+    first: dict[int, int] = {}
+    for position, value in enumerate(example_inputs):
+        if isinstance(value, torch.Tensor):
+            if id(value) in first:
+                duplicates.append((position, first[id(value)]))
+            else:
+                first[id(value)] = position
+                inputs.append(_tensor_input(position, value, fake_mode, dynamic))
+        elif isinstance(value, torch.SymInt) and value.node.maybe_as_int() is None:
+            inputs.append(GraphInput(position, value))
+        else:
+            constants.append((position, int(value) if isinstance(value, torch.SymInt) else value))
+    return Signature(len(example_inputs), tuple(inputs), tuple(constants), tuple(duplicates), fake_mode)
+
+
+def _fake_mode_of(example_inputs: Sequence[Any]) -> FakeTensorMode:
+    for value in example_inputs:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return FakeTensorMode(shape_env=ShapeEnv())
+
+
+def _tensor_input(position: int, value: torch.Tensor, fake_mode: FakeTensorMode, dynamic: bool) -> GraphInput:
+    if value.layout is not torch.strided:
+        raise Unsupported(f"argument {position} has layout {value.layout}", "only strided tensors are compiled")
+    if is_traceable_wrapper_subclass(value):
+        raise Unsupported(f"argument {position} is a {type(value).__name__}", "tensor subclasses run eagerly")
+    fake = value if isinstance(value, FakeTensor) else fake_mode.from_tensor(value, static_shapes=not dynamic)
+    # Detached: the graph's own autograd history must not hang on the caller's tensor.
+    return GraphInput(position, fake.detach(), value.requires_grad, value.is_leaf)

@@ -1,0 +1,245 @@
+"""Forward and backward recorded as one functional graph, in a single run.
+
+The program runs once on functional tensors over fakes, under autograd.  What it did to its inputs is then known, so
+tangents are added for exactly the outputs that can be differentiated, and autograd runs backward into the same graph.
+Must not know: how the graph is split, compiled or called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.immutable_collections import immutable_list
+
+from aotgrad import functional
+from aotgrad.analyse import Analysis, TracedInput, analyse
+from aotgrad.facts import Facts, OfResult
+from aotgrad.inputs import GraphInput, Signature
+from aotgrad.recorder import Decompositions, Recorder
+from aotgrad.roles import Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
+
+
+@dataclass(frozen=True, slots=True)
+class JointGraph:
+    """One graph of forward and backward.  Placeholders carry their role in `meta["role"]`.
+
+    Outputs, in this order: new data of mutated inputs, results, sizes, gradients.
+    """
+
+    graph: fx.Graph
+    root: torch.nn.Module
+    facts: Facts
+    outputs: tuple[OutputRole, ...]
+
+    @property
+    def trains(self) -> bool:
+        return any(isinstance(role, Gradient) for role in self.outputs)
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """What the graph returns, parallel to `outputs`."""
+        returned: immutable_list[Any] = self.graph.output_node().args[0]
+        return returned
+
+
+BoundProgram = Callable[[Recorder, Sequence[Any]], Sequence[Any]]
+
+
+def trace_joint(
+    program: BoundProgram, signature: Signature, *, decompositions: Decompositions, training: bool
+) -> JointGraph:
+    """Run `program` once and record everything it and its backward do."""
+    recorder = Recorder(signature.fake_mode, decompositions)
+    inputs = _placeholders(recorder, signature.inputs)
+    with _tracing(recorder, training):
+        for entry, given in zip(inputs, signature.inputs, strict=True):
+            _present(entry, given, training)
+        outputs = program(recorder, _arguments(signature, inputs))
+        analysis = analyse(recorder, inputs, outputs, training=training)
+        differentiable = [value for value in [*analysis.updates, *analysis.results] if _differentiable(value)]
+        returned = _returned(recorder, analysis)
+        tangents, gradients = _backward(recorder, inputs, differentiable) if training and differentiable else ([], [])
+    return _finish(recorder, inputs, analysis, returned, tangents, gradients)
+
+
+def _placeholders(recorder: Recorder, given: Sequence[GraphInput]) -> list[TracedInput]:
+    inputs = []
+    for index, entry in enumerate(given):
+        name = f"primal_{index}" if isinstance(entry.value, torch.Tensor) else f"size_{index}"
+        inputs.append(TracedInput(recorder.add_input(name, entry.value), entry.value))
+    for traced in inputs:
+        if isinstance(traced.fake, torch.SymInt):
+            recorder.sizes.bind(traced.fake, traced.node)
+    for traced in inputs:
+        if isinstance(traced.fake, torch.Tensor):
+            recorder.sizes.bind_layout(traced.fake, traced.node)
+    return inputs
+
+
+@contextmanager
+def _tracing(recorder: Recorder, training: bool) -> Iterator[None]:
+    """Everything that must be in force, and back as it was, while the program runs."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+        stack.enter_context(_without_autocast_cache())
+        stack.enter_context(torch.set_grad_enabled(training))
+        stack.enter_context(recorder.fake_mode)
+        stack.enter_context(recorder)
+        stack.enter_context(functional.functionalization())
+        yield
+
+
+@contextmanager
+def _without_autocast_cache() -> Iterator[None]:
+    """A cast cached while tracing must not outlive the trace, nor one from before enter it."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
+
+
+def _present(entry: TracedInput, given: GraphInput, training: bool) -> None:
+    """What the program sees in place of a real input, leaf where the real one is a leaf."""
+    if not isinstance(entry.fake, torch.Tensor):
+        entry.value = entry.fake
+        return
+    entry.tracked = given.requires_grad
+    if not given.requires_grad:
+        entry.value = functional.wrap(entry.fake)
+    elif given.is_leaf or not training:
+        entry.value = entry.leaf = functional.wrap(entry.fake).requires_grad_()
+    else:
+        entry.leaf = functional.wrap(entry.fake).requires_grad_()
+        entry.value = _Arrive.apply(entry.leaf, entry.fake)
+
+
+class _Arrive(torch.autograd.Function):
+    """A tensor that is not a leaf and has no operator behind it: the program may change it in place."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
+        return functional.wrap(fake)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return grad, None
+
+
+def _arguments(signature: Signature, inputs: Sequence[TracedInput]) -> list[Any]:
+    arguments: list[Any] = [None] * signature.arity
+    for position, value in signature.constants:
+        arguments[position] = value
+    for entry, given in zip(inputs, signature.inputs, strict=True):
+        arguments[given.position] = entry.value
+    for position, first in signature.duplicates:
+        arguments[position] = arguments[first]
+    return arguments
+
+
+def _differentiable(value: torch.Tensor) -> bool:
+    return bool(value.requires_grad)
+
+
+def _returned(recorder: Recorder, analysis: Analysis) -> list[fx.Node]:
+    """The nodes behind the forward outputs, read before backward can add to them."""
+    updates = [recorder.node_of(functional.current(value)) for value in analysis.updates]
+    return [*updates, *analysis.result_nodes, *analysis.sizes]
+
+
+def _backward(
+    recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[torch.Tensor]
+) -> tuple[list[fx.Node], list[fx.Node | None]]:
+    """Tangents for `outputs`, and for each input the node of its gradient."""
+    recorder.phase, recorder.source = "backward", None
+    tangents, nodes = [], []
+    for index, output in enumerate(outputs):
+        fake = _tangent_like(recorder, functional.current(output))
+        nodes.append(recorder.add_input(f"tangent_{index}", fake))
+        tangents.append(functional.wrap(fake))
+    leaves = [entry.leaf for entry in inputs if entry.leaf is not None]
+    with _plain_backward({leaf.device.type for leaf in leaves}):
+        found = iter(torch.autograd.grad(outputs, leaves, tangents, allow_unused=True))
+    return nodes, [_gradient(recorder, entry, found) for entry in inputs]
+
+
+@contextmanager
+def _plain_backward(devices: set[str]) -> Iterator[None]:
+    """Backward as it usually runs: grad mode as autograd sets it, outside any autocast region."""
+    with ExitStack() as stack:
+        for device in devices:
+            if torch.amp.is_autocast_available(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+def _gradient(recorder: Recorder, entry: TracedInput, found: Iterator[torch.Tensor | None]) -> fx.Node | None:
+    grad = next(found) if entry.leaf is not None else None
+    return None if grad is None else recorder.node_of(functional.current(grad))
+
+
+def _tangent_like(recorder: Recorder, output: torch.Tensor) -> torch.Tensor:
+    """A gradient is expected in the layout of its output; an output with holes or overlap expects a dense one."""
+    with recorder.paused():
+        like = torch.empty_like(output, requires_grad=False)
+        return torch._from_functional_tensor(like) if functional.is_functional(like) else like
+
+
+def _finish(
+    recorder: Recorder,
+    inputs: Sequence[TracedInput],
+    analysis: Analysis,
+    returned: list[fx.Node],
+    tangents: list[fx.Node],
+    gradients: list[fx.Node | None],
+) -> JointGraph:
+    facts = analysis.facts
+    for entry, role in zip(inputs, _input_roles(inputs, facts), strict=True):
+        entry.node.meta["role"] = role
+    differentiable = [value.requires_grad and bool(tangents) for value in [*analysis.updates, *analysis.results]]
+    outputs = _forward_roles(facts, differentiable, analysis.sizes)
+    for tangent, output in zip(tangents, (i for i, yes in enumerate(differentiable) if yes), strict=True):
+        tangent.meta["role"] = Tangent(output)
+    reached = _reached_by(recorder.graph, tangents)
+    for index, node in enumerate(gradients):
+        if node is not None:
+            outputs.append(Gradient(index, reached[node]))
+    values = tuple([*returned, *(node for node in gradients if node is not None)])
+    recorder.graph.output(values)
+    return JointGraph(recorder.graph, recorder.root, facts, tuple(outputs))
+
+
+def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal | Size]:
+    mutated = {mutation.input for mutation in facts.mutations}
+    for index, entry in enumerate(inputs):
+        is_tensor = isinstance(entry.fake, torch.Tensor)
+        yield Primal(index, entry.tracked, index in mutated) if is_tensor else Size(index)
+
+
+def _forward_roles(facts: Facts, differentiable: Sequence[bool], sizes: Sequence[fx.Node]) -> list[OutputRole]:
+    updates: list[OutputRole] = [
+        UpdatedInput(index, yes) for index, yes in zip(facts.updates, differentiable, strict=False)
+    ]
+    made_from: list[list[int]] = [[] for _ in range(facts.results)]
+    for index, output in enumerate(facts.outputs):
+        if isinstance(output, OfResult):
+            made_from[output.result].append(index)
+    flags = differentiable[len(updates) :]
+    results = [Result(tuple(users), yes) for users, yes in zip(made_from, flags, strict=True)]
+    return [*updates, *results, *(ResultSize(node.name) for node in sizes)]
+
+
+def _reached_by(graph: fx.Graph, tangents: Sequence[fx.Node]) -> dict[fx.Node, tuple[int, ...]]:
+    """For each node, the tangents that it depends on: without them its gradient is undefined, not zero."""
+    reached: dict[fx.Node, frozenset[int]] = {node: frozenset((i,)) for i, node in enumerate(tangents)}
+    nothing: frozenset[int] = frozenset()
+    for node in graph.nodes:
+        if node not in reached:
+            reached[node] = nothing.union(*(reached[source] for source in node.all_input_nodes))
+    return {node: tuple(sorted(found)) for node, found in reached.items()}

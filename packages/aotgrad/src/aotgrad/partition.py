@@ -1,0 +1,179 @@
+"""The joint graph becomes two: forward returns what backward needs, and the default saves what eager would save.
+
+Which values cross is a set of nodes; how the two graphs are cut out, given that set, is the same for every strategy.
+Must not know: how a strategy chooses, how the graphs are compiled.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotgrad.facts import Facts
+from aotgrad.functional import memory_of
+from aotgrad.joint import JointGraph
+from aotgrad.roles import Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
+from aotgrad.symbols import is_size
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """One of the two graphs, with the role of each of its inputs and outputs."""
+
+    module: fx.GraphModule
+    inputs: tuple[InputRole, ...]
+    outputs: tuple[OutputRole, ...]
+
+    @property
+    def example_inputs(self) -> list[Any]:
+        return [node.meta["val"] for node in self.module.graph.find_nodes(op="placeholder")]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Forward, backward, and what the wrapper must restore around them."""
+
+    forward: Half
+    backward: Half
+    facts: Facts
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes that stay alive between forward and backward, each memory counted once; inputs are not counted."""
+        output = self.forward.module.graph.output_node().args[0]
+        kept = {}
+        for node, role in zip(output, self.forward.outputs, strict=True):
+            if isinstance(role, Saved) and node.op == "call_function":
+                storage = node.meta["val"].untyped_storage()
+                kept[storage._cdata] = int(storage.nbytes())
+        return sum(kept.values())
+
+
+Partition = Callable[[JointGraph], Pair]
+
+
+def default_partition(joint: JointGraph) -> Pair:
+    """Forward computes what the program computes, and saves what backward reads, as eager does."""
+    return cut(joint, recomputed=frozenset())
+
+
+def needed(values: Iterable[Any]) -> set[fx.Node]:
+    """The nodes that `values` depend on, themselves included."""
+    found: set[fx.Node] = set()
+    pending = [value for value in values if isinstance(value, fx.Node)]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending.extend(node.all_input_nodes)
+    return found
+
+
+def runs_in_backward(node: fx.Node) -> bool:
+    """Recorded while autograd ran backward.  Sizes never are: they cost nothing to carry over."""
+    return node.op == "call_function" and node.meta.get("phase") == "backward" and not is_size(node)
+
+
+def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
+    """Both graphs; forward nodes in `recomputed` run again in backward instead of being saved."""
+    split = sum(not isinstance(role, Gradient) for role in joint.outputs)
+    results, gradients = joint.values[:split], joint.values[split:]
+    keep = needed(gradients)
+    backward = [n for n in joint.graph.nodes if n in keep and (runs_in_backward(n) or n in recomputed)]
+    saved = _saved(backward, gradients, set(backward))
+    saved = [*filter(is_size, saved), *(node for node in saved if not is_size(node))]
+    roles = [SavedSize(node.name) if is_size(node) else Saved(node.name) for node in saved]
+    forward_half = _forward(joint, results, joint.outputs[:split], saved, roles)
+    tangents = [node for node in joint.graph.find_nodes(op="placeholder") if isinstance(node.meta["role"], Tangent)]
+    inputs = [*zip(saved, roles, strict=True), *((node, node.meta["role"]) for node in tangents)]
+    backward_half = _extract(joint.root, inputs, backward, gradients, joint.outputs[split:])
+    return Pair(forward_half, backward_half, joint.facts)
+
+
+def _saved(backward: Sequence[fx.Node], gradients: Sequence[Any], inside: set[fx.Node]) -> list[fx.Node]:
+    """What backward reads and does not compute, in order of first use."""
+    reads = [*(source for node in backward for source in node.all_input_nodes), *gradients]
+    return [
+        node
+        for node in dict.fromkeys(reads)
+        if node not in inside and not isinstance(node.meta.get("role"), Tangent) and node.op != "get_attr"
+    ]
+
+
+def _forward(
+    joint: JointGraph, results: Sequence[Any], roles: Sequence[OutputRole], saved: Sequence[fx.Node], saved_roles: Any
+) -> Half:
+    values = [*results, *saved]
+    keep = needed([*values, *(node for node in joint.graph.nodes if must_run(node))])
+    inputs = [n for n in joint.graph.find_nodes(op="placeholder") if not isinstance(n.meta["role"], Tangent)]
+    body = [node for node in joint.graph.nodes if node in keep and node.op not in ("placeholder", "output")]
+    return _extract(joint.root, [(n, n.meta["role"]) for n in inputs], body, values, [*roles, *saved_roles])
+
+
+def inference(joint: JointGraph) -> Half:
+    """The joint graph of a program that is not differentiated: nothing to cut."""
+    return _forward(joint, joint.values, joint.outputs, [], [])
+
+
+def must_run(node: fx.Node) -> bool:
+    """Forward operators that count even when nobody reads their result: they move the random state or check something."""
+    if node.op != "call_function" or runs_in_backward(node):
+        return False
+    return is_random(node) or node.is_impure()
+
+
+def is_random(node: fx.Node) -> bool:
+    """Does this operator draw from the random stream?"""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def _extract(
+    root: torch.nn.Module,
+    inputs: Sequence[tuple[fx.Node, InputRole]],
+    body: Sequence[fx.Node],
+    values: Sequence[Any],
+    roles: Sequence[OutputRole],
+) -> Half:
+    """A graph of its own: `inputs` as placeholders, the nodes of `body` in order, `values` returned."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node, role in inputs:
+        copies[node] = graph.placeholder(node.name)
+        copies[node].meta = {**node.meta, "role": role}
+    constants = dict.fromkeys(
+        n for b in [*body, *values] for n in _sources(b) if n.op == "get_attr" and n not in copies
+    )
+    for node in [*constants, *(node for node in body if node.op != "get_attr")]:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    overwritten = {memory_of(n.meta["val"]) for n, role in inputs if isinstance(role, Primal) and role.mutated}
+    returned = [
+        _copied(graph, copies[value])
+        if isinstance(role, Saved) and memory_of(value.meta["val"]) in overwritten
+        else copies[value]
+        for value, role in zip(values, roles, strict=True)
+    ]
+    output = graph.output(tuple(returned))
+    output.meta["roles"] = tuple(roles)
+    return Half(fx.GraphModule(root, graph), tuple(role for _, role in inputs), tuple(roles))
+
+
+def _copied(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    """A value that backward needs as it was before the caller's tensor takes its new data."""
+    copy = graph.call_function(torch.ops.aten.clone.default, (node,))
+    copy.meta = {**node.meta, "val": torch.empty_like(node.meta["val"])}
+    copy.meta.pop("role", None)
+    return copy
+
+
+def _sources(node: fx.Node) -> list[fx.Node]:
+    return [node, *node.all_input_nodes]
+
+
+def is_item(node: fx.Node) -> bool:
+    """A part of an operator's tuple: it is saved and recomputed with its operator."""
+    return node.target is operator.getitem

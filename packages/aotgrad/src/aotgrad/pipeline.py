@@ -1,0 +1,100 @@
+"""The stages in order: read inputs, trace the joint graph, verify, tidy, partition, verify, compile, wrap.
+
+Must not know: how any stage works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotgrad import passes
+from aotgrad.autograd import Boxed, differentiable_function
+from aotgrad.inputs import Signature, read_inputs
+from aotgrad.joint import BoundProgram, JointGraph, trace_joint
+from aotgrad.partition import Half, Pair, Partition, default_partition, inference
+from aotgrad.recorder import Decompositions, Recorder
+from aotgrad.roles import Primal, Size
+from aotgrad.verify import verify_half, verify_joint, verify_pair
+from aotgrad.wrapper import Call, wrap_call
+
+Compiler = Callable[[fx.GraphModule, list[Any]], Boxed]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that a caller can choose."""
+
+    forward: Compiler
+    backward: Compiler | None = None
+    inference: Compiler | None = None
+    partition: Partition = default_partition
+    decompositions: Decompositions | None = None
+    dynamic: bool = False
+
+
+def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> Call:
+    """`program` as compiled graphs behind a plain function of the same arguments."""
+    signature = read_inputs(example_inputs, dynamic=options.dynamic)
+    joint = trace(program, signature, options)
+    if not joint.trains:
+        half = inference(joint)
+        verify_half(half, "the inference graph", (Primal, Size))
+        inner = (options.inference or options.forward)(half.module, half.example_inputs)
+        return wrap_call(signature, joint.facts, inner, boxed=True)
+    pair = options.partition(joint)
+    verify_pair(pair)
+    return wrap_call(signature, joint.facts, _compile_pair(pair, options), boxed=False)
+
+
+def trace(program: BoundProgram, signature: Signature, options: Options) -> JointGraph:
+    """The verified joint graph; without gradients if nothing can be differentiated."""
+    wants_grad = torch.is_grad_enabled() and any(entry.requires_grad for entry in signature.inputs)
+    joint = trace_joint(program, signature, decompositions=options.decompositions or {}, training=wants_grad)
+    verify_joint(joint)
+    for tidy in passes.JOINT_PASSES:
+        joint = tidy(joint)
+    verify_joint(joint)
+    return joint
+
+
+def _compile_pair(pair: Pair, options: Options) -> Callable[..., Any]:
+    forward = options.forward(pair.forward.module, pair.forward.example_inputs)
+    compiler = options.backward or options.forward
+    return differentiable_function(pair, forward, lambda: _compile_half(pair.backward, compiler))
+
+
+def _compile_half(half: Half, compiler: Compiler) -> Boxed:
+    # First needed inside autograd, where grad mode is whatever backward was called with.
+    with torch.no_grad():
+        return compiler(half.module, half.example_inputs)
+
+
+def graph_program(gm: fx.GraphModule) -> BoundProgram:
+    """Runs a torch-level graph node by node, telling the recorder which node it is at."""
+    return _GraphProgram(gm)
+
+
+class _GraphProgram:
+    def __init__(self, gm: fx.GraphModule) -> None:
+        self._gm = gm
+
+    def __call__(self, recorder: Recorder, args: Sequence[Any]) -> Sequence[Any]:
+        returned = _Narrator(self._gm, recorder).run(*args)
+        return returned if isinstance(returned, (list, tuple)) else (returned,)
+
+
+class _Narrator(fx.Interpreter):
+    """Interprets a graph and names the current node as the source of what is recorded."""
+
+    def __init__(self, gm: fx.GraphModule, recorder: Recorder) -> None:
+        super().__init__(gm)
+        self._recorder = recorder
+
+    def run_node(self, n: fx.Node) -> Any:
+        self._recorder.source = n
+        return super().run_node(n)

@@ -1,0 +1,210 @@
+"""Writes down every operator that runs: the dispatch mode under autograd and functionalization.
+
+It sees functional ATen operators on fake tensors, in the order in which forward and then backward execute them, and
+keeps for each tensor the node that made it.  One recorder makes one graph, so nothing has to be traced twice.
+Must not know: what is an input, what is mutated, what is differentiated.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from aotgrad.errors import BadGraph, Unsupported
+from aotgrad.symbols import SYM_TYPES, SizeNodes
+
+aten = torch.ops.aten
+
+Decompositions = Mapping[OpOverload, Callable[..., Any]]
+
+_QUERIES = frozenset({torch.ops.prim.device.default, aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default})
+_LIFTS = frozenset({aten.lift.default, aten.lift_fresh.default, aten.lift_fresh_copy.default})
+
+
+class Recorder(TorchDispatchMode):
+    """Runs each operator on fake tensors and appends it to `graph`."""
+
+    def __init__(self, fake_mode: FakeTensorMode, decompositions: Decompositions) -> None:
+        super().__init__()
+        self.graph = fx.Graph()
+        self.root = torch.nn.Module()
+        self.sizes = SizeNodes(self.graph)
+        self.phase = "forward"
+        self.source: fx.Node | None = None
+        self.fake_mode = fake_mode
+        self._recording = True
+        self._decompositions = decompositions
+        self._composite: dict[OpOverload, bool] = {}
+        self._nodes: dict[int, tuple[torch.Tensor, fx.Node]] = {}
+        self._constants: dict[int, tuple[torch.Tensor, fx.Node, FakeTensor]] = {}
+
+    # -- inputs and results -------------------------------------------------------------------------------------
+
+    def add_input(self, name: str, value: Any) -> fx.Node:
+        """A new placeholder, whenever it is needed: placeholders stay ahead of all other nodes."""
+        with self._ahead_of_operators():
+            node = self.graph.placeholder(name)
+        node.meta.update(val=value, phase=self.phase)
+        if isinstance(value, torch.Tensor):
+            self._remember(value, node)
+        return node
+
+    def _ahead_of_operators(self) -> AbstractContextManager[None]:
+        first = next((node for node in self.graph.nodes if node.op != "placeholder"), None)
+        return nullcontext() if first is None else self.graph.inserting_before(first)
+
+    def node_of(self, value: torch.Tensor) -> fx.Node:
+        """The node that made this tensor; a tensor from outside becomes a constant of the graph."""
+        known = self._nodes.get(id(value))
+        return known[1] if known is not None else self._constant(value)[0]
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What runs inside leaves no trace."""
+        self._recording = False
+        try:
+            yield
+        finally:
+            self._recording = True
+
+    # -- operators ----------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _QUERIES or not self._recording:
+            return func(*args, **kwargs)
+        decomposed = self._decompose(func, args, kwargs)
+        if decomposed is not NotImplemented:
+            return decomposed
+        if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
+            return func(*args)
+        result = func(*self._faked(func, args), **self._faked(func, kwargs))
+        node = self.graph.create_node(
+            "call_function", func, self._encode(args), self._encode(kwargs), func.overloadpacket.__name__
+        )
+        self._annotate(node, result)
+        self._bind_result(node, result)
+        return result
+
+    def _decompose(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        rule = self._decompositions.get(func)
+        if rule is not None:
+            with self:
+                result = rule(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if self._is_composite(func):
+            with self:
+                return func.decompose(*args, **kwargs)
+        return NotImplemented
+
+    def _is_composite(self, func: OpOverload) -> bool:
+        known = self._composite.get(func)
+        if known is None:
+            key = torch._C.DispatchKey.CompositeImplicitAutograd
+            known = func not in _LIFTS and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+            self._composite[func] = known
+        return known
+
+    def _annotate(self, node: fx.Node, value: Any) -> None:
+        node.meta.update(val=value, phase=self.phase)
+        if self.source is not None:
+            node.meta["source"] = self.source.name
+            for key in ("stack_trace", "nn_module_stack"):
+                if key in self.source.meta:
+                    node.meta[key] = self.source.meta[key]
+
+    def _bind_result(self, node: fx.Node, result: Any) -> None:
+        if isinstance(result, torch.Tensor):
+            self._remember(result, node)
+        elif isinstance(result, (list, tuple)):
+            for index, part in enumerate(result):
+                if isinstance(part, torch.Tensor):
+                    item = self.graph.create_node("call_function", operator.getitem, (node, index), {}, "getitem")
+                    self._annotate(item, part)
+                    self._remember(part, item)
+        elif isinstance(result, SYM_TYPES):
+            self.sizes.bind(result, node)
+
+    def _remember(self, value: torch.Tensor, node: fx.Node) -> None:
+        # The tensor is kept alive with its entry, so an id is never taken by another tensor.
+        self._nodes[id(value)] = (value, node)
+
+    # -- arguments ----------------------------------------------------------------------------------------------
+
+    def _encode(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.node_of(value)
+        if isinstance(value, SYM_TYPES):
+            return self.sizes.node_for(value)
+        if isinstance(value, (list, tuple)):
+            return (
+                type(value)(map(self._encode, value)) if type(value) in (list, tuple) else [*map(self._encode, value)]
+            )
+        if isinstance(value, dict):
+            return {key: self._encode(item) for key, item in value.items()}
+        return value
+
+    def _faked(self, func: OpOverload, value: Any) -> Any:
+        """The same arguments with tensors from outside replaced by fakes of them."""
+        if func in _LIFTS or all(not _is_real(leaf) for leaf in _leaves(value)):
+            return value
+        if func._schema.is_mutable:
+            raise Unsupported(
+                f"{func} changes a tensor that is not an input of the graph",
+                "pass that tensor as an argument, so that its new value can be written back",
+            )
+        return _map_tensors(value, lambda t: self._constant(t)[1] if _is_real(t) else t)
+
+    def _constant(self, value: torch.Tensor) -> tuple[fx.Node, FakeTensor]:
+        known = self._constants.get(id(value))
+        if known is None:
+            if isinstance(value, FakeTensor):
+                raise BadGraph("an operator takes a fake tensor that no operator of this graph has made")
+            if value.requires_grad:
+                raise Unsupported(
+                    "the function closes over a tensor that requires grad, so its gradient would be lost",
+                    "pass it as an argument, or compile the module that owns it with aotgrad.module",
+                )
+            name = f"_constant{len(self._constants)}"
+            setattr(self.root, name, value)
+            with self._ahead_of_operators():
+                node = self.graph.create_node("get_attr", name, (), {}, name)
+            fake = self.fake_mode.from_tensor(value, static_shapes=True)
+            node.meta.update(val=fake, phase="forward")
+            known = self._constants[id(value)] = (value, node, fake)
+        return known[1], known[2]
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
+
+
+def _leaves(value: Any) -> Iterable[Any]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, dict):
+        yield from _leaves(list(value.values()))
+    else:
+        yield value
+
+
+def _map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_map_tensors(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: _map_tensors(item, change) for key, item in value.items()}
+    return value

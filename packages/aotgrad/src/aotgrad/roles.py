@@ -1,0 +1,89 @@
+"""What every graph input and output means.
+
+A role is data: stages dispatch on its type, the verifier counts it, and printing shows it.
+Must not know: tracing, FX.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Primal:
+    """A tensor that the caller passes in: a parameter, a buffer or an argument."""
+
+    position: int
+    requires_grad: bool
+    mutated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """An integer that the caller passes in because it varies between calls."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class AliasBase:
+    """The flat storage under several inputs that share memory, one of which is mutated."""
+
+    positions: tuple[int, ...]
+    requires_grad: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tangent:
+    """The gradient that arrives for one differentiable output of the forward graph."""
+
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A tensor that forward computes and backward reads."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSize:
+    """An integer that forward computes and backward reads."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedInput:
+    """The value that a mutated input holds after the call."""
+
+    input: int
+    differentiable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A tensor from which one or more of the caller's outputs are made."""
+
+    outputs: tuple[int, ...]
+    differentiable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSize:
+    """An integer that the caller's outputs, or the views among them, need."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """The gradient of one graph input; `tangents` are those that it depends on."""
+
+    input: int
+    tangents: tuple[int, ...]
+
+
+InputRole = Primal | Size | AliasBase | Tangent | Saved | SavedSize
+OutputRole = UpdatedInput | Result | ResultSize | Gradient | Saved | SavedSize

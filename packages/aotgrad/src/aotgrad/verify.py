@@ -1,0 +1,73 @@
+"""Is a graph what its stage promises?  Checked between stages; a failure is a bug of ours or of a decomposition.
+
+Must not know: how graphs are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from torch import fx
+from torch._ops import OpOverload
+
+from aotgrad.errors import BadGraph
+from aotgrad.joint import JointGraph
+from aotgrad.partition import Half, Pair
+from aotgrad.roles import Gradient, Primal, Saved, SavedSize, Size, Tangent
+
+
+def verify_joint(joint: JointGraph) -> None:
+    """Functional, ordered, and every placeholder and output has a role."""
+    _verify_graph(joint.graph, "the joint graph")
+    _require(len(joint.values) == len(joint.outputs), "the joint graph returns a value without a role")
+    for node in joint.graph.find_nodes(op="placeholder"):
+        _require("role" in node.meta, f"input {node} of the joint graph has no role")
+    for role, value in zip(joint.outputs, joint.values, strict=True):
+        tangent_free = not isinstance(role, Gradient)
+        _require(tangent_free <= (value.meta["phase"] == "forward"), f"forward output {value} depends on a tangent")
+
+
+def verify_pair(pair: Pair) -> None:
+    """Each half stands alone, and backward takes what forward saves."""
+    verify_half(pair.forward, "the forward graph", (Primal, Size))
+    verify_half(pair.backward, "the backward graph", (Saved, SavedSize, Tangent))
+    given = [role for role in pair.forward.outputs if isinstance(role, (Saved, SavedSize))]
+    taken = [role for role in pair.backward.inputs if isinstance(role, (Saved, SavedSize))]
+    _require(given == taken, "backward does not take what forward saves")
+    _require(all(isinstance(role, Gradient) for role in pair.backward.outputs), "backward returns more than gradients")
+
+
+def verify_half(half: Half, name: str, inputs: tuple[type, ...]) -> None:
+    _verify_graph(half.module.graph, name)
+    placeholders = half.module.graph.find_nodes(op="placeholder")
+    _require(len(placeholders) == len(half.inputs), f"{name} has an input without a role")
+    _require(all(isinstance(role, inputs) for role in half.inputs), f"{name} has an input of a foreign role")
+    returned = half.module.graph.output_node().args[0]
+    _require(isinstance(returned, Sequence) and len(returned) == len(half.outputs), f"{name} returns too many values")
+
+
+def _verify_graph(graph: fx.Graph, name: str) -> None:
+    seen: set[fx.Node] = set()
+    for node in graph.nodes:
+        _require(
+            seen.issuperset(node.all_input_nodes), f"{name} uses a value before it is computed, at {node.format_node()}"
+        )
+        seen.add(node)
+        if node.op == "call_function":
+            _require("val" in node.meta, f"{name} does not know what {node} is")
+            _require(not _mutates(node), f"{name} mutates: {node.format_node()} ({node.meta.get('source')})")
+
+
+def _mutates(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+
+
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise BadGraph(otherwise)
+
+
+def count(graph: fx.Graph, ops: Iterable[OpOverload]) -> int:
+    """How many nodes call one of `ops`."""
+    wanted = set(ops)
+    return sum(node.target in wanted for node in graph.nodes)

@@ -1,0 +1,50 @@
+"""View chains: which view operators lead from a base to a tensor, read off the recorded graph.
+
+The chain is repeated on the caller's real tensors, so autograd sees the same views as in eager.
+Must not know: which outputs there are.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import cache
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+
+from aotgrad.facts import Restride, Step
+
+
+@cache
+def is_view(target: Any) -> bool:
+    """Does this operator return an alias of its first argument, without writing?"""
+    if not isinstance(target, OpOverload) or not target._schema.arguments:
+        return False
+    alias = target._schema.arguments[0].alias_info
+    return alias is not None and not alias.is_write
+
+
+def steps_between(base: fx.Node, node: fx.Node) -> list[Step] | None:
+    """The steps from `base` to `node` in the order of execution, or None if something other than views lies between."""
+    steps: list[Step] = []
+    while node is not base:
+        if node.target is operator.getitem:
+            steps.append(Step(operator.getitem, (node.args[1],)))
+        elif node.op == "call_function" and is_view(node.target):
+            steps.append(Step(node.target, tuple(node.args[1:]), tuple(node.kwargs.items())))
+        else:
+            return None
+        source = node.args[0]
+        assert isinstance(source, fx.Node)
+        node = source
+    return steps[::-1]
+
+
+def restride(base: torch.Tensor, view: torch.Tensor) -> Restride | None:
+    """`view` as a layout over the memory of `base`, where such a layout says everything."""
+    plain = base.dtype == view.dtype and base.is_conj() == view.is_conj() and base.is_neg() == view.is_neg()
+    if not plain:
+        return None
+    return Restride(tuple(view.size()), tuple(view.stride()), view.storage_offset() - base.storage_offset())

@@ -1,0 +1,147 @@
+"""What the caller calls: flat code that passes arguments in, writes mutations back and rebuilds outputs.
+
+Only the lines that this graph needs are written; a graph without mutation and aliasing gets none.
+Must not know: what runs inside.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from aotgrad.errors import InputChanged
+from aotgrad.facts import Constant, Detach, Facts, Mutation, OfInput, OfResult, OfSize, Output, Restride, SizeRef, Step
+from aotgrad.inputs import Signature
+from aotgrad.source import Source
+
+Call = Callable[..., Sequence[Any]]
+
+
+def wrap_call(signature: Signature, facts: Facts, inner: Callable[..., Any], *, boxed: bool) -> Call:
+    """The compiled function with the caller's own calling convention around `inner`."""
+    source = Source()
+    source.names.update(inner=inner, InputChanged=InputChanged)
+    if _is_plain(signature, facts):
+        source.add("def call(*args):")
+        source.add(f"return inner({'[*args]' if boxed else '*args'})", 1)
+    else:
+        _write_call(source, signature, facts, boxed)
+    call: Call = source.build("wrapper")["call"]
+    return call
+
+
+def _is_plain(signature: Signature, facts: Facts) -> bool:
+    """May arguments and results go through untouched?"""
+    direct = tuple(OfResult(index) for index in range(facts.results))
+    return (
+        signature.positions == tuple(range(signature.arity))
+        and not facts.mutations
+        and facts.outputs == direct
+        and not facts.sizes
+    )
+
+
+def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool) -> None:
+    names = [f"a{position}" for position in range(signature.arity)]
+    given = [f"a{position}" for position in signature.positions]
+    source.add(f"def call({', '.join(names)}):")
+    for position, value in signature.constants:
+        _write_check(source, position, value)
+    returned = [f"u{i}" for i in facts.updates] + [f"r{i}" for i in range(facts.results)]
+    returned += [f"n{i}" for i in range(facts.sizes)]
+    arguments = f"[{', '.join(given)}]" if boxed else ", ".join(given)
+    source.add(f"{', '.join(returned)}{',' if returned else '_'} = inner({arguments})", 1)
+    for mutation in facts.mutations:
+        _write_mutation(source, mutation, given[mutation.input])
+    outputs = [_output(source, output, given) for output in _shared_once(source, facts.outputs, given)]
+    source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
+
+
+def _write_check(source: Source, position: int, value: Any) -> None:
+    """A value that is neither tensor nor size is part of the graph: calling with another would be wrong in silence."""
+    if isinstance(value, (int, float, str, bool, type(None))):
+        same = "is" if value is None or isinstance(value, bool) else "=="
+        source.add(f"if not (a{position} {same} {source.literal(value)}):", 1)
+        source.add(
+            f'raise InputChanged(f"argument {position} was {value!r} when compiled and is {{a{position}!r}}")', 2
+        )
+
+
+def _write_mutation(source: Source, mutation: Mutation, name: str) -> None:
+    if mutation.layout is not None:
+        source.add(f"{name}.as_strided_({_layout_arguments(source, mutation.layout, name)})", 1)
+    if mutation.data:
+        target = name if mutation.tracked else f"{name}.detach()"
+        source.add(f"{target}.copy_(u{mutation.input})", 1)
+
+
+def _shared_once(source: Source, outputs: Sequence[Output], given: Sequence[str]) -> Sequence[Output | str]:
+    """An output that occurs twice is one object; it is built once, ahead of the return."""
+    built: dict[int, str] = {}
+    seen: dict[int, int] = {}
+    for output in outputs:
+        seen[id(output)] = seen.get(id(output), 0) + 1
+    named: list[Output | str] = []
+    for output in outputs:
+        if seen[id(output)] > 1 and getattr(output, "steps", ()):
+            if id(output) not in built:
+                built[id(output)] = f"o{len(built)}"
+                source.add(f"{built[id(output)]} = {_output(source, output, given)}", 1)
+            named.append(built[id(output)])
+        else:
+            named.append(output)
+    return named
+
+
+def _output(source: Source, output: Output | str, given: Sequence[str]) -> str:
+    if isinstance(output, str):
+        return output
+    if isinstance(output, Constant):
+        return source.literal(output.value)
+    if isinstance(output, OfSize):
+        return f"n{output.index}"
+    if isinstance(output, OfInput):
+        return _path(source, given[output.input], output.steps)
+    return _path(source, f"r{output.result}", output.steps)
+
+
+def _path(source: Source, base: str, steps: Sequence[Any]) -> str:
+    expression = base
+    for step in steps:
+        if isinstance(step, Detach):
+            expression = f"{expression}.detach()"
+        elif isinstance(step, Restride):
+            expression = f"{expression}.as_strided({_layout_arguments(source, step, base)})"
+        else:
+            expression = _step(source, expression, step)
+    return expression
+
+
+def _step(source: Source, expression: str, step: Step) -> str:
+    if step.target is operator.getitem:
+        return f"{expression}[{step.args[0]}]"
+    rest = source.call("", step.args, step.kwargs, _size_name)[1:-1]
+    return f"{source.constant(step.target._op, 'view')}({expression}{', ' if rest else ''}{rest})"
+
+
+def _size_name(value: Any) -> str | None:
+    return f"n{value.index}" if isinstance(value, SizeRef) else None
+
+
+def _layout_arguments(source: Source, layout: Restride, base: str) -> str:
+    offset = source.literal(layout.offset, _size_name)
+    return (
+        f"{source.literal(layout.size, _size_name)}, {source.literal(layout.stride, _size_name)}, "
+        f"{base}.storage_offset() + {offset}"
+    )
+
+
+def no_steps(outputs: Sequence[Output]) -> bool:
+    """Does no output have to be rebuilt as a view?"""
+    return not any(getattr(output, "steps", ()) for output in outputs)
+
+
+__all__ = ["Call", "no_steps", "torch", "wrap_call"]
