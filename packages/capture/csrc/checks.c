@@ -1,0 +1,270 @@
+/* The single checks a guard tree is made of, as a table by kind. */
+#include "guards.h"
+
+static bool
+passes_type(const Check *check, PyObject *value, const Call *call)
+{
+    return (PyObject *)Py_TYPE(value) == check->object;
+}
+
+static bool
+passes_held_type(const Check *check, PyObject *value, const Call *call)
+{
+    return (PyObject *)Py_TYPE(value) == held(check->object);
+}
+
+static bool
+passes_identity(const Check *check, PyObject *value, const Call *call)
+{
+    return value == check->object;
+}
+
+static bool
+passes_held_identity(const Check *check, PyObject *value, const Call *call)
+{
+    /* A dead reference reads as None, which is never what was held: None allows no weak references. */
+    return value == held(check->object) && value != Py_None;
+}
+
+static bool
+passes_equality(const Check *check, PyObject *value, const Call *call)
+{
+    return interchangeable(value, check->object);
+}
+
+static bool
+passes_length(const Check *check, PyObject *value, const Call *call)
+{
+    return PyObject_Size(value) == check->number;
+}
+
+static bool
+passes_tensor(const Check *check, PyObject *value, const Call *call)
+{
+    return tensor_spec_matches(check->tensor, value);
+}
+
+/* Whether the keys are those of the check so far as both go. */
+static bool
+same_key(const Check *check, Py_ssize_t position, PyObject *key)
+{
+    return position < PyTuple_GET_SIZE(check->object) && interchangeable(key, PyTuple_GET_ITEM(check->object, position));
+}
+
+static bool
+passes_keys_of_dict(const Check *check, PyObject *dict)
+{
+    if (PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(check->object)) {
+        return false;
+    }
+    Py_ssize_t place = 0, position = 0;
+    PyObject *key;
+    while (PyDict_Next(dict, &place, &key, NULL)) {
+        Py_INCREF(key); /* comparing keys can run code that changes the dict */
+        bool same = same_key(check, position++, key);
+        Py_DECREF(key);
+        if (!same) {
+            return false;
+        }
+    }
+    return position == PyTuple_GET_SIZE(check->object);
+}
+
+static bool
+passes_keys(const Check *check, PyObject *value, const Call *call)
+{
+    if (!PyDict_Check(value)) {
+        return false;
+    }
+    if (PyDict_CheckExact(value)) {
+        return passes_keys_of_dict(check, value);
+    }
+    PyObject *keys = PyObject_GetIter(value); /* a subclass, such as OrderedDict, may have an order of its own */
+    if (keys == NULL) {
+        return false;
+    }
+    bool same = true;
+    Py_ssize_t position = 0;
+    PyObject *key;
+    while (same && (key = PyIter_Next(keys)) != NULL) {
+        same = same_key(check, position++, key);
+        Py_DECREF(key);
+    }
+    Py_DECREF(keys);
+    return same && !PyErr_Occurred() && position == PyTuple_GET_SIZE(check->object);
+}
+
+static bool
+passes_true(const Check *check, PyObject *value, const Call *call)
+{
+    return PyObject_IsTrue(value) == 1;
+}
+
+static bool
+passes_false(const Check *check, PyObject *value, const Call *call)
+{
+    return PyObject_IsTrue(value) == 0;
+}
+
+static bool
+passes_absent(const Check *check, PyObject *value, const Call *call)
+{
+    return false; /* there is a value; the tree answers for the missing one */
+}
+
+/* Consumes the verdict of Python code. */
+static bool
+is_true(PyObject *verdict)
+{
+    bool yes = verdict != NULL && PyObject_IsTrue(verdict) == 1;
+    Py_XDECREF(verdict);
+    return yes;
+}
+
+static bool
+passes_python(const Check *check, PyObject *value, const Call *call)
+{
+    return is_true(PyObject_CallOneArg(check->object, value));
+}
+
+static bool
+passes_relation(const Check *check, PyObject *value, const Call *call)
+{
+    return is_true(PyObject_Vectorcall(check->object, call->args, (size_t)call->count, NULL));
+}
+
+static int
+parse_nothing(PyObject *payload, Check *check)
+{
+    check->wants_absence = check->passes == passes_absent;
+    return 0;
+}
+
+static int
+parse_type(PyObject *payload, Check *check)
+{
+    if (!PyType_Check(payload)) {
+        PyErr_Format(PyExc_TypeError, "a type check needs a type, not %R", payload);
+        return -1;
+    }
+    bool lasting = !(((PyTypeObject *)payload)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+    check->object = lasting ? Py_NewRef(payload) : hold_weakly(payload);
+    check->passes = lasting ? passes_type : passes_held_type;
+    return check->object == NULL ? -1 : 0;
+}
+
+static int
+parse_identity(PyObject *payload, Check *check)
+{
+    check->object = hold_weakly(payload);
+    if (check->object != payload) {
+        check->passes = passes_held_identity;
+    }
+    return check->object == NULL ? -1 : 0;
+}
+
+static int
+parse_constant(PyObject *payload, Check *check)
+{
+    check->object = Py_NewRef(payload);
+    return 0;
+}
+
+static int
+parse_keys(PyObject *payload, Check *check)
+{
+    check->object = PySequence_Tuple(payload);
+    return check->object == NULL ? -1 : 0;
+}
+
+static int
+parse_number(PyObject *payload, Check *check)
+{
+    check->number = PyNumber_AsSsize_t(payload, PyExc_OverflowError);
+    if (check->number < 0 && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ValueError, "a length check needs a length that is not negative");
+    }
+    return check->number < 0 ? -1 : 0;
+}
+
+static int
+parse_tensor(PyObject *payload, Check *check)
+{
+    check->tensor = tensor_spec_parse(payload);
+    return check->tensor == NULL ? -1 : 0;
+}
+
+static int
+parse_callable(PyObject *payload, Check *check)
+{
+    if (!PyCallable_Check(payload)) {
+        PyErr_Format(PyExc_TypeError, "this check needs a callable, not %R", payload);
+        return -1;
+    }
+    return parse_constant(payload, check);
+}
+
+static const struct {
+    const char *kind;
+    bool (*passes)(const Check *, PyObject *, const Call *);
+    int (*parse)(PyObject *, Check *);
+} kinds[] = {
+    {"type", passes_type, parse_type},
+    {"is", passes_identity, parse_identity},
+    {"equals", passes_equality, parse_constant},
+    {"length", passes_length, parse_number},
+    {"tensor", passes_tensor, parse_tensor},
+    {"keys", passes_keys, parse_keys},
+    {"true", passes_true, parse_nothing},
+    {"false", passes_false, parse_nothing},
+    {"absent", passes_absent, parse_nothing},
+    {"python", passes_python, parse_callable},
+    {"relation", passes_relation, parse_callable},
+};
+
+static int
+parse_kind(PyObject *spec, size_t kind, Check *check)
+{
+    Py_ssize_t wanted = kinds[kind].parse == parse_nothing ? 2 : 3;
+    if (PyTuple_GET_SIZE(spec) != wanted) {
+        PyErr_Format(PyExc_ValueError, "check %R has the wrong number of items", spec);
+        return -1;
+    }
+    check->passes = kinds[kind].passes;
+    return kinds[kind].parse(wanted == 3 ? PyTuple_GET_ITEM(spec, 2) : NULL, check);
+}
+
+int
+check_parse(PyObject *spec, Check *check)
+{
+    if (!PyTuple_Check(spec) || PyTuple_GET_SIZE(spec) < 2 || !PyUnicode_Check(PyTuple_GET_ITEM(spec, 0))) {
+        PyErr_Format(PyExc_TypeError, "a check is a tuple (kind, index, payload), not %R", spec);
+        return -1;
+    }
+    check->index = PyNumber_AsSsize_t(PyTuple_GET_ITEM(spec, 1), PyExc_OverflowError);
+    if (check->index == -1 && PyErr_Occurred()) {
+        return -1;
+    }
+    for (size_t kind = 0; kind < Py_ARRAY_LENGTH(kinds); kind++) {
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(spec, 0), kinds[kind].kind) == 0) {
+            return parse_kind(spec, kind, check);
+        }
+    }
+    PyErr_Format(PyExc_ValueError, "unknown check %R", spec);
+    return -1;
+}
+
+int
+check_traverse(Check *check, visitproc visit, void *arg)
+{
+    Py_VISIT(check->object);
+    return check->tensor == NULL ? 0 : tensor_spec_traverse(check->tensor, visit, arg);
+}
+
+void
+check_clear(Check *check)
+{
+    Py_CLEAR(check->object);
+    tensor_spec_free(check->tensor);
+    check->tensor = NULL;
+}

@@ -1,0 +1,104 @@
+/* What the parts of the engine share: the objects they pass to each other and the few calls between them.
+
+   Each .c file owns one subject:
+
+     module.c    the Python module: names, start-up, decisions
+     region.c    Region and Outside: which configuration is active on this thread, and while what runs
+     hook.c      the frame evaluator: one Python frame comes in, its compiled form or the frame itself runs
+     cache.c     what is known about a code object, kept in the code object's extra slot
+     guarded.c   GuardedCode: transformed code and the guards it relies on
+     guards.c    the guard tree: built from plain data, walked on every call
+     checks.c    the single checks a guard tree is made of
+     accessors.c how one value is reached from another
+     equality.c  whether two constants are interchangeable
+     tensors.c   the check of one tensor, read through torch's C interface or through attributes
+
+   What differs between CPython versions is in frame_compat.h (frames) and object_compat.h (everything else). */
+#ifndef CAPTURE_ENGINE_H
+#define CAPTURE_ENGINE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One call of a Python function, as guards see it: the function and its argument slots (borrowed). */
+typedef struct {
+    PyObject *function;
+    PyObject *const *args;
+    Py_ssize_t count;
+} Call;
+
+typedef struct Check Check;
+typedef struct Node Node;
+
+typedef struct {
+    PyObject_HEAD
+    Node *root;
+    int walkers; /* walks under way; the tree may be reordered only by the last one */
+} Guards;
+
+typedef struct {
+    PyObject_HEAD
+    PyCodeObject *code;
+    Guards *guards;
+    PyObject *owner; /* a weak reference where the owner allows one */
+    unsigned long long hits;
+} GuardedCode;
+
+/* Process-wide, because CPython allows one evaluator and because the types must be the same whenever the module is
+   imported anew.  Only the main interpreter may load the module. */
+typedef struct {
+    PyInterpreterState *interp;
+    PyTypeObject *region_type;
+    PyTypeObject *outside_type;
+    PyTypeObject *guards_type;
+    PyTypeObject *guarded_code_type;
+    PyTypeObject *decision_type;
+    PyObject *skip_once;
+    PyObject *skip_always;
+    PyObject *translator;
+} Engine;
+
+extern Engine engine;
+
+/* region.c */
+extern PyType_Spec region_spec, outside_spec;
+
+/* hook.c */
+PyObject *active_config(void);                /* borrowed; NULL when capture is off on this thread */
+PyObject *switch_config(PyObject *config);    /* makes it active, returns the one it replaces; borrowed both */
+PyObject *hook_counters(void);
+
+/* cache.c */
+typedef struct CodeState CodeState;
+typedef enum { UNKNOWN, SKIPPED, FOUND } Lookup;
+
+int cache_start(void);
+CodeState *cache_state(PyCodeObject *code);   /* NULL where nothing is known yet */
+bool cache_runs_as_is(const CodeState *state);
+Lookup cache_find(CodeState *state, PyObject *owner, const Call *call, GuardedCode **entry);
+int cache_add(PyCodeObject *code, GuardedCode *entry);
+int cache_skip(PyCodeObject *code, PyObject *owner);
+int cache_run_as_is(PyCodeObject *code);
+int cache_drop(PyCodeObject *code, PyObject *owner); /* NULL owner: of all owners */
+PyObject *cache_entries(PyCodeObject *code);
+
+/* guarded.c */
+extern PyType_Spec guarded_code_spec;
+int argument_slots(PyCodeObject *code);
+bool guarded_code_is_owned_by(const GuardedCode *entry, PyObject *owner);
+
+/* guards.c */
+extern PyType_Spec guards_spec;
+bool guards_pass(Guards *guards, const Call *call);
+
+/* References that do not keep their target alive where its type allows that. */
+PyObject *hold_weakly(PyObject *object);      /* a weak reference, or the object itself */
+static inline PyObject *
+held(PyObject *reference)                     /* borrowed; None once the target is gone */
+{
+    return PyWeakref_CheckRefExact(reference) ? ((PyWeakReference *)reference)->wr_object : reference;
+}
+
+#endif

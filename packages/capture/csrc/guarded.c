@@ -1,0 +1,142 @@
+/* GuardedCode: transformed code, the guards under which it may stand for the original, and who had it made. */
+#include "engine.h"
+
+PyObject *
+hold_weakly(PyObject *object)
+{
+    return PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) ? PyWeakref_NewRef(object, NULL) : Py_NewRef(object);
+}
+
+bool
+guarded_code_is_owned_by(const GuardedCode *entry, PyObject *owner)
+{
+    return held(entry->owner) == owner;
+}
+
+/* Parameters of every sort: positional, keyword-only, then *args and **kwargs. */
+int
+argument_slots(PyCodeObject *code)
+{
+    return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS)
+        + !!(code->co_flags & CO_VARKEYWORDS);
+}
+
+/* Transformed code runs in the frame of a call: it is a plain function of plain positional parameters. */
+static int
+require_plain_function(PyCodeObject *code)
+{
+    int wanted = CO_OPTIMIZED | CO_NEWLOCALS;
+    int unwanted = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+    if ((code->co_flags & (wanted | unwanted)) == wanted && code->co_kwonlyargcount == 0) {
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError,
+                 "%R cannot run in the place of a call: it must be a function whose parameters are all positional "
+                 "(no *args, **kwargs or keyword-only ones) and must not be a generator or coroutine",
+                 code);
+    return -1;
+}
+
+static PyObject *
+guarded_code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"code", "guards", "owner", NULL};
+    PyObject *code, *guards, *owner;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O:GuardedCode", names, &PyCode_Type, &code,
+                                     engine.guards_type, &guards, &owner)
+        || require_plain_function((PyCodeObject *)code) < 0 || cache_run_as_is((PyCodeObject *)code) < 0) {
+        return NULL;
+    }
+    GuardedCode *self = (GuardedCode *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->code = (PyCodeObject *)Py_NewRef(code);
+    self->guards = (Guards *)Py_NewRef(guards);
+    self->owner = hold_weakly(owner);
+    if (self->owner == NULL) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+static int
+guarded_code_traverse(PyObject *op, visitproc visit, void *arg)
+{
+    GuardedCode *self = (GuardedCode *)op;
+    Py_VISIT(Py_TYPE(op));
+    Py_VISIT(self->code);
+    Py_VISIT(self->guards);
+    Py_VISIT(self->owner);
+    return 0;
+}
+
+/* No tp_clear: like a tuple it never changes, and whatever closes a cycle through it can be cleared. */
+static void
+guarded_code_dealloc(PyObject *op)
+{
+    GuardedCode *self = (GuardedCode *)op;
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    Py_XDECREF(self->code);
+    Py_XDECREF(self->guards);
+    Py_XDECREF(self->owner);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+static PyObject *
+guarded_code_repr(PyObject *op)
+{
+    GuardedCode *self = (GuardedCode *)op;
+    return PyUnicode_FromFormat("<GuardedCode of %U, hit %llu times>", self->code->co_qualname, self->hits);
+}
+
+static PyObject *
+get_code(PyObject *op, void *closure)
+{
+    return Py_NewRef(((GuardedCode *)op)->code);
+}
+
+static PyObject *
+get_guards(PyObject *op, void *closure)
+{
+    return Py_NewRef(((GuardedCode *)op)->guards);
+}
+
+static PyObject *
+get_owner(PyObject *op, void *closure)
+{
+    return Py_NewRef(held(((GuardedCode *)op)->owner));
+}
+
+static PyObject *
+get_hits(PyObject *op, void *closure)
+{
+    return PyLong_FromUnsignedLongLong(((GuardedCode *)op)->hits);
+}
+
+static PyGetSetDef guarded_code_getset[] = {
+    {"code", get_code, NULL, "The transformed code."},
+    {"guards", get_guards, NULL, "What it relies on."},
+    {"owner", get_owner, NULL, "The configuration it was made under; None once that is gone."},
+    {"hits", get_hits, NULL, "How often it ran because its guards passed."},
+    {NULL},
+};
+
+static PyType_Slot guarded_code_slots[] = {
+    {Py_tp_new, guarded_code_new},
+    {Py_tp_dealloc, guarded_code_dealloc},
+    {Py_tp_traverse, guarded_code_traverse},
+    {Py_tp_repr, guarded_code_repr},
+    {Py_tp_getset, guarded_code_getset},
+    {Py_tp_doc, "GuardedCode(code, guards, owner)\n--\n\nTransformed code and the guards under which it may run."},
+    {0, NULL},
+};
+
+PyType_Spec guarded_code_spec = {
+    .name = "capture._engine.GuardedCode",
+    .basicsize = sizeof(GuardedCode),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = guarded_code_slots,
+};

@@ -1,0 +1,311 @@
+/* The guard tree: built once from plain data, walked on every call.
+
+   A walk may run Python code (attributes, ==, callables), and so may be entered again, by this thread or another,
+   before it is done.  Values are therefore owned while they are looked at, and the order of children changes only
+   while no other walk is under way. */
+#include "guards.h"
+
+static Node *node_parse(PyObject *spec);
+
+static void
+node_free(Node *node)
+{
+    if (node == NULL) {
+        return;
+    }
+    for (Py_ssize_t i = 0; i < node->check_count; i++) {
+        check_clear(&node->checks[i]);
+    }
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        node_free(node->children[i]);
+    }
+    Py_XDECREF(node->object);
+    PyMem_Free(node->checks);
+    PyMem_Free(node->children);
+    PyMem_Free(node);
+}
+
+static int
+node_traverse(Node *node, visitproc visit, void *arg)
+{
+    Py_VISIT(node->object);
+    for (Py_ssize_t i = 0; i < node->check_count; i++) {
+        int stop = check_traverse(&node->checks[i], visit, arg);
+        if (stop) {
+            return stop;
+        }
+    }
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        int stop = node_traverse(node->children[i], visit, arg);
+        if (stop) {
+            return stop;
+        }
+    }
+    return 0;
+}
+
+static int
+parse_checks(PyObject *specs, Node *node)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(specs);
+    node->checks = PyMem_Calloc((size_t)count, sizeof(Check));
+    if (node->checks == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    node->check_count = count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (check_parse(PyTuple_GET_ITEM(specs, i), &node->checks[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int
+parse_children(PyObject *specs, Node *node)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(specs);
+    node->children = PyMem_Calloc((size_t)count, sizeof(Node *));
+    if (node->children == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (; node->child_count < count; node->child_count++) {
+        Node *child = node_parse(PyTuple_GET_ITEM(specs, node->child_count));
+        if (child == NULL) {
+            return -1;
+        }
+        node->children[node->child_count] = child;
+    }
+    return 0;
+}
+
+/* The first check of a subtree that needs a value. */
+static const Check *
+first_that_needs_a_value(const Node *node)
+{
+    for (Py_ssize_t i = 0; i < node->check_count; i++) {
+        if (!node->checks[i].wants_absence) {
+            return &node->checks[i];
+        }
+    }
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        if (node->children[i]->if_missing != NULL) {
+            return node->children[i]->if_missing;
+        }
+    }
+    return NULL;
+}
+
+static int
+parse_parts(PyObject *accessor, PyObject *checks, PyObject *children, Node *node)
+{
+    if (accessor_parse(accessor, node) < 0 || parse_checks(checks, node) < 0 || parse_children(children, node) < 0) {
+        return -1;
+    }
+    node->if_missing = first_that_needs_a_value(node);
+    return 0;
+}
+
+static Node *
+node_parse(PyObject *spec)
+{
+    PyObject *accessor, *checks, *children;
+    if (!PyTuple_Check(spec)) {
+        PyErr_Format(PyExc_TypeError, "a guard node is a tuple (accessor, checks, children), not %R", spec);
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(spec, "OO!O!;a guard node is a tuple (accessor, checks, children)", &accessor, &PyTuple_Type,
+                          &checks, &PyTuple_Type, &children)
+        || Py_EnterRecursiveCall(" while building guards")) {
+        return NULL;
+    }
+    Node *node = PyMem_Calloc(1, sizeof(Node));
+    if (node == NULL) {
+        PyErr_NoMemory();
+    }
+    else if (parse_parts(accessor, checks, children, node) < 0) {
+        node_free(node);
+        node = NULL;
+    }
+    Py_LeaveRecursiveCall();
+    return node;
+}
+
+static void
+move_to_front(Node *node, Py_ssize_t i)
+{
+    Node *child = node->children[i];
+    memmove(node->children + 1, node->children, (size_t)i * sizeof(Node *));
+    node->children[0] = child;
+}
+
+/* Why there is no value: true, and no error left, where it is not there; false where asking for it went wrong. */
+static bool
+is_missing(void)
+{
+    if (!PyErr_Occurred()) {
+        return true;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError) && !PyErr_ExceptionMatches(PyExc_LookupError)) {
+        return false;
+    }
+    PyErr_Clear();
+    return true;
+}
+
+/* The first check of a subtree; NULL where it has none. */
+static const Check *
+any_check(const Node *node)
+{
+    const Check *check = node->check_count > 0 ? node->checks : NULL;
+    for (Py_ssize_t i = 0; check == NULL && i < node->child_count; i++) {
+        check = any_check(node->children[i]);
+    }
+    return check;
+}
+
+/* The first check that fails at or below the node, or NULL.  With guards given, what failed goes to the front. */
+static const Check *
+walk(Guards *guards, Node *node, PyObject *parent, const Call *call)
+{
+    PyObject *value = node->fetch(node, parent, call);
+    if (value == NULL) {
+        return is_missing() ? node->if_missing : any_check(node);
+    }
+    const Check *failed = NULL;
+    for (const Check *check = node->checks, *end = check + node->check_count; check < end; check++) {
+        if (!check->passes(check, value, call)) {
+            failed = check;
+            goto done;
+        }
+    }
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        failed = walk(guards, node->children[i], value, call);
+        if (failed != NULL) {
+            if (i > 0 && guards != NULL && guards->walkers == 1) {
+                move_to_front(node, i);
+            }
+            break;
+        }
+    }
+done:
+    Py_DECREF(value);
+    return failed;
+}
+
+/* Errors of a check only mean that it fails.  An interrupt by the user is not lost: it is raised again in user code. */
+static void
+drop_error(void)
+{
+    if (PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+            PyErr_SetInterrupt();
+        }
+        PyErr_Clear();
+    }
+}
+
+static const Check *
+first_failing(Guards *guards, const Call *call, bool reorder)
+{
+    guards->walkers++;
+    const Check *failed = walk(reorder ? guards : NULL, guards->root, Py_None, call);
+    guards->walkers--;
+    drop_error();
+    return failed;
+}
+
+bool
+guards_pass(Guards *guards, const Call *call)
+{
+    return first_failing(guards, call, true) == NULL;
+}
+
+static int
+parse_call(PyObject *const *args, Py_ssize_t count, Call *call)
+{
+    if (count != 2 || !PyTuple_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "expected a function and a tuple of its argument slots");
+        return -1;
+    }
+    *call = (Call){args[0], PySequence_Fast_ITEMS(args[1]), PyTuple_GET_SIZE(args[1])};
+    return 0;
+}
+
+static PyObject *
+guards_check(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Call call;
+    return parse_call(args, count, &call) < 0 ? NULL : PyBool_FromLong(guards_pass((Guards *)self, &call));
+}
+
+static PyObject *
+guards_first_failure(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Call call;
+    if (parse_call(args, count, &call) < 0) {
+        return NULL;
+    }
+    const Check *failed = first_failing((Guards *)self, &call, false);
+    return failed == NULL ? Py_NewRef(Py_None) : PyLong_FromSsize_t(failed->index);
+}
+
+static PyObject *
+guards_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"spec", NULL};
+    PyObject *spec;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Guards", names, &spec)) {
+        return NULL;
+    }
+    Guards *self = (Guards *)type->tp_alloc(type, 0);
+    if (self != NULL && (self->root = node_parse(spec)) == NULL) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+static int
+guards_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Node *root = ((Guards *)self)->root;
+    return root == NULL ? 0 : node_traverse(root, visit, arg);
+}
+
+/* The cyclic collector must not clear guards: something might still walk them.  Others in the cycle give way. */
+static void
+guards_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    node_free(((Guards *)self)->root);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef guards_methods[] = {
+    {"check", (PyCFunction)(void (*)(void))guards_check, METH_FASTCALL,
+     "check(function, args, /)\n--\n\nWhether everything the guards rely on holds for this call."},
+    {"first_failure", (PyCFunction)(void (*)(void))guards_first_failure, METH_FASTCALL,
+     "first_failure(function, args, /)\n--\n\nThe index of the first check that fails, or None."},
+    {NULL},
+};
+
+static PyType_Slot guards_slots[] = {
+    {Py_tp_new, guards_new},
+    {Py_tp_dealloc, guards_dealloc},
+    {Py_tp_traverse, guards_traverse},
+    {Py_tp_methods, guards_methods},
+    {Py_tp_doc, "Guards(spec)\n--\n\nEverything one piece of transformed code relies on, checked in C."},
+    {0, NULL},
+};
+
+PyType_Spec guards_spec = {
+    .name = "capture._engine.Guards",
+    .basicsize = sizeof(Guards),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = guards_slots,
+};

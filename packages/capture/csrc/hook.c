@@ -1,0 +1,232 @@
+/* The frame evaluator (PEP 523): a Python frame comes in, and either runs as it is or becomes transformed code.
+
+   It is installed only while some thread has an active configuration, because an installed evaluator makes every
+   call of a Python function slower.  Whatever evaluator was there before keeps seeing every frame. */
+#include "engine.h"
+
+#include "frame_compat.h"
+
+/* An evaluator makes nested Python calls nest on the C stack too, which CPython would not do.  Beyond this many, what
+   is deeper runs with capture off, so that recursion ends where it would without us. */
+#define DEEPEST 400
+
+typedef struct {
+    PyObject *config; /* borrowed from the Region that is running; NULL: capture is off */
+    int depth;        /* nested frames that the evaluator runs on this thread */
+} ThreadState;
+
+static _Thread_local ThreadState here;
+
+static int threads_with_config;
+static _PyFrameEvalFunction evaluator_before;
+static bool buried; /* somebody put an evaluator on top of ours and left it there: it goes on calling ours */
+static struct {
+    unsigned long long frames, hits, misses;
+} counters;
+
+static PyObject *evaluate(PyThreadState *tstate, Frame *frame, int throwing);
+
+PyObject *
+active_config(void)
+{
+    return here.config;
+}
+
+static void
+install(void)
+{
+    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(engine.interp);
+    if (current == evaluate || (buried && current != _PyEval_EvalFrameDefault)) {
+        return;
+    }
+    buried = false;
+    evaluator_before = current;
+    _PyInterpreterState_SetEvalFrameFunc(engine.interp, evaluate);
+}
+
+static void
+uninstall(void)
+{
+    buried = _PyInterpreterState_GetEvalFrameFunc(engine.interp) != evaluate;
+    if (!buried) {
+        _PyInterpreterState_SetEvalFrameFunc(engine.interp, evaluator_before);
+    }
+}
+
+PyObject *
+switch_config(PyObject *config)
+{
+    PyObject *previous = here.config;
+    here.config = config;
+    if (previous == NULL && config != NULL) {
+        if (threads_with_config++ == 0) {
+            install();
+        }
+    }
+    else if (previous != NULL && config == NULL) {
+        if (--threads_with_config == 0) {
+            uninstall();
+        }
+    }
+    return previous;
+}
+
+static PyObject *
+run_unseen(PyThreadState *tstate, Frame *frame, int throwing)
+{
+    return evaluator_before(tstate, frame, throwing);
+}
+
+/* Runs a frame, plain or transformed, while capture stays on for what it calls. */
+static PyObject *
+run(PyThreadState *tstate, Frame *frame, int throwing)
+{
+    PyObject *result;
+    if (here.depth < DEEPEST) {
+        here.depth++;
+        result = evaluator_before(tstate, frame, throwing);
+        here.depth--;
+    }
+    else {
+        PyObject *previous = switch_config(NULL);
+        result = evaluator_before(tstate, frame, throwing);
+        switch_config(previous);
+    }
+    return result;
+}
+
+/* Calls transformed code as a function, for a frame that could not become it. */
+static PyObject *
+call_instead(PyThreadState *tstate, Frame *frame, PyCodeObject *code, const Call *call)
+{
+    PyFunctionObject *original = (PyFunctionObject *)call->function;
+    PyObject *result = NULL;
+    PyObject *function = PyFunction_NewWithQualName((PyObject *)code, original->func_globals, original->func_qualname);
+    if (function != NULL) {
+        ((PyFunctionObject *)function)->func_closure = Py_XNewRef(original->func_closure);
+        Py_SETREF(((PyFunctionObject *)function)->func_builtins, Py_NewRef(original->func_builtins));
+        result = PyObject_Vectorcall(function, call->args, (size_t)call->count, NULL);
+        Py_DECREF(function);
+    }
+    frame_discard(tstate, frame);
+    return result;
+}
+
+/* Consumes the entry. */
+static PyObject *
+run_transformed(PyThreadState *tstate, Frame *frame, GuardedCode *entry, const Call *call)
+{
+    PyCodeObject *code = (PyCodeObject *)Py_NewRef(entry->code);
+    Py_DECREF(entry);
+    PyObject *result =
+        frame_become(tstate, frame, code) ? run(tstate, frame, 0) : call_instead(tstate, frame, code, call);
+    Py_DECREF(code);
+    return result;
+}
+
+/* What the translator says about a call that no entry fits: GuardedCode or a decision. */
+static PyObject *
+translate(PyObject *config, const Call *call)
+{
+    PyObject *args = PyTuple_New(call->count);
+    if (args == NULL) {
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < call->count; i++) {
+        PyTuple_SET_ITEM(args, i, Py_NewRef(call->args[i]));
+    }
+    PyObject *translator = Py_NewRef(engine.translator);
+    PyObject *previous = switch_config(NULL);
+    PyObject *verdict = PyObject_CallFunctionObjArgs(translator, config, call->function, args, NULL);
+    switch_config(previous);
+    Py_DECREF(translator);
+    Py_DECREF(args);
+    return verdict;
+}
+
+/* Puts the translator's verdict on record. */
+static int
+remember(PyCodeObject *code, PyObject *config, PyObject *verdict)
+{
+    if (verdict == engine.skip_once) {
+        return 0;
+    }
+    if (verdict == engine.skip_always) {
+        return cache_skip(code, config);
+    }
+    if (!Py_IS_TYPE(verdict, engine.guarded_code_type)) {
+        PyErr_Format(PyExc_TypeError, "the translator must return GuardedCode, SKIP_ONCE or SKIP_ALWAYS, not %R", verdict);
+        return -1;
+    }
+    if (!guarded_code_is_owned_by((GuardedCode *)verdict, config)) {
+        PyErr_SetString(PyExc_ValueError, "the translator returned GuardedCode of another owner than the active one");
+        return -1;
+    }
+    return cache_add(code, (GuardedCode *)verdict);
+}
+
+static PyObject *
+miss(PyThreadState *tstate, Frame *frame, PyObject *config, const Call *call)
+{
+    PyObject *verdict = translate(config, call);
+    if (verdict == NULL || remember(frame_code(frame), config, verdict) < 0) {
+        Py_XDECREF(verdict);
+        frame_discard(tstate, frame);
+        return NULL;
+    }
+    if (Py_IS_TYPE(verdict, engine.guarded_code_type)) {
+        /* Made for this very call: its guards hold. */
+        return run_transformed(tstate, frame, (GuardedCode *)verdict, call);
+    }
+    Py_DECREF(verdict);
+    return run(tstate, frame, 0);
+}
+
+/* A call of an ordinary function: generators resume too often and classes and modules run once. */
+static bool
+is_candidate(const Frame *frame, const PyCodeObject *code)
+{
+    int kinds = CO_OPTIMIZED | CO_NEWLOCALS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+    return (code->co_flags & kinds) == (CO_OPTIMIZED | CO_NEWLOCALS) && frame_is_call(frame);
+}
+
+static PyObject *
+evaluate(PyThreadState *tstate, Frame *frame, int throwing)
+{
+    PyObject *config = here.config;
+    if (config == NULL || tstate->tracing) { /* tracing: this is a trace function's own frame */
+        return run_unseen(tstate, frame, throwing);
+    }
+    PyCodeObject *code = frame_code(frame);
+    if (throwing || here.depth >= DEEPEST || engine.translator == NULL || !is_candidate(frame, code)) {
+        return run(tstate, frame, throwing);
+    }
+    CodeState *state = cache_state(code);
+    if (state != NULL && cache_runs_as_is(state)) {
+        return run(tstate, frame, 0);
+    }
+    Call call = {frame_function(frame), frame->localsplus, argument_slots(code)};
+    GuardedCode *entry = NULL;
+    Lookup lookup = UNKNOWN;
+    counters.frames++;
+    if (state != NULL) {
+        here.config = NULL; /* what guards run is none of the user's code */
+        lookup = cache_find(state, config, &call, &entry);
+        here.config = config;
+    }
+    if (lookup == FOUND) {
+        counters.hits++;
+        return run_transformed(tstate, frame, entry, &call);
+    }
+    if (lookup == SKIPPED) {
+        return run(tstate, frame, 0);
+    }
+    counters.misses++;
+    return miss(tstate, frame, config, &call);
+}
+
+PyObject *
+hook_counters(void)
+{
+    return Py_BuildValue("{s:K, s:K, s:K}", "frames", counters.frames, "hits", counters.hits, "misses", counters.misses);
+}

@@ -1,0 +1,187 @@
+/* The Python module capture._engine: its names, its start-up, and the two decisions a translator can return. */
+#include "engine.h"
+
+#include "guards.h"
+
+Engine engine;
+
+static PyObject *
+decision_repr(PyObject *self)
+{
+    return PyUnicode_FromString(self == engine.skip_once ? "SKIP_ONCE" : "SKIP_ALWAYS");
+}
+
+static void
+decision_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot decision_slots[] = {
+    {Py_tp_repr, decision_repr},
+    {Py_tp_dealloc, decision_dealloc},
+    {Py_tp_doc, "What a translator returns instead of GuardedCode: SKIP_ONCE or SKIP_ALWAYS."},
+    {0, NULL},
+};
+
+static PyType_Spec decision_spec = {
+    .name = "capture._engine.Decision",
+    .basicsize = sizeof(PyObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = decision_slots,
+};
+
+static PyObject *
+set_translator(PyObject *module, PyObject *translator)
+{
+    if (translator != Py_None && !PyCallable_Check(translator)) {
+        PyErr_Format(PyExc_TypeError, "a translator is callable or None, unlike %R", translator);
+        return NULL;
+    }
+    Py_XSETREF(engine.translator, translator == Py_None ? NULL : Py_NewRef(translator));
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+active_config_method(PyObject *module, PyObject *unused)
+{
+    PyObject *config = active_config();
+    return Py_NewRef(config == NULL ? Py_None : config);
+}
+
+static PyObject *
+counters_method(PyObject *module, PyObject *unused)
+{
+    return hook_counters();
+}
+
+static PyCodeObject *
+as_code(PyObject *object)
+{
+    if (!PyCode_Check(object)) {
+        PyErr_Format(PyExc_TypeError, "expected a code object, not %R", object);
+        return NULL;
+    }
+    return (PyCodeObject *)object;
+}
+
+static PyObject *
+entries_method(PyObject *module, PyObject *object)
+{
+    PyCodeObject *code = as_code(object);
+    return code == NULL ? NULL : cache_entries(code);
+}
+
+static PyObject *
+run_as_is_method(PyObject *module, PyObject *object)
+{
+    PyCodeObject *code = as_code(object);
+    return code == NULL || cache_run_as_is(code) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *
+add_entry_method(PyObject *module, PyObject *args)
+{
+    PyObject *code, *entry;
+    if (!PyArg_ParseTuple(args, "O!O!:add_entry", &PyCode_Type, &code, engine.guarded_code_type, &entry)
+        || cache_add((PyCodeObject *)code, (GuardedCode *)entry) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+drop_entries_method(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"code", "owner", NULL};
+    PyObject *code, *owner = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|O:drop_entries", names, &PyCode_Type, &code, &owner)
+        || cache_drop((PyCodeObject *)code, owner == Py_None ? NULL : owner) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"set_translator", set_translator, METH_O,
+     "set_translator(translator, /)\n--\n\nWho is asked, as translator(config, function, args), about new calls."},
+    {"active_config", active_config_method, METH_NOARGS,
+     "active_config()\n--\n\nThe configuration capture runs under on this thread, or None."},
+    {"counters", counters_method, METH_NOARGS, "counters()\n--\n\nFrames seen, hits and misses so far."},
+    {"entries", entries_method, METH_O, "entries(code, /)\n--\n\nEvery GuardedCode kept for a code object."},
+    {"add_entry", add_entry_method, METH_VARARGS,
+     "add_entry(code, entry, /)\n--\n\nKeeps a GuardedCode, to be tried first, for its owner."},
+    {"drop_entries", (PyCFunction)(void (*)(void))drop_entries_method, METH_VARARGS | METH_KEYWORDS,
+     "drop_entries(code, owner=None)\n--\n\nForgets entries and skips of a code object, of one owner or of all."},
+    {"run_as_is", run_as_is_method, METH_O,
+     "run_as_is(code, /)\n--\n\nNever looks at this code object; what it calls is looked at."},
+    {"bind_tensors", (PyCFunction)(void (*)(void))bind_tensors, METH_FASTCALL,
+     "bind_tensors(offset, addresses, tensor_types, /)\n--\n\nHow tensors of these types are read; see docs/engine.md."},
+    {NULL},
+};
+
+static PyTypeObject *
+make_type(PyType_Spec *spec)
+{
+    return (PyTypeObject *)PyType_FromSpec(spec);
+}
+
+static int
+start(void)
+{
+    if ((engine.region_type = make_type(&region_spec)) == NULL
+        || (engine.outside_type = make_type(&outside_spec)) == NULL
+        || (engine.guards_type = make_type(&guards_spec)) == NULL
+        || (engine.guarded_code_type = make_type(&guarded_code_spec)) == NULL
+        || (engine.decision_type = make_type(&decision_spec)) == NULL
+        || (engine.skip_once = PyType_GenericAlloc(engine.decision_type, 0)) == NULL
+        || (engine.skip_always = PyType_GenericAlloc(engine.decision_type, 0)) == NULL || cache_start() < 0) {
+        return -1;
+    }
+    engine.interp = PyInterpreterState_Get();
+    return 0;
+}
+
+static int
+module_exec(PyObject *module)
+{
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError, "capture._engine can be loaded by the main interpreter only");
+        return -1;
+    }
+    if (engine.interp == NULL && start() < 0) {
+        return -1;
+    }
+    if (PyModule_AddType(module, engine.region_type) < 0 || PyModule_AddType(module, engine.outside_type) < 0
+        || PyModule_AddType(module, engine.guards_type) < 0 || PyModule_AddType(module, engine.guarded_code_type) < 0
+        || PyModule_AddType(module, engine.decision_type) < 0
+        || PyModule_AddObjectRef(module, "SKIP_ONCE", engine.skip_once) < 0
+        || PyModule_AddObjectRef(module, "SKIP_ALWAYS", engine.skip_always) < 0) {
+        return -1;
+    }
+    return 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+#if PY_VERSION_HEX >= 0x030c0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "capture._engine",
+    .m_doc = "The part of capture that CPython must be told in C: frames, guards and the state of code objects.",
+    .m_methods = methods,
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC
+PyInit__engine(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,399 @@
+/* The check of one tensor: type, dtype, device, whether it requires grad, sizes and strides.
+
+   The engine knows no torch header.  Two ways lead to the same verdict:
+
+   * Through attributes (t.dtype, t.device, t.shape, t.stride()), which works for every tensor and every subclass.
+   * Through the C functions that torch exports under stable names.  They take an at::Tensor *, which is the address
+     of one word inside the Python object; bind_tensors tells where.  They speak of dtypes and devices in numbers of
+     their own, so a check learns its numbers: from the first tensor that passes by attributes. */
+#include "guards.h"
+
+#include "object_compat.h"
+
+typedef int32_t (*ReadInt)(void *tensor, int32_t *result);
+typedef int32_t (*ReadLong)(void *tensor, int64_t *result);
+typedef int32_t (*ReadLongs)(void *tensor, int64_t **result);
+
+/* How tensors are read: set once torch is there. */
+static struct {
+    unsigned generation; /* numbers learned under another binding do not count; 0: by attributes only */
+    Py_ssize_t offset;
+    PyObject *types; /* the exact types that may be read in C: their attributes are torch's own */
+    PyObject *requires_grad; /* the descriptor of this attribute, the same for all types, or NULL */
+    ReadInt dtype, device_type, device_index, layout;
+    ReadLong dim;
+    ReadLongs sizes, strides;
+} binding;
+
+static unsigned generations;
+
+#define ANY INT64_MIN /* a size or stride that may be anything */
+
+struct TensorSpec {
+    PyObject *type; /* held weakly; None: any */
+    PyObject *dtype, *device, *layout, *requires_grad; /* None: any */
+    PyObject *extras; /* tuple of (attribute, value) */
+    int64_t rank;     /* -1: any */
+    int64_t *sizes, *strides; /* NULL: any */
+    struct {
+        unsigned generation; /* of the binding these were read under; 0: not learned yet */
+        int32_t dtype, device_type, device_index, layout;
+    } learned;
+};
+
+/* Attribute and method names, interned once. */
+static struct {
+    PyObject *dtype, *device, *layout, *requires_grad, *shape, *stride;
+} names;
+
+static int
+intern_names(void)
+{
+    if (names.stride != NULL) {
+        return 0;
+    }
+    names.dtype = PyUnicode_InternFromString("dtype");
+    names.device = PyUnicode_InternFromString("device");
+    names.layout = PyUnicode_InternFromString("layout");
+    names.requires_grad = PyUnicode_InternFromString("requires_grad");
+    names.shape = PyUnicode_InternFromString("shape");
+    names.stride = PyUnicode_InternFromString("stride");
+    bool complete = names.dtype && names.device && names.layout && names.requires_grad && names.shape && names.stride;
+    return complete ? 0 : -1;
+}
+
+/* Reads a tuple of ints and Nones; *numbers stays NULL for None. */
+static int
+parse_numbers(PyObject *tuple, int64_t *rank, int64_t **numbers)
+{
+    if (tuple == Py_None) {
+        return 0;
+    }
+    if (!PyTuple_Check(tuple) || (*rank >= 0 && PyTuple_GET_SIZE(tuple) != *rank)) {
+        PyErr_Format(PyExc_TypeError, "tensor sizes and strides are tuples of one length, or None, not %R", tuple);
+        return -1;
+    }
+    *rank = PyTuple_GET_SIZE(tuple);
+    *numbers = PyMem_Calloc((size_t)*rank, sizeof(int64_t));
+    if (*numbers == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < *rank; i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        (*numbers)[i] = item == Py_None ? ANY : PyLong_AsLongLong(item);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Extras are pairs of an attribute and its value; the layout among them is read in C like the rest. */
+static int
+parse_extras(PyObject *extras, TensorSpec *spec)
+{
+    PyObject *pairs = extras == Py_None ? PyTuple_New(0) : PySequence_List(extras);
+    spec->layout = Py_NewRef(Py_None);
+    for (Py_ssize_t i = pairs == NULL || extras == Py_None ? 0 : PyList_GET_SIZE(pairs); i-- > 0;) {
+        PyObject *pair = PyList_GET_ITEM(pairs, i);
+        if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2 || !PyUnicode_CheckExact(PyTuple_GET_ITEM(pair, 0))) {
+            PyErr_Format(PyExc_TypeError, "the extras of a tensor are (attribute, value) pairs, not %R", pair);
+            Py_DECREF(pairs);
+            return -1;
+        }
+        if (PyUnicode_Compare(PyTuple_GET_ITEM(pair, 0), names.layout) == 0) {
+            Py_SETREF(spec->layout, Py_NewRef(PyTuple_GET_ITEM(pair, 1)));
+            if (PyList_SetSlice(pairs, i, i + 1, NULL) < 0) {
+                Py_DECREF(pairs);
+                return -1;
+            }
+        }
+    }
+    spec->extras = pairs == NULL ? NULL : PySequence_Tuple(pairs);
+    Py_XDECREF(pairs);
+    return spec->extras == NULL ? -1 : 0;
+}
+
+static int
+parse_parts(PyObject *payload, TensorSpec *spec)
+{
+    PyObject *type, *dtype, *device, *requires_grad, *sizes, *strides, *extras;
+    if (!PyArg_ParseTuple(payload,
+                          "OOOOOOO;a tensor check has (type, dtype, device, requires_grad, sizes, strides, extras)",
+                          &type, &dtype, &device, &requires_grad, &sizes, &strides, &extras)) {
+        return -1;
+    }
+    if (requires_grad != Py_None && !PyBool_Check(requires_grad)) {
+        PyErr_Format(PyExc_TypeError, "requires_grad is a bool or None, not %R", requires_grad);
+        return -1;
+    }
+    spec->type = hold_weakly(type);
+    spec->dtype = Py_NewRef(dtype);
+    spec->device = Py_NewRef(device);
+    spec->requires_grad = Py_NewRef(requires_grad);
+    spec->rank = -1;
+    return spec->type == NULL || parse_numbers(sizes, &spec->rank, &spec->sizes) < 0
+            || parse_numbers(strides, &spec->rank, &spec->strides) < 0 || parse_extras(extras, spec) < 0
+        ? -1
+        : 0;
+}
+
+TensorSpec *
+tensor_spec_parse(PyObject *payload)
+{
+    if (!PyTuple_Check(payload)) {
+        PyErr_Format(PyExc_TypeError, "the payload of a tensor check is a tuple, not %R", payload);
+        return NULL;
+    }
+    TensorSpec *spec = intern_names() < 0 ? NULL : PyMem_Calloc(1, sizeof(TensorSpec));
+    if (spec == NULL) {
+        return (TensorSpec *)PyErr_NoMemory();
+    }
+    if (parse_parts(payload, spec) < 0) {
+        tensor_spec_free(spec);
+        return NULL;
+    }
+    return spec;
+}
+
+void
+tensor_spec_free(TensorSpec *spec)
+{
+    if (spec == NULL) {
+        return;
+    }
+    Py_XDECREF(spec->type);
+    Py_XDECREF(spec->dtype);
+    Py_XDECREF(spec->device);
+    Py_XDECREF(spec->layout);
+    Py_XDECREF(spec->requires_grad);
+    Py_XDECREF(spec->extras);
+    PyMem_Free(spec->sizes);
+    PyMem_Free(spec->strides);
+    PyMem_Free(spec);
+}
+
+int
+tensor_spec_traverse(TensorSpec *spec, visitproc visit, void *arg)
+{
+    Py_VISIT(spec->type);
+    Py_VISIT(spec->dtype);
+    Py_VISIT(spec->device);
+    Py_VISIT(spec->layout);
+    Py_VISIT(spec->requires_grad);
+    Py_VISIT(spec->extras);
+    return 0;
+}
+
+/* Whether an attribute has the wanted value, where one is wanted. */
+static bool
+attribute_is(PyObject *value, PyObject *name, PyObject *wanted)
+{
+    if (wanted == Py_None) {
+        return true;
+    }
+    PyObject *attribute = optional_attribute(value, name);
+    bool same = attribute != NULL && interchangeable(attribute, wanted);
+    Py_XDECREF(attribute);
+    return same;
+}
+
+/* Consumes what an attribute or method returned: a tuple of ints. */
+static bool
+numbers_are(PyObject *tuple, int64_t rank, const int64_t *wanted)
+{
+    bool same = tuple != NULL && PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) == rank;
+    for (int64_t i = 0; same && wanted != NULL && i < rank; i++) {
+        /* Only a plain int is a size that may be compared: a symbolic one would be decided, and recorded as such. */
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        same = wanted[i] == ANY || (PyLong_CheckExact(item) && PyLong_AsLongLong(item) == wanted[i]);
+    }
+    Py_XDECREF(tuple);
+    return same && !PyErr_Occurred();
+}
+
+static bool
+extras_match(const TensorSpec *spec, PyObject *value)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(spec->extras); i++) {
+        PyObject *pair = PyTuple_GET_ITEM(spec->extras, i);
+        PyObject *attribute = optional_attribute(value, PyTuple_GET_ITEM(pair, 0));
+        bool same = attribute != NULL && interchangeable(attribute, PyTuple_GET_ITEM(pair, 1));
+        Py_XDECREF(attribute);
+        if (!same) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+matches_by_attributes(const TensorSpec *spec, PyObject *value)
+{
+    return attribute_is(value, names.dtype, spec->dtype) && attribute_is(value, names.device, spec->device)
+        && attribute_is(value, names.layout, spec->layout)
+        && (spec->rank < 0 || numbers_are(optional_attribute(value, names.shape), spec->rank, spec->sizes))
+        && (spec->strides == NULL
+            || numbers_are(PyObject_CallMethodNoArgs(value, names.stride), spec->rank, spec->strides));
+}
+
+static void *
+handle_of(PyObject *value)
+{
+    return (char *)value + binding.offset;
+}
+
+/* Takes the numbers of a tensor that has passed by its attributes. */
+static void
+learn(TensorSpec *spec, PyObject *value)
+{
+    void *handle = handle_of(value);
+    if (binding.dtype(handle, &spec->learned.dtype) == 0 && binding.layout(handle, &spec->learned.layout) == 0
+        && binding.device_type(handle, &spec->learned.device_type) == 0
+        && binding.device_index(handle, &spec->learned.device_index) == 0) {
+        spec->learned.generation = binding.generation;
+    }
+}
+
+static bool
+same_int(ReadInt read, void *handle, int32_t wanted)
+{
+    int32_t found;
+    return read(handle, &found) == 0 && found == wanted;
+}
+
+static bool
+same_longs(ReadLongs read, void *handle, int64_t rank, const int64_t *wanted)
+{
+    int64_t *found;
+    if (read(handle, &found) != 0) {
+        return false;
+    }
+    for (int64_t i = 0; i < rank; i++) {
+        if (found[i] != wanted[i] && wanted[i] != ANY) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+matches_in_c(const TensorSpec *spec, PyObject *value)
+{
+    void *handle = handle_of(value);
+    int64_t rank;
+    return (spec->rank < 0 || (binding.dim(handle, &rank) == 0 && rank == spec->rank))
+        && (spec->sizes == NULL || same_longs(binding.sizes, handle, spec->rank, spec->sizes))
+        && (spec->dtype == Py_None || same_int(binding.dtype, handle, spec->learned.dtype))
+        && (spec->device == Py_None
+            || (same_int(binding.device_type, handle, spec->learned.device_type)
+                && same_int(binding.device_index, handle, spec->learned.device_index)))
+        && (spec->layout == Py_None || same_int(binding.layout, handle, spec->learned.layout))
+        && (spec->strides == NULL || same_longs(binding.strides, handle, spec->rank, spec->strides));
+}
+
+static bool
+readable_in_c(PyTypeObject *type)
+{
+    if (binding.generation == 0) {
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(binding.types); i++) {
+        if (PyTuple_GET_ITEM(binding.types, i) == (PyObject *)type) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* requires_grad has no C function; its getter is called without the search for it. */
+static bool
+grad_matches(const TensorSpec *spec, PyObject *value, bool readable)
+{
+    if (spec->requires_grad == Py_None || !readable || binding.requires_grad == NULL) {
+        return attribute_is(value, names.requires_grad, spec->requires_grad);
+    }
+    PyGetSetDef *descriptor = ((PyGetSetDescrObject *)binding.requires_grad)->d_getset;
+    PyObject *found = descriptor->get(value, descriptor->closure);
+    bool same = found == spec->requires_grad;
+    Py_XDECREF(found);
+    return same;
+}
+
+bool
+tensor_spec_matches(TensorSpec *spec, PyObject *value)
+{
+    if (spec->type != Py_None && (PyObject *)Py_TYPE(value) != held(spec->type)) {
+        return false;
+    }
+    bool readable = readable_in_c(Py_TYPE(value));
+    if (readable && spec->learned.generation == binding.generation) {
+        return matches_in_c(spec, value) && grad_matches(spec, value, readable) && extras_match(spec, value);
+    }
+    if (!matches_by_attributes(spec, value) || !grad_matches(spec, value, readable) || !extras_match(spec, value)) {
+        return false;
+    }
+    if (readable) {
+        learn(spec, value);
+    }
+    return true;
+}
+
+/* Puts the address of one C function into *function; false, with or without an error, where there is none. */
+static bool
+take_address(PyObject *addresses, const char *name, void **function)
+{
+    PyObject *address = PyDict_GetItemString(addresses, name);
+    *function = address == NULL ? NULL : PyLong_AsVoidPtr(address);
+    return *function != NULL;
+}
+
+static bool
+take_addresses(PyObject *addresses)
+{
+    return take_address(addresses, "aoti_torch_get_dtype", (void **)&binding.dtype)
+        && take_address(addresses, "aoti_torch_get_device_type", (void **)&binding.device_type)
+        && take_address(addresses, "aoti_torch_get_device_index", (void **)&binding.device_index)
+        && take_address(addresses, "aoti_torch_get_layout", (void **)&binding.layout)
+        && take_address(addresses, "aoti_torch_get_dim", (void **)&binding.dim)
+        && take_address(addresses, "aoti_torch_get_sizes", (void **)&binding.sizes)
+        && take_address(addresses, "aoti_torch_get_strides", (void **)&binding.strides);
+}
+
+/* The one getter that serves requires_grad of all the types; NULL where they differ or have none. */
+static PyObject *
+common_getter(PyObject *types)
+{
+    PyObject *common = NULL;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); i++) {
+        PyObject *getter = optional_attribute(PyTuple_GET_ITEM(types, i), names.requires_grad);
+        bool fits = getter != NULL && Py_IS_TYPE(getter, &PyGetSetDescr_Type) && (common == NULL || common == getter);
+        Py_XSETREF(common, fits ? Py_NewRef(getter) : NULL);
+        Py_XDECREF(getter);
+        if (!fits) {
+            break;
+        }
+    }
+    PyErr_Clear();
+    return common;
+}
+
+/* bind_tensors(offset | None, {name: address}, types) -> whether tensors are now read in C. */
+PyObject *
+bind_tensors(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3 || !PyDict_Check(args[1]) || !(PyTuple_Check(args[2]) || PyType_Check(args[2]))) {
+        PyErr_SetString(PyExc_TypeError, "bind_tensors(offset or None, {name: address}, type or tuple of types)");
+        return NULL;
+    }
+    Py_ssize_t offset = args[0] == Py_None ? -1 : PyNumber_AsSsize_t(args[0], PyExc_OverflowError);
+    PyObject *types = PyTuple_Check(args[2]) ? Py_NewRef(args[2]) : PyTuple_Pack(1, args[2]);
+    if (types == NULL || PyErr_Occurred() || intern_names() < 0) {
+        Py_XDECREF(types);
+        return NULL;
+    }
+    bool complete = take_addresses(args[1]) && offset >= 0;
+    binding.generation = complete ? ++generations : 0;
+    binding.offset = offset;
+    Py_XSETREF(binding.types, types);
+    Py_XSETREF(binding.requires_grad, common_getter(types));
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(complete);
+}
