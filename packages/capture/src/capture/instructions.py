@@ -37,13 +37,13 @@ Jumps
     below it on 3.12 and 3.13, where END_SEND drops it, and gone on 3.11.
 
 Calls
-    Two slots lie below the arguments of CALL, CALL_KW and CALL_FUNCTION_EX, of which at most one is NULL.  One NULL: the
-    other slot is the callable.  No NULL: the lower slot is the callable and the upper one its first argument.  This
-    rule is the same on every version, though they put the NULL on different sides; whoever pushes
-    the two slots may choose either side.  LOAD_METHOD *name* pops an object and pushes such two slots; LOAD_ATTR pushes
-    one value.  CALL *n* and CALL_KW *(n, names)* take n arguments, of which the last ``len(names)`` are keywords; the
-    names are never on the stack.  CALL_FUNCTION_EX *flags*: flag 1 says that a mapping lies above the sequence.  (With
-    CALL_FUNCTION_EX 3.11 and 3.12 want the NULL below: emitted code does it right.)
+    Two slots lie below the arguments of CALL, CALL_KW and CALL_FUNCTION_EX; at most one of them is NULL.  One NULL: the
+    other slot is the callable.  No NULL: the lower slot is the callable and the upper one its first argument.  A
+    reader can go by this rule on every version.  A writer must put the NULL where the interpreter wants it: below the
+    callable on 3.11 and 3.12, above it on 3.13 (``versions.NULL_UNDER_CALLABLE``; ``emitting.Emitter`` does it right).
+    LOAD_METHOD *name* pops an object and pushes two such slots; LOAD_ATTR pushes one value.  CALL *n* and CALL_KW
+    *(n, names)* take n arguments, of which the last ``len(names)`` are keywords; the names are never on the stack.
+    CALL_FUNCTION_EX *flags*: flag 1 says that a mapping lies above the sequence.
 
     LOAD_SUPER_ATTR, LOAD_SUPER_METHOD (``super(a, b).x``) and LOAD_ZERO_SUPER_ATTR, LOAD_ZERO_SUPER_METHOD
     (``super().x``) pop super, class and self, and push one slot or two, from 3.12; 3.11 has plain calls.
@@ -52,15 +52,15 @@ Functions and formats
     MAKE_FUNCTION *flags* pops the code, then for flags 8, 4, 2, 1 in this order closure, annotations, keyword defaults,
     defaults.  FORMAT_VALUE *flags*: ``flags & 3`` converts (str 1, repr 2, ascii 3), ``flags & 4`` says that a format
     spec lies on top; 3.13 converts earlier, with CONVERT_VALUE *1, 2 or 3*, and only has flags 0 and 4.
-    UNARY_POSITIVE, LIST_TO_TUPLE, PRINT_EXPR, IMPORT_STAR, ASYNC_GEN_WRAP and PREP_RERAISE_STAR are opcodes everywhere.
+    UNARY_POSITIVE, LIST_TO_TUPLE, ASYNC_GEN_WRAP and PREP_RERAISE_STAR are opcodes everywhere.
 
 Variables
-    Operands name variables: locals, cells and free variables share one name space and LOAD_CLOSURE is an opcode on
-    every version.  LOAD_FAST on 3.11 checks that the variable is bound; later ones know it is, and use LOAD_FAST_CHECK
-    where they do not.  LOAD_FAST_AND_CLEAR, LOAD_CLOSURE, MAKE_CELL and STORE_FAST touch the slot itself, also when
-    the variable is a cell (an inlined comprehension saves and restores an outer cell so).  Where a comprehension
-    inlined by 3.12 and 3.13 has its own ``x`` beside a free variable ``x``, the free one keeps the name
-    and the other is called ``x'``.
+    Operands name variables: locals, cells and free variables share one name space, and LOAD_CLOSURE is an opcode on
+    every version.  LOAD_FAST on 3.11 checks that the variable is bound; later versions load blindly where the compiler
+    knows that it is, and have LOAD_FAST_CHECK for the rest.  LOAD_FAST_AND_CLEAR, LOAD_CLOSURE, MAKE_CELL and
+    STORE_FAST touch the slot itself, also when the variable is a cell (an inlined comprehension saves and restores an
+    outer cell so).  Where a comprehension inlined by 3.12 and 3.13 has its own ``x`` beside a free variable ``x``, the
+    free one keeps the name and the other is called ``x'``.
 
 Exceptions
     ``Instruction.handler`` is where an exception raised by this instruction goes, or None.  On entry to
@@ -72,16 +72,13 @@ This module reads code objects.  It must not know how they are written, nor what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+from .codetables import NO_POSITIONS, Positions, read_exception_table
 from .versions import CACHES, EXTENDED_ARG, OPCODES, PY313, SPELLED, SYMBOLS, Operand, operand_of, split_raw
-
-# (line, end line, column, end column) of the source an instruction was compiled from, as in `code.co_positions()`.
-Positions = tuple[int | None, int | None, int | None, int | None]
-NO_POSITIONS: Positions = (None, None, None, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -134,13 +131,13 @@ class Body:
         return len(self.instructions)
 
 
-def variable_names(code: CodeType) -> list[str]:
-    """The name that operands use for each variable slot of `code`: locals, then cells, then free variables."""
-    own = [*code.co_varnames, *(name for name in code.co_cellvars if name not in code.co_varnames)]
-    hidden = set(own).intersection(code.co_freevars)
+def slot_names(varnames: Sequence[str], cellvars: Sequence[str], freevars: Sequence[str]) -> list[str]:
+    """The name that operands use for each variable slot: locals, then cells that are no parameters, then free ones."""
+    own = [*varnames, *(name for name in cellvars if name not in varnames)]
+    hidden = set(own).intersection(freevars)
     if hidden:
         own = [name + "'" if name in hidden else name for name in own]
-    return own + list(code.co_freevars)
+    return own + list(freevars)
 
 
 # ---------------------------------------------------------------------------------------------------------- decoding
@@ -161,7 +158,7 @@ class _Decoder:
         self.out: list[Instruction] = []
         self.jumps: list[Instruction] = []  # their `arg` is still a byte offset
         self.keyword_names: tuple[str, ...] | None = None  # left by KW_NAMES for the call that follows
-        self.names = names = variable_names(code)
+        self.names = names = slot_names(code.co_varnames, code.co_cellvars, code.co_freevars)
         self.read: dict[Operand, Callable[[int], Any]] = {
             Operand.NONE: lambda _: None,
             Operand.COUNT: int,
@@ -203,6 +200,7 @@ class _Decoder:
             plain = _PLAIN[opcode]
             if plain is not None:
                 op, kind = plain
+                operand: Any
                 if kind is Operand.SYMBOL:
                     operand = SYMBOLS[op][arg]
                 elif kind is Operand.JUMP:
@@ -254,18 +252,18 @@ class _Decoder:
 
     def _attach_handlers(self, starts: dict[int, Instruction]) -> None:
         handlers: dict[tuple[int, int, bool], Handler] = {}
-        entries = iter(exception_entries(self.code.co_exceptiontable))
-        begin = end = 0
+        entries = read_exception_table(self.code.co_exceptiontable)
+        begin = end = 0  # in bytes, like offsets
         handler: Handler | None = None
         for instruction in self.out:
             while instruction.offset >= end:
                 entry = next(entries, None)
                 if entry is None:
                     return
-                begin, end, target, depth, lasti = entry
-                key = (target, depth, lasti)
+                begin, end = 2 * entry.begin, 2 * entry.end
+                key = entry[2:]
                 if key not in handlers:
-                    handlers[key] = Handler(starts[target], depth, lasti)
+                    handlers[key] = Handler(starts[2 * entry.target], entry.depth, entry.lasti)
                 handler = handlers[key]
             if instruction.offset >= begin:
                 instruction.handler = handler
@@ -317,23 +315,3 @@ _NAMES = {number: name for name, number in OPCODES.items()}
 _TAILS = [2 * entries for entries in CACHES]
 _TAILS[OPCODES.get("END_FOR", 0)] = 2 if PY313 else 0
 _PLAIN = [_raw_kind(_NAMES[number]) if number in _NAMES else None for number in range(256)]
-
-
-def exception_entries(table: bytes) -> Iterator[tuple[int, int, int, int, bool]]:
-    """The rows of a ``co_exceptiontable``: (first byte offset, end offset, target offset, stack depth, push lasti)."""
-    position = 0
-
-    def number() -> int:
-        nonlocal position
-        byte = table[position]
-        value = byte & 63
-        while byte & 64:
-            position += 1
-            byte = table[position]
-            value = value << 6 | byte & 63
-        position += 1
-        return value
-
-    while position < len(table):
-        begin, length, target, depth_and_lasti = 2 * number(), 2 * number(), 2 * number(), number()
-        yield begin, begin + length, target, depth_and_lasti >> 1, bool(depth_and_lasti & 1)

@@ -53,8 +53,8 @@ class Operand(Enum):
 
 _OPERANDS = {
     Operand.CONST: "LOAD_CONST",
-    Operand.NAME: """LOAD_NAME STORE_NAME DELETE_NAME LOAD_ATTR LOAD_METHOD STORE_ATTR DELETE_ATTR LOAD_GLOBAL STORE_GLOBAL
-        DELETE_GLOBAL IMPORT_NAME IMPORT_FROM LOAD_FROM_DICT_OR_GLOBALS LOAD_SUPER_ATTR LOAD_SUPER_METHOD
+    Operand.NAME: """LOAD_NAME STORE_NAME DELETE_NAME LOAD_ATTR LOAD_METHOD STORE_ATTR DELETE_ATTR LOAD_GLOBAL
+        STORE_GLOBAL DELETE_GLOBAL IMPORT_NAME IMPORT_FROM LOAD_FROM_DICT_OR_GLOBALS LOAD_SUPER_ATTR LOAD_SUPER_METHOD
         LOAD_ZERO_SUPER_ATTR LOAD_ZERO_SUPER_METHOD""",
     Operand.SLOT: """LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR STORE_FAST DELETE_FAST MAKE_CELL LOAD_CLOSURE
         LOAD_DEREF STORE_DEREF DELETE_DEREF LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF""",
@@ -117,7 +117,7 @@ def _fixed(raw: str, arg: int, *parts: tuple[str, int]) -> Spelling:
 
 
 def _low_bits(raw: str, flags: int, width: int, *parts: str, name: int = 0) -> Spelling:
-    """The raw argument is an index shifted left by `width` over constant flag bits; part number `name` has the index."""
+    """The raw argument is an index shifted left by `width`, over constant flags; part number `name` has the index."""
 
     def split(arg: int) -> tuple[int, ...] | None:
         if arg & ((1 << width) - 1) != flags:
@@ -152,6 +152,7 @@ def _jump_or_pop(raw: str, jump: str) -> Spelling:
     return Spelling(raw, ("COPY", jump, "POP_TOP"), lambda arg: (1, arg, 0), lambda n, arg, _: arg if n == 1 else None)
 
 
+# The assembler chooses the raw jump by itself, once it knows the direction: these rows serve decoding.
 _JUMPS = [
     _renamed("JUMP_FORWARD", "JUMP"),
     _renamed("JUMP_BACKWARD", "JUMP"),
@@ -183,8 +184,6 @@ _SPELLINGS_LATER = [
     _low_bits("LOAD_SUPER_ATTR", 1, 2, "LOAD_ZERO_SUPER_METHOD"),
     _low_bits("LOAD_SUPER_ATTR", 2, 2, "LOAD_SUPER_ATTR"),
     _low_bits("LOAD_SUPER_ATTR", 3, 2, "LOAD_SUPER_METHOD"),
-    _fixed("CALL_INTRINSIC_1", 1, ("PRINT_EXPR", 0)),
-    _fixed("CALL_INTRINSIC_1", 2, ("IMPORT_STAR", 0)),
     _fixed("CALL_INTRINSIC_1", 4, ("ASYNC_GEN_WRAP", 0)),
     _fixed("CALL_INTRINSIC_1", 5, ("UNARY_POSITIVE", 0)),
     _fixed("CALL_INTRINSIC_1", 6, ("LIST_TO_TUPLE", 0)),
