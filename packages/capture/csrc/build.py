@@ -40,8 +40,8 @@ def find_tools(include: Path | None = None) -> tuple[list[str], Path]:
     include = include or Path(sysconfig.get_path("include"))
     if not (include / "Python.h").is_file():
         raise CannotBuildError(
-            f"capture's C engine cannot be built because {include / 'Python.h'} was not found: install Python's headers "
-            "with `apt install python3-dev` (Debian, Ubuntu), `dnf install python3-devel` (Fedora) or "
+            f"capture's C engine cannot be built because {include / 'Python.h'} was not found: install the headers of "
+            "this Python with `apt install python3-dev` (Debian, Ubuntu), `dnf install python3-devel` (Fedora) or "
             "`conda install python` (conda, whose python brings them)."
         )
     return compiler, include

@@ -198,7 +198,7 @@ evaluate(PyThreadState *tstate, Frame *frame, int throwing)
         return run_unseen(tstate, frame, throwing);
     }
     PyCodeObject *code = frame_code(frame);
-    if (throwing || here.depth >= DEEPEST || engine.translator == NULL || !is_candidate(frame, code)) {
+    if (throwing || here.depth >= DEEPEST || !is_candidate(frame, code)) {
         return run(tstate, frame, throwing);
     }
     CodeState *state = cache_state(code);
@@ -218,7 +218,7 @@ evaluate(PyThreadState *tstate, Frame *frame, int throwing)
         counters.hits++;
         return run_transformed(tstate, frame, entry, &call);
     }
-    if (lookup == SKIPPED) {
+    if (lookup == SKIPPED || engine.translator == NULL) {
         return run(tstate, frame, 0);
     }
     counters.misses++;
