@@ -1,6 +1,7 @@
 """One recorded graph, replayed, on the simulated device."""
 
 import pytest
+
 from cudagraphs.function import Function
 from cudagraphs.manager import Manager
 from cudagraphs.options import Options

@@ -40,15 +40,14 @@ class Function:
         fn: Callable[..., Any],
         options: Options,
         static: frozenset[int] = frozenset(),
-        written: frozenset[int] = frozenset(),
+        changed: frozenset[int] = frozenset(),
         name: str = "",
     ) -> None:
         self.fn = fn
         self.name = name or getattr(fn, "__qualname__", None) or type(fn).__qualname__
         self.options = options
         self.static = static
-        self.written = written
-        self.refusal: Refusal | None = None
+        self.changed = changed
         self.cases: dict[Hashable, Case] = {}
 
     def recordings(self) -> int:

@@ -17,13 +17,18 @@ from .errors import CannotRecord, Refusal
 
 @dataclass(frozen=True, slots=True)
 class InputPlan:
-    """Indices of the inputs read in place with the addresses they had, and of those copied; ``written`` are the
-    copied ones that the function changes, copied back after the launch."""
+    """Indices of the inputs read in place with the addresses they had, of those copied, and of those that the function
+    changes; a copied one that is changed is copied back after the launch."""
 
     in_place: tuple[int, ...]
     addresses: tuple[int, ...]
     copied: tuple[int, ...]
-    written: tuple[int, ...] = ()
+    changed: tuple[int, ...] = ()
+
+    @property
+    def copied_back(self) -> tuple[int, ...]:
+        """Where the change has to reach the caller's tensor."""
+        return tuple(index for index in self.changed if index in self.copied)
 
     def fits(self, driver: Driver, inputs: Sequence[Any]) -> bool:
         """Do the inputs read in place still lie where they were?"""
@@ -56,21 +61,6 @@ def plan_inputs(
     return InputPlan(tuple(in_place), addresses, tuple(copied))
 
 
-def check_inputs(driver: Driver, inputs: Sequence[Any]) -> None:
-    """Raise CannotRecord for an input that no recording could take."""
-    for index, value in enumerate(inputs):
-        if not driver.is_tensor(value):
-            if not isinstance(value, int | float | complex | str | bytes | type(None)):
-                raise CannotRecord(Refusal.UNKNOWN_VALUE, f"input {index} is a {type(value).__qualname__}")
-        elif driver.on_cpu(value):
-            if driver.view(value).shape != ():
-                raise CannotRecord(Refusal.CPU_INPUT, f"input {index} of shape {driver.view(value).shape}")
-        elif not driver.on_device(value):
-            raise CannotRecord(Refusal.OTHER_DEVICE, f"input {index}")
-        elif driver.requires_grad(value):
-            raise CannotRecord(Refusal.NEEDS_GRAD, f"input {index}")
-
-
 def dense_shape(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """The part of the shape that occupies memory: an expanded dimension counts once."""
     return tuple(1 if stride == 0 else size for size, stride in zip(shape, strides, strict=True))
@@ -87,12 +77,18 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return False
 
 
-def shares_memory(driver: Driver, inputs: Sequence[Any], written: Sequence[int]) -> bool:
-    """Does one of the ``written`` inputs share its storage with any other input?"""
-    blocks = [
-        driver.block(value).address if driver.is_tensor(value) and driver.on_device(value) else None for value in inputs
-    ]
-    return any(blocks.count(blocks[index]) > 1 for index in written)
+def separates(driver: Driver, plan: InputPlan, inputs: Sequence[Any]) -> bool:
+    """Would copying hide a change from an input that shares memory with the changed one?"""
+    if not plan.changed:
+        return False
+    tensors = [i for i, value in enumerate(inputs) if driver.is_tensor(value) and driver.on_device(value)]
+    homes = {index: driver.block(inputs[index]).address for index in tensors}
+    return any(
+        homes[index] == homes[changed] and (index in plan.copied or changed in plan.copied)
+        for changed in plan.changed
+        for index in tensors
+        if index != changed
+    )
 
 
 def _check_copyable(driver: Driver, index: int, tensor: Tensor) -> None:

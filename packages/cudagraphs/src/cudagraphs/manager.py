@@ -7,14 +7,16 @@ function otherwise.  The last is always right, so every doubt ends there, with a
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from .driver import Driver
+from .eligible import check_inputs
 from .errors import CannotRecord, Refusal, Refused
 from .function import Case, Function
 from .generation import Steps
-from .inputs import check_inputs, plan_inputs, shares_memory
+from .inputs import plan_inputs, separates
 from .node import Recording
 from .record import Request, record
 from .replay import replay
@@ -37,10 +39,25 @@ class Manager:
         self._lock = threading.RLock()
         self._last: Recording | None = None  # the pool holds what was alive after it, and nothing else
         self._recorded = 0
+        self._functions: weakref.WeakSet[Function] = weakref.WeakSet()
+
+    def adopt(self, function: Function, refusal: Refused | None = None) -> None:
+        """Take a function in; ``refusal`` if it is known already that none of its calls can be recorded."""
+        self._functions.add(function)
+        if refusal is not None:
+            self._journal.refuse(refusal)
+
+    def reset(self) -> None:
+        """Forget all recordings.  What callers hold stays protected by the ledger."""
+        with self._lock:
+            self.tree = Tree()
+            self._steps.begin()
+            for function in self._functions:
+                function.cases.clear()
 
     def run(self, function: Function, inputs: Sequence[Any]) -> Any:
         """Answer one call of ``function``."""
-        if function.refusal is not None or self._driver.recording():
+        if self._driver.recording():  # a captured function inside another is recorded as part of it
             return function.fn(*inputs)
         with self._lock:
             case = function.case(self._driver.signature(inputs))
@@ -60,15 +77,11 @@ class Manager:
             released = self._ledger.clear() if release else []
             for lent in released:
                 self._driver.forbid(lent.held, RELEASED)
-            self._journal.count(released=len(released))
+            self._journal.counts["released"] += len(released)
 
     def report(self) -> Report:
         """What happened so far."""
-        self._journal.count(
-            pool_bytes=self._driver.pool_bytes() - self._journal.report.pool_bytes,
-            steps=self._steps.number - self._journal.report.steps,
-        )
-        return self._journal.report
+        return self._journal.report(pool_bytes=self._driver.pool_bytes(), steps=self._steps.number)
 
     def live(self) -> list[Lent]:
         """The pool memory that is in the hands of callers now."""
@@ -79,7 +92,7 @@ class Manager:
     def _plain(self, function: Function, inputs: Sequence[Any], reason: Refusal | None = None, detail: str = "") -> Any:
         if reason is not None:
             self._journal.refuse(Refused(function.name, reason, detail))
-        self._journal.count(plain=1)
+        self._journal.counts["plain"] += 1
         return function.fn(*inputs)
 
     def _warm_up(self, function: Function, case: Case, inputs: Sequence[Any]) -> Any:
@@ -88,7 +101,7 @@ class Manager:
             check_inputs(self._driver, inputs)
         except CannotRecord as error:
             return self._refuse(function, case, inputs, error)
-        self._journal.count(warmups=1)
+        self._journal.counts["warmups"] += 1
         if case.calls < function.options.warmups or not function.options.gain_samples:
             return function.fn(*inputs)
         case.plain_seconds, result = self._driver.seconds(lambda: function.fn(*inputs))
@@ -106,7 +119,7 @@ class Manager:
                 recording = self._record(function, case, inputs, live, position)
             except CannotRecord as error:
                 return self._refuse(function, case, inputs, error)
-        if recording.inputs.written and shares_memory(self._driver, inputs, recording.inputs.written):
+        if separates(self._driver, recording.inputs, inputs):
             return self._plain(function, inputs, Refusal.OVERLAPPING_INPUTS)
         return self._replay(function, case, recording, inputs)
 
@@ -125,8 +138,11 @@ class Manager:
         )
         self._last = recording
         self._steps.ran(recording)
-        cloned = [block.nbytes for slot, block in enumerate(recording.lends) if slot in case.outputs.copied]
-        self._journal.count(replayed=1, copied_out=len(cloned), copied_out_bytes=sum(cloned))
+        counts = self._journal.counts
+        counts["replayed"] += 1
+        if replayed.copied_out:
+            counts["copied_out"] += replayed.copied_out
+            counts["copied_out_bytes"] += replayed.copied_out_bytes
         return replayed.result
 
     def _record(
@@ -138,7 +154,7 @@ class Manager:
             fn=function.fn,
             inputs=inputs,
             plan=plan_inputs(self._driver, inputs, function.static, lent, case.inputs.copied),
-            declared_written=function.written,
+            declared_changed=function.changed,
             protected={one.block.address: one.block.nbytes for one in live},
             parent=position,
             number=self._recorded + 1,
@@ -149,7 +165,7 @@ class Manager:
         finally:
             del owners  # idle again: the ledger alone protects what is lent
         self._recorded += 1
-        self._journal.count(recorded=1)
+        self._journal.counts["recorded"] += 1
         self.tree.add(recording)
         case.recordings.append(recording)
         return recording

@@ -9,10 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .aliases import Output
+from .aliases import Constant, Fresh, OfInput, Output
 from .driver import Graph, State, Tensor
 from .inputs import InputPlan
-from .storage import Block, Lent, covers
+from .storage import Block, Lent, View, covers
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """A block that a recording lends out, with the outputs that are views of it: their positions and views."""
+
+    block: Block
+    positions: tuple[int, ...]
+    views: tuple[View, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,9 +38,9 @@ class Recording:
     parent: Recording | None
     inputs: InputPlan
     buffers: tuple[Tensor, ...]
-    outputs: tuple[Output, ...]
+    loans: tuple[Loan, ...]
+    others: tuple[tuple[int, OfInput | Constant], ...]
     structure: type
-    lends: tuple[Block, ...]
     protected: Mapping[int, int]
     after: Mapping[int, int]
     graph: Graph
@@ -41,16 +50,28 @@ class Recording:
         """The loans that a replay now could destroy: the one rule that all safety here rests on."""
         return [lent for lent in live if not covers(self.protected, lent.block)]
 
-    def follows_freely(self, last: Recording | None) -> bool:
-        """Whatever ``last`` left alive, is it protected here?  Then nobody needs to look."""
-        return last is not None and all(
-            covers(self.protected, Block(address, nbytes)) for address, nbytes in last.after.items()
-        )
+    @property
+    def returns(self) -> int:
+        """How many values the function returns."""
+        return sum(len(loan.positions) for loan in self.loans) + len(self.others)
 
     def path(self) -> list[Recording]:
         """From the root to this recording."""
         above = self.parent.path() if self.parent else []
         return [*above, self]
+
+
+def arranged(
+    outputs: Sequence[Output], blocks: Sequence[Block]
+) -> tuple[tuple[Loan, ...], tuple[tuple[int, OfInput | Constant], ...]]:
+    """The outputs as a replay needs them: by block, and those of no block by position."""
+    fresh = [(position, output) for position, output in enumerate(outputs) if isinstance(output, Fresh)]
+    loans = []
+    for slot, block in enumerate(blocks):
+        seen = [(position, output.view) for position, output in fresh if output.slot == slot]
+        loans.append(Loan(block, tuple(position for position, _ in seen), tuple(view for _, view in seen)))
+    others = tuple((position, output) for position, output in enumerate(outputs) if not isinstance(output, Fresh))
+    return tuple(loans), others
 
 
 def structured(structure: type, values: list[Any]) -> Any:

@@ -19,7 +19,7 @@ from .aliases import Fresh, Output, classify
 from .driver import Driver, Graph, State, Tensor
 from .errors import CannotRecord, Refusal
 from .inputs import InputPlan
-from .node import Recording, flattened
+from .node import Recording, arranged, flattened
 from .storage import Block, View
 
 _OURS = os.path.dirname(__file__) + os.sep
@@ -34,7 +34,7 @@ class Request:
     fn: Callable[..., Any]
     inputs: Sequence[Any]
     plan: InputPlan
-    declared_written: Collection[int]
+    declared_changed: Collection[int]
     protected: Mapping[int, int]
     parent: Recording | None
     number: int
@@ -49,7 +49,7 @@ class _Traced:
     outputs: tuple[Output, ...]
     lends: tuple[Block, ...]
     state: State
-    written: tuple[int, ...]
+    changed: tuple[int, ...]
     buffers: tuple[tuple[Block, View], ...]
 
 
@@ -58,15 +58,16 @@ def record(driver: Driver, request: Request) -> Recording:
     traced = _trace(driver, request)
     buffers = tuple(driver.lend(block, [view])[0] for block, view in traced.buffers)
     after = {**request.protected, **{block.address: block.nbytes for block in traced.lends}}
+    loans, others = arranged(traced.outputs, traced.lends)
     return Recording(
         number=request.number,
         function=request.function,
         parent=request.parent,
-        inputs=replace(request.plan, written=traced.written),
+        inputs=replace(request.plan, changed=traced.changed),
         buffers=buffers,
-        outputs=traced.outputs,
+        loans=loans,
+        others=others,
         structure=traced.structure,
-        lends=traced.lends,
         protected=dict(request.protected),
         after=after,
         graph=traced.graph,
@@ -80,13 +81,11 @@ def _trace(driver: Driver, request: Request) -> _Traced:
     for index in copied:
         arguments[index] = driver.buffer_like(request.inputs[index])
     buffers = tuple((driver.block(arguments[index]), driver.view(arguments[index])) for index in copied)
-    versions = {index: driver.version(arguments[index]) for index in copied}
+    tensors = [index for index, value in enumerate(arguments) if driver.is_tensor(value)]
+    versions = {index: driver.version(arguments[index]) for index in tensors}
     graph, result = _call_recorded(driver, request.fn, arguments)
-    written = tuple(
-        index
-        for index in copied
-        if index in request.declared_written or driver.version(arguments[index]) != versions[index]
-    )
+    declared = request.declared_changed
+    changed = tuple(i for i in tensors if i in declared or driver.version(arguments[i]) != versions[i])
     structure, results = flattened(result)
     del result
     made = driver.occupied() - request.protected.keys() - {block.address for block, _ in buffers}
@@ -96,7 +95,7 @@ def _trace(driver: Driver, request: Request) -> _Traced:
     _check_nothing_kept(driver, request.protected, lends)
     state = driver.checkpoint()
     del returned
-    return _Traced(graph, structure, outputs, lends, state, written, buffers)
+    return _Traced(graph, structure, outputs, lends, state, changed, buffers)
 
 
 def _call_recorded(driver: Driver, fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Graph, Any]:

@@ -9,18 +9,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .aliases import Constant, Fresh, OfInput
+from .aliases import Constant, OfInput
 from .driver import Driver, Tensor
 from .node import Recording, structured
-from .storage import Block, View
+from .storage import Block
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Replayed:
-    """What the caller gets, and the blocks of the pool that are now in its hands with a tensor over each."""
+    """What the caller gets, the blocks of the pool that are now in its hands (slot, block, a tensor over it), and how
+    many outputs of how many bytes were copied out."""
 
     result: Any
-    lent: tuple[tuple[int, Block, Tensor], ...]
+    lent: list[tuple[int, Block, Tensor]]
+    copied_out: int = 0
+    copied_out_bytes: int = 0
 
 
 def replay(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: Collection[int]) -> Replayed:
@@ -29,48 +32,34 @@ def replay(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: 
     if plan.copied:
         driver.copy(recording.buffers, [inputs[index] for index in plan.copied])
     driver.launch(recording.graph)
-    if plan.written:
-        driver.copy(*_written_back(recording, inputs))
-    values: list[Any] = [None] * len(recording.outputs)
-    lent = _hand_out_fresh(driver, recording, cloned, values)
-    for position, output in enumerate(recording.outputs):
-        if isinstance(output, OfInput):
-            values[position] = _view_of_input(driver, output, inputs[output.index])
-        elif isinstance(output, Constant):
-            values[position] = output.value
-    return Replayed(structured(recording.structure, values), lent)
-
-
-def _written_back(recording: Recording, inputs: Sequence[Any]) -> tuple[list[Tensor], list[Tensor]]:
-    buffers = dict(zip(recording.inputs.copied, recording.buffers, strict=True))
-    written = recording.inputs.written
-    return [inputs[index] for index in written], [buffers[index] for index in written]
-
-
-def _hand_out_fresh(
-    driver: Driver, recording: Recording, cloned: Collection[int], values: list[Any]
-) -> tuple[tuple[int, Block, Tensor], ...]:
-    lent = []
-    for slot, block in enumerate(recording.lends):
-        positions, views = _seen_through(recording, slot)
-        tensors = driver.clone(block, views) if slot in cloned else driver.lend(block, views)
-        for position, tensor in zip(positions, tensors, strict=True):
+    if plan.changed:
+        _copy_back(driver, recording, inputs)
+    values: list[Any] = [None] * recording.returns
+    replayed = Replayed(None, [])
+    for slot, loan in enumerate(recording.loans):
+        if slot in cloned:
+            tensors = driver.clone(loan.block, loan.views)
+            replayed.copied_out += 1
+            replayed.copied_out_bytes += loan.block.nbytes
+        else:
+            tensors = driver.lend(loan.block, loan.views)
+            replayed.lent.append((slot, loan.block, tensors[0]))
+        for position, tensor in zip(loan.positions, tensors, strict=True):
             values[position] = tensor
-        if slot not in cloned:
-            lent.append((slot, block, tensors[0]))
-    return tuple(lent)
+    for position, output in recording.others:
+        values[position] = output.value if isinstance(output, Constant) else _view_of_input(driver, output, inputs)
+    replayed.result = structured(recording.structure, values)
+    return replayed
 
 
-def _seen_through(recording: Recording, slot: int) -> tuple[list[int], list[View]]:
-    seen = [
-        (position, output.view)
-        for position, output in enumerate(recording.outputs)
-        if isinstance(output, Fresh) and output.slot == slot
-    ]
-    return [position for position, _ in seen], [view for _, view in seen]
+def _copy_back(driver: Driver, recording: Recording, inputs: Sequence[Any]) -> None:
+    buffers = dict(zip(recording.inputs.copied, recording.buffers, strict=True))
+    if back := recording.inputs.copied_back:
+        driver.copy([inputs[index] for index in back], [buffers[index] for index in back])
 
 
-def _view_of_input(driver: Driver, output: OfInput, value: Tensor) -> Tensor:
+def _view_of_input(driver: Driver, output: OfInput, inputs: Sequence[Any]) -> Tensor:
+    value = inputs[output.index]
     if output.itself:
         return value
     start = driver.view(value).offset

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from dataclasses import dataclass
 
 from .errors import Refused
 
@@ -24,24 +25,25 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.replayed} replays of {self.recorded} recordings, {self.warmups} warm-up and {self.plain} plain calls",
+            f"{self.replayed} replays of {self.recorded} recordings",
+            f"{self.warmups} warm-up and {self.plain} plain calls",
             f"{self.copied_out} outputs copied out ({self.copied_out_bytes} bytes), {self.released} released",
             f"{self.steps} steps, {self.pool_bytes} bytes of pool",
         ]
         return "\n".join([*lines, *(f"refused: {refusal}" for refusal in self.refusals)])
 
 
-@dataclass(slots=True)
 class Journal:
-    """Collects the report."""
+    """Collects what a report is made of."""
 
-    report: Report = field(default_factory=Report)
-
-    def count(self, **more: int) -> None:
-        """Add to some of the counts."""
-        self.report = replace(self.report, **{name: getattr(self.report, name) + n for name, n in more.items()})
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._refusals: dict[Refused, None] = {}
 
     def refuse(self, refused: Refused) -> None:
         """Keep a refusal; the same one is kept once."""
-        if refused not in self.report.refusals:
-            self.report = replace(self.report, refusals=(*self.report.refusals, refused))
+        self._refusals.setdefault(refused)
+
+    def report(self, **present: int) -> Report:
+        """The counts so far and the ``present`` state."""
+        return Report(**self.counts, **present, refusals=tuple(self._refusals))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .aliases import Constant, Fresh, OfInput, Output
+from collections.abc import Mapping
+
+from .aliases import OfInput
 from .node import Recording
 from .tree import Tree
 
@@ -21,9 +23,9 @@ def describe(recording: Recording) -> str:
     parts = [
         f"in place: {_indices(inputs.in_place)}" if inputs.in_place else "",
         f"copied in: {_indices(inputs.copied)}" if inputs.copied else "",
-        f"copied back: {_indices(inputs.written)}" if inputs.written else "",
+        f"changed: {_indices(inputs.changed)}" if inputs.changed else "",
         f"protects {_memory(recording.protected)}" if recording.protected else "",
-        f"returns {', '.join(_output(recording, output) for output in recording.outputs)}",
+        f"returns {_returned(recording)}",
     ]
     return f"#{recording.number} {recording.function}: " + "; ".join(part for part in parts if part)
 
@@ -39,17 +41,12 @@ def _indices(indices: tuple[int, ...]) -> str:
     return ", ".join(map(str, indices))
 
 
-def _memory(blocks: dict[int, int] | object) -> str:
-    items = sorted(blocks.items()) if isinstance(blocks, dict) else []
-    return ", ".join(f"{address:#x}+{nbytes}" for address, nbytes in items)
+def _memory(blocks: Mapping[int, int]) -> str:
+    return ", ".join(f"{address:#x}+{nbytes}" for address, nbytes in sorted(blocks.items()))
 
 
-def _output(recording: Recording, output: Output) -> str:
-    match output:
-        case Fresh(slot=slot):
-            block = recording.lends[slot]
-            return f"{block.address:#x}+{block.nbytes}"
-        case OfInput(index=index):
-            return f"input {index}"
-        case Constant():
-            return "a constant"
+def _returned(recording: Recording) -> str:
+    named = {position: f"input {output.index}" for position, output in recording.others if isinstance(output, OfInput)}
+    for loan in recording.loans:
+        named |= dict.fromkeys(loan.positions, f"{loan.block.address:#x}+{loan.block.nbytes}")
+    return ", ".join(named.get(position, "a constant") for position in range(recording.returns))

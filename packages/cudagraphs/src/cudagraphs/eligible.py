@@ -1,0 +1,62 @@
+"""May this be recorded at all?  Looked at before anything runs: the operators of a graph, the inputs of a call.
+
+Must not know trees or recordings.  What only shows while recording is found there (``record.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .driver import Driver
+from .errors import CannotRecord, Refusal
+
+_UNSAFE_TAGS = {
+    torch.Tag.dynamic_output_shape: Refusal.DYNAMIC_SHAPE,
+    torch.Tag.data_dependent_output: Refusal.DATA_DEPENDENT,
+}
+
+
+def check_inputs(driver: Driver, inputs: Sequence[Any]) -> None:
+    """Raise CannotRecord for an input that no recording could take."""
+    for index, value in enumerate(inputs):
+        if not driver.is_tensor(value):
+            if not isinstance(value, int | float | complex | str | bytes | type(None)):
+                raise CannotRecord(Refusal.UNKNOWN_VALUE, f"input {index} is a {type(value).__qualname__}")
+        elif driver.on_cpu(value):
+            if driver.view(value).shape != ():
+                raise CannotRecord(Refusal.CPU_INPUT, f"input {index} of shape {driver.view(value).shape}")
+        elif not driver.on_device(value):
+            raise CannotRecord(Refusal.OTHER_DEVICE, f"input {index}")
+        elif driver.requires_grad(value):
+            raise CannotRecord(Refusal.NEEDS_GRAD, f"input {index}")
+
+
+def check_graph(graph_module: torch.fx.GraphModule) -> None:
+    """Raise CannotRecord for the first operator that cannot be part of a recording, naming it and its line."""
+    for node in graph_module.graph.nodes:
+        if node.op not in ("call_function", "call_method", "call_module"):
+            continue
+        for tag in getattr(node.target, "tags", ()):
+            if tag in _UNSAFE_TAGS:
+                raise CannotRecord(_UNSAFE_TAGS[tag], f"operator {node.target}", _line(node))
+        if any(_in_host_memory(value) for value in _values(node)):
+            raise CannotRecord(Refusal.CPU_OPERATOR, f"operator {node.target}", _line(node))
+
+
+def _values(node: torch.fx.Node) -> list[Any]:
+    value = node.meta.get("val")
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _in_host_memory(value: Any) -> bool:
+    """A number in a 0-d tensor is harmless: kernels take it as an argument, and it is the same at every replay."""
+    return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 0
+
+
+def _line(node: torch.fx.Node) -> str:
+    """The innermost ``File "...", line n`` of the traceback that capture left on the node."""
+    lines = [line.strip() for line in (node.stack_trace or "").splitlines() if line.strip().startswith("File ")]
+    return lines[-1] if lines else ""

@@ -1,0 +1,180 @@
+"""Random programs on the simulated device: whatever is called, held, dropped and stepped, every tensor in the hands of
+the program reads as on a twin device that runs everything as it is.
+
+After each operation all pool memory that the program does not hold is wiped, so a read of anybody else's bytes fails.
+More programs: ``CUDAGRAPHS_PROGRAMS=10000 pytest packages/cudagraphs/tests/test_random_programs.py``.
+"""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from cudagraphs import Manager, Options, capture_on
+from cudagraphs.inputs import InputPlan
+from cudagraphs.node import Recording
+from cudagraphs.simulated import Device
+from cudagraphs.storage import Ledger
+
+
+def two_outputs(x):
+    y = x * 3
+    return [y + 1, y * 5 + 2]
+
+
+def two_views(x):
+    y = x + 7
+    return y, y[1:]
+
+
+def in_place(x):
+    x.add_(1)
+    return [x * 2]
+
+
+def view_of_input(x):
+    return [x, x[:1], x + 1]
+
+
+FUNCTIONS = {  # name: (function, tensors taken after the parameter)
+    "increment": (lambda w, x: x + 1, 1),
+    "scale_by_parameter": (lambda w, x: w * x, 1),
+    "join": (lambda w, x, y: (x + y) * 2, 2),
+    "two_outputs": (lambda w, x: two_outputs(x + w), 1),
+    "two_views": (lambda w, x: two_views(x), 1),
+    "in_place": (lambda w, x: in_place(x), 1),
+    "view_of_input": (lambda w, x: view_of_input(x), 1),
+    "update_parameter": (lambda w, x: [w.add_(x), x * 9], 1),
+}
+
+
+class Program(RuleBasedStateMachine):
+    """Every value exists twice: under graphs and on the twin."""
+
+    def __init__(self):
+        super().__init__()
+        self.device, self.twin = Device(), Device()
+        self.manager = Manager(self.device)
+        self.held = []
+        self.counter = 0
+
+    @initialize(
+        names=st.lists(st.sampled_from(sorted(FUNCTIONS)), min_size=1, max_size=3, unique=True),
+        copy_below=st.sampled_from([0, 16, 1 << 20]),
+        branches=st.integers(0, 2),
+        recordings=st.sampled_from([2, 16]),
+    )
+    def begin(self, names, copy_below, branches, recordings):
+        options = Options(
+            warmups=1, copy_below=copy_below, branches=branches, recordings_per_function=recordings, gain_samples=0
+        )
+        self.parameters = {size: self.new(size) for size in (2, 3)}
+        self.captured = {
+            name: capture_on(self.manager, fn, (None,) * (1 + count), static_inputs=(0,), options=options)
+            for name, (fn, count) in FUNCTIONS.items()
+            if name in names
+        }
+
+    def new(self, size):
+        self.counter += 1
+        values = [1000 * self.counter + i for i in range(size)]
+        return self.device.tensor(values), self.twin.tensor(values)
+
+    def of_size(self, data, size):
+        fitting = [pair for pair in self.held if pair[0].view.shape == (size,)]
+        chosen = data.draw(st.sampled_from([None, *range(len(fitting))]))
+        return self.new(size) if chosen is None else fitting[chosen]
+
+    @rule(size=st.sampled_from([2, 3]), keep=st.sampled_from(["all", "some", "last"]), data=st.data())
+    def a_few_calls(self, size, keep, data):
+        for _ in range(data.draw(st.integers(1, 5))):
+            self.call(data.draw(st.sampled_from(sorted(self.captured))), size, data)
+            if keep == "some":
+                self.held = [pair for pair in self.held if data.draw(st.booleans())]
+            elif keep == "last":
+                self.held = self.held[-1:]
+
+    def call(self, name, size, data):
+        fn, count = FUNCTIONS[name]
+        pairs = [self.parameters[size], *(self.of_size(data, size) for _ in range(count))]
+        ours = self.captured[name](*(ours for ours, _ in pairs))
+        theirs = fn(*(theirs for _, theirs in pairs))
+        ours, theirs = (ours, theirs) if isinstance(ours, list | tuple) else ([ours], [theirs])
+        self.held += zip(ours, theirs, strict=True)
+        del ours, theirs, pairs
+        self.check()
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def drop(self, data):
+        del self.held[data.draw(st.integers(0, len(self.held) - 1))]
+
+    @rule()
+    def drop_all(self):
+        self.held.clear()
+
+    @rule(release=st.booleans())
+    def step(self, release):
+        if release:
+            self.held.clear()
+        self.manager.step_begin(release=release)
+
+    @rule()
+    def reset(self):
+        self.manager.reset()
+
+    @rule(size=st.sampled_from([2, 3]))
+    def move_parameter(self, size):
+        self.parameters[size] = self.new(size)
+
+    @invariant()
+    def check(self):
+        tensors = [*self.held, *getattr(self, "parameters", {}).values()]
+        self.device.wipe(ours for ours, _ in tensors)
+        for ours, theirs in tensors:
+            assert ours.tolist() == theirs.tolist()
+
+
+TestRandomPrograms = Program.TestCase
+TestRandomPrograms.settings = settings(
+    max_examples=int(os.environ.get("CUDAGRAPHS_PROGRAMS", "200")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+PLANTED = {
+    "held outputs are not looked at": (Recording, "overwrites", lambda self, live: []),
+    "loans are not taken down": (Ledger, "lend", lambda self, lent: None),
+    "moved inputs are not noticed": (InputPlan, "fits", lambda self, driver, inputs: True),
+    "recording forgets what is held": (Device, "occupy", lambda self, state, blocks: None),
+    "mutations are not noticed": (Device, "version", lambda self, tensor: 0),
+    "inputs are not copied": (Device, "copy", lambda self, destinations, sources: None),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_random_programs_find_a_planted_bug(bug, monkeypatch):
+    owner, name, broken = PLANTED[bug]
+    monkeypatch.setattr(owner, name, broken)
+    quick = settings(
+        max_examples=300,
+        stateful_step_count=30,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Program, settings=quick)
