@@ -1,6 +1,6 @@
 """Turns a torch graph or callable into forward and backward ATen graphs, ahead of time."""
 
-from aotgrad.api import compile
+from aotgrad.api import aot_function, aot_module, compile, function, module
 from aotgrad.eager import run_eagerly
 from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported
 from aotgrad.partition import default_partition
@@ -12,7 +12,11 @@ __all__ = [
     "BadGraph",
     "InputChanged",
     "Unsupported",
+    "aot_function",
+    "aot_module",
     "compile",
     "default_partition",
+    "function",
+    "module",
     "run_eagerly",
 ]

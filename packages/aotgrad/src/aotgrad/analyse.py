@@ -5,7 +5,6 @@ Must not know: how the program was run, how gradients are traced.
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,10 +15,23 @@ from torch import fx
 
 from aotgrad import functional
 from aotgrad.errors import Unsupported
-from aotgrad.facts import Constant, Detach, Facts, Mutation, OfInput, OfResult, OfSize, Output, Restride, SizeRef, Step
+from aotgrad.facts import (
+    Argument,
+    Constant,
+    Detach,
+    Facts,
+    Mutation,
+    OfInput,
+    OfResult,
+    OfSize,
+    Output,
+    Restride,
+    SizeRef,
+    Step,
+)
 from aotgrad.recorder import Recorder
 from aotgrad.symbols import SYM_TYPES, is_size
-from aotgrad.views import restride, steps_between
+from aotgrad.views import restride, root_of, steps_between
 
 
 @dataclass(slots=True)
@@ -31,6 +43,8 @@ class TracedInput:
     value: Any = None  # what the program sees: a functional tensor, or the SymInt itself
     leaf: torch.Tensor | None = None  # where autograd delivers the gradient
     tracked: bool = False  # requires grad on arrival
+    history: Any = None  # the autograd node behind it on arrival
+    seen: dict[int, Any] = field(default_factory=dict)  # what the program sees, by the caller's position
 
 
 @dataclass(slots=True)
@@ -42,6 +56,12 @@ class Analysis:
     results: list[torch.Tensor]  # functional tensors, in the order of `OfResult.result`
     result_nodes: list[fx.Node]
     sizes: list[fx.Node]
+
+    @property
+    def differentiable(self) -> list[bool]:
+        """Which of updates and results autograd follows."""
+        updates = [mutation.tracked for mutation in self.facts.mutations if mutation.data]
+        return [*updates, *(bool(value.requires_grad) for value in self.results)]
 
 
 def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[Any], *, training: bool) -> Analysis:
@@ -60,16 +80,18 @@ def _mutation(index: int, entry: TracedInput) -> Mutation | None:
     value = entry.value
     if not isinstance(value, torch.Tensor):
         return None
-    if functional.storage_replaced(value):
+    if functional.storage_replaced(value) or value.numel() != entry.fake.numel():
         raise Unsupported(
             f"graph input {index} gets another storage (set_ or resize_)", "keep that call out of the graph"
         )
     data, layout = functional.data_mutated(value), functional.layout_mutated(value)
-    tracked = data and functional.mutation_tracked(value)
+    tracked = data and value.grad_fn is not entry.history
     if value.requires_grad != entry.tracked and not (data and value.requires_grad):
         raise Unsupported(
             f"requires_grad of graph input {index} changes", "call requires_grad_ or detach_ outside the graph"
         )
+    if any(functional.layout_mutated(member) for member in entry.seen.values() if member is not value):
+        raise Unsupported("an input that shares memory changes its shape in place", "use the returning operator")
     if not data and not layout:
         return None
     new_layout = restride(entry.fake, functional.current(value)) if layout else None
@@ -124,9 +146,10 @@ class _Outputs:
         return self.sizes.index(node)
 
     def _tensor(self, output: torch.Tensor) -> Output:
-        for index, entry in enumerate(self.inputs):
-            if output is entry.value:
-                return OfInput(index, (), same=True)
+        for entry in self.inputs:
+            for position, argument in entry.seen.items():
+                if output is argument:
+                    return Argument(position)
         for index, entry in enumerate(self.inputs):
             if isinstance(entry.value, torch.Tensor) and functional.memory_of(entry.value) == functional.memory_of(
                 output
@@ -149,7 +172,7 @@ class _Outputs:
         known = self._bases.get(id(value))
         if known is None:
             node = self.recorder.node_of(functional.current(value))
-            if node.op != "call_function":
+            if root_of(node).op != "call_function":
                 # A constant, or an input under another name: the caller must get memory of its own.
                 value = value.clone()
                 node = self.recorder.node_of(functional.current(value))
@@ -195,11 +218,3 @@ class _Outputs:
         if isinstance(value, (list, tuple)):
             return type(value)(map(self._portable_value, value)) if type(value) in (list, tuple) else [*value]
         return value
-
-
-def views_of(steps: Sequence[Any]) -> str:
-    """A view path in words, for printing."""
-    return " -> ".join(
-        "getitem" if isinstance(s, Step) and s.target is operator.getitem else str(getattr(s, "target", s))
-        for s in steps
-    )

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch import fx
+from torch import fx, nn
 from torch._ops import OpOverload
 
+from aotgrad.frontends import CompiledFunction, CompiledModule
 from aotgrad.partition import Partition, default_partition
 from aotgrad.pipeline import Compiler, Options, compile_program, graph_program
 
 
-def compile(  # noqa: A001 - the name says what it does, as re.compile does
+def compile(
     gm: fx.GraphModule,
     example_inputs: Sequence[Any],
     *,
@@ -33,3 +34,56 @@ def compile(  # noqa: A001 - the name says what it does, as re.compile does
     """
     options = Options(forward, backward, inference, partition, decompositions, dynamic)
     return compile_program(graph_program(gm), example_inputs, options)
+
+
+def function(
+    fn: Callable[..., Any],
+    *,
+    forward: Compiler,
+    backward: Compiler | None = None,
+    inference: Compiler | None = None,
+    partition: Partition = default_partition,
+    decompositions: Mapping[OpOverload, Callable[..., Any]] | None = None,
+    dynamic: bool = False,
+) -> Callable[..., Any]:
+    """`fn` compiled for each kind of call it gets: any nest of tensors in and out.
+
+    `fn` must compute with its arguments alone: it runs once per kind of call, and tensors that it closes over become
+    constants.
+    """
+    return CompiledFunction(fn, Options(forward, backward, inference, partition, decompositions, dynamic))
+
+
+def module(
+    mod: nn.Module,
+    *,
+    forward: Compiler,
+    backward: Compiler | None = None,
+    inference: Compiler | None = None,
+    partition: Partition = default_partition,
+    decompositions: Mapping[OpOverload, Callable[..., Any]] | None = None,
+    dynamic: bool = False,
+) -> nn.Module:
+    """A module that computes what `mod` computes, from the same parameters and buffers, compiled."""
+    return CompiledModule(mod, Options(forward, backward, inference, partition, decompositions, dynamic))
+
+
+def aot_function(
+    fn: Callable[..., Any],
+    fw_compiler: Compiler,
+    bw_compiler: Compiler | None = None,
+    partition_fn: Partition = default_partition,
+    decompositions: Mapping[OpOverload, Callable[..., Any]] | None = None,
+    inference_compiler: Compiler | None = None,
+    *,
+    dynamic: bool = False,
+) -> Callable[..., Any]:
+    """`function` under its older spelling."""
+    options = Options(fw_compiler, bw_compiler, inference_compiler, partition_fn, decompositions, dynamic)
+    return CompiledFunction(fn, options)
+
+
+def aot_module(mod: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+    """`module` under its older spelling; arguments as those of `aot_function`."""
+    compiled: CompiledFunction = aot_function(mod, *args, **kwargs)  # type: ignore[assignment]
+    return CompiledModule(mod, compiled.options)

@@ -10,7 +10,6 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import fx
 from torch._ops import OpOverload
 
@@ -75,8 +74,3 @@ def _last_uses(nodes: Sequence[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
         if node.op != "output":
             dying[node] = [value for value in fresh if value.op != "output"]
     return dying
-
-
-def parameters_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by name, shared ones once."""
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-Steps = tuple["Step", ...]
-
 
 @dataclass(frozen=True, slots=True)
 class SizeRef:
@@ -60,12 +58,18 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
+class Argument:
+    """An output that is one of the caller's own tensors."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class OfInput:
-    """An input itself, or a view of it."""
+    """A view of a graph input."""
 
     input: int
     steps: tuple[Any, ...]
-    same: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class OfSize:
     index: int
 
 
-Output = Constant | OfInput | OfResult | OfSize
+Output = Constant | Argument | OfInput | OfResult | OfSize
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,11 +51,3 @@ def layout_mutated(value: torch.Tensor) -> bool:
 
 def storage_replaced(value: torch.Tensor) -> bool:
     return bool(torch._functionalize_was_storage_changed(value))
-
-
-def mutation_tracked(value: torch.Tensor) -> bool:
-    """Did autograd see a mutation of this tensor?"""
-    return not (
-        torch._functionalize_are_all_mutations_under_no_grad_or_inference_mode(value)
-        or torch._functionalize_are_all_mutations_hidden_from_autograd(value)
-    )

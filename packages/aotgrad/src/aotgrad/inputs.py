@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,13 +20,27 @@ from aotgrad.functional import memory_of
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """One of the caller's tensors as a view of the flat memory that it shares with others."""
+
+    position: int
+    size: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    offset: Any
+
+
+@dataclass(frozen=True, slots=True)
 class GraphInput:
-    """One tensor or varying integer that the graph takes, and where the caller passes it."""
+    """One tensor or varying integer that the graph takes, and where the caller passes it.
+
+    With `members`, the tensor is the flat memory under all of those; `position` is that of the first.
+    """
 
     position: int
     value: Any  # FakeTensor or SymInt
     requires_grad: bool = False
     is_leaf: bool = True
+    members: tuple[Member, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +54,10 @@ class Signature:
     fake_mode: FakeTensorMode
 
     @property
-    def positions(self) -> tuple[int, ...]:
-        return tuple(entry.position for entry in self.inputs)
+    def passes_through(self) -> bool:
+        """Are the graph's inputs exactly the caller's arguments?"""
+        positions = [entry.position for entry in self.inputs if not entry.members]
+        return positions == list(range(self.arity))
 
     def alias_groups(self) -> list[tuple[int, ...]]:
         """Indices of graph inputs that share memory, for each memory that several share."""
@@ -73,6 +89,32 @@ def read_inputs(example_inputs: Sequence[Any], *, dynamic: bool) -> Signature:
     return Signature(len(example_inputs), tuple(inputs), tuple(constants), tuple(duplicates), fake_mode)
 
 
+def with_shared_memory(signature: Signature, groups: Sequence[tuple[int, ...]]) -> Signature:
+    """The same signature, where each group of inputs arrives as the one flat tensor that they are views of."""
+    absorbed = {index for group in groups for index in group}
+    kept = [entry for index, entry in enumerate(signature.inputs) if index not in absorbed]
+    bases = [_base([signature.inputs[index] for index in group]) for group in groups]
+    return replace(signature, inputs=(*bases, *kept))
+
+
+def _base(group: Sequence[GraphInput]) -> GraphInput:
+    values = [entry.value for entry in group]
+    first = values[0]
+    if any(value.dtype != first.dtype for value in values):
+        raise Unsupported("inputs of different dtypes share memory and one is mutated", "pass copies")
+    if torch.is_grad_enabled() and any(entry.requires_grad for entry in group):
+        raise Unsupported(
+            "inputs that require grad share memory and one is mutated", "mutate under no_grad or pass copies"
+        )
+    length = first.untyped_storage().nbytes() // first.element_size()
+    flat = torch.as_strided(first, (length,), (1,), 0)
+    members = (
+        Member(entry.position, tuple(v.size()), tuple(v.stride()), v.storage_offset())
+        for entry, v in zip(group, values, strict=True)
+    )
+    return GraphInput(group[0].position, flat, members=tuple(members))
+
+
 def _fake_mode_of(example_inputs: Sequence[Any]) -> FakeTensorMode:
     for value in example_inputs:
         if isinstance(value, FakeTensor):
@@ -85,6 +127,7 @@ def _tensor_input(position: int, value: torch.Tensor, fake_mode: FakeTensorMode,
         raise Unsupported(f"argument {position} has layout {value.layout}", "only strided tensors are compiled")
     if is_traceable_wrapper_subclass(value):
         raise Unsupported(f"argument {position} is a {type(value).__name__}", "tensor subclasses run eagerly")
-    fake = value if isinstance(value, FakeTensor) else fake_mode.from_tensor(value, static_shapes=not dynamic)
     # Detached: the graph's own autograd history must not hang on the caller's tensor.
-    return GraphInput(position, fake.detach(), value.requires_grad, value.is_leaf)
+    plain = value.detach()
+    fake = plain if isinstance(plain, FakeTensor) else fake_mode.from_tensor(plain, static_shapes=not dynamic)
+    return GraphInput(position, fake, value.requires_grad, value.is_leaf)

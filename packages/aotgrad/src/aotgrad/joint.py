@@ -18,10 +18,11 @@ from torch.fx.immutable_collections import immutable_list
 
 from aotgrad import functional
 from aotgrad.analyse import Analysis, TracedInput, analyse
+from aotgrad.errors import Unsupported
 from aotgrad.facts import Facts, OfResult
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.recorder import Decompositions, Recorder
-from aotgrad.roles import Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
+from aotgrad.roles import AliasBase, Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ def trace_joint(
             _present(entry, given, training)
         outputs = program(recorder, _arguments(signature, inputs))
         analysis = analyse(recorder, inputs, outputs, training=training)
-        differentiable = [value for value in [*analysis.updates, *analysis.results] if _differentiable(value)]
+        candidates = zip([*analysis.updates, *analysis.results], analysis.differentiable, strict=True)
+        differentiable = [value for value, follows in candidates if follows]
         returned = _returned(recorder, analysis)
         tangents, gradients = _backward(recorder, inputs, differentiable) if training and differentiable else ([], [])
     return _finish(recorder, inputs, analysis, returned, tangents, gradients)
@@ -108,8 +110,15 @@ def _without_autocast_cache() -> Iterator[None]:
 def _present(entry: TracedInput, given: GraphInput, training: bool) -> None:
     """What the program sees in place of a real input, leaf where the real one is a leaf."""
     if not isinstance(entry.fake, torch.Tensor):
-        entry.value = entry.fake
+        entry.value = entry.seen[given.position] = entry.fake
         return
+    _present_tensor(entry, given, training)
+    entry.seen = {m.position: entry.value.as_strided(m.size, m.stride, m.offset) for m in given.members}
+    if not given.members:
+        entry.seen[given.position] = entry.value
+
+
+def _present_tensor(entry: TracedInput, given: GraphInput, training: bool) -> None:
     entry.tracked = given.requires_grad
     if not given.requires_grad:
         entry.value = functional.wrap(entry.fake)
@@ -118,6 +127,7 @@ def _present(entry: TracedInput, given: GraphInput, training: bool) -> None:
     else:
         entry.leaf = functional.wrap(entry.fake).requires_grad_()
         entry.value = _Arrive.apply(entry.leaf, entry.fake)
+        entry.history = entry.value.grad_fn
 
 
 class _Arrive(torch.autograd.Function):
@@ -136,15 +146,12 @@ def _arguments(signature: Signature, inputs: Sequence[TracedInput]) -> list[Any]
     arguments: list[Any] = [None] * signature.arity
     for position, value in signature.constants:
         arguments[position] = value
-    for entry, given in zip(inputs, signature.inputs, strict=True):
-        arguments[given.position] = entry.value
+    for entry in inputs:
+        for position, value in entry.seen.items():
+            arguments[position] = value
     for position, first in signature.duplicates:
         arguments[position] = arguments[first]
     return arguments
-
-
-def _differentiable(value: torch.Tensor) -> bool:
-    return bool(value.requires_grad)
 
 
 def _returned(recorder: Recorder, analysis: Analysis) -> list[fx.Node]:
@@ -165,7 +172,13 @@ def _backward(
         tangents.append(functional.wrap(fake))
     leaves = [entry.leaf for entry in inputs if entry.leaf is not None]
     with _plain_backward({leaf.device.type for leaf in leaves}):
-        found = iter(torch.autograd.grad(outputs, leaves, tangents, allow_unused=True))
+        try:
+            found = iter(torch.autograd.grad(outputs, leaves, tangents, allow_unused=True))
+        except RuntimeError as error:
+            # Eager reports this when backward runs, and not at all if it never does: so must the program.
+            raise Unsupported(
+                f"autograd cannot run backward here ({error})", "eager reports it when it matters"
+            ) from error
     return nodes, [_gradient(recorder, entry, found) for entry in inputs]
 
 
@@ -202,7 +215,7 @@ def _finish(
     facts = analysis.facts
     for entry, role in zip(inputs, _input_roles(inputs, facts), strict=True):
         entry.node.meta["role"] = role
-    differentiable = [value.requires_grad and bool(tangents) for value in [*analysis.updates, *analysis.results]]
+    differentiable = [follows and bool(tangents) for follows in analysis.differentiable]
     outputs = _forward_roles(facts, differentiable, analysis.sizes)
     for tangent, output in zip(tangents, (i for i, yes in enumerate(differentiable) if yes), strict=True):
         tangent.meta["role"] = Tangent(output)
@@ -210,16 +223,21 @@ def _finish(
     for index, node in enumerate(gradients):
         if node is not None:
             outputs.append(Gradient(index, reached[node]))
-    values = tuple([*returned, *(node for node in gradients if node is not None)])
+    values = (*returned, *(node for node in gradients if node is not None))
     recorder.graph.output(values)
     return JointGraph(recorder.graph, recorder.root, facts, tuple(outputs))
 
 
-def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal | Size]:
+def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal | AliasBase | Size]:
     mutated = {mutation.input for mutation in facts.mutations}
     for index, entry in enumerate(inputs):
-        is_tensor = isinstance(entry.fake, torch.Tensor)
-        yield Primal(index, entry.tracked, index in mutated) if is_tensor else Size(index)
+        positions = tuple(entry.seen)
+        if not isinstance(entry.fake, torch.Tensor):
+            yield Size(positions[0])
+        elif len(positions) > 1:
+            yield AliasBase(positions)
+        else:
+            yield Primal(positions[0], entry.tracked, index in mutated)
 
 
 def _forward_roles(facts: Facts, differentiable: Sequence[bool], sizes: Sequence[fx.Node]) -> list[OutputRole]:

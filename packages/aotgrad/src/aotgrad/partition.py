@@ -6,7 +6,6 @@ Must not know: how a strategy chooses, how the graphs are compiled.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from torch import fx
 from aotgrad.facts import Facts
 from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
-from aotgrad.roles import Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
+from aotgrad.roles import AliasBase, Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
 from aotgrad.symbols import is_size
 
 
@@ -121,7 +120,7 @@ def inference(joint: JointGraph) -> Half:
 
 
 def must_run(node: fx.Node) -> bool:
-    """Forward operators that count even when nobody reads their result: they move the random state or check something."""
+    """Forward operators that count even unread: they move the random state or check something."""
     if node.op != "call_function" or runs_in_backward(node):
         return False
     return is_random(node) or node.is_impure()
@@ -150,7 +149,9 @@ def _extract(
     )
     for node in [*constants, *(node for node in body if node.op != "get_attr")]:
         copies[node] = graph.node_copy(node, copies.__getitem__)
-    overwritten = {memory_of(n.meta["val"]) for n, role in inputs if isinstance(role, Primal) and role.mutated}
+    overwritten = {
+        memory_of(n.meta["val"]) for n, role in inputs if isinstance(role, (Primal, AliasBase)) and role.mutated
+    }
     returned = [
         _copied(graph, copies[value])
         if isinstance(role, Saved) and memory_of(value.meta["val"]) in overwritten
@@ -172,8 +173,3 @@ def _copied(graph: fx.Graph, node: fx.Node) -> fx.Node:
 
 def _sources(node: fx.Node) -> list[fx.Node]:
     return [node, *node.all_input_nodes]
-
-
-def is_item(node: fx.Node) -> bool:
-    """A part of an operator's tuple: it is saved and recomputed with its operator."""
-    return node.target is operator.getitem

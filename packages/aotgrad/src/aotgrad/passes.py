@@ -25,7 +25,3 @@ def drop_dead_code(joint: JointGraph) -> JointGraph:
 
 
 JOINT_PASSES: Sequence[JointPass] = (drop_dead_code,)
-
-
-def nodes_in(graph: fx.Graph) -> int:
-    return len(graph.nodes)

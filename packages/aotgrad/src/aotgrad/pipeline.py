@@ -14,11 +14,11 @@ from torch import fx
 
 from aotgrad import passes
 from aotgrad.autograd import Boxed, differentiable_function
-from aotgrad.inputs import Signature, read_inputs
+from aotgrad.inputs import Signature, read_inputs, with_shared_memory
 from aotgrad.joint import BoundProgram, JointGraph, trace_joint
 from aotgrad.partition import Half, Pair, Partition, default_partition, inference
 from aotgrad.recorder import Decompositions, Recorder
-from aotgrad.roles import Primal, Size
+from aotgrad.roles import AliasBase, Primal, Size
 from aotgrad.verify import verify_half, verify_joint, verify_pair
 from aotgrad.wrapper import Call, wrap_call
 
@@ -39,11 +39,19 @@ class Options:
 
 def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> Call:
     """`program` as compiled graphs behind a plain function of the same arguments."""
-    signature = read_inputs(example_inputs, dynamic=options.dynamic)
+    return compile_signature(program, read_inputs(example_inputs, dynamic=options.dynamic), options)
+
+
+def compile_signature(program: BoundProgram, signature: Signature, options: Options) -> Call:
+    """The same for inputs already read."""
     joint = trace(program, signature, options)
+    shared = [group for group in signature.alias_groups() if not set(group).isdisjoint(joint.facts.updates)]
+    if shared:
+        signature = with_shared_memory(signature, shared)
+        joint = trace(program, signature, options)
     if not joint.trains:
         half = inference(joint)
-        verify_half(half, "the inference graph", (Primal, Size))
+        verify_half(half, "the inference graph", (Primal, AliasBase, Size))
         inner = (options.inference or options.forward)(half.module, half.example_inputs)
         return wrap_call(signature, joint.facts, inner, boxed=True)
     pair = options.partition(joint)

@@ -46,6 +46,10 @@ class Recorder(TorchDispatchMode):
         self._nodes: dict[int, tuple[torch.Tensor, fx.Node]] = {}
         self._constants: dict[int, tuple[torch.Tensor, fx.Node, FakeTensor]] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would otherwise wrap every dispatched call in a guard against its own compiler
+
     # -- inputs and results -------------------------------------------------------------------------------------
 
     def add_input(self, name: str, value: Any) -> fx.Node:

@@ -30,7 +30,7 @@ class AliasBase:
     """The flat storage under several inputs that share memory, one of which is mutated."""
 
     positions: tuple[int, ...]
-    requires_grad: bool
+    mutated: bool = True
 
 
 @dataclass(frozen=True, slots=True)

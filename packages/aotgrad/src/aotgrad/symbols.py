@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
@@ -19,7 +19,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from aotgrad.errors import BadGraph
 
-SymScalar = torch.SymInt | torch.SymFloat | torch.SymBool
+SymScalar: TypeAlias = Any  # a torch.SymInt, SymFloat or SymBool
 SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 

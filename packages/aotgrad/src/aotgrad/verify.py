@@ -5,7 +5,7 @@ Must not know: how graphs are made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from torch import fx
 from torch._ops import OpOverload
@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 from aotgrad.errors import BadGraph
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
-from aotgrad.roles import Gradient, Primal, Saved, SavedSize, Size, Tangent
+from aotgrad.roles import AliasBase, Gradient, Primal, Saved, SavedSize, Size, Tangent
 
 
 def verify_joint(joint: JointGraph) -> None:
@@ -29,7 +29,7 @@ def verify_joint(joint: JointGraph) -> None:
 
 def verify_pair(pair: Pair) -> None:
     """Each half stands alone, and backward takes what forward saves."""
-    verify_half(pair.forward, "the forward graph", (Primal, Size))
+    verify_half(pair.forward, "the forward graph", (Primal, AliasBase, Size))
     verify_half(pair.backward, "the backward graph", (Saved, SavedSize, Tangent))
     given = [role for role in pair.forward.outputs if isinstance(role, (Saved, SavedSize))]
     taken = [role for role in pair.backward.inputs if isinstance(role, (Saved, SavedSize))]
@@ -49,13 +49,13 @@ def verify_half(half: Half, name: str, inputs: tuple[type, ...]) -> None:
 def _verify_graph(graph: fx.Graph, name: str) -> None:
     seen: set[fx.Node] = set()
     for node in graph.nodes:
-        _require(
-            seen.issuperset(node.all_input_nodes), f"{name} uses a value before it is computed, at {node.format_node()}"
-        )
+        if not seen.issuperset(node.all_input_nodes):
+            raise BadGraph(f"{name} uses a value before it is computed, at {node.format_node()}")
         seen.add(node)
         if node.op == "call_function":
-            _require("val" in node.meta, f"{name} does not know what {node} is")
-            _require(not _mutates(node), f"{name} mutates: {node.format_node()} ({node.meta.get('source')})")
+            _require("val" in node.meta, f"{name} does not know what {node.name} is")
+            if _mutates(node):
+                raise BadGraph(f"{name} mutates: {node.format_node()}, from {node.meta.get('source')}")
 
 
 def _mutates(node: fx.Node) -> bool:
@@ -65,9 +65,3 @@ def _mutates(node: fx.Node) -> bool:
 def _require(condition: bool, otherwise: str) -> None:
     if not condition:
         raise BadGraph(otherwise)
-
-
-def count(graph: fx.Graph, ops: Iterable[OpOverload]) -> int:
-    """How many nodes call one of `ops`."""
-    wanted = set(ops)
-    return sum(node.target in wanted for node in graph.nodes)

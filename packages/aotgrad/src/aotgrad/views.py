@@ -42,6 +42,17 @@ def steps_between(base: fx.Node, node: fx.Node) -> list[Step] | None:
     return steps[::-1]
 
 
+def root_of(node: fx.Node) -> fx.Node:
+    """The node whose memory this one views; itself if it has its own."""
+    while node.op == "call_function" and (node.target is operator.getitem or is_view(node.target)):
+        source = node.args[0]
+        assert isinstance(source, fx.Node)
+        if node.target is operator.getitem and not is_view(source.target):
+            break
+        node = source
+    return node
+
+
 def restride(base: torch.Tensor, view: torch.Tensor) -> Restride | None:
     """`view` as a layout over the memory of `base`, where such a layout says everything."""
     plain = base.dtype == view.dtype and base.is_conj() == view.is_conj() and base.is_neg() == view.is_neg()

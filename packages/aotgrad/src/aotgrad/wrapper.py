@@ -10,11 +10,22 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from aotgrad.errors import InputChanged
-from aotgrad.facts import Constant, Detach, Facts, Mutation, OfInput, OfResult, OfSize, Output, Restride, SizeRef, Step
-from aotgrad.inputs import Signature
+from aotgrad.facts import (
+    Argument,
+    Constant,
+    Detach,
+    Facts,
+    Mutation,
+    OfInput,
+    OfResult,
+    OfSize,
+    Output,
+    Restride,
+    SizeRef,
+    Step,
+)
+from aotgrad.inputs import GraphInput, Signature
 from aotgrad.source import Source
 
 Call = Callable[..., Sequence[Any]]
@@ -36,20 +47,15 @@ def wrap_call(signature: Signature, facts: Facts, inner: Callable[..., Any], *, 
 def _is_plain(signature: Signature, facts: Facts) -> bool:
     """May arguments and results go through untouched?"""
     direct = tuple(OfResult(index) for index in range(facts.results))
-    return (
-        signature.positions == tuple(range(signature.arity))
-        and not facts.mutations
-        and facts.outputs == direct
-        and not facts.sizes
-    )
+    return signature.passes_through and not facts.mutations and facts.outputs == direct and not facts.sizes
 
 
 def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool) -> None:
     names = [f"a{position}" for position in range(signature.arity)]
-    given = [f"a{position}" for position in signature.positions]
     source.add(f"def call({', '.join(names)}):")
     for position, value in signature.constants:
         _write_check(source, position, value)
+    given = [_write_input(source, index, entry) for index, entry in enumerate(signature.inputs)]
     returned = [f"u{i}" for i in facts.updates] + [f"r{i}" for i in range(facts.results)]
     returned += [f"n{i}" for i in range(facts.sizes)]
     arguments = f"[{', '.join(given)}]" if boxed else ", ".join(given)
@@ -58,6 +64,14 @@ def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool)
         _write_mutation(source, mutation, given[mutation.input])
     outputs = [_output(source, output, given) for output in _shared_once(source, facts.outputs, given)]
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
+
+
+def _write_input(source: Source, index: int, entry: GraphInput) -> str:
+    """The name of a graph input; the flat memory under several arguments is taken from the first of them."""
+    if not entry.members:
+        return f"a{entry.position}"
+    source.add(f"b{index} = a{entry.position}.detach().as_strided({tuple(entry.value.size())}, (1,), 0)", 1)
+    return f"b{index}"
 
 
 def _write_check(source: Source, position: int, value: Any) -> None:
@@ -86,7 +100,7 @@ def _shared_once(source: Source, outputs: Sequence[Output], given: Sequence[str]
         seen[id(output)] = seen.get(id(output), 0) + 1
     named: list[Output | str] = []
     for output in outputs:
-        if seen[id(output)] > 1 and getattr(output, "steps", ()):
+        if seen[id(output)] > 1 and isinstance(output, (OfInput, OfResult)) and output.steps:
             if id(output) not in built:
                 built[id(output)] = f"o{len(built)}"
                 source.add(f"{built[id(output)]} = {_output(source, output, given)}", 1)
@@ -103,6 +117,8 @@ def _output(source: Source, output: Output | str, given: Sequence[str]) -> str:
         return source.literal(output.value)
     if isinstance(output, OfSize):
         return f"n{output.index}"
+    if isinstance(output, Argument):
+        return f"a{output.position}"
     if isinstance(output, OfInput):
         return _path(source, given[output.input], output.steps)
     return _path(source, f"r{output.result}", output.steps)
@@ -137,11 +153,3 @@ def _layout_arguments(source: Source, layout: Restride, base: str) -> str:
         f"{source.literal(layout.size, _size_name)}, {source.literal(layout.stride, _size_name)}, "
         f"{base}.storage_offset() + {offset}"
     )
-
-
-def no_steps(outputs: Sequence[Output]) -> bool:
-    """Does no output have to be rebuilt as a view?"""
-    return not any(getattr(output, "steps", ()) for output in outputs)
-
-
-__all__ = ["Call", "no_steps", "torch", "wrap_call"]

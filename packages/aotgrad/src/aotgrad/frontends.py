@@ -1,0 +1,153 @@
+"""Python callables in front of the pipeline: arguments are flattened, and compiled graphs kept per kind of call.
+
+A graph holds for one layout, dtype, device, `requires_grad`, aliasing pattern and ambient state.  Those make the key.
+Must not know: stages.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from aotgrad.errors import Unsupported
+from aotgrad.functional import memory_of
+from aotgrad.inputs import Signature, read_inputs
+from aotgrad.pipeline import Options, compile_signature
+from aotgrad.recorder import Recorder
+from aotgrad.shape_guards import ShapeGuard, shape_guard
+from aotgrad.wrapper import Call
+
+_DEVICES = ("cpu", "cuda")
+
+
+class CompiledFunction:
+    """A callable over any nest of tensors; compiles when it is called in a way not seen before."""
+
+    def __init__(self, fn: Callable[..., Any], options: Options) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        self._fn = fn
+        self.options = options
+        self._compiled: dict[Any, list[tuple[ShapeGuard, Call, pytree.TreeSpec]]] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        key = (spec, ambient_state(), *input_kinds(leaves, dynamic=self.options.dynamic))
+        for accepts, call, returned in self._compiled.get(key, ()):
+            if accepts(leaves):
+                return pytree.tree_unflatten(call(*leaves), returned)
+        entry = self._compile(leaves, spec)
+        self._compiled.setdefault(key, []).append(entry)
+        return pytree.tree_unflatten(entry[1](*leaves), entry[2])
+
+    def _compile(self, leaves: Sequence[Any], spec: pytree.TreeSpec) -> tuple[ShapeGuard, Call, pytree.TreeSpec]:
+        program = _FlatProgram(self._fn, spec)
+        signature = read_inputs(leaves, dynamic=self.options.dynamic)
+        call = compile_signature(program, signature, self.options)
+        assert program.returned is not None
+        return _guard(signature, self.options), call, program.returned
+
+
+def _guard(signature: Signature, options: Options) -> ShapeGuard:
+    return shape_guard(signature) if options.dynamic else _always
+
+
+def _always(leaves: Sequence[Any]) -> bool:
+    return True
+
+
+class _FlatProgram:
+    """The user's function over flat arguments; remembers how its result nests."""
+
+    def __init__(self, fn: Callable[..., Any], spec: pytree.TreeSpec) -> None:
+        self._fn = fn
+        self._spec = spec
+        self.returned: pytree.TreeSpec | None = None
+
+    def __call__(self, recorder: Recorder, args: Sequence[Any]) -> Sequence[Any]:
+        positional, named = pytree.tree_unflatten(list(args), self._spec)
+        leaves, self.returned = pytree.tree_flatten(self._fn(*positional, **named))
+        return leaves
+
+
+def ambient_state() -> tuple[Any, ...]:
+    """What a trace depends on beside its inputs."""
+    autocast = tuple(
+        (device, torch.get_autocast_dtype(device)) for device in _DEVICES if torch.is_autocast_enabled(device)
+    )
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, torch.get_default_dtype()
+
+
+def input_kinds(leaves: Sequence[Any], *, dynamic: bool) -> Iterator[Any]:
+    """One hashable entry for each leaf, and who shares memory with whom."""
+    memories: dict[int, int] = {}
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            layout = (leaf.dim(),) if dynamic else (leaf.shape, leaf.stride())
+            owner = memories.setdefault(_memory(leaf), len(memories))
+            yield (type(leaf), *layout, leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf, owner)
+        else:
+            yield type(leaf), leaf if _hashable(leaf) else id(leaf)
+
+
+def _memory(value: torch.Tensor) -> int:
+    return memory_of(value) if value.layout is torch.strided else id(value)
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+class CompiledModule(nn.Module):
+    """A module whose forward is compiled, over the parameters and buffers of the module that it holds."""
+
+    def __init__(self, module: nn.Module, options: Options) -> None:
+        super().__init__()
+        self.module = module
+        self._call = CompiledFunction(functools.partial(_call_module, module), replace(options))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        state = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        modes = tuple(module.training for module in self.module.modules())
+        return self._call(state, modes, args, kwargs)
+
+
+def _call_module(module: nn.Module, state: Mapping[str, torch.Tensor], modes: Any, args: Any, kwargs: Any) -> Any:
+    with swapped_state(module, state):
+        return module(*args, **kwargs)
+
+
+@contextmanager
+def swapped_state(module: nn.Module, state: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """`module` with other tensors as its parameters and buffers; what it assigns to them meanwhile is refused."""
+    names = {id(value): name for name, value in [*module.named_parameters(), *module.named_buffers()]}
+    slots = [(table, key, state[names[id(table[key])]]) for table, key in _slots(module)]
+    before = [table[key] for table, key, _ in slots]
+    for table, key, value in slots:
+        table[key] = value
+    try:
+        yield
+        for table, key, value in slots:
+            if table.get(key) is not value:
+                raise Unsupported(
+                    f"the module assigns a new tensor to {key}", "change it in place, with copy_ for example"
+                )
+    finally:
+        for (table, key, _), value in zip(slots, before, strict=True):
+            table[key] = value
+
+
+def _slots(module: nn.Module) -> Iterator[tuple[dict[str, Any], str]]:
+    for owner in module.modules():
+        for table in (owner._parameters, owner._buffers):
+            yield from ((table, key) for key, value in table.items() if value is not None)

@@ -1,0 +1,34 @@
+"""For which sizes does a graph traced with varying sizes hold?
+
+Must not know: graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+
+from aotgrad.inputs import Signature
+
+ShapeGuard = Callable[[Sequence[Any]], bool]
+
+
+def shape_guard(signature: Signature) -> ShapeGuard:
+    """A check of real arguments against everything that tracing assumed about sizes."""
+    tensors = [entry for entry in signature.inputs if isinstance(entry.value, torch.Tensor)]
+    shape_env = signature.fake_mode.shape_env
+    condition = shape_env.produce_guards_expression([entry.value for entry in tensors], ignore_static=False)
+    if not condition:
+        return lambda leaves: True
+    names = [f"t{index}" for index in range(len(tensors))]
+    positions = [entry.position for entry in tensors]
+    code = compile(condition, "<aotgrad sizes>", "eval")
+
+    def accepts(leaves: Sequence[Any]) -> bool:
+        arguments = dict(zip(names, (leaves[position] for position in positions), strict=True))
+        return bool(eval(code, dict(SYMPY_INTERP), {"L": arguments}))
+
+    return accepts

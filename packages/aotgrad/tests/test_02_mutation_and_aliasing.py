@@ -1,0 +1,210 @@
+"""What a program does to its inputs and what its outputs share: as in eager, whatever the mixture."""
+
+import pytest
+import torch
+
+import aotgrad
+
+KINDS = {
+    "plain": lambda: torch.randn(4, 6),
+    "transposed": lambda: torch.randn(6, 4).t(),
+    "parameter": lambda: torch.randn(4, 6, requires_grad=True),
+}
+
+
+def under_no_grad(x, change):
+    with torch.no_grad():
+        change(x)
+
+
+MUTATIONS = {
+    "none": lambda x: None,
+    "add_": lambda x: under_no_grad(x, lambda x: x.add_(1)),
+    "row": lambda x: under_no_grad(x, lambda x: x[1].mul_(2)),
+    "column of view": lambda x: under_no_grad(
+        x, lambda x: x.view(6, 4)[:, 0].zero_() if x.is_contiguous() else x.zero_()
+    ),
+    "copy_": lambda x: under_no_grad(x, lambda x: x.copy_(x.sin())),
+    "through detach": lambda x: x.detach().add_(3),
+    "index": lambda x: under_no_grad(x, lambda x: x.__setitem__((slice(None), 2), 5.0)),
+    "twice": lambda x: under_no_grad(x, lambda x: x.add_(1)[0].mul_(3)),
+}
+OUTPUTS = {
+    "fresh": lambda x: x * 2,
+    "input": lambda x: x,
+    "view": lambda x: x[1:],
+    "transpose": lambda x: x.t(),
+    "view of view": lambda x: x[1:].t().unsqueeze(0),
+    "detached": lambda x: x.detach(),
+    "several": lambda x: (x, x[0], x * 2, x.detach()[0]),
+    "two views of a result": lambda x: (lambda y: (y, y.t(), y[0]))(x * 3),
+    "one view of a result": lambda x: (x * 3).t(),
+    "view without its base": lambda x: (lambda y: (y.t(), y[0]))(x * 3),
+    "same twice": lambda x: (lambda y: (y, y, y[0]))(x * 3),
+    "detached result": lambda x: (lambda y: (y, y.detach()))(x * 3),
+    "mixed": lambda x: (None, 3, x.shape, x.sum(), "text", True),
+    "split": lambda x: x.split(2),
+    "chunks of a result": lambda x: (x + 1).chunk(2),
+    "expanded": lambda x: x[0].expand(3, 6),
+}
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("mutation", MUTATIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_matrix(same_as_eager, kind, mutation, output, grad):
+    def program(x):
+        MUTATIONS[mutation](x)
+        return OUTPUTS[output](x)
+
+    with torch.set_grad_enabled(grad):
+        same_as_eager(program, KINDS[kind](), times=1)
+
+
+def test_a_mutation_that_autograd_sees(same_as_eager):
+    def program(x):
+        y = x * 1
+        y.mul_(x)
+        y[0].add_(x[1])
+        return y
+
+    same_as_eager(program, torch.randn(3, 3, requires_grad=True))
+
+
+def test_a_mutated_input_that_is_not_a_leaf():
+    def program(x):
+        x.mul_(2)
+        return x.sin()
+
+    def gradient(fn):
+        leaf = torch.ones(3, requires_grad=True)
+        x = leaf * 1
+        (fn(x).sum() + (x * x).sum()).backward()
+        return leaf.grad
+
+    torch.testing.assert_close(gradient(aotgrad.function(program, forward=aotgrad.run_eagerly)), gradient(program))
+
+
+def test_a_leaf_that_requires_grad_may_not_be_mutated_as_in_eager():
+    fn = aotgrad.function(lambda x: x.add_(1), forward=aotgrad.run_eagerly)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        fn(torch.ones(3, requires_grad=True))
+
+
+def test_a_buffer_takes_a_value_that_requires_grad():
+    def program(buffer, weight):
+        buffer.add_(weight)
+        return buffer * 2
+
+    weight = torch.ones(3, requires_grad=True)
+    buffer = torch.zeros(3)
+    result = aotgrad.function(program, forward=aotgrad.run_eagerly)(buffer, weight)
+    (result.sum() + buffer.sum()).backward()
+    assert buffer.requires_grad
+    torch.testing.assert_close(weight.grad, torch.full((3,), 3.0))
+
+
+def test_an_input_changed_after_autograd_saved_it_is_left_to_eager():
+    def program(x, w):
+        y = x * w
+        with torch.no_grad():
+            x.add_(1)
+        return y
+
+    with pytest.raises(aotgrad.Unsupported, match="modified by an inplace operation"):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.ones(3), torch.ones(3, requires_grad=True))
+
+
+def test_a_saved_output_changed_by_the_caller_is_reported_as_in_eager():
+    x = torch.ones(3, requires_grad=True)
+    y = aotgrad.function(lambda x: x.exp(), forward=aotgrad.run_eagerly)(x)
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_in_place_on_an_output_view_reaches_the_other_views():
+    def program(x):
+        y = x * 2
+        return y, y[0]
+
+    def gradient(fn):
+        x = torch.ones(2, 2, requires_grad=True)
+        y, row = fn(x)
+        row.mul_(3)
+        y.sum().backward()
+        return x.grad
+
+    torch.testing.assert_close(gradient(aotgrad.function(program, forward=aotgrad.run_eagerly)), gradient(program))
+
+
+def test_one_tensor_passed_twice(same_as_eager):
+    x = torch.randn(3, requires_grad=True)
+    same_as_eager(lambda a, b: (a * b, a, b), x, x)
+
+
+def test_one_tensor_passed_twice_and_mutated(same_as_eager):
+    x = torch.randn(3)
+    same_as_eager(lambda a, b: (a.add_(1), b * 2), x, x)
+
+
+def test_layout_of_an_input_changes(same_as_eager):
+    same_as_eager(lambda x: (x.t_(), x + 1), torch.randn(2, 3))
+    same_as_eager(lambda x: (x.unsqueeze_(0).add_(1), x + 1), torch.randn(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (lambda x: x.set_(torch.ones(7)), "gets another storage"),
+        (lambda x: x.requires_grad_() * 2, "requires_grad of graph input 0 changes"),
+        (lambda x: x.resize_(9), "gets another storage"),
+    ],
+)
+def test_refused_in_one_sentence(program, message):
+    with pytest.raises(aotgrad.Unsupported, match=message):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.ones(3))
+
+
+def test_changing_a_tensor_that_is_no_input_is_refused():
+    outside = torch.ones(3)
+    with pytest.raises(aotgrad.Unsupported, match="not an input"):
+        aotgrad.function(lambda x: outside.add_(1) + x, forward=aotgrad.run_eagerly)(torch.ones(3))
+
+
+def test_closing_over_a_parameter_is_refused():
+    weight = torch.ones(3, requires_grad=True)
+    with pytest.raises(aotgrad.Unsupported, match="closes over a tensor that requires grad"):
+        aotgrad.function(lambda x: weight * x, forward=aotgrad.run_eagerly)(torch.ones(3))
+
+
+def test_outputs_from_outside_and_constants(same_as_eager):
+    outside = torch.ones(3)
+    same_as_eager(lambda x: (outside, torch.tensor([1.0, 2.0]), x + outside), torch.ones(3), times=1)
+
+
+def test_two_calls_return_separate_constants():
+    fn = aotgrad.function(lambda x: torch.tensor([1.0, 2.0]), forward=aotgrad.run_eagerly)
+    fn(torch.ones(1)).add_(5)
+    torch.testing.assert_close(fn(torch.ones(1)), torch.tensor([1.0, 2.0]))
+
+
+def test_views_of_one_memory_without_mutation(same_as_eager):
+    base = torch.randn(6, requires_grad=True)
+    same_as_eager(lambda b: b[:3] * b[3:], base)
+    halves = torch.randn(6)
+    fn = aotgrad.function(lambda a, b: a * b, forward=aotgrad.run_eagerly)
+    torch.testing.assert_close(fn(halves[:3], halves[3:]), halves[:3] * halves[3:])
+
+
+def test_views_of_one_memory_with_mutation():
+    def program(a, b):
+        a.add_(1)
+        return a * b, b
+
+    ours, theirs = torch.arange(6.0), torch.arange(6.0)
+    got = aotgrad.function(program, forward=aotgrad.run_eagerly)(ours[:4], ours[2:])
+    want = program(theirs[:4], theirs[2:])
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(ours, theirs)

@@ -1,0 +1,165 @@
+"""What training code does beside calling forward and backward once."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import aotgrad
+
+
+def compiled(fn, **options):
+    return aotgrad.function(fn, forward=aotgrad.run_eagerly, **options)
+
+
+def test_dropout_takes_the_same_mask_as_eager_and_uses_it_in_backward(same_as_eager):
+    same_as_eager(lambda x: F.dropout(x, 0.5) * x, torch.randn(50, requires_grad=True))
+
+
+def test_a_random_draw_that_nobody_reads_still_moves_the_stream():
+    def program(x):
+        torch.rand(3)
+        return x + torch.rand(3)
+
+    torch.manual_seed(0)
+    ours = compiled(program)(torch.zeros(3))
+    torch.manual_seed(0)
+    torch.testing.assert_close(ours, program(torch.zeros(3)))
+
+
+def test_autocast_inside(same_as_eager):
+    def program(x, w):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ w
+        return y.float().sum() + (x @ w).sum()
+
+    same_as_eager(program, torch.randn(4, 4), torch.randn(4, 4, requires_grad=True))
+
+
+def test_autocast_outside():
+    program = lambda x, w: x @ w
+    x, w = torch.randn(4, 4), torch.randn(4, 4, requires_grad=True)
+    fn = compiled(program)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = fn(x, w)
+    assert y.dtype == torch.bfloat16
+    y.sum().backward()
+    assert w.grad.dtype == torch.float32
+    assert fn(x, w).dtype == torch.float32
+
+
+def test_no_grad_inside(same_as_eager):
+    def program(x):
+        with torch.no_grad():
+            scale = x.abs().max()
+        return x / scale
+
+    same_as_eager(program, torch.randn(5, requires_grad=True))
+
+
+def test_an_autograd_function_inside(same_as_eager):
+    class Clipped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sign()
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad * (x.abs() < 1)
+
+    same_as_eager(lambda x: Clipped.apply(x * 2), torch.randn(9, requires_grad=True))
+
+
+def test_hooks_on_tensors_inside(same_as_eager):
+    def program(x):
+        y = x * 2
+        y.register_hook(lambda grad: grad * 10)
+        return y.sin()
+
+    same_as_eager(program, torch.randn(4, requires_grad=True))
+
+
+def test_hooks_on_parameters_outside():
+    w = torch.ones(3, requires_grad=True)
+    seen = []
+    w.register_hook(seen.append)
+    compiled(lambda w: w * 3)(w).sum().backward()
+    torch.testing.assert_close(seen, [torch.full((3,), 3.0)])
+
+
+def test_retain_graph_and_accumulation():
+    w = torch.ones(3, requires_grad=True)
+    y = compiled(lambda w: w.exp() * w)(w)
+    y.sum().backward(retain_graph=True)
+    once = w.grad.clone()
+    y.sum().backward()
+    torch.testing.assert_close(w.grad, 2 * once)
+    with pytest.raises(RuntimeError, match="second time"):
+        y.sum().backward()
+
+
+def test_an_unused_output_leaves_its_parameters_without_gradient():
+    a, b = (torch.ones(3, requires_grad=True) for _ in range(2))
+    first, _ = compiled(lambda a, b: (a.sin(), b.sin()))(a, b)
+    first.sum().backward()
+    assert a.grad is not None
+    assert b.grad is None
+
+
+def test_an_unused_output_counts_as_zero_where_gradients_meet(same_as_eager):
+    def program(x):
+        return x.sin(), x.cos()
+
+    x = torch.randn(3, requires_grad=True)
+    first, _ = compiled(program)(x)
+    (grad,) = torch.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(grad, x.cos())
+
+
+def test_integer_outputs_are_not_differentiable(same_as_eager):
+    same_as_eager(lambda x: (x.argmax(), x.topk(2), x > 0), torch.randn(5, requires_grad=True))
+
+
+def test_a_tangent_in_another_layout():
+    program = lambda x: (x * x).view(2, 6) * 2
+    x = torch.randn(3, 4, requires_grad=True)
+    weights = torch.randn(6, 2).t()
+    ours = torch.autograd.grad(compiled(program)(x), x, weights)
+    torch.testing.assert_close(ours, torch.autograd.grad(program(x), x, weights))
+
+
+def test_channels_last(same_as_eager):
+    x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    same_as_eager(lambda x, w: F.conv2d(x, w).relu(), x, torch.randn(5, 3, 1, 1, requires_grad=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision(same_as_eager, dtype):
+    same_as_eager(lambda x: torch.softmax(x * x, 0).sum(), torch.randn(7).to(dtype).requires_grad_())
+
+
+def test_several_losses():
+    a = torch.ones(3, requires_grad=True)
+    one, two = compiled(lambda a: (a.sin().sum(), a.exp().sum()))(a)
+    one.backward(retain_graph=True)
+    two.backward()
+    torch.testing.assert_close(a.grad, a.cos() + a.exp())
+
+
+def test_complex_numbers(same_as_eager):
+    same_as_eager(lambda x: (x * x.conj()).real, torch.randn(3, dtype=torch.complex64, requires_grad=True))
+    same_as_eager(lambda x: torch.view_as_real(x.conj() * 2), torch.randn(3, dtype=torch.complex64))
+
+
+def test_a_failure_of_the_program_is_the_users_own():
+    with pytest.raises(RuntimeError, match="must match the size"):
+        compiled(lambda x: x + torch.ones(3))(torch.ones(4))
+    assert torch.ones(1).add(1).item() == 2
+    assert torch.is_grad_enabled()
+
+
+def test_functions_that_take_and_return_nothing_special():
+    assert compiled(lambda: 3)() == 3
+    torch.testing.assert_close(compiled(lambda: torch.arange(3) * 2)(), torch.arange(3) * 2)
+    assert compiled(lambda x: None)(torch.ones(2, requires_grad=True)) is None

@@ -1,0 +1,106 @@
+"""One compilation for all sizes."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import aotgrad
+
+
+@pytest.fixture
+def counted():
+    """`make(fn)` compiles with varying sizes; `make.graphs` counts the graphs that it took."""
+
+    def make(fn, **options):
+        def compiler(gm, example_inputs):
+            make.graphs += 1
+            return aotgrad.run_eagerly(gm, example_inputs)
+
+        return aotgrad.function(fn, forward=compiler, dynamic=True, **options)
+
+    make.graphs = 0
+    return make
+
+
+def check(ours, program, *inputs):
+    results, expected = ours(*inputs), program(*inputs)
+    torch.testing.assert_close(results, expected)
+    leaves = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
+    if leaves:
+        ours_grad = torch.autograd.grad(results.sum(), leaves)
+        torch.testing.assert_close(ours_grad, torch.autograd.grad(expected.sum(), leaves))
+
+
+def test_forward_and_backward_serve_all_sizes(counted):
+    program = lambda x, w: F.linear(x, w).reshape(-1, 2).softmax(0).sum(0)
+    fn = counted(program)
+    for batch in (3, 5, 8):
+        check(fn, program, torch.randn(batch, 4), torch.randn(6, 4, requires_grad=True))
+    assert counted.graphs == 2
+
+
+def test_sizes_in_arithmetic(counted):
+    program = lambda x: x.mean(0) * (x.shape[0] // 2 + x.shape[1]) + torch.arange(x.shape[1] * 2)[: x.shape[1]]
+    fn = counted(program)
+    for rows, columns in ((3, 5), (4, 7), (10, 2)):
+        check(fn, program, torch.randn(rows, columns, requires_grad=True))
+    assert counted.graphs == 2
+
+
+def test_a_size_that_the_program_branches_on_compiles_again(counted):
+    program = lambda x: x * 2 if x.shape[0] > 4 else x * 3
+    fn = counted(program)
+    for size in (3, 4, 5, 6):
+        torch.testing.assert_close(fn(torch.ones(size)), program(torch.ones(size)))
+    assert counted.graphs == 2
+
+
+def test_views_and_sizes_in_outputs(counted):
+    program = lambda x: ((y := x * 2).view(-1), y, x.shape[0] * 2, x[1:])
+    fn = counted(program)
+    for size in (3, 6):
+        x = torch.randn(size, 4, requires_grad=True)
+        ours, theirs = fn(x), program(x)
+        assert ours[2] == theirs[2]
+        torch.testing.assert_close(ours, theirs)
+    assert counted.graphs == 1
+
+
+def test_mutation_with_varying_sizes(counted):
+    program = lambda x: x[:, 0].add_(x.shape[0])
+    fn = counted(program)
+    for size in (3, 6):
+        ours, theirs = torch.zeros(size, 4), torch.zeros(size, 4)
+        torch.testing.assert_close(fn(ours), program(theirs))
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_symbolic_integers_are_inputs_of_the_graph():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    fake = mode.from_tensor(torch.randn(6, 4), static_shapes=False).requires_grad_()
+    gm = torch.fx.symbolic_trace(lambda n, x: (x * x)[: n // 2].sum(0) * n)
+    seen = []
+    fn = aotgrad.compile(
+        gm, [fake.shape[0], fake], forward=lambda gm, inputs: seen.append(gm) or aotgrad.run_eagerly(gm, inputs)
+    )
+    for size in (6, 10):
+        x = torch.randn(size, 4, requires_grad=True)
+        (ours,) = fn(size, x)
+        check(lambda x: ours, lambda x: (x * x)[: size // 2].sum(0) * size, x)
+    assert len(seen) == 2
+
+
+def test_batch_norm_in_training(counted):
+    def program(x, mean, var, weight):
+        return F.batch_norm(x, mean, var, weight, training=True)
+
+    fn = counted(program)
+    for batch in (4, 6):
+        x, weight = torch.randn(batch, 3), torch.ones(3, requires_grad=True)
+        ours, theirs = (torch.zeros(3), torch.ones(3)), (torch.zeros(3), torch.ones(3))
+        torch.testing.assert_close(fn(x, *ours, weight), program(x, *theirs, weight))
+        torch.testing.assert_close(ours, theirs)
+    assert counted.graphs == 1
