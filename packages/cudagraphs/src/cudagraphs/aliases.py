@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from .driver import Driver, Tensor
 from .errors import CannotRecord, Refusal
-from .storage import Block, View
+from .storage import PLAIN, Block, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ def classify(
     outputs: list[Output] = []
     owners = _storages(driver, inputs)
     for result in results:
-        if not driver.is_tensor(result):
+        if isinstance(result, PLAIN):
             outputs.append(Constant(result))
             continue
-        _check_device(driver, result)
+        _check_output(driver, result)
         block, view = driver.block(result), driver.view(result)
         if block.address in owners and block.nbytes:
             outputs.append(_of_input(driver, inputs, owners[block.address], result, view))
@@ -73,7 +73,9 @@ def classify(
     return tuple(outputs), tuple(blocks.values())
 
 
-def _check_device(driver: Driver, result: Tensor) -> None:
+def _check_output(driver: Driver, result: object) -> None:
+    if not driver.is_tensor(result):
+        raise CannotRecord(Refusal.UNKNOWN_OUTPUT, f"a {type(result).__qualname__}")
     if driver.on_cpu(result):
         raise CannotRecord(Refusal.CPU_OUTPUT, f"shape {driver.view(result).shape}")
     if not driver.on_device(result):

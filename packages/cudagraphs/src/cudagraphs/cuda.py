@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,11 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from .errors import CannotRecord, Refusal
 from .inputs import dense_shape
-from .storage import Block, Held, View
+from .storage import PLAIN, Block, Held, View
+
+_TENSORS = (Tensor, torch.nn.Parameter)  # a subclass with a mind of its own is no plain memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,14 @@ class CudaDriver:
     """One CUDA device with a private pool, which lives as long as the process: tensors handed out point into it."""
 
     def __init__(self, index: int) -> None:
+        torch.cuda.init()
         self.index = index
         self._device = torch.device("cuda", index)
         self._stream = torch.cuda.Stream(self._device)
         self._pool = torch.cuda.graph_pool_handle()
         self._last_stream: torch.cuda.Stream | None = None
         self._is_recording = False
+        self._word = torch.zeros(1, device=self._device)
         # Entering the pool once creates it, and not releasing it keeps it.
         torch._C._cuda_beginAllocateCurrentThreadToPool(index, self._pool)
         torch._C._cuda_endAllocateToPool(index, self._pool)
@@ -46,7 +51,7 @@ class CudaDriver:
     # Looking at values.
 
     def is_tensor(self, value: object) -> bool:
-        return isinstance(value, Tensor)
+        return type(value) in _TENSORS
 
     def on_device(self, tensor: Tensor) -> bool:
         return tensor.device == self._device
@@ -60,7 +65,8 @@ class CudaDriver:
     def signature(self, values: Sequence[object]) -> Hashable:
         # Autocast and inference mode change what operators do; both are usually off and cheap to ask.
         modes = (torch.is_autocast_enabled("cuda"), torch.is_inference_mode_enabled())
-        return (modes, *map(_signature, values))
+        grad = torch.is_grad_enabled()
+        return (modes, *(_signature(value, grad) for value in values))
 
     def view(self, tensor: Tensor) -> View:
         return View(tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
@@ -73,7 +79,12 @@ class CudaDriver:
         return tensor.data_ptr()
 
     def version(self, tensor: Tensor) -> int:
-        return tensor._version
+        return 0 if tensor.is_inference() else tensor._version  # an inference tensor has none
+
+    def note_change(self, tensors: Sequence[Tensor]) -> None:
+        for tensor in tensors:
+            if not tensor.is_inference():
+                torch.autograd.graph.increment_version(tensor)
 
     def hold_weakly(self, tensor: Tensor) -> Held:
         return _WeakStorage(StorageWeakRef(tensor.untyped_storage()))
@@ -89,7 +100,10 @@ class CudaDriver:
         wanted = {block.address for block in blocks}
         taken, checkpoint = state
         storages = [_bare_storage(address, nbytes, self._device) for address, nbytes in taken]
-        torch._C._cuda_setCheckpointPoolState(self.index, checkpoint, [], [storage._cdata for storage in storages])
+        try:
+            torch._C._cuda_setCheckpointPoolState(self.index, checkpoint, [], [storage._cdata for storage in storages])
+        except RuntimeError as error:  # the allocator is configured in a way that has no checkpoints
+            raise CannotRecord(Refusal.POOL_DISTURBED, str(error).split("\n", 1)[0]) from None
         # Each storage owns its block now; those that are not wanted free theirs here.
         return [storage for storage, (address, _) in zip(storages, taken, strict=True) if address in wanted]
 
@@ -120,11 +134,11 @@ class CudaDriver:
         torch._C._cuda_clearCublasWorkspaces()  # else a workspace made before is used by every graph at once
         self._is_recording = True
         try:
-            with (
-                torch.cuda.device(self._device),
-                torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"),
-            ):
+            with self._capturing(graph, self._pool):
                 result = fn(*inputs)
+        except BaseException:
+            self._recover()
+            raise
         finally:
             self._is_recording = False
             torch._C._cuda_clearCublasWorkspaces()  # those made in the pool belong to this graph alone
@@ -164,7 +178,28 @@ class CudaDriver:
         torch.cuda.synchronize(self._device)
         return time.perf_counter() - start, result
 
-    # Below: torch's allocator.
+    # Below: torch's capture and allocator.
+
+    @contextmanager
+    def _capturing(self, graph: torch.cuda.CUDAGraph, pool: Any) -> Iterator[None]:
+        # The outer stream context brings the caller's stream back; torch.cuda.graph does not where ending it fails.
+        with (
+            torch.cuda.device(self._device),
+            torch.cuda.stream(torch.cuda.current_stream(self._device)),
+            torch.cuda.graph(graph, pool=pool, stream=self._stream, capture_error_mode="thread_local"),
+        ):
+            yield
+
+    def _recover(self) -> None:
+        """Bring torch back to where it was after a recording that CUDA broke off.
+
+        Ending such a capture raises before torch has closed the pool and told the generator that capturing is over.
+        The first is done here; a small capture that succeeds does the second.
+        """
+        with suppress(RuntimeError):  # it was closed, where only the function itself failed
+            torch._C._cuda_endAllocateToPool(self.index, self._pool)
+        with self._capturing(torch.cuda.CUDAGraph(), None):
+            self._word.zero_()
 
     @contextmanager
     def _allocating_in_pool(self) -> Iterator[None]:
@@ -184,12 +219,14 @@ class CudaDriver:
         return [block for segment in self._segments() for block in segment["blocks"]]
 
 
-def _signature(value: object) -> Hashable:
-    if not isinstance(value, Tensor):
-        return (type(value), value)
-    if value.device.type == "cpu" and value.dim() == 0:
-        return (value.dtype, value.item())  # a number in effect: kernels take it as an argument
-    return (value.shape, value.stride(), value.dtype, value.device)
+def _signature(value: object, grad: bool) -> Hashable:
+    if type(value) in _TENSORS:
+        tensor: Tensor = value
+        if tensor.device.type == "cpu" and tensor.dim() == 0:
+            return (tensor.dtype, tensor.item())  # a number in effect: kernels take it as an argument
+        return (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, grad and tensor.requires_grad)
+    plain: Hashable = value if isinstance(value, PLAIN) else None
+    return (type(value), plain)
 
 
 def _bare_storage(address: int, nbytes: int, device: torch.device) -> torch.UntypedStorage:

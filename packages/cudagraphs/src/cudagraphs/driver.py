@@ -25,7 +25,7 @@ class Driver(Protocol):
     # Looking at values.
 
     def is_tensor(self, value: object) -> bool:
-        """Is it a tensor, on whatever device?"""
+        """Is it a tensor that is nothing but memory and its layout, on whatever device?"""
 
     def on_device(self, tensor: Tensor) -> bool:
         """Does it live on this driver's device?"""
@@ -50,6 +50,9 @@ class Driver(Protocol):
 
     def version(self, tensor: Tensor) -> int:
         """A number that grows when the tensor is changed in place."""
+
+    def note_change(self, tensors: Sequence[Tensor]) -> None:
+        """A replay changed them in place: let their versions grow."""
 
     def hold_weakly(self, tensor: Tensor) -> Held:
         """Watch its storage without keeping it alive."""

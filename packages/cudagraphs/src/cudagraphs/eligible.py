@@ -12,6 +12,7 @@ import torch
 
 from .driver import Driver
 from .errors import CannotRecord, Refusal
+from .storage import PLAIN
 
 _UNSAFE_TAGS = {
     torch.Tag.dynamic_output_shape: Refusal.DYNAMIC_SHAPE,
@@ -23,7 +24,7 @@ def check_inputs(driver: Driver, inputs: Sequence[Any]) -> None:
     """Raise CannotRecord for an input that no recording could take."""
     for index, value in enumerate(inputs):
         if not driver.is_tensor(value):
-            if not isinstance(value, int | float | complex | str | bytes | type(None)):
+            if not isinstance(value, PLAIN):
                 raise CannotRecord(Refusal.UNKNOWN_VALUE, f"input {index} is a {type(value).__qualname__}")
         elif driver.on_cpu(value):
             if driver.view(value).shape != ():

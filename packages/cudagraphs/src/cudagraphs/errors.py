@@ -20,6 +20,7 @@ class Refusal(Enum):
     OTHER_DEVICE = "a tensor lives on another device; one graph belongs to one device"
     NEEDS_GRAD = "an input requires grad while grad mode is on; record forward and backward as functions of their own"
     UNKNOWN_VALUE = "an input is neither a tensor nor a plain value, so changes in it could not be noticed"
+    UNKNOWN_OUTPUT = "an output is neither a tensor nor a plain value, so a replay could not make it anew"
     OVERLAPPING_LAYOUT = "an input's elements share memory with one another in a way that cannot be copied"
     OVERLAPPING_INPUTS = "a mutated input shares memory with another input, which copying would separate"
     DYNAMIC_SHAPE = "an operator's output size depends on the data; a replay always makes the same sizes"

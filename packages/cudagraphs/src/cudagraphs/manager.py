@@ -6,9 +6,11 @@ function otherwise.  The last is always right, so every doubt ends there, with a
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .driver import Driver
@@ -27,6 +29,13 @@ from .tree import Choice, Tree, choose
 RELEASED = "this tensor was made by a CUDA graph in an earlier step, and step_begin(release=True) gave its memory back"
 
 
+@dataclass(frozen=True, slots=True)
+class _Plainly:
+    """The call is to be run as it is, and to be timed for a case if there is one."""
+
+    timed: Case | None = None
+
+
 class Manager:
     """Everything that is recorded on one device; calls on it are serialised."""
 
@@ -39,6 +48,7 @@ class Manager:
         self._lock = threading.RLock()
         self._last: Recording | None = None  # the pool holds what was alive after it, and nothing else
         self._recorded = 0
+        self._sealed = False  # once the allocator's state is in doubt, recordings are replayed but none is made
         self._functions: weakref.WeakSet[Function] = weakref.WeakSet()
 
     def adopt(self, function: Function, refusal: Refused | None = None) -> None:
@@ -60,15 +70,14 @@ class Manager:
         if self._driver.recording():  # a captured function inside another is recorded as part of it
             return function.fn(*inputs)
         with self._lock:
-            case = function.case(self._driver.signature(inputs))
-            if case is None:
-                return self._plain(function, inputs, Refusal.TOO_MANY_RECORDINGS)
-            if case.refusal is not None:
-                return self._plain(function, inputs)
-            case.calls += 1
-            if case.calls <= function.options.warmups:
-                return self._warm_up(function, case, inputs)
-            return self._replay_or_record(function, case, inputs)
+            answer = self._answer(function, inputs)
+        # Plain calls run without the lock: theirs may wait for another thread that has calls of its own.
+        if not isinstance(answer, _Plainly):
+            return answer
+        if answer.timed is None:
+            return function.fn(*inputs)
+        answer.timed.plain_seconds, result = self._driver.seconds(lambda: function.fn(*inputs))
+        return result
 
     def step_begin(self, *, release: bool = False) -> None:
         """Start a new step.  ``release`` gives back what earlier steps made: tensors still held raise when used."""
@@ -89,23 +98,32 @@ class Manager:
 
     # Ways to answer a call.
 
-    def _plain(self, function: Function, inputs: Sequence[Any], reason: Refusal | None = None, detail: str = "") -> Any:
-        if reason is not None:
-            self._journal.refuse(Refused(function.name, reason, detail))
-        self._journal.counts["plain"] += 1
-        return function.fn(*inputs)
+    def _answer(self, function: Function, inputs: Sequence[Any]) -> Any:
+        case = function.case(self._driver.signature(inputs))
+        if case is None:
+            return self._plainly(function, Refusal.TOO_MANY_RECORDINGS)
+        if case.refusal is not None:
+            return self._plainly(function)
+        case.calls += 1
+        if case.calls <= function.options.warmups:
+            return self._warm_up(function, case, inputs)
+        return self._replay_or_record(function, case, inputs)
 
-    def _warm_up(self, function: Function, case: Case, inputs: Sequence[Any]) -> Any:
+    def _plainly(self, function: Function, reason: Refusal | None = None) -> _Plainly:
+        if reason is not None:
+            self._journal.refuse(Refused(function.name, reason))
+        self._journal.counts["plain"] += 1
+        return _Plainly()
+
+    def _warm_up(self, function: Function, case: Case, inputs: Sequence[Any]) -> _Plainly:
         """A plain call outside the pool: what a function keeps from its first call must outlive every replay."""
         try:
             check_inputs(self._driver, inputs)
         except CannotRecord as error:
-            return self._refuse(function, case, inputs, error)
+            return self._refuse(function, case, error)
         self._journal.counts["warmups"] += 1
-        if case.calls < function.options.warmups or not function.options.gain_samples:
-            return function.fn(*inputs)
-        case.plain_seconds, result = self._driver.seconds(lambda: function.fn(*inputs))
-        return result
+        last = case.calls == function.options.warmups
+        return _Plainly(case if last and function.options.gain_samples else None)
 
     def _replay_or_record(self, function: Function, case: Case, inputs: Sequence[Any]) -> Any:
         live = self._ledger.live()
@@ -118,9 +136,9 @@ class Manager:
                 self._check_room(function)
                 recording = self._record(function, case, inputs, live, position)
             except CannotRecord as error:
-                return self._refuse(function, case, inputs, error)
+                return self._refuse(function, case, error)
         if separates(self._driver, recording.inputs, inputs):
-            return self._plain(function, inputs, Refusal.OVERLAPPING_INPUTS)
+            return self._plainly(function, Refusal.OVERLAPPING_INPUTS)
         return self._replay(function, case, recording, inputs)
 
     def _replay(self, function: Function, case: Case, recording: Recording, inputs: Sequence[Any]) -> Any:
@@ -172,12 +190,14 @@ class Manager:
 
     # Judgements.
 
-    def _refuse(self, function: Function, case: Case, inputs: Sequence[Any], error: CannotRecord) -> Any:
-        """The call runs as it is; the case is given up unless it has recordings or the trouble may pass."""
-        if not case.recordings and error.reason not in (Refusal.POOL_DISTURBED,):
+    def _refuse(self, function: Function, case: Case, error: CannotRecord) -> _Plainly:
+        """The call runs as it is; the case is given up unless some of its recordings may fit again."""
+        if error.reason is Refusal.POOL_DISTURBED:
+            self._sealed = True
+        if not case.recordings:
             case.refusal = error.reason
         self._journal.refuse(error.refused(function.name))
-        return self._plain(function, inputs)
+        return self._plainly(function)
 
     def _learn(self, case: Case, choice: Choice, inputs: Sequence[Any]) -> None:
         """Whatever kept a recording from being used is copied, sooner or later, so that this comes to an end."""
@@ -192,8 +212,12 @@ class Manager:
             raise CannotRecord(Refusal.TOO_MANY_RECORDINGS, f"{function.recordings()} of them")
         if limit is not None and self._driver.pool_bytes() >= limit:
             raise CannotRecord(Refusal.POOL_FULL, f"{self._driver.pool_bytes()} of {limit} bytes")
-        if held := self._driver.occupied():
-            raise CannotRecord(Refusal.POOL_DISTURBED, f"{len(held)} blocks")
+        if self._sealed:
+            raise CannotRecord(Refusal.POOL_DISTURBED)
+        if self._driver.occupied():
+            gc.collect()
+            if held := self._driver.occupied():
+                raise CannotRecord(Refusal.POOL_DISTURBED, f"{len(held)} blocks")
 
     def _judge_gain(self, function: Function, case: Case) -> None:
         """Drop the recordings of a case whose fastest replay was no faster than a plain call."""

@@ -33,7 +33,7 @@ def replay(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: 
         driver.copy(recording.buffers, [inputs[index] for index in plan.copied])
     driver.launch(recording.graph)
     if plan.changed:
-        _copy_back(driver, recording, inputs)
+        _pass_on_changes(driver, recording, inputs)
     values: list[Any] = [None] * recording.returns
     replayed = Replayed(None, [])
     for slot, loan in enumerate(recording.loans):
@@ -52,10 +52,12 @@ def replay(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: 
     return replayed
 
 
-def _copy_back(driver: Driver, recording: Recording, inputs: Sequence[Any]) -> None:
-    buffers = dict(zip(recording.inputs.copied, recording.buffers, strict=True))
-    if back := recording.inputs.copied_back:
+def _pass_on_changes(driver: Driver, recording: Recording, inputs: Sequence[Any]) -> None:
+    plan = recording.inputs
+    buffers = dict(zip(plan.copied, recording.buffers, strict=True))
+    if back := plan.copied_back:
         driver.copy([inputs[index] for index in back], [buffers[index] for index in back])
+    driver.note_change([inputs[index] for index in plan.changed if index not in back])
 
 
 def _view_of_input(driver: Driver, output: OfInput, inputs: Sequence[Any]) -> Tensor:

@@ -229,6 +229,10 @@ class Device:
     def version(self, tensor: Tensor) -> int:
         return tensor.storage.version
 
+    def note_change(self, tensors: Sequence[Tensor]) -> None:
+        for tensor in tensors:
+            tensor.storage.version += 1
+
     def hold_weakly(self, tensor: Tensor) -> Held:
         return _WeakStorage(weakref.ref(tensor.storage))
 

@@ -12,6 +12,9 @@ from typing import Any, Protocol
 
 from .options import Options
 
+# Values that a recording may bake in, because a change in them is noticed by comparing.
+PLAIN = (int, float, complex, str, bytes, type(None))
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
