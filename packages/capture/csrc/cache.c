@@ -175,7 +175,7 @@ cache_find(CodeState *state, PyObject *owner, const Call *call, GuardedCode **fo
         if (record == NULL || record->skipped) {
             return record == NULL ? UNKNOWN : SKIPPED;
         }
-        for (Py_ssize_t i = 0; i < record->count && state->changes == changes; i++) {
+        for (Py_ssize_t i = 0; state->changes == changes && i < record->count; i++) {
             GuardedCode *entry = (GuardedCode *)Py_NewRef(record->entries[i]);
             if (guards_pass(entry->guards, call)) {
                 if (i > 0 && state->changes == changes) {
