@@ -1,0 +1,91 @@
+"""A program to something that runs: kernels printed, built and loaded, the wrapper around them printed and bound."""
+
+from __future__ import annotations
+
+import ctypes
+import linecache
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from inductor.codegen.cpp import PrintedKernel
+from inductor.codegen.units import PrintedProgram, print_units
+from inductor.codegen.wrapper import Wrapper, print_wrapper
+from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
+from inductor.ir.program import Call, Launch, Program
+from inductor.options import Options
+from inductor.toolchain import Library, build, machine
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltKernels:
+    """The program's kernels, loaded: what runs each, and what a person may want to know of it."""
+
+    launchers: dict[str, Callable[..., None]]
+    threaded: frozenset[str]
+    kernels: tuple[CompiledKernel, ...]
+
+
+def print_kernels(program: Program, options: Options) -> PrintedProgram:
+    processes = options.build_processes or len(os.sched_getaffinity(0))
+    return print_units(program, options.vector_bytes or machine().vector_bytes, processes)
+
+
+def build_kernels(program: Program, printed: PrintedProgram, options: Options) -> BuiltKernels:
+    libraries = build([unit.source for unit in printed.units], options) if printed.units else []
+    homes: dict[str, Library] = {}
+    for unit, library in zip(printed.units, libraries, strict=True):
+        homes.update((kernel.kernel.name, library) for kernel in unit.kernels)
+    launchers: dict[str, Callable[..., None]] = {}
+    kernels = []
+    for step in program.steps:
+        if isinstance(step, Launch) and step.kernel.name not in launchers:
+            name = step.kernel.name
+            text = printed.printed[name]
+            library = homes[text.kernel.name]
+            launchers[name] = _function(library, text)
+            kernels.append(CompiledKernel(name, text.text, library.source, step.kernel.origins, library.from_cache))
+    threaded = frozenset(name for name in launchers if printed.printed[name].threaded)
+    return BuiltKernels(launchers, threaded, tuple(kernels))
+
+
+def _function(library: Library, printed: PrintedKernel) -> Callable[..., None]:
+    kernel = printed.kernel
+    function = library.functions[kernel.name]
+    function.restype = None
+    integers = len(kernel.sizes) + printed.threaded
+    function.argtypes = [ctypes.c_void_p] * len(kernel.arguments) + [ctypes.c_int64] * integers
+    return function
+
+
+def bind_wrapper(
+    program: Program, built: BuiltKernels, constants: Mapping[str, torch.Tensor], options: Options
+) -> Wrapper:
+    return print_wrapper(program, built.launchers, built.threaded, constants, options.check_inputs)
+
+
+def finish(program: Program, wrapper: Wrapper, built: BuiltKernels, seconds: Mapping[str, float]) -> CompiledGraph:
+    """The wrapper's function, with its report."""
+    file = f"<compiled {program.name} {id(wrapper)}>"
+    linecache.cache[file] = (len(wrapper.source), None, wrapper.source.splitlines(keepends=True), file)
+    namespace = dict(wrapper.namespace)
+    exec(compile(wrapper.source, file, "exec"), namespace)
+    calls = [step for step in program.steps if isinstance(step, Call)]
+    report = Report(
+        kernels=built.kernels,
+        fallbacks=tuple(Fallback(str(step.target), step.reason) for step in calls if step.reason is not None),
+        library_calls=tuple(str(step.target) for step in calls if step.reason is None),
+        seconds=seconds,
+    )
+    return CompiledGraph(namespace["call"], wrapper.source, program, report)
+
+
+def build_program(
+    program: Program, constants: Mapping[str, torch.Tensor] | None = None, options: Options | None = None
+) -> CompiledGraph:
+    """Everything at once, for programs written by hand."""
+    options = options or Options()
+    built = build_kernels(program, print_kernels(program, options), options)
+    return finish(program, bind_wrapper(program, built, constants or {}, options), built, {})

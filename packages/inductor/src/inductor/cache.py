@@ -1,0 +1,126 @@
+"""Built kernels on disk, found by what they were built from.
+
+An entry is a shared library followed by a digest of itself, beside the source it was built from.  It appears by a rename,
+so it is whole or absent however many processes write at once; one that was damaged later is recognised and rebuilt.
+Nothing here is ever unpickled or executed but libraries from a folder that belongs to this user alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from inductor.errors import CacheError
+
+_DIGEST_SIZE = 32
+_PRIVATE = 0o700
+
+
+def key_of(parts: Iterable[str]) -> str:
+    """A name that depends on every part and on where each ends."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()[:40]
+
+
+class Cache:
+    """A folder of entries, private to this user."""
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self.folder = folder / "kernels"
+        self.limit_bytes = limit_bytes
+        _make_private(folder)
+        _make_private(self.folder)
+
+    def find(self, key: str) -> Path | None:
+        """The library's path if a whole one is there."""
+        path = self.folder / f"{key}.so"
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CacheError(f"cannot read the kernel cache entry {path}: {error.strerror}") from error
+        if hashlib.sha256(data[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
+            return None
+        _touch(path)
+        return path
+
+    def source_path(self, key: str) -> Path:
+        return self.folder / f"{key}.cpp"
+
+    def scratch(self) -> tempfile.TemporaryDirectory[str]:
+        """A folder to build in, on the same file system as the entries."""
+        try:
+            return tempfile.TemporaryDirectory(dir=self.folder, prefix="building-")
+        except OSError as error:
+            raise CacheError(f"cannot write to the kernel cache {self.folder}: {error.strerror}") from error
+
+    def keep(self, key: str, source: Path, library: Path) -> Path:
+        """Takes over a freshly built library and its source, both from a scratch folder."""
+        target = self.folder / f"{key}.so"
+        try:
+            digest = hashlib.sha256(library.read_bytes()).digest()
+            with library.open("ab") as file:
+                file.write(digest)
+            os.replace(source, self.source_path(key))
+            os.replace(library, target)
+        except OSError as error:
+            raise CacheError(f"cannot keep a kernel in {self.folder}: {error.strerror}") from error
+        self._evict(keeping=key)
+        return target
+
+    def _evict(self, keeping: str) -> None:
+        """Removes the entries unused for longest until the rest fits."""
+        entries = []
+        with os.scandir(self.folder) as found:
+            for entry in found:
+                if entry.name.endswith((".so", ".cpp")):
+                    status = _stat(entry)
+                    if status is not None:
+                        entries.append((status.st_mtime_ns, status.st_size, entry))
+        excess = sum(size for _, size, _ in entries) - self.limit_bytes
+        for _, size, entry in sorted(entries, key=lambda item: item[0]):
+            if excess <= 0:
+                return
+            if not entry.name.startswith(keeping):
+                Path(entry.path).unlink(missing_ok=True)
+                excess -= size
+
+
+def _make_private(folder: Path) -> None:
+    """Makes the folder, or refuses one that others could have written to."""
+    try:
+        folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError as error:
+        raise CacheError(f"cannot make the kernel cache {folder}: {error.strerror}") from error
+    if status.st_uid != os.getuid():
+        raise CacheError(f"the kernel cache {folder} belongs to another user and is not used")
+    if stat.S_IMODE(status.st_mode) & 0o022:
+        try:
+            folder.chmod(_PRIVATE)
+        except OSError as error:
+            raise CacheError(f"others may write to the kernel cache {folder}, so it is not used") from error
+
+
+def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat()
+    except FileNotFoundError:  # another process removed it first
+        return None
+
+
+def _touch(path: Path) -> None:
+    """Marks the entry as used; a cache that may only be read keeps no such record."""
+    try:
+        os.utime(path)
+    except OSError:
+        return

@@ -1,0 +1,423 @@
+"""A kernel as a C++ function: loops, vectors, tails, accumulators, threads.
+
+Two layouts are printed.  Over ``columns`` the kernel's last axis runs along the lanes and everything inside is a vector;
+over ``rows`` the kernel's axes are plain loops and the last axis of each reduction loop runs along the lanes.  What is
+left over at the end of a vectorised loop is done by the same statements printed for one element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+
+import torch
+
+from inductor.codegen import cpp_dialect
+from inductor.codegen.cpp_strategy import (
+    PARALLEL_WORK,
+    UNROLLED,
+    Strategy,
+    choose,
+    is_cheap,
+    static_extent,
+    total_work,
+)
+from inductor.codegen.cpp_types import HALVES, scalar_type
+from inductor.codegen.cpp_values import Lanes, Operand, Scope, cast_operand
+from inductor.codegen.expressions import Precedence, Text, index_text
+from inductor.codegen.printer import Lines, Names
+from inductor.ir.expr import IndexValue
+from inductor.ir.index import Index, Symbol
+from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement, Store
+
+ACCUMULATORS = {
+    "sum": "Sum",
+    "prod": "Product",
+    "max": "Max",
+    "min": "Min",
+    "any": "Any",
+    "all": "All",
+    "xor_sum": "Xor",
+    "argmax": "ArgMax",
+    "argmin": "ArgMin",
+    "welford": "Welford",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedKernel:
+    """A kernel's text; ``threaded`` where the function takes the number of threads as its last argument."""
+
+    kernel: Kernel
+    text: str
+    threaded: bool
+
+
+def print_kernel(kernel: Kernel, vector_bytes: int) -> PrintedKernel:
+    """``vector_bytes`` is how much one register of the machine holds."""
+    return _KernelPrinter(kernel, choose(kernel, vector_bytes)).print()
+
+
+class _KernelPrinter:
+    """One kernel being printed."""
+
+    def __init__(self, kernel: Kernel, strategy: Strategy) -> None:
+        self.kernel = kernel
+        self.strategy = strategy
+        self.lines = Lines()
+        self.names = Names(_names_in(kernel))
+        self.dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
+        self.threaded = False
+
+    def print(self) -> PrintedKernel:
+        body = self.lines
+        if not self._has_no_iterations():
+            with body.block("{"):
+                self._axes()
+        lines = Lines()
+        if self.kernel.origins:
+            lines.line(f"// {', '.join(self.kernel.origins)}")
+        lines.line(f'extern "C" void {self.kernel.name}({self._signature()}) {{')
+        text = str(lines) + "".join(f"{line}\n" for line in str(body).splitlines()[1:]) + "}\n"
+        return PrintedKernel(self.kernel, text, self.threaded)
+
+    def _has_no_iterations(self) -> bool:
+        return static_extent(self.kernel.axes) == 0
+
+    def _signature(self) -> str:
+        parameters = [_parameter(argument) for argument in self.kernel.arguments]
+        parameters += [f"i64 {size.name}" for size in self.kernel.sizes]
+        if self.threaded:
+            parameters.append("i64 threads")
+        return ", ".join(parameters)
+
+    # -- axes ---------------------------------------------------------------------------------------------------------
+
+    def _axes(self) -> None:
+        if self.strategy.vector == "columns":
+            self._columns()
+            return
+        with ExitStack() as stack:
+            self._outer_loops(stack, self.kernel.axes)
+            scope = Scope(self.lines, self.names)
+            for loop in self.kernel.loops:
+                self._loop(loop, scope)
+
+    def _outer_loops(self, stack: ExitStack, axes: Sequence[Symbol]) -> bool:
+        """Opens plain loops, shared by threads where that pays."""
+        shared = self._parallel(axes)
+        for axis in axes:
+            stack.enter_context(self._for(axis))
+        return shared
+
+    def _columns(self) -> None:
+        *outer, inner = self.kernel.axes
+        width = self.strategy.width
+        with ExitStack() as stack:
+            shared = self._outer_loops(stack, outer)
+            if not shared:
+                self._parallel([inner], step=width)
+            with self._vector_for(inner, width):
+                scope = Scope(self.lines, self.names.inner(), Lanes(inner, width))
+                for loop in self.kernel.loops:
+                    self._loop(loop, scope)
+            if not _divides(inner, width):
+                with self._tail_for(inner, width):
+                    scope = Scope(self.lines, self.names.inner())
+                    for loop in self.kernel.loops:
+                        self._loop(loop, scope)
+
+    # -- threads ------------------------------------------------------------------------------------------------------
+
+    def _parallel(self, axes: Sequence[Symbol], step: int = 1) -> bool:
+        """Prints the pragma that shares the next loops among threads, if there is enough to share."""
+        if not axes or not self.strategy.parallel:
+            return False
+        iterations, work = static_extent(axes), total_work(self.kernel, self.strategy)
+        if iterations is not None and iterations < 2 * step:
+            return False
+        if work is not None and work < PARALLEL_WORK:
+            return False
+        if iterations is not None and iterations // step < 8 and len(axes) < len(self.kernel.axes):
+            return False  # too few rows to share: the loop inside has more
+        clauses = ["num_threads(threads)"]
+        if len(axes) > 1:
+            clauses.append(f"collapse({len(axes)})")
+        if work is None:
+            clauses.append(f"if({self._work_text()} >= {PARALLEL_WORK})")
+        self.lines.line(f"#pragma omp parallel for {' '.join(clauses)}")
+        self.threaded = True
+        return True
+
+    def _work_text(self) -> str:
+        total = Index.of(self.strategy.work_per_iteration)
+        for axis in self.kernel.axes:
+            total = total * _size(axis)
+        return str(_text(total))
+
+    # -- loop headers -------------------------------------------------------------------------------------------------
+
+    def _for(self, axis: Symbol, step: int = 1) -> AbstractContextManager[None]:
+        increment = f"{axis.name}++" if step == 1 else f"{axis.name} += {step}"
+        return self.lines.block(f"for (i64 {axis.name} = 0; {axis.name} < {_text(_size(axis))}; {increment}) {{", "}")
+
+    def _vector_for(self, axis: Symbol, width: int, start: str = "0") -> AbstractContextManager[None]:
+        extent = _size(axis).as_int()
+        limit = str(extent // width * width) if extent is not None else f"{_text(_size(axis) - (width - 1))}"
+        return self.lines.block(f"for (i64 {axis.name} = {start}; {axis.name} < {limit}; {axis.name} += {width}) {{", "}")
+
+    def _tail_for(self, axis: Symbol, width: int) -> AbstractContextManager[None]:
+        return self.lines.block(
+            f"for (i64 {axis.name} = {_whole(axis, width)}; {axis.name} < {_text(_size(axis))}; {axis.name}++) {{", "}"
+        )
+
+    # -- one pass -----------------------------------------------------------------------------------------------------
+
+    def _loop(self, loop: Loop, scope: Scope) -> None:
+        if not loop.axes:
+            self._statements(loop.body, scope, {})
+            return
+        totals = self._accumulators(loop, scope.lanes.width if scope.lanes else None, "all")
+        if self.strategy.vector == "rows" and self.strategy.width <= _extent(loop.axes[-1]):
+            self._row(loop, scope, totals)
+        else:
+            with ExitStack() as stack:
+                for axis in loop.axes:
+                    stack.enter_context(self._for(axis))
+                self._statements(loop.body, scope.inner(), totals)
+        for statement in loop.body:
+            if isinstance(statement, Reduce):
+                self._results(statement, scope, totals[statement.name])
+
+    def _row(self, loop: Loop, scope: Scope, totals: dict[str, str]) -> None:
+        """The last axis along the lanes: blocks of several vectors, single vectors, single elements."""
+        *outer, inner = loop.axes
+        width = self.strategy.width
+        count = self._side_by_side(loop)
+        partial = self._accumulators(loop, width, "lanes", count)
+        with ExitStack() as stack:
+            for axis in outer:
+                stack.enter_context(self._for(axis))
+            if count > 1:
+                self._blocks(loop, scope, partial, count)
+            if count == 1 or _rest(inner, width * count) >= width:
+                start = "0" if count == 1 else _whole(inner, width * count)
+                first = {name: f"{text}[0]" if count > 1 else text for name, text in partial.items()}
+                with self._vector_for(inner, width, start):
+                    self._statements(loop.body, self._lane_scope(scope, inner), first)
+            if not _divides(inner, width):
+                with self._tail_for(inner, width):
+                    self._statements(loop.body, scope.inner(), totals)
+        for name, text in partial.items():
+            if count > 1:
+                self.lines.line(f"for (i32 k = 0; k < {count}; k++) {totals[name]}.take({text}[k]);")
+            else:
+                self.lines.line(f"{totals[name]}.take({text});")
+
+    def _blocks(self, loop: Loop, scope: Scope, partial: dict[str, str], count: int) -> None:
+        inner, width = loop.axes[-1], self.strategy.width
+        block = self.names.fresh(f"{inner.name}_block")
+        extent, stride = _size(inner).as_int(), width * count
+        limit = str(extent // stride * stride) if extent is not None else str(_text(_size(inner) - (stride - 1)))
+        with self.lines.block(f"for (i64 {block} = 0; {block} < {limit}; {block} += {stride}) {{", "}"):
+            with self.lines.block(f"for (i32 k = 0; k < {count}; k++) {{", "}"):
+                self.lines.line(f"const i64 {inner.name} = {block} + {width} * k;")
+                each = {name: f"{text}[k]" for name, text in partial.items()}
+                self._statements(loop.body, self._lane_scope(scope, inner), each)
+
+    def _side_by_side(self, loop: Loop) -> int:
+        """How many accumulators take turns."""
+        if not any(isinstance(statement, Reduce) for statement in loop.body) or not is_cheap(loop):
+            return 1
+        extent = _size(loop.axes[-1]).as_int()
+        enough = extent is None or extent >= UNROLLED * self.strategy.width
+        return UNROLLED if enough else 1
+
+    def _lane_scope(self, scope: Scope, axis: Symbol) -> Scope:
+        inner = scope.inner()
+        inner.lanes = Lanes(axis, self.strategy.width)
+        return inner
+
+    # -- accumulators -------------------------------------------------------------------------------------------------
+
+    def _accumulators(self, loop: Loop, width: int | None, suffix: str, count: int = 1) -> dict[str, str]:
+        """Declares one accumulator (or several side by side) for every reduction of the loop."""
+        declared = {}
+        for statement in loop.body:
+            if not isinstance(statement, Reduce):
+                continue
+            name = self.names.reserve(f"{statement.name}_{suffix}")
+            array = f"[{count}]" if count > 1 else ""
+            self.lines.line(f"{_accumulator_type(statement, width)} {name}{array};")
+            declared[statement.name] = name
+        return declared
+
+    def _results(self, statement: Reduce, scope: Scope, total: str) -> None:
+        vector = scope.lanes is not None
+        name, dtype = statement.name, statement.dtype
+        if statement.kind == "welford":
+            kind = scope.type_of(dtype, vector)
+            scope.let(f"{name}_mean", Operand(Text(f"{total}.mean"), dtype, vector))
+            scope.let(f"{name}_m2", Operand(Text(f"{total}.m2"), dtype, vector))
+            weight = f"splat<{kind}>({total}.count)" if vector else f"{kind}({total}.count)"
+            scope.let(f"{name}_weight", Operand(Text(weight), dtype, vector))
+            return
+        member = "at" if statement.kind.startswith("arg") else "value"
+        scope.let(name, Operand(Text(f"{total}.{member}"), dtype, vector))
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def _statements(self, body: Sequence[Statement], scope: Scope, totals: dict[str, str]) -> None:
+        for statement in body:
+            if isinstance(statement, Let):
+                scope.let(statement.name, scope.value(statement.value))
+            elif isinstance(statement, Reduce):
+                self._reduce(statement, scope, totals[statement.name])
+            else:
+                self._store(statement, scope)
+
+    def _reduce(self, statement: Reduce, scope: Scope, total: str) -> None:
+        value = scope.value(statement.value)
+        if scope.lanes is not None:
+            value = scope.spread(value)
+        arguments = [str(value.text)]
+        if statement.kind.startswith("arg"):
+            position = scope.value(IndexValue(self._position(statement), torch.int64))
+            arguments.append(str((scope.spread(position) if scope.lanes is not None else position).text))
+        self.lines.line(f"{total}.add({', '.join(arguments)});")
+
+    def _position(self, statement: Reduce) -> Index:
+        """The element's number along the axes of its loop, in row-major order."""
+        (loop,) = (loop for loop in self.kernel.loops if any(other is statement for other in loop.body))
+        position = Index.of(0)
+        for axis in loop.axes:
+            position = position * _size(axis) + Index.of(axis)
+        return position
+
+    def _store(self, statement: Store, scope: Scope) -> None:
+        dtype = self.dtypes[statement.buffer]
+        value = cast_operand(scope, scope.value(statement.value), dtype)
+        mask = scope.value(statement.mask) if statement.mask is not None else None
+        bound = scope.bind(statement.bindings)
+        stride = scope.stride(statement.index)
+        uniform = all(not operand.vector for operand in bound.values()) and not (mask is not None and mask.vector)
+        if scope.lanes is None or (uniform and stride is not None and not stride.terms and statement.mode == "set"):
+            self._store_element(statement, scope, value, mask, bound)
+        elif stride == 1 and statement.mode == "set" and not any(operand.vector for operand in bound.values()):
+            self._store_vector(statement, scope, value, mask, bound)
+        else:
+            self._store_lanes(statement, scope, value, mask, bound)
+        scope.forget_loads()
+
+    def _store_element(
+        self, statement: Store, scope: Scope, value: Operand, mask: Operand | None, bound: dict[Symbol, Operand]
+    ) -> None:
+        place = scope.index(statement.index, {symbol: str(operand.text) for symbol, operand in bound.items()})
+        text = str(value.text) if not value.vector else f"{value.text.within(Precedence.ATOM)}[0]"
+        line = self._write(statement, f"{statement.buffer}[{place}]", text)
+        self.lines.line(line if mask is None else f"if ({mask.text}) {line}")
+
+    def _store_vector(
+        self, statement: Store, scope: Scope, value: Operand, mask: Operand | None, bound: dict[Symbol, Operand]
+    ) -> None:
+        index = scope.index(statement.index, {symbol: str(operand.text) for symbol, operand in bound.items()})
+        place = f"{statement.buffer} + {index.within(Precedence.ADD)}"
+        text = str(scope.spread(value).text)
+        if self.dtypes[statement.buffer] == torch.bool:
+            function = "store_mask"
+        else:
+            function = "store"
+        if mask is None:
+            self.lines.line(f"{function}({place}, {text});")
+        elif mask.vector:
+            self.lines.line(f"{function}_where({mask.text}, {place}, {text});")
+        else:
+            self.lines.line(f"if ({mask.text}) {function}({place}, {text});")
+
+    def _store_lanes(
+        self, statement: Store, scope: Scope, value: Operand, mask: Operand | None, bound: dict[Symbol, Operand]
+    ) -> None:
+        """One lane after the other: scattered, strided or added places."""
+        assert scope.lanes is not None
+        value = scope.named(value)
+        mask = scope.named(mask) if mask is not None else None
+        place = f"{statement.buffer}[{scope.lane_index(statement.index, bound)}]"
+        element = f"{value.text}[lane]" if value.vector else str(value.text)
+        if value.vector and value.dtype == torch.bool:
+            element = f"{element} != 0"
+        line = self._write(statement, place, element)
+        if mask is not None:
+            line = f"if ({mask.text}{'[lane]' if mask.vector else ''}) {line}"
+        self.lines.line(f"for_each_lane<{scope.lanes.width}>([&](i32 lane) {{ {line} }});")
+
+    def _write(self, statement: Store, place: str, value: str) -> str:
+        if statement.mode == "set":
+            return f"{place} = {value};"
+        dtype = self.dtypes[statement.buffer]
+        if dtype in HALVES:
+            name = scalar_type(dtype)
+            return f"{place} = to_{name}<{name}>(from_{name}<f32>({place}) + from_{name}<f32>({value}));"
+        if dtype == torch.bool:
+            return f"{place} |= {value};"
+        return f"atomic_add(&{place}, {value});" if self.strategy.parallel else f"{place} += {value};"
+
+
+def _names_in(kernel: Kernel) -> set[str]:
+    """Every name the kernel brings along."""
+    names = {kernel.name, "threads", "lane", "k", *(argument.name for argument in kernel.arguments)}
+    names |= {axis.name for axis in kernel.axes} | {size.name for size in kernel.sizes}
+    for loop in kernel.loops:
+        names |= {axis.name for axis in loop.axes}
+        names |= {statement.name for statement in loop.body if isinstance(statement, Let | Reduce)}
+    return names
+
+
+def _parameter(argument: Argument) -> str:
+    const = "const " if argument.role == "in" else ""
+    return f"{const}{scalar_type(argument.dtype)}* __restrict {argument.name}"
+
+
+def _accumulator_type(statement: Reduce, width: int | None) -> str:
+    def type_of(dtype: torch.dtype) -> str:
+        if width is None:
+            return scalar_type(dtype)
+        return f"maskx{width}" if dtype == torch.bool else f"{scalar_type(dtype)}x{width}"
+
+    name = ACCUMULATORS[statement.kind]
+    if statement.kind.startswith("arg"):
+        return f"{name}<{type_of(statement.value.dtype)}, {type_of(statement.dtype)}>"
+    return f"{name}<{type_of(statement.dtype)}>"
+
+
+def _size(axis: Symbol) -> Index:
+    assert axis.size is not None
+    return axis.size
+
+
+def _extent(axis: Symbol) -> int:
+    extent = _size(axis).as_int()
+    return 1 << 30 if extent is None else extent
+
+
+def _divides(axis: Symbol, step: int) -> bool:
+    extent = _size(axis).as_int()
+    return extent is not None and extent % step == 0
+
+
+def _rest(axis: Symbol, step: int) -> int:
+    """What whole blocks leave over; where that is unknown, as much as it can be."""
+    extent = _size(axis).as_int()
+    return step - 1 if extent is None else extent % step
+
+
+def _whole(axis: Symbol, step: int) -> str:
+    """Where the last whole vector of the axis ends."""
+    extent = _size(axis).as_int()
+    if extent is not None:
+        return str(extent // step * step)
+    return f"{_text(_size(axis)).within(Precedence.MULTIPLY)} / {step} * {step}"
+
+
+def _text(index: Index) -> Text:
+    return index_text(index, cpp_dialect.INDEX_STYLE)

@@ -1,0 +1,168 @@
+"""How a kernel is laid out on a CPU: which loop runs along the vector's lanes, how wide, and what threads share.
+
+A pure decision over the kernel; nothing is printed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from inductor.codegen.cpp_dialect import EXPENSIVE
+from inductor.codegen.cpp_types import FLOATS, HALVES
+from inductor.ir.expr import Apply, Expr, Load, walk
+from inductor.ir.index import Index, Symbol
+from inductor.ir.kernel import Kernel, Loop, Reduce, Statement, Store
+
+PARALLEL_WORK = 32768
+"""Below this many elementary operations waking threads costs more than it brings."""
+
+EXPENSIVE_WORK = 8
+"""What a transcendental function counts."""
+
+UNROLLED = 4
+"""Accumulators that run side by side where each addition would wait for the one before."""
+
+VectorOver = Literal["columns", "rows", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """``vector`` says which loop is vectorised: ``columns`` the kernel's last axis, ``rows`` the last axis of each
+    reduction loop.  ``work`` is the number of operations where sizes are known."""
+
+    vector: VectorOver
+    width: int
+    work_per_iteration: int
+    parallel: bool
+
+
+def choose(kernel: Kernel, vector_bytes: int) -> Strategy:
+    vector, width = _vectorisation(kernel, vector_bytes)
+    work = sum(_loop_work(loop) * (static_extent(loop.axes) or 1) for loop in kernel.loops)
+    return Strategy(vector, width, work, _may_be_parallel(kernel))
+
+
+def static_extent(axes: Iterable[Symbol]) -> int | None:
+    """How many iterations the axes have together, where that is known."""
+    total = 1
+    for axis in axes:
+        extent = axis.size.as_int() if axis.size is not None else None
+        if extent is None:
+            return None
+        total *= extent
+    return total
+
+
+def total_work(kernel: Kernel, strategy: Strategy) -> int | None:
+    extent = static_extent(kernel.axes)
+    return None if extent is None else extent * strategy.work_per_iteration
+
+
+def expressions(statement: Statement) -> tuple[Expr, ...]:
+    """Every tree of a statement."""
+    trees = (statement.value,)
+    if isinstance(statement, Store):
+        trees += tuple(value for _, value in statement.bindings)
+        trees += (statement.mask,) if statement.mask is not None else ()
+    return trees
+
+
+def nodes(loop: Loop) -> Iterator[Expr]:
+    for statement in loop.body:
+        for tree in expressions(statement):
+            yield from walk(tree)
+
+
+def is_cheap(loop: Loop) -> bool:
+    """Whether memory and latency decide its speed."""
+    return not any(isinstance(node, Apply) and node.op in EXPENSIVE for node in nodes(loop))
+
+
+# -- work ---------------------------------------------------------------------------------------------------------------
+
+
+def _loop_work(loop: Loop) -> int:
+    return sum(EXPENSIVE_WORK if isinstance(node, Apply) and node.op in EXPENSIVE else 1 for node in nodes(loop))
+
+
+def _may_be_parallel(kernel: Kernel) -> bool:
+    """Floats added to shared places by several threads would come out differently every time: one thread does it."""
+    dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
+    return not any(
+        isinstance(statement, Store) and statement.mode == "add" and dtypes[statement.buffer] in FLOATS | HALVES
+        for loop in kernel.loops
+        for statement in loop.body
+    )
+
+
+# -- vectors --------------------------------------------------------------------------------------------------------------
+
+
+def _vectorisation(kernel: Kernel, vector_bytes: int) -> tuple[VectorOver, int]:
+    width = vector_bytes // _widest(kernel)
+    columns = _columns_score(kernel)
+    rows = _rows_score(kernel)
+    if rows is not None and (columns is None or rows >= columns):
+        longest = max((_extent(loop.axes[-1]) for loop in kernel.loops if loop.axes), default=0)
+        width = _fitting(width, longest)
+        return ("rows", width) if rows >= 0 and width >= 4 else ("nothing", 1)
+    if columns is not None and columns >= 0:
+        width = _fitting(width, _extent(kernel.axes[-1]))
+        return ("columns", width) if width >= 4 else ("nothing", 1)
+    return "nothing", 1
+
+
+def _extent(axis: Symbol) -> int:
+    extent = axis.size.as_int() if axis.size is not None else None
+    return 1 << 30 if extent is None else extent
+
+
+def _fitting(width: int, extent: int) -> int:
+    while width > 4 and width > extent:
+        width //= 2
+    return width if width <= extent else 1
+
+
+def _widest(kernel: Kernel) -> int:
+    widths = [4]
+    for loop in kernel.loops:
+        widths.extend(node.dtype.itemsize for node in nodes(loop) if node.dtype != torch.bool)
+        widths.extend(statement.dtype.itemsize for statement in loop.body if isinstance(statement, Reduce))
+    return max(widths)
+
+
+def _columns_score(kernel: Kernel) -> int | None:
+    if not kernel.axes:
+        return None
+    return sum(_neighbours(index, kernel.axes[-1]) for loop in kernel.loops for index in _accesses(loop))
+
+
+def _rows_score(kernel: Kernel) -> int | None:
+    reductions = [loop for loop in kernel.loops if loop.axes]
+    if not reductions:
+        return None
+    return sum(_neighbours(index, loop.axes[-1]) for loop in reductions for index in _accesses(loop))
+
+
+def _accesses(loop: Loop) -> Iterator[Index]:
+    seen: set[tuple[str, Index]] = set()
+    for statement in loop.body:
+        if isinstance(statement, Store):
+            yield statement.index
+    for node in nodes(loop):
+        if isinstance(node, Load) and (node.buffer, node.index) not in seen:
+            seen.add((node.buffer, node.index))
+            yield node.index
+
+
+def _neighbours(index: Index, axis: Symbol) -> int:
+    """1 where lanes read neighbouring elements, 0 where all read the same, -1 where they read far apart."""
+    if axis not in index.symbols:
+        return 0
+    return 1 if index.stride_of(axis) == 1 else -1
+
+

@@ -1,0 +1,142 @@
+"""Where parentheses go: decided once, for every language printed here.
+
+A piece of text knows how tightly it binds; a format puts pieces together and adds parentheses where a piece binds less
+tightly than its place demands.  C++ and Python agree on the order of the operators used below, except that Python's
+comparisons bind less tightly than its bitwise operators; C++'s order is the cautious one and right for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from inductor.ir.index import Atom, FloorDiv, Index, Symbol
+
+
+class Precedence(IntEnum):
+    """How tightly an operator binds."""
+
+    ANY = 0
+    CHOICE = 1
+    LOGICAL = 2
+    OR = 3
+    XOR = 4
+    AND = 5
+    EQUAL = 6
+    COMPARE = 7
+    SHIFT = 8
+    ADD = 9
+    MULTIPLY = 10
+    UNARY = 11
+    ATOM = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Printed text and how tightly its outermost operator binds."""
+
+    text: str
+    precedence: Precedence = Precedence.ATOM
+
+    def within(self, demand: Precedence) -> str:
+        return self.text if self.precedence >= demand else f"({self.text})"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How an operator is written: ``template`` has ``{0}``, ``{1}``... ``demands`` say how tightly each must bind."""
+
+    template: str
+    precedence: Precedence
+    demands: tuple[Precedence, ...]
+
+    def __call__(self, *operands: Text) -> Text:
+        places = [operand.within(demand) for operand, demand in zip(operands, self.demands, strict=True)]
+        return Text(self.template.format(*places), self.precedence)
+
+    @property
+    def is_call(self) -> bool:
+        return self.precedence == Precedence.ATOM
+
+
+def infix(operator: str, precedence: Precedence, closed: bool = False) -> Format:
+    """``a op b``, grouping to the left.  ``closed`` puts parentheses around every operand that is an operation: for
+    operators whose binding readers (and compilers' warnings) do not trust."""
+    if closed:
+        return Format(f"{{0}} {operator} {{1}}", precedence, (Precedence.UNARY, Precedence.UNARY))
+    return Format(f"{{0}} {operator} {{1}}", precedence, (precedence, Precedence(precedence + 1)))
+
+
+def prefix(operator: str) -> Format:
+    return Format(f"{operator}{{0}}", Precedence.UNARY, (Precedence.ATOM,))
+
+
+def call(function: str, arity: int) -> Format:
+    places = ", ".join(f"{{{position}}}" for position in range(arity))
+    return Format(f"{function}({places})", Precedence.ATOM, (Precedence.ANY,) * arity)
+
+
+def template(text: str, arity: int) -> Format:
+    """Any text that closes over its operands by itself."""
+    return Format(text, Precedence.ATOM, (Precedence.ANY,) * arity)
+
+
+# -- index expressions --------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True, slots=True)
+class IndexStyle:
+    """What a language writes for floor division and modulo: the plain operators where the numerator is never
+    negative, the functions otherwise."""
+
+    divide: Format
+    modulo: Format
+    floor_divide: Format
+    floor_modulo: Format
+
+
+def index_text(index: Index, style: IndexStyle, names: Mapping[Symbol, str] | None = None) -> Text:
+    """The index in the target's language; ``names`` replaces symbols by texts that bind like atoms."""
+    names = names or {}
+    if not index.terms:
+        return Text("0")
+    total: Text | None = None
+    for monomial, coefficient in index.terms:
+        term = _product(monomial, abs(coefficient), style, names)
+        if total is None:
+            total = term if coefficient > 0 else Text(f"-{term.within(Precedence.MULTIPLY)}", Precedence.MULTIPLY)
+        else:
+            total = (_PLUS if coefficient > 0 else _MINUS)(total, term)
+    assert total is not None
+    return total
+
+
+_PLUS = infix("+", Precedence.ADD)
+_MINUS = infix("-", Precedence.ADD)
+_TIMES = infix("*", Precedence.MULTIPLY)
+
+
+def _product(
+    monomial: tuple[Atom, ...], coefficient: int, style: IndexStyle, names: Mapping[Symbol, str]
+) -> Text:
+    factors = [_atom(atom, style, names) for atom in monomial]
+    if coefficient != 1 or not factors:
+        factors.insert(0, Text(str(coefficient)))
+    product = factors[0]
+    for factor in factors[1:]:
+        product = _TIMES(product, factor)
+    return product
+
+
+def _atom(atom: Atom, style: IndexStyle, names: Mapping[Symbol, str]) -> Text:
+    if isinstance(atom, Symbol):
+        return Text(names.get(atom, atom.name))
+    numerator = index_text(atom.numerator, style, names)
+    divisor = index_text(atom.divisor, style, names)
+    plain = atom.numerator.is_nonnegative() and atom.divisor.is_nonnegative()
+    if isinstance(atom, FloorDiv):
+        return (style.divide if plain else style.floor_divide)(numerator, divisor)
+    return (style.modulo if plain else style.floor_modulo)(numerator, divisor)

@@ -1,0 +1,55 @@
+"""Kernels sorted into translation units: few enough that the compiler starts seldom, enough to keep the cores busy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inductor.codegen.cpp import PrintedKernel, print_kernel
+from inductor.ir.kernel import Kernel
+from inductor.ir.program import Launch, Program
+
+PER_UNIT = 4
+"""Kernels that one run of the compiler builds where there are cores for more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A source file and the kernels in it."""
+
+    source: str
+    kernels: tuple[PrintedKernel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedProgram:
+    """The units of a program, and which printed kernel each of its kernels is: equal ones are printed once."""
+
+    units: tuple[Unit, ...]
+    printed: dict[str, PrintedKernel]
+
+
+def print_units(program: Program, vector_bytes: int, processes: int) -> PrintedProgram:
+    kernels = [step.kernel for step in program.steps if isinstance(step, Launch) and step.kernel.device == "cpu"]
+    distinct, printed = _distinct(kernels, vector_bytes)
+    count = max(1, min(processes, -(-len(distinct) // PER_UNIT)))
+    groups = [distinct[start::count] for start in range(count)] if distinct else []
+    return PrintedProgram(tuple(_unit(group) for group in groups), printed)
+
+
+def _distinct(kernels: Sequence[Kernel], vector_bytes: int) -> tuple[list[PrintedKernel], dict[str, PrintedKernel]]:
+    """The kernels whose text differs by more than their name, and for every kernel's name the one that stands for it."""
+    by_body: dict[str, PrintedKernel] = {}
+    printed: dict[str, PrintedKernel] = {}
+    for kernel in kernels:
+        if kernel.name in printed:
+            continue
+        candidate = print_kernel(kernel, vector_bytes)
+        body = candidate.text.replace(f" {kernel.name}(", " (")
+        printed[kernel.name] = by_body.setdefault(body, candidate)
+    return list(by_body.values()), printed
+
+
+def _unit(kernels: Sequence[PrintedKernel]) -> Unit:
+    text = '#include "kernel.h"\n\n' + "\n".join(kernel.text for kernel in kernels)
+    return Unit(text, tuple(kernels))

@@ -1,0 +1,304 @@
+"""A program as flat Python: one function, a line per step, everything it calls bound before the first call.
+
+What is printed is what runs, so a trace of it can be read, and stepped through.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from inductor.codegen.expressions import IndexStyle, Precedence, index_text, infix
+from inductor.codegen.printer import Lines, Names
+from inductor.ir.index import Index
+from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
+
+INDEX_STYLE = IndexStyle(
+    divide=infix("//", Precedence.MULTIPLY),
+    modulo=infix("%", Precedence.MULTIPLY),
+    floor_divide=infix("//", Precedence.MULTIPLY),
+    floor_modulo=infix("%", Precedence.MULTIPLY),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """The function's source and the objects that its names stand for."""
+
+    source: str
+    namespace: dict[str, Any]
+
+
+def print_wrapper(
+    program: Program,
+    launchers: Mapping[str, Callable[..., None]],
+    threaded: frozenset[str],
+    constants: Mapping[str, torch.Tensor],
+    check_inputs: bool = True,
+) -> Wrapper:
+    """``launchers`` run the kernels by name; those in ``threaded`` take the number of threads as their last argument."""
+    return _WrapperPrinter(program, launchers, threaded, constants, check_inputs).print()
+
+
+class _WrapperPrinter:
+    """One program being printed."""
+
+    def __init__(
+        self,
+        program: Program,
+        launchers: Mapping[str, Callable[..., None]],
+        threaded: frozenset[str],
+        constants: Mapping[str, torch.Tensor],
+        check_inputs: bool,
+    ) -> None:
+        self.program = program
+        self.launchers = launchers
+        self.threaded = threaded
+        self.check_inputs = check_inputs
+        self.lines = Lines()
+        self.namespace: dict[str, Any] = {
+            "torch": torch,
+            "empty_strided": torch.empty_strided,
+            "threads": torch.get_num_threads,
+            "check_input": check_input,
+            "reinterpret": reinterpret,
+        }
+        self.names = Names(set(self.namespace) | set(keyword.kwlist) | {"inputs", "call"})
+        self.local: dict[str, str] = {}
+        self.known: dict[str, Buffer] = {}
+        self.constants = constants
+
+    def print(self) -> Wrapper:
+        for name, tensor in self.constants.items():
+            self.namespace[self._local(name)] = tensor
+        for buffer in self.program.constants:
+            self.known[buffer.name] = buffer
+        has_calls = any(isinstance(step, Call) for step in self.program.steps)
+        with self.lines.block("def call(inputs):"):
+            if not has_calls:
+                self._body()
+            else:  # library calls must not record a graph for autograd
+                self.lines.line("grad_mode = torch.is_grad_enabled()")
+                self.lines.line("torch._C._set_grad_enabled(False)")
+                with self.lines.block("try:"):
+                    self._body()
+                with self.lines.block("finally:"):
+                    self.lines.line("torch._C._set_grad_enabled(grad_mode)")
+        return Wrapper(str(self.lines), self.namespace)
+
+    def _body(self) -> None:
+        self._inputs()
+        for step in self.program.steps:
+            _STEPS[type(step)](self, step)
+        outputs = [self._output(output) for output in self.program.outputs]
+        self.lines.line(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})")
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    def _local(self, name: str) -> str:
+        """The Python name of a buffer or symbol."""
+        if name not in self.local:
+            plain = name if name.isidentifier() else "value"
+            free = plain not in self.names
+            self.local[name] = self.names.reserve(plain) if free else self.names.fresh(f"{plain}_")
+        return self.local[name]
+
+    def _bound(self, prefix: str, value: object) -> str:
+        """A name for an object that the function uses."""
+        for name, known in self.namespace.items():
+            if known is value:
+                return name
+        name = self.names.fresh(prefix) if prefix in self.names else self.names.reserve(prefix)
+        self.namespace[name] = value
+        return name
+
+    def _index(self, index: Index) -> str:
+        names = {symbol: self._local(symbol.name) for symbol in index.symbols}
+        return str(index_text(index, INDEX_STYLE, names))
+
+    def _tuple(self, indices: Sequence[Index]) -> str:
+        return f"({', '.join(self._index(index) for index in indices)}{',' if len(indices) == 1 else ''})"
+
+    def _dtype(self, dtype: torch.dtype) -> str:
+        return self._bound(str(dtype).removeprefix("torch."), dtype)
+
+    # -- inputs and outputs -------------------------------------------------------------------------------------------
+
+    def _inputs(self) -> None:
+        inputs = self.program.inputs
+        if not inputs:
+            return
+        names = [self._local(f"input{position}" if given is None else given.name) for position, given in enumerate(inputs)]
+        self.lines.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = inputs")
+        self.lines.line("inputs.clear()")
+        binds = [step for step in self.program.steps if isinstance(step, Bind)]
+        for bind in binds:
+            self._bind(bind)
+        for given in inputs:
+            if isinstance(given, Buffer):
+                self.known[given.name] = given
+                if self.check_inputs:
+                    self._check(given)
+
+    def _bind(self, step: Bind) -> None:
+        source = self._local(step.source)
+        symbol = self._local(step.symbol.name)
+        if step.dim is None:
+            if symbol != source:
+                self.lines.line(f"{symbol} = {source}")
+        else:
+            self.lines.line(f"{symbol} = {source}.{'size' if step.what == 'size' else 'stride'}({step.dim})")
+
+    def _check(self, given: Buffer) -> None:
+        name, sizes, strides = self._local(given.name), self._tuple(given.sizes), self._tuple(given.strides)
+        dtype = self._dtype(given.dtype)
+        self.lines.line(f"if {name}.shape != {sizes} or {name}.stride() != {strides} or {name}.dtype is not {dtype}:")
+        self.lines.line(f"    check_input({given.name!r}, {name}, {sizes}, {strides}, {dtype})")
+
+    def _output(self, output: Ref | Index | int | float | bool | None) -> str:
+        if isinstance(output, Ref):
+            return self._local(output.name)
+        if isinstance(output, Index):
+            return self._index(output)
+        return repr(output)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _ignore(self, step: Bind) -> None:
+        """Symbols are bound before anything else."""
+
+    def _allocate(self, step: Allocate) -> None:
+        buffer = step.buffer
+        self.known[buffer.name] = buffer
+        name = self._local(buffer.name)
+        if step.reuse is None:
+            device = self._bound(str(buffer.device).replace(":", ""), buffer.device)
+            self.lines.line(
+                f"{name} = empty_strided({self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}, "
+                f"dtype={self._dtype(buffer.dtype)}, device={device})"
+            )
+            return
+        old, dead = self.known[step.reuse], self._local(step.reuse)
+        if (old.dtype, old.sizes, old.strides) == (buffer.dtype, buffer.sizes, buffer.strides):
+            self.lines.line(f"{name} = {dead}")
+        else:
+            shape = f"{self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}"
+            self.lines.line(f"{name} = reinterpret({dead}, {shape}, {self._dtype(buffer.dtype)})")
+
+    def _view(self, step: View) -> None:
+        buffer, base = step.buffer, self._local(step.base)
+        self.known[buffer.name] = buffer
+        offset = f"{base}.storage_offset()"
+        if step.offset.terms:
+            offset += f" + {self._index(step.offset)}"
+        shape = f"{self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}"
+        self.lines.line(f"{self._local(buffer.name)} = {base}.as_strided({shape}, {offset})")
+
+    def _launch(self, step: Launch) -> None:
+        kernel = step.kernel
+        arguments = [f"{self._local(name)}.data_ptr()" for name in step.buffers]
+        arguments += [self._local(size.name) for size in kernel.sizes]
+        if kernel.name in self.threaded:
+            arguments.append("threads()")
+        launcher = self._bound(kernel.name, self.launchers[kernel.name])
+        self.lines.line(f"{launcher}({', '.join(arguments)})")
+
+    def _call(self, step: Call) -> None:
+        target = self._bound(_target_name(step.target), step.target)
+        arguments = [self._argument(argument) for argument in step.args]
+        arguments += [f"{name}={self._argument(value)}" for name, value in step.kwargs]
+        into = [self._local(name) for name in step.into]
+        places = [argument.name for argument in step.target._schema.arguments if argument.is_out] if into else []
+        if places:
+            arguments += [f"{place}={name}" for place, name in zip(places, into, strict=True)]
+        text = f"{target}({', '.join(arguments)})"
+        reason = f"  # {step.reason}" if step.reason else ""
+        if into and not places:
+            results = self._unpack(text, [self.names.fresh("result") for _ in into], reason)
+            for name, result in zip(into, results, strict=True):
+                self.lines.line(f"{name}.copy_({result})")
+            return
+        for output in step.outputs:
+            if output is not None:
+                self.known[output.name] = output
+        names = ["_" if output is None else self._local(output.name) for output in step.outputs]
+        if names and not into:
+            self._unpack(text, names, reason)
+        else:
+            self.lines.line(text + reason)
+
+    def _unpack(self, text: str, names: list[str], reason: str) -> list[str]:
+        self.lines.line(f"{', '.join(names)} = {text}{reason}")
+        return names
+
+    def _argument(self, value: object) -> str:
+        if isinstance(value, Ref):
+            return self._local(value.name)
+        if isinstance(value, Index):
+            return self._index(value)
+        if isinstance(value, list | tuple):
+            inside = ", ".join(self._argument(item) for item in value)
+            return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
+        if isinstance(value, bool | int | str | None.__class__):
+            return repr(value)
+        if isinstance(value, float):
+            return repr(value) if value == value and abs(value) != float("inf") else f"float({str(value)!r})"
+        return self._bound(_object_name(value), value)
+
+    def _free(self, step: Free) -> None:
+        self.lines.line(f"del {self._local(step.name)}")
+
+
+_STEPS: Mapping[type, Callable[[Any, Any], None]] = {
+    Allocate: _WrapperPrinter._allocate,
+    View: _WrapperPrinter._view,
+    Launch: _WrapperPrinter._launch,
+    Call: _WrapperPrinter._call,
+    Bind: _WrapperPrinter._ignore,
+    Free: _WrapperPrinter._free,
+}
+
+
+def _target_name(target: object) -> str:
+    """``aten_mm`` for ``aten.mm.default``; other overloads say so."""
+    name = str(target).replace("::", "_").replace(".", "_").removesuffix("_default")
+    return name if name.isidentifier() else "operator"
+
+
+def _object_name(value: object) -> str:
+    name = str(value).removeprefix("torch.").replace(":", "").replace(".", "_")
+    return name if name.isidentifier() else "constant"
+
+
+# -- what the printed function calls --------------------------------------------------------------------------------------
+
+
+def check_input(name: str, given: Any, sizes: Iterable[int], strides: Iterable[int], dtype: torch.dtype) -> None:
+    """Raises where an input is not what the code was made for.  Strides of dimensions that hold at most one element may
+    be anything."""
+    sizes, strides = tuple(sizes), tuple(strides)
+    if tuple(given.shape) != sizes or given.dtype is not dtype:
+        raise ValueError(
+            f"input {name} is {given.dtype} of size {tuple(given.shape)}; this graph was compiled for {dtype} of size {sizes}"
+        )
+    if 0 in sizes:
+        return
+    for size, stride, expected in zip(sizes, given.stride(), strides, strict=True):
+        if size > 1 and stride != expected:
+            raise ValueError(
+                f"input {name} has strides {tuple(given.stride())}; this graph was compiled for {strides}"
+            )
+
+
+def reinterpret(
+    dead: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype
+) -> torch.Tensor:
+    """A tensor in the memory of one that nobody reads any more."""
+    made = torch.empty(0, dtype=dtype, device=dead.device)
+    return made.set_(dead.untyped_storage(), 0, sizes, strides)
+
+

@@ -1,0 +1,71 @@
+"""What compiling gives back: something to call, and everything there is to know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inductor.ir.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """A kernel as it was built; ``operators`` are those fused into it."""
+
+    name: str
+    source: str
+    path: Path | None
+    operators: tuple[str, ...]
+    from_cache: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """An operator that runs as torch's own kernel, and why."""
+
+    operator: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a graph.  ``seconds`` says how long each stage took."""
+
+    kernels: tuple[CompiledKernel, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    library_calls: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    failure: str | None = None
+
+    def __str__(self) -> str:
+        if self.failure is not None:
+            return f"runs operator by operator: {self.failure}"
+        lines = [f"{len(self.kernels)} kernels, {len(self.library_calls)} library calls, {len(self.fallbacks)} fallbacks"]
+        lines += [f"  kernel {kernel.name}: {', '.join(kernel.operators)}" for kernel in self.kernels]
+        lines += [f"  fallback {fallback.operator}: {fallback.reason}" for fallback in self.fallbacks]
+        lines += [f"  {name}: {1000 * seconds:.1f} ms" for name, seconds in self.seconds.items()]
+        return "\n".join(lines)
+
+
+class CompiledGraph:
+    """A compiled graph.  ``graph(*inputs)`` runs it; ``graph.call(list)`` does too, and empties the list, so that an
+    input's memory is free as soon as the code has read it."""
+
+    __slots__ = ("call", "program", "report", "source")
+
+    def __init__(
+        self, call: Callable[[list[Any]], tuple[Any, ...]], source: str, program: Program | None, report: Report
+    ) -> None:
+        self.call = call
+        self.source = source
+        self.program = program
+        self.report = report
+
+    @property
+    def kernels(self) -> tuple[CompiledKernel, ...]:
+        return self.report.kernels
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        return self.call(list(inputs))

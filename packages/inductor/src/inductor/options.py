@@ -1,0 +1,64 @@
+"""Everything that can be chosen about compiling a graph, in one frozen object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Made from a mapping by ``Options.read``; unknown names are refused there."""
+
+    trace: bool | str = False
+    """Writes a folder per graph with every stage's text, the kernels, the wrapper and a ``run.py``: True for a folder
+    below the current one, or the folder's path.  ``INDUCTOR_TRACE`` does the same."""
+
+    cache_dir: str | None = None
+    """Where built kernels are kept.  Default: ``$COMPILE_API_CACHE``, else ``compile-api`` in the user's cache folder."""
+
+    cache_bytes: int = 1 << 30
+    """How much the cache may hold; beyond it the entries unused for longest are removed."""
+
+    compiler: str | None = None
+    """The C++ compiler.  Default: ``$CXX``, else g++, else clang++."""
+
+    cpp_flags: tuple[str, ...] = ()
+    """Flags added to the compiler's."""
+
+    vector_bytes: int | None = None
+    """The size of a vector register that kernels are written for.  Default: what the machine has."""
+
+    build_processes: int | None = None
+    """How many compilers run at once.  Default: one per core."""
+
+    check_inputs: bool = True
+    """Whether each call checks that inputs have the sizes, strides and dtypes that the code was made for."""
+
+    fallback: bool = True
+    """Whether a graph that cannot be built runs operator by operator instead, with a warning; otherwise it raises."""
+
+    @staticmethod
+    def read(options: Options | Mapping[str, object] | None) -> Options:
+        """The options as an object, with what the environment says where nothing was given."""
+        if isinstance(options, Options):
+            chosen = options
+        else:
+            given = dict(options or {})
+            known = {field.name for field in fields(Options)}
+            if unknown := sorted(set(given) - known):
+                raise TypeError(f"unknown option {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+            chosen = Options(**given)  # type: ignore[arg-type]
+        if not chosen.trace and os.environ.get("INDUCTOR_TRACE", "0") not in ("", "0"):
+            value = os.environ["INDUCTOR_TRACE"]
+            chosen = replace(chosen, trace=True if value == "1" else value)
+        return chosen
+
+    def cache_folder(self) -> Path:
+        if self.cache_dir is not None:
+            return Path(self.cache_dir)
+        if folder := os.environ.get("COMPILE_API_CACHE"):
+            return Path(folder)
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compile-api"

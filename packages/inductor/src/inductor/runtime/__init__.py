@@ -1,0 +1,1 @@
+"""What generated code leans on: the C++ headers that every kernel includes."""

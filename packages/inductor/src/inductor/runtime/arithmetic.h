@@ -1,0 +1,120 @@
+// Arithmetic that C++ has no operator for, on scalars and vectors alike.
+#pragma once
+
+// -- either kind ------------------------------------------------------------------------------------------------------
+
+template <class V> INLINE V maximum(V a, V b) { return where((a > b) | (a != a), a, b); }
+template <class V> INLINE V minimum(V a, V b) { return where((a < b) | (a != a), a, b); }
+template <class V> INLINE V fmaximum(V a, V b) { return where((a > b) | (b != b), a, b); }
+template <class V> INLINE V fminimum(V a, V b) { return where((a < b) | (b != b), a, b); }
+
+template <class V> INLINE V sign(V x) {
+    const V zero = splat<V>(0), one = splat<V>(1);
+    return where(x > zero, one, where(x < zero, zero - one, zero));
+}
+
+// -- floats: their bits -----------------------------------------------------------------------------------------------
+
+
+template <class V> INLINE Bits<V> sign_of(V x) { return bits_as<Bits<V>>(x) & bits_as<Bits<V>>(-splat<V>(0)); }
+template <class V> INLINE V absolute(V x) { return bits_as<V>(bits_as<Bits<V>>(x) & ~bits_as<Bits<V>>(-splat<V>(0))); }
+template <class V> INLINE V copysign(V a, V b) { return bits_as<V>(bits_as<Bits<V>>(absolute(a)) | sign_of(b)); }
+template <class V> INLINE auto sign_bit(V x) { return bits_as<Bits<V>>(x) < 0; }
+template <class V> INLINE auto is_inf(V x) { return absolute(x) == splat<V>(__builtin_inf()); }
+
+template <class V> INLINE auto is_nan(V x) { return x != x; }
+template <class V> INLINE V magnitude(V x) { return where(x < splat<V>(0), (V)-x, x); }
+
+// a * b + c, rounded once.
+INLINE f32 fma(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
+INLINE f64 fma(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
+template <class V> INLINE V fma(V a, V b, V c) {
+    return each<V>([&](i32 lane) { return fma(a[lane], b[lane], c[lane]); });
+}
+#if defined(__clang__)
+#define INDUCTOR_FMA(type, expression) template <> INLINE type fma(type a, type b, type c) { return __builtin_elementwise_fma(a, b, c); }
+#else
+#define INDUCTOR_FMA(type, expression) template <> INLINE type fma(type a, type b, type c) { return expression; }
+#endif
+#ifdef __FMA__
+INDUCTOR_FMA(f32x4, __builtin_ia32_vfmaddps(a, b, c))
+INDUCTOR_FMA(f64x2, __builtin_ia32_vfmaddpd(a, b, c))
+INDUCTOR_FMA(f32x8, __builtin_ia32_vfmaddps256(a, b, c))
+INDUCTOR_FMA(f64x4, __builtin_ia32_vfmaddpd256(a, b, c))
+#endif
+#ifdef __AVX512F__
+INDUCTOR_FMA(f32x16, __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4))
+INDUCTOR_FMA(f64x8, __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4))
+#endif
+#undef INDUCTOR_FMA
+
+// -- floats: rounding -------------------------------------------------------------------------------------------------
+
+#define INDUCTOR_LANEWISE(name, single, twofold) \
+    INLINE f32 name(f32 x) { return single(x); } \
+    INLINE f64 name(f64 x) { return twofold(x); } \
+    template <class V> INLINE V name(V x) { return each<V>([&](i32 lane) { return name(x[lane]); }); }
+INDUCTOR_LANEWISE(floor, __builtin_floorf, __builtin_floor)
+INDUCTOR_LANEWISE(ceil, __builtin_ceilf, __builtin_ceil)
+INDUCTOR_LANEWISE(trunc, __builtin_truncf, __builtin_trunc)
+INDUCTOR_LANEWISE(round_even, __builtin_nearbyintf, __builtin_nearbyint)
+INDUCTOR_LANEWISE(sqrt, __builtin_sqrtf, __builtin_sqrt)
+
+// -- division ---------------------------------------------------------------------------------------------------------
+
+inline f32 fmod(f32 a, f32 b) { return __builtin_fmodf(a, b); }
+inline f64 fmod(f64 a, f64 b) { return __builtin_fmod(a, b); }
+
+// Integer division by zero would stop the process; lanes whose result nobody uses may try it, so it gives 0.
+template <class T> inline T truncate_divide(T a, T b) {
+    if constexpr ((T)0.5 != 0) return trunc(a / b);
+    else return b == 0 ? 0 : b == (T)-1 ? (T)(0 - a) : (T)(a / b);
+}
+template <class T> inline T fmodulo(T a, T b) {
+    if constexpr ((T)0.5 != 0) return fmod(a, b);
+    else return b == 0 || b == (T)-1 ? ((T)-1 > 0 && b != 0 ? (T)(a % b) : 0) : (T)(a % b);
+}
+template <class T> inline T modulo(T a, T b) {
+    const T rest = fmodulo(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? (T)(rest + b) : rest;
+}
+template <class T> inline T floor_divide(T a, T b) {
+    if constexpr ((T)0.5 != 0) {
+        if (b == 0) return a / b;
+        const T rest = fmod(a, b);
+        T quotient = (a - rest) / b;
+        if (rest != 0 && (rest < 0) != (b < 0)) quotient = quotient - 1;
+        if (quotient == 0) return copysign((T)0, a / b);
+        const T whole = floor(quotient);
+        return quotient - whole > (T)0.5 ? whole + 1 : whole;
+    } else {
+        const T quotient = (T)-1 > 0 ? (b == 0 ? (T)0 : (T)(a / b)) : truncate_divide(a, b);
+        return fmodulo(a, b) != 0 && (a < 0) != (b < 0) ? (T)(quotient - 1) : quotient;
+    }
+}
+#define INDUCTOR_BY_LANE(name) \
+    template <class V> INLINE V name##_lanes(V a, V b) { return each<V>([&](i32 lane) { return name(a[lane], b[lane]); }); }
+INDUCTOR_BY_LANE(truncate_divide)
+INDUCTOR_BY_LANE(fmodulo)
+INDUCTOR_BY_LANE(modulo)
+INDUCTOR_BY_LANE(floor_divide)
+#undef INDUCTOR_BY_LANE
+
+// -- shifts -----------------------------------------------------------------------------------------------------------
+
+template <class V> INLINE V shift_left(V a, V b) {
+    const V zero = splat<V>(0), widest = splat<V>(8 * sizeof(Element<V>) - 1);
+    return where((b >= zero) & (b <= widest), (V)(a << (b & widest)), zero);
+}
+template <class V> INLINE V shift_right(V a, V b) {
+    const V zero = splat<V>(0), widest = splat<V>(8 * sizeof(Element<V>) - 1);
+    const V beyond = where(splat<V>(-1) > zero, zero, (V)(a >> widest));
+    return where((b >= zero) & (b <= widest), (V)(a >> (b & widest)), beyond);
+}
+
+// A negative index counts from the end.
+template <class V> INLINE V wrap_index(V index, V size) {
+    const V zero = splat<V>(0), last = size - splat<V>(1);
+    const V wrapped = where(index < zero, (V)(index + size), index);
+    return where(wrapped < zero, zero, where(wrapped > last, last, wrapped));
+}

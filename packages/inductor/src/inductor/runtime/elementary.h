@@ -1,0 +1,215 @@
+// Elementary functions.  Single precision is computed here, a vector at a time, to at most 2 units in the last place;
+// double precision goes lane by lane to the C library.  A scalar takes the same path as a vector, so an element's value
+// does not depend on where the vectors end.
+//
+// The polynomials are minimax fits over the reduced ranges named beside them.
+#pragma once
+
+// c0 + c1 * x + c2 * x * x ...
+template <class V, class C> INLINE V polynomial(V, C c) { return splat<V>(c); }
+template <class V, class C, class... Rest> INLINE V polynomial(V x, C c, Rest... rest) {
+    return fma(polynomial(x, rest...), x, splat<V>(c));
+}
+
+// 2**n for integers n in [-126, 127], made of its bits.
+template <class V> INLINE V power_of_two(Bits<V> n) { return bits_as<V>((n + 127) << 23); }
+
+// x * 2**n where 2**n itself may be out of range.
+template <class V> INLINE V scale_by_power(V x, Bits<V> n) {
+    const Bits<V> half = n >> 1;
+    return x * power_of_two<V>(half) * power_of_two<V>(n - half);
+}
+
+template <class V> INLINE V clamp(V x, f32 low, f32 high) {  // NaN stays
+    x = where(x < splat<V>(low), splat<V>(low), x);
+    return where(x > splat<V>(high), splat<V>(high), x);
+}
+
+// -- exponentials -----------------------------------------------------------------------------------------------------
+
+// x = n * log(2) + r with |r| <= log(2) / 2; gives e**r - 1.
+template <class V> struct Reduced { V r; Bits<V> n; };
+template <class V> INLINE Reduced<V> reduce_by_log2(V x) {
+    const V magic = splat<V>(0x1.8p23f);  // adding it rounds to an integer, found in the low bits
+    const V shifted = fma(x, splat<V>(1.44269502f), magic);
+    const V n = shifted - magic;
+    const V r = fma(n, splat<V>(-1.42860677e-06f), fma(n, splat<V>(-0.693145752f), x));
+    return {r, bits_as<Bits<V>>(shifted) - bits_as<Bits<V>>(magic)};
+}
+template <class V> INLINE V expm1_reduced(V r) {
+    const V tail = polynomial(r, 0.5f, 0.166666672f, 0.0416662544f, 0.00833326485f, 0.00139472308f, 0.000199180708f);
+    return fma(r * r, tail, r);
+}
+
+template <class V> INLINE V exp_single(V x) {
+    const Reduced<V> part = reduce_by_log2(clamp(x, -105.0f, 89.0f));
+    return scale_by_power(expm1_reduced(part.r) + 1.0f, part.n);
+}
+
+template <class V> INLINE V exp2_single(V x) {
+    const V bounded = clamp(x, -151.0f, 129.0f);
+    const V magic = splat<V>(0x1.8p23f);
+    const V shifted = bounded + magic;
+    const V r = (bounded - (shifted - magic));
+    const V scaled = fma(r, splat<V>(0.693147182f), r * -1.90465421e-09f);
+    return scale_by_power(expm1_reduced(scaled) + 1.0f, bits_as<Bits<V>>(shifted) - bits_as<Bits<V>>(magic));
+}
+
+template <class V> INLINE V expm1_single(V x) {
+    const Reduced<V> part = reduce_by_log2(clamp(x, -30.0f, 89.0f));
+    const V half_power = power_of_two<V>(part.n - 1);  // half of 2**n, which may overflow
+    const V doubled = fma(half_power, expm1_reduced(part.r), half_power - 0.5f);
+    return where(absolute(x) < splat<V>(1e-10f), x, doubled * 2.0f);
+}
+
+template <class V> INLINE V sigmoid_single(V x) { return 1.0f / (1.0f + exp_single(-x)); }
+
+template <class V> INLINE V tanh_single(V x) {
+    const V size = absolute(x), square = x * x;
+    const V tail = polynomial(square, -0.333333313f, 0.133332103f, -0.0539472327f, 0.021703111f, -0.00818299875f, 0.00214781333f);
+    const V near_zero = fma(x * square, tail, x);  // below 0.625
+    const V beyond = 1.0f - 2.0f / (exp_single(size + size) + 1.0f);
+    return where(size < splat<V>(0.625f), near_zero, copysign(beyond, x));
+}
+
+// -- logarithms -------------------------------------------------------------------------------------------------------
+
+// x = 2**exponent * (1 + f) with f in [sqrt(1/2) - 1, sqrt(2) - 1].
+template <class V> struct Split { V f, exponent; };
+template <class V> INLINE Split<V> split_exponent(V x) {
+    const auto tiny = x < splat<V>(0x1p-126f);
+    const Bits<V> bits = bits_as<Bits<V>>(where(tiny, x * 0x1p25f, x)) - 0x3f3504f3;  // sqrt(1/2)
+    const V exponent = widen<V>(bits >> 23) - where(tiny, splat<V>(25.0f), splat<V>(0.0f));
+    return {bits_as<V>((bits & 0x007fffff) + 0x3f3504f3) - 1.0f, exponent};
+}
+// log(1 + f) = f + tail
+template <class V> INLINE V log1p_tail(V f) {
+    const V cubic = polynomial(f, 0.333333343f, -0.249999657f, 0.200000361f, -0.166694298f, 0.142869502f, -0.124251708f,
+                               0.110120356f, -0.1079356f, 0.107431985f, -0.0615210719f);
+    return f * f * fma(f, cubic, splat<V>(-0.5f));
+}
+template <class V> INLINE V log_special(V x, V regular) {
+    const V infinity = splat<V>(__builtin_inff());
+    const V positive = where(x == infinity, infinity, regular);
+    const V zero = where(x == splat<V>(0), -infinity, positive);
+    return where((x < splat<V>(0)) | (x != x), splat<V>(__builtin_nanf("")), zero);
+}
+
+template <class V> INLINE V log_single(V x) {
+    const Split<V> part = split_exponent(x);
+    const V low = fma(part.exponent, splat<V>(1.42860677e-06f), log1p_tail(part.f));
+    return log_special(x, fma(part.exponent, splat<V>(0.693145752f), part.f + low));
+}
+template <class V> INLINE V log2_single(V x) {
+    const Split<V> part = split_exponent(x);
+    const V tail = log1p_tail(part.f);
+    const V low = fma(part.f + tail, splat<V>(1.92596303e-08f), tail * 1.44269502f);
+    return log_special(x, part.exponent + fma(part.f, splat<V>(1.44269502f), low));
+}
+template <class V> INLINE V log10_single(V x) {
+    const Split<V> part = split_exponent(x);
+    const V tail = log1p_tail(part.f);
+    const V low = fma(part.exponent, splat<V>(4.60503907e-06f), fma(part.f, splat<V>(-1.010305e-08f), tail * 0.434294492f));
+    return log_special(x, fma(part.exponent, splat<V>(0.301025391f), fma(part.f, splat<V>(0.434294492f), low)));
+}
+template <class V> INLINE V log1p_single(V x) {
+    const V u = 1.0f + x;
+    const V lost = where(x > splat<V>(1.0f), 1.0f - (u - x), x - (u - 1.0f));  // what rounding 1 + x lost
+    const Split<V> part = split_exponent(u);
+    const V low = fma(part.exponent, splat<V>(1.42860677e-06f), log1p_tail(part.f) + lost / u);
+    const V regular = fma(part.exponent, splat<V>(0.693145752f), part.f + low);
+    return where(absolute(x) < splat<V>(1e-7f), x, log_special(u, regular));
+}
+
+// -- sine and cosine --------------------------------------------------------------------------------------------------
+
+// x = quarter * pi / 2 + r with |r| <= pi / 4; good for |x| up to 2**15.
+template <class V> INLINE Reduced<V> reduce_by_half_pi(V x) {
+    const V magic = splat<V>(0x1.8p23f);
+    const V shifted = fma(x, splat<V>(0.636619747f), magic);
+    const V n = shifted - magic;
+    V r = fma(n, splat<V>(-1.57079637f), x);
+    r = fma(n, splat<V>(4.37113883e-08f), r);
+    return {fma(n, splat<V>(1.71512451e-15f), r), bits_as<Bits<V>>(shifted)};
+}
+template <class V> INLINE V sine_of_quarter(V r, Bits<V> quarter) {
+    const V square = r * r;
+    const V sine = fma(r * square, polynomial(square, -0.166666672f, 0.00833332911f, -0.000198393158f, 2.71812542e-06f), r);
+    const V tail = polynomial(square, 0.0416666679f, -0.00138890126f, 2.48300366e-05f, -2.94957658e-07f);
+    const V cosine = fma(square * square, tail, fma(square, splat<V>(-0.5f), splat<V>(1.0f)));
+    const V value = where((quarter & 1) != 0, cosine, sine);
+    return bits_as<V>(bits_as<Bits<V>>(value) ^ ((quarter & 2) << 30));
+}
+template <class V> INLINE bool beyond_reduction(V x) { return !all_lanes(absolute(x) <= splat<V>(32768.0f)); }
+
+template <class V> INLINE V sin_single(V x) {
+    if (__builtin_expect(beyond_reduction(x), 0)) return each<V>([&](i32 lane) { return __builtin_sinf(x[lane]); });
+    const Reduced<V> part = reduce_by_half_pi(x);
+    return where(x == splat<V>(0), x, sine_of_quarter(part.r, part.n));
+}
+template <class V> INLINE V cos_single(V x) {
+    if (__builtin_expect(beyond_reduction(x), 0)) return each<V>([&](i32 lane) { return __builtin_cosf(x[lane]); });
+    const Reduced<V> part = reduce_by_half_pi(x);
+    return sine_of_quarter(part.r, part.n + 1);
+}
+
+// -- error function, arc tangent --------------------------------------------------------------------------------------
+
+template <class V> INLINE V erf_single(V x) {
+    const V size = absolute(x), square = x * x;
+    const V tail = polynomial(square, -0.376126379f, 0.112837844f, -0.0268655177f, 0.00522125233f, -0.000848705997f,
+                              0.000112863192f, -9.72245653e-06f);
+    const V near_zero = fma(x * square, tail, fma(x, splat<V>(0.128379166f), x));  // below 1; 2 / sqrt(pi) = 1.128...
+    const V bounded = where(size > splat<V>(4.0f), splat<V>(4.0f), size);
+    const V log_erfc = polynomial(bounded, 0.000188043661f, -1.12957847f, -0.633219838f, -0.108418606f, 0.0252082758f,
+                                  -0.00420456845f, 0.000441337615f, -2.16869521e-05f);
+    return where(size < splat<V>(1.0f), near_zero, copysign(1.0f - exp_single(log_erfc), x));
+}
+
+template <class V> INLINE V atan_single(V x) {
+    const V size = absolute(x), one = splat<V>(1.0f);
+    const auto large = size > splat<V>(2.41421366f), middle = size > splat<V>(0.414213568f);
+    const V numerator = where(large, -one, where(middle, size - 1.0f, size));
+    const V denominator = where(large, size, where(middle, size + 1.0f, one));
+    const V high = where(large, splat<V>(1.57079637f), where(middle, splat<V>(0.785398185f), splat<V>(0.0f)));
+    const V low = where(large, splat<V>(-4.37113883e-08f), where(middle, splat<V>(-2.18556941e-08f), splat<V>(0.0f)));
+    const V t = numerator / denominator, square = t * t;
+    const V tail = polynomial(square, -0.333333343f, 0.199999943f, -0.142854273f, 0.111040667f, -0.0899736956f,
+                              0.069934316f, -0.0379606001f);
+    return copysign(high + (t + fma(t * square, tail, low)), x);
+}
+
+// -- the public names -------------------------------------------------------------------------------------------------
+
+#define INDUCTOR_ELEMENTARY(name) \
+    template <class V> INLINE V name(V x) { \
+        if constexpr (sizeof(Element<V>) == 8) { \
+            if constexpr (is_vector<V>) return each<V>([&](i32 lane) { return __builtin_##name(x[lane]); }); \
+            else return __builtin_##name(x); \
+        } else { \
+            if constexpr (is_vector<V>) return name##_single(x); \
+            else return name##_single(splat<f32x4>(x))[0]; \
+        } \
+    }
+INDUCTOR_ELEMENTARY(exp)
+INDUCTOR_ELEMENTARY(exp2)
+INDUCTOR_ELEMENTARY(expm1)
+INDUCTOR_ELEMENTARY(log)
+INDUCTOR_ELEMENTARY(log2)
+INDUCTOR_ELEMENTARY(log10)
+INDUCTOR_ELEMENTARY(log1p)
+INDUCTOR_ELEMENTARY(tanh)
+INDUCTOR_ELEMENTARY(sin)
+INDUCTOR_ELEMENTARY(cos)
+INDUCTOR_ELEMENTARY(erf)
+INDUCTOR_ELEMENTARY(atan)
+#undef INDUCTOR_ELEMENTARY
+
+template <class V> INLINE V sigmoid(V x) {
+    if constexpr (sizeof(Element<V>) == 8) return splat<V>(1) / (splat<V>(1) + exp(-x));
+    else if constexpr (is_vector<V>) return sigmoid_single(x);
+    else return sigmoid_single(splat<f32x4>(x))[0];
+}
+
+template <class V> INLINE V rsqrt(V x) { return splat<V>(1) / sqrt(x); }
+template <class V> INLINE V reciprocal(V x) { return splat<V>(1) / x; }

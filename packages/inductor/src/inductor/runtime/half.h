@@ -1,0 +1,56 @@
+// float16 and bfloat16 are kept in memory only: these turn their bits into floats and back, in registers.
+#pragma once
+
+typedef u16 bf16;
+typedef u16 f16;
+
+// The vector of the given element with as many lanes as V, or the element itself where V is a scalar.
+template <class T, int lanes> struct VectorOf { typedef T type __attribute__((vector_size(sizeof(T) * lanes))); };
+template <class T, class V, bool = is_vector<V>> struct AsWide { typedef typename VectorOf<T, lanes_of<V>>::type type; };
+template <class T, class V> struct AsWide<T, V, false> { typedef T type; };
+template <class T, class V> using Like = typename AsWide<T, V>::type;
+
+template <class V, class U> INLINE V widen(U x) {
+    if constexpr (is_vector<V>) return __builtin_convertvector(x, V);
+    else return (V)x;
+}
+
+template <class V, class H> INLINE V from_bf16(H bits) {
+    typedef Like<u32, V> Wide;
+    return bits_as<V>(widen<Wide>(bits) << 16);
+}
+
+template <class H, class V> INLINE H to_bf16(V x) {
+    typedef Like<u32, V> Wide;
+    const Wide bits = bits_as<Wide>(x);
+    const Wide rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, halves to even
+    return widen<H>(where(x != x, splat<Wide>(0x7fc0u), rounded));
+}
+
+template <class V, class H> INLINE V from_f16(H bits) {
+    typedef Like<u32, V> Wide;
+    const Wide wide = widen<Wide>(bits);
+    const Wide magnitude = (wide & 0x7fffu) << 13;
+    // Multiplying by 2**112 moves the exponent's bias, and makes normal numbers of denormal ones.
+    const Wide finite = bits_as<Wide>(bits_as<V>(magnitude) * splat<V>(0x1p112f));
+    const Wide special = magnitude | 0x7f800000u;
+    const Wide value = where((wide & 0x7c00u) == 0x7c00u, special, finite);
+    return bits_as<V>(value | ((wide & 0x8000u) << 16));
+}
+
+template <class H, class V> INLINE H to_f16(V x) {
+    typedef Like<u32, V> Wide;
+    const Wide bits = bits_as<Wide>(x);
+    const Wide magnitude = bits & 0x7fffffffu;
+    const Wide sign = (bits >> 16) & 0x8000u;
+    const Wide normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    // Below 2**-14, adding 0.5 lines the mantissa up with the half's, and rounds it.
+    const Wide small = bits_as<Wide>(bits_as<V>(magnitude) + splat<V>(0.5f)) - 0x3f000000u;
+    Wide value = where(magnitude < (113u << 23), small, normal);
+    value = where(magnitude >= 0x477ff000u, splat<Wide>(0x7c00u), value);
+    value = where(magnitude > 0x7f800000u, splat<Wide>(0x7e00u), value);
+    return widen<H>(value | sign);
+}
+
+template <class V> INLINE V round_bf16(V x) { return from_bf16<V>(to_bf16<Like<u16, V>>(x)); }
+template <class V> INLINE V round_f16(V x) { return from_f16<V>(to_f16<Like<u16, V>>(x)); }

@@ -1,0 +1,182 @@
+"""The C++ compiler: found, asked to build, and its libraries loaded.
+
+What was built once is found again by its contents without running the compiler, nor even asking for its version: the
+compiler is known by its file.  It must not know what the sources mean.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from inductor import runtime
+from inductor.cache import Cache, key_of
+from inductor.errors import BuildError, CacheError
+from inductor.options import Options
+
+FLAGS = (
+    "-O3",
+    "-march=native",
+    "-std=c++17",
+    "-fopenmp",
+    "-fPIC",
+    "-shared",
+    "-fwrapv",  # integers wrap, as torch's do
+    "-ffp-contract=off",  # a * b + c is rounded twice, as eager does it
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fvisibility=default",
+    "-w",
+)
+HEADERS = Path(runtime.__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the processor has."""
+
+    features: str
+    vector_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A loaded library, and where its source lies."""
+
+    functions: ctypes.CDLL
+    source: Path
+    from_cache: bool
+
+
+@cache
+def machine() -> Machine:
+    """The processor's features, as the kernel lists them."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            start = file.read(8192)
+    except OSError:
+        start = ""
+    flags = next((line for line in start.splitlines() if line.startswith(("flags", "Features"))), "")
+    names = set(flags.split())
+    if {"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= names:
+        return Machine(flags, 64)
+    return Machine(flags, 32 if "avx2" in names else 16)
+
+
+@cache
+def find_compiler(wanted: str | None) -> str:
+    """The compiler's path; ``wanted`` names it, else the environment, else the usual names."""
+    candidates = [wanted or os.environ.get("CXX") or ""]
+    if not candidates[0]:
+        candidates = ["g++", "clang++"]
+    for candidate in candidates:
+        if path := shutil.which(candidate):
+            return path
+    raise BuildError(
+        f"no C++ compiler found (looked for {', '.join(candidates)}); install g++ or clang++, or name one by $CXX"
+    )
+
+
+@cache
+def _identity(compiler: str) -> str:
+    """Which compiler this is: its file changes with its version."""
+    real = os.path.realpath(compiler)
+    status = os.stat(real)
+    return f"{real} {status.st_size} {status.st_mtime_ns}"
+
+
+@cache
+def _headers_digest() -> str:
+    return key_of(path.read_text() for path in sorted(HEADERS.glob("*.h")))
+
+
+def build(sources: Sequence[str], options: Options) -> list[Library]:
+    """Each source as a loaded library: from the cache, or built now, several at once."""
+    compiler = find_compiler(options.compiler)
+    store = _open_cache(options)
+    flags = (*FLAGS, *options.cpp_flags)
+    common = (_identity(compiler), machine().features, _headers_digest(), *flags)
+    keys = [key_of((source, *common)) for source in sources]
+    found = {key: store.find(key) for key in keys}
+    missing = {key: source for key, source in zip(keys, sources, strict=True) if found[key] is None}
+    if missing:
+        with store.scratch() as scratch:
+            built = _compile(compiler, flags, missing, Path(scratch), options.build_processes)
+            for key, library in built.items():
+                found[key] = store.keep(key, library.with_suffix(".cpp"), library)
+    return [_load(found[key], store.source_path(key), key not in missing) for key in keys]
+
+
+def _open_cache(options: Options) -> Cache:
+    """The user's cache, or where it cannot be used one that ends with the process."""
+    try:
+        return Cache(options.cache_folder(), options.cache_bytes)
+    except CacheError as error:
+        warnings.warn(f"{error}; kernels are built for this process only", RuntimeWarning, stacklevel=2)
+        return Cache(Path(_process_folder().name), options.cache_bytes)
+
+
+@cache
+def _process_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="compile-api-")
+    except OSError as error:
+        raise CacheError(f"no folder can be written to for building kernels: {error.strerror}") from error
+
+
+def _compile(
+    compiler: str, flags: Sequence[str], sources: dict[str, str], scratch: Path, processes: int | None
+) -> dict[str, Path]:
+    """Runs the compiler on every source, at most ``processes`` at once."""
+    limit = processes or len(os.sched_getaffinity(0))
+    waiting, running = list(sources), dict[str, subprocess.Popen[bytes]]()
+    built: dict[str, Path] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < limit:
+                key = waiting.pop(0)
+                running[key] = _start(compiler, flags, scratch / f"{key}.cpp", sources[key])
+            key = next(iter(running))
+            _finish(running[key], scratch / f"{key}.cpp")
+            del running[key]
+            built[key] = scratch / f"{key}.so"
+    finally:
+        for process in running.values():
+            process.kill()
+            process.communicate()
+    return built
+
+
+def _start(compiler: str, flags: Sequence[str], source: Path, text: str) -> subprocess.Popen[bytes]:
+    try:
+        source.write_text(text)
+        command = [compiler, *flags, f"-I{HEADERS}", str(source), "-o", str(source.with_suffix(".so")), "-lm"]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    except OSError as error:
+        raise BuildError(f"cannot run {compiler}: {error.strerror}") from error
+
+
+def _finish(process: subprocess.Popen[bytes], source: Path) -> None:
+    output, _ = process.communicate()
+    if process.returncode:
+        complaint = output.decode(errors="replace").strip()
+        first = next((line for line in complaint.splitlines() if "error" in line), complaint[:200])
+        raise BuildError(f"{process.args[0]} failed on a kernel: {first}", complaint)  # type: ignore[index]
+
+
+def _load(path: Path | None, source: Path, from_cache: bool) -> Library:
+    assert path is not None
+    try:
+        return Library(ctypes.CDLL(str(path)), source, from_cache)
+    except OSError as error:
+        raise BuildError(f"cannot load the built kernel {path}: {error}") from error
+
+
