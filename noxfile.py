@@ -37,6 +37,18 @@ def cell(python: str, torch: str, device: str) -> nox.sessions.Param:
     return nox.param(python, torch, device, id=f"py{python}-torch{torch}-{device}")
 
 
+def reveal_pyenv() -> None:
+    """Lets pyenv's shims answer for every Python that it has, where nobody chose some: nox asks for them by name."""
+    folder = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [path.name for path in folder.glob("3.*")] if folder.is_dir() else []
+    if found:
+        found.sort(key=lambda name: not name.startswith(f"{HOME_PYTHON}."))  # the first one is what `python3` means
+        os.environ.setdefault("PYENV_VERSION", ":".join(found))
+
+
+reveal_pyenv()
+
+
 def has_cuda() -> bool:
     """Whether a CUDA device answers; asked of the driver's own tool, so that no torch is needed to decide."""
     smi = shutil.which("nvidia-smi")

@@ -111,7 +111,7 @@ def through_aotgrad(ctx: Context, compiler: Callable[[str], FxCompiler], decompo
                 partition=partition,
                 decompositions=decompositions,
             )
-        except aotgrad.AotError as error:
+        except aotgrad.AotgradError as error:
             ctx.ledger.add(GraphRefused("aotgrad", str(error), "this graph runs eagerly"))
             return gm.forward
 
