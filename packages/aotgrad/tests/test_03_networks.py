@@ -66,7 +66,7 @@ def mlp():
 def convolutions():
     return nn.Sequential(
         nn.Unflatten(1, (1, 5)), nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True),
-        nn.MaxPool2d(2), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4, momentum=None), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.MaxPool2d(2), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from torch.fx.immutable_collections import immutable_list
 
 from aotgrad import functional
 from aotgrad.analyse import Analysis, TracedInput, analyse
+from aotgrad.early import EarlyRules
 from aotgrad.errors import Unsupported
 from aotgrad.facts import Facts, OfResult
 from aotgrad.inputs import GraphInput, Signature
@@ -60,7 +61,7 @@ def trace_joint(
     with _tracing(recorder, training):
         for entry, given in zip(inputs, signature.inputs, strict=True):
             _present(entry, given, training)
-        outputs = program(recorder, _arguments(signature, inputs))
+        outputs = _run(program, recorder, _arguments(signature, inputs))
         analysis = analyse(recorder, inputs, outputs, training=training)
         candidates = zip([*analysis.updates, *analysis.results], analysis.differentiable, strict=True)
         differentiable = [value for value, follows in candidates if follows]
@@ -83,6 +84,20 @@ def _placeholders(recorder: Recorder, given: Sequence[GraphInput]) -> list[Trace
     return inputs
 
 
+def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[Any]) -> Sequence[Any]:
+    try:
+        return program(recorder, arguments)
+    except Unsupported:
+        raise
+    except Exception as error:
+        # Whatever the program raises on fakes, its own error or a limit of fakes, only eager can tell which it is.
+        reason = str(error).split("\n", maxsplit=1)[0]
+        raise Unsupported(
+            f"the program fails while it is traced ({type(error).__name__}: {reason})",
+            "run eagerly, it raises its own error",
+        ) from error
+
+
 @contextmanager
 def _tracing(recorder: Recorder, training: bool) -> Iterator[None]:
     """Everything that must be in force, and back as it was, while the program runs."""
@@ -93,6 +108,7 @@ def _tracing(recorder: Recorder, training: bool) -> Iterator[None]:
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
         stack.enter_context(functional.functionalization())
+        stack.enter_context(EarlyRules())
         yield
 
 

@@ -24,7 +24,10 @@ def verify_joint(joint: JointGraph) -> None:
         _require("role" in node.meta, f"input {node} of the joint graph has no role")
     for role, value in zip(joint.outputs, joint.values, strict=True):
         tangent_free = not isinstance(role, Gradient)
-        _require(tangent_free <= (value.meta["phase"] == "forward"), f"forward output {value} depends on a tangent")
+        _require(
+            tangent_free <= (value.meta.get("phase", "forward") == "forward"),
+            f"forward output {value} depends on a tangent",
+        )
 
 
 def verify_pair(pair: Pair) -> None:
