@@ -1,0 +1,160 @@
+"""Stops a running function at any instruction and shows what its frame holds: the other half of a continuation."""
+
+import sys
+from dataclasses import dataclass
+from types import FunctionType
+
+import pytest
+
+from capture.assembler import assemble
+from capture.emitting import Emitter
+from capture.flow import JUMPS, NO_FALL_THROUGH, Flow, stack_effect
+from capture.instructions import Body
+from capture.resume import Point, Slot, continuation
+from capture.versions import NULL_UNDER_CALLABLE
+
+PAIR = [Slot.NULL, Slot.VALUE] if NULL_UNDER_CALLABLE else [Slot.VALUE, Slot.NULL]
+SAVED = object()  # a variable an inlined comprehension keeps on the stack, bound or not
+PUSH_NOTHING = ("STORE", "DELETE", "POP", "LIST_APPEND", "LIST_EXTEND", "SET_", "DICT_", "MAP_ADD", "RETURN", "R")
+
+
+def stack_after(instruction, stack, jump):
+    """The kinds of the stack's slots after an instruction, from those before."""
+    op, effect = instruction.op, stack_effect(instruction, jump=jump)
+    match op:
+        case "PUSH_NULL":
+            return [*stack, Slot.NULL]
+        case "LOAD_FAST_AND_CLEAR" if not instruction.arg.startswith("."):
+            return [*stack, SAVED]
+        case "LOAD_METHOD" | "LOAD_SUPER_METHOD" | "LOAD_ZERO_SUPER_METHOD":
+            return stack[: len(stack) + effect - 2] + PAIR
+        case "SWAP":
+            stack = list(stack)
+            stack[-1], stack[-instruction.arg] = stack[-instruction.arg], stack[-1]
+            return stack
+        case "COPY":
+            return [*stack, stack[-instruction.arg]]
+        case "PUSH_EXC_INFO":
+            return [*stack[:-1], Slot.HANDLED, Slot.VALUE]
+    if op in JUMPS or op.startswith(PUSH_NOTHING) or op in ("NOP", "MAKE_CELL"):
+        return stack[: len(stack) + effect] if effect <= 0 else stack + [Slot.VALUE] * effect
+    below = min(len(stack), len(stack) + effect - 1)
+    return stack[:below] + [Slot.VALUE] * (len(stack) + effect - below)
+
+
+def stack_layouts(body):
+    flow = Flow(body)
+    layouts = [None] * len(body)
+    todo = [(0, [])]
+    while todo:
+        i, stack = todo.pop()
+        if layouts[i] is not None:
+            continue
+        layouts[i] = stack
+        instruction = body.instructions[i]
+        if instruction.handler:
+            handler = instruction.handler
+            caught = stack[: handler.depth] + [Slot.LASTI] * handler.lasti + [Slot.VALUE]
+            todo.append((flow.handler(i), caught))
+        for n, following in enumerate(flow.successors[i]):
+            todo.append((following, stack_after(instruction, stack, n == 1 or instruction.op in NO_FALL_THROUGH)))
+    return layouts
+
+
+def cells_at(body, code, index):
+    """The cell variables whose cell exists before this instruction."""
+    made = set()
+    for instruction in body.instructions[:index]:
+        if instruction.op == "MAKE_CELL":
+            made.add(instruction.arg)
+        elif instruction.op in ("STORE_FAST", "LOAD_FAST_AND_CLEAR"):
+            made.discard(instruction.arg)
+    return sorted(made)
+
+
+@dataclass
+class Snapshot:
+    stack: list
+    variables: dict
+    point: Point
+
+    def continued(self, function):
+        return with_code(function, continuation(function.__code__, self.point).code)
+
+    def arguments(self, function):
+        places = continuation(function.__code__, self.point).parameters
+        return [self.stack[place] if isinstance(place, int) else self.variables[place] for place in places]
+
+    def resume(self, function):
+        return self.continued(function)(*self.arguments(function))
+
+
+def stopped_at(function, index):
+    """`function`, but returning a `Snapshot` when it gets to instruction `index`."""
+    code = function.__code__
+    body = Body.from_code(code)
+    layout = stack_layouts(body)[index]
+    if SAVED in (layout or ()) and set(code.co_freevars).intersection(code.co_varnames):
+        return function  # f_locals cannot tell two variables of one name apart
+    cells = cells_at(body, code, index)
+    handled = [place for place, slot in enumerate(layout) if slot is Slot.HANDLED]
+
+    def look(cell_values):
+        frame = dict(sys._getframe(1).f_locals)
+        held = {place for place in range(len(layout)) if f".saved{place}" in frame}
+        stack = [frame.pop(f".saved{place}", None) for place in range(len(layout))]
+        kinds = [(Slot.VALUE if i in held else Slot.NULL) if slot is SAVED else slot for i, slot in enumerate(layout)]
+        for place, above in zip(handled, [*(stack[p] for p in handled[1:]), sys.exc_info()[1]]):
+            stack[place] = above
+        own = set(code.co_varnames).difference(code.co_freevars)
+        variables = {name: value for name, value in frame.items() if name in own}
+        variables |= zip(cells, cell_values)
+        return Snapshot(stack, variables, Point(index, tuple(kinds), frozenset(variables)))
+
+    emit = Emitter()
+    emit.append(_with_plain_attributes(body.instructions[:index]))
+    start = emit.label()
+    emit.place(start)
+    for place in reversed(range(len(layout))):
+        emit.store_fast(f".saved{place}")
+    emit.load_callable(look)
+    emit.build_closure(cells)
+    emit.call(1)
+    if handled:
+        emit.load_fast(f".saved{handled[0]}")
+        emit.emit("POP_EXCEPT")
+    emit.return_value()
+    emit.append(_with_plain_attributes(body.instructions[index:]))
+    _redirect(body, body.instructions[index], start)
+    return with_code(function, assemble(emit.body(), code))
+
+
+def with_code(function, code):
+    other = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    other.__kwdefaults__ = function.__kwdefaults__
+    return other
+
+
+def _redirect(body, old, new):
+    for instruction in body:
+        if instruction.arg is old:
+            instruction.arg = new
+        if instruction.handler and instruction.handler.target is old:
+            instruction.handler.target = new
+
+
+def _with_plain_attributes(instructions):
+    """A method that was looked up is a bound method and a NULL, never a function and its self: so slots have one kind."""
+    emit = Emitter()
+    for instruction in instructions:
+        emit.append([instruction])
+        if instruction.op in ("LOAD_METHOD", "LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_METHOD"):
+            instruction.op = instruction.op.replace("METHOD", "ATTR")
+            emit.positions, emit.handler = instruction.positions, instruction.handler
+            emit.to_callable()
+    return emit.instructions
+
+
+@pytest.fixture(name="stopped_at")
+def _stopped_at():
+    return stopped_at
