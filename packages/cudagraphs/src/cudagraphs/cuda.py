@@ -114,8 +114,8 @@ class CudaDriver:
         taken = [(block["address"], block["size"]) for block in self._blocks() if block["state"] != "inactive"]
         return taken, torch._C._cuda_getCheckpointState(self.index, self._pool)
 
-    def pool_bytes(self) -> int:
-        return sum(segment["total_size"] for segment in self._segments())
+    def segments(self) -> list[Block]:
+        return [Block(segment["address"], segment["total_size"]) for segment in self._segments()]
 
     def buffer_like(self, tensor: Tensor) -> Tensor:
         with self._allocating_in_pool(), torch.inference_mode(False):

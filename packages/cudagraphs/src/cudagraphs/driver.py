@@ -71,7 +71,7 @@ class Driver(Protocol):
     def checkpoint(self) -> State:
         """The allocator's state now."""
 
-    def pool_bytes(self) -> int:
+    def segments(self) -> list[Block]:
         """What the pool has reserved."""
 
     def buffer_like(self, tensor: Tensor) -> Tensor:

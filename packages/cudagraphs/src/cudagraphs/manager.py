@@ -90,7 +90,7 @@ class Manager:
 
     def report(self) -> Report:
         """What happened so far."""
-        return self._journal.report(pool_bytes=self._driver.pool_bytes(), steps=self._steps.number)
+        return self._journal.report(pool_bytes=self._pool_bytes(), steps=self._steps.number)
 
     def live(self) -> list[Lent]:
         """The pool memory that is in the hands of callers now."""
@@ -210,14 +210,17 @@ class Manager:
         limit = function.options.pool_bytes
         if function.recordings() >= function.options.recordings_per_function:
             raise CannotRecord(Refusal.TOO_MANY_RECORDINGS, f"{function.recordings()} of them")
-        if limit is not None and self._driver.pool_bytes() >= limit:
-            raise CannotRecord(Refusal.POOL_FULL, f"{self._driver.pool_bytes()} of {limit} bytes")
+        if limit is not None and self._pool_bytes() >= limit:
+            raise CannotRecord(Refusal.POOL_FULL, f"{self._pool_bytes()} of {limit} bytes")
         if self._sealed:
             raise CannotRecord(Refusal.POOL_DISTURBED)
         if self._driver.occupied():
             gc.collect()
             if held := self._driver.occupied():
                 raise CannotRecord(Refusal.POOL_DISTURBED, f"{len(held)} blocks")
+
+    def _pool_bytes(self) -> int:
+        return sum(segment.nbytes for segment in self._driver.segments())
 
     def _judge_gain(self, function: Function, case: Case) -> None:
         """Drop the recordings of a case whose fastest replay was no faster than a plain call."""

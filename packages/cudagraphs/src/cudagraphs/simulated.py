@@ -171,17 +171,15 @@ class Device:
         for address in [a for a in self.words if a < MEMORY_START and a not in readable]:
             del self.words[address]
 
-    def _empty(self, shape: tuple[int, ...]) -> Tensor:
+    def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Tensor:
+        strides = _contiguous(shape) if strides is None else strides
+        reach = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+        nbytes = WORD * (reach + 1) if all(shape) else 0
         allocator = self.pool if self._into_pool else self.memory
-        strides: list[int] = []
-        count = 1
-        for size in reversed(shape):
-            strides.insert(0, count)
-            count *= size
-        storage = Storage(allocator.allocate(count * WORD), count * WORD, allocator)
-        for address in range(storage.address, storage.address + count * WORD, WORD):
+        storage = Storage(allocator.allocate(nbytes), nbytes, allocator)
+        for address in range(storage.address, storage.address + nbytes, WORD):
             self.words.pop(address, None)  # fresh memory holds nothing yet
-        return Tensor(self, storage, View("i64", shape, tuple(strides), 0))
+        return Tensor(self, storage, View("i64", shape, strides, 0))
 
     def _execute(self, instruction: Instruction) -> None:
         right = instruction.right
@@ -258,12 +256,12 @@ class Device:
     def checkpoint(self) -> tuple[tuple[int, int], ...]:
         return tuple(sorted(self.pool.taken.items()))
 
-    def pool_bytes(self) -> int:
-        return self.pool.reserved - self.pool.start
+    def segments(self) -> list[Block]:
+        return [Block(self.pool.start, self.pool.reserved - self.pool.start)]
 
     def buffer_like(self, tensor: Tensor) -> Tensor:
         with self._allocating_in_pool():
-            return self._empty(tensor.view.shape)
+            return self._empty(tensor.view.shape, tensor.view.strides)
 
     # The driver: work.
 
@@ -320,3 +318,12 @@ class Device:
             yield
         finally:
             self._into_pool = before
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides: list[int] = []
+    count = 1
+    for size in reversed(shape):
+        strides.insert(0, count)
+        count *= size
+    return tuple(strides)

@@ -1,0 +1,58 @@
+"""The public face on a machine without a CUDA device, and what can be said of the CUDA driver there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import cudagraphs
+from cudagraphs import CudaGraphsError, Refusal, capture
+from cudagraphs import cuda as cuda_driver
+
+without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is there")
+
+
+@without_cuda
+def test_without_cuda_the_function_runs_as_it_is():
+    def double(x):
+        return [x * 2]
+
+    captured = capture(double, [torch.ones(3)])
+    assert torch.equal(captured(torch.ones(3))[0], torch.full((3,), 2.0))
+    assert captured.refusal.reason is Refusal.NO_CUDA
+    assert "double" in str(captured.refusal)
+
+
+@without_cuda
+def test_without_cuda_steps_and_reports_are_harmless():
+    cudagraphs.step_begin()
+    cudagraphs.reset()
+    assert cudagraphs.report().replayed == 0
+    assert cudagraphs.show() == "no CUDA device"
+
+
+def test_an_index_beyond_the_inputs_is_an_error():
+    with pytest.raises(CudaGraphsError, match="no input 3"):
+        capture(lambda x: x, [torch.ones(1)], static_inputs=[3])
+
+
+def test_every_refusal_explains_itself():
+    assert all(len(refusal.text) > 20 for refusal in Refusal)
+
+
+def test_the_private_functions_of_torch_that_the_driver_calls_exist():
+    used = set(re.findall(r"torch\._C\.(_\w+)", Path(cuda_driver.__file__).read_text()))
+    stub = (Path(torch.__file__).parent / "_C" / "__init__.pyi").read_text()
+    assert len(used) >= 8
+    assert {name for name in used if f"def {name}(" not in stub} == set()
+
+
+def test_signatures_tell_apart_what_a_recording_bakes_in():
+    x, scalar = torch.ones(2, 3), torch.tensor(2.0)
+    signature = cuda_driver._signature
+    different = [x, x.t(), x.double(), x[:1], scalar, scalar + 1, 1, True, 1.0, None, "a", object()]
+    assert len({signature(value, False) for value in different}) == len(different)
+    assert signature(x, False) == signature(x + 1, False)
+    needs_grad = torch.ones(2, 3, requires_grad=True)
+    assert signature(needs_grad, True) != signature(needs_grad, False) == signature(x, False)

@@ -1,0 +1,141 @@
+"""What is not recorded runs as it is, and the report says why."""
+
+import pytest
+
+from cudagraphs import CudaGraphsError, Options, Refusal
+
+
+def reasons(manager):
+    return [refusal.reason for refusal in manager.report().refusals]
+
+
+def test_a_function_that_waits_for_the_device_is_refused_with_its_line(device, manager, captured):
+    def peek(x):
+        return x + x.tolist()[0]
+
+    peeking = captured(peek)
+    assert [peeking(device.tensor([n])).tolist() for n in range(4)] == [[2 * n] for n in range(4)]
+    (refusal,) = manager.report().refusals
+    assert (refusal.reason, manager.report().recorded) == (Refusal.UNSAFE_OPERATOR, 0)
+    assert refusal.where.endswith(f"test_refusals.py:{peek.__code__.co_firstlineno + 1}")
+
+
+def test_the_users_own_error_is_raised_as_it_is(device, captured):
+    def fail(x):
+        raise LookupError("mine")
+
+    failing = captured(fail)
+    for _ in range(3):
+        with pytest.raises(LookupError, match="mine"):
+            failing(device.tensor([1]))
+
+
+def test_a_function_that_keeps_a_tensor_is_refused(device, manager, captured):
+    kept = []
+
+    def hoard(x):
+        kept.append(x * 2)
+        return x + 1
+
+    hoarding = captured(hoard)
+    assert [hoarding(device.tensor([n])).tolist() for n in range(4)] == [[n + 1] for n in range(4)]
+    assert reasons(manager) == [Refusal.KEEPS_MEMORY]
+
+
+def test_nothing_more_is_recorded_in_a_pool_that_someone_else_uses(device, manager, captured):
+    kept = []
+    hoarding = captured(lambda x: kept.append(x * 2) or x + 1)
+    increment = captured(lambda x: x + 1)
+    for n in range(4):
+        hoarding(device.tensor([n]))
+        assert increment(device.tensor([n])).tolist() == [n + 1]
+    assert reasons(manager) == [Refusal.KEEPS_MEMORY, Refusal.POOL_DISTURBED]
+
+
+def test_an_output_that_is_no_tensor_is_refused(device, manager, captured):
+    nested = captured(lambda x: [{"y": x + 1}])
+    assert [nested(device.tensor([n]))[0]["y"].tolist() for n in range(3)] == [[1], [2], [3]]
+    assert reasons(manager) == [Refusal.UNKNOWN_OUTPUT]
+
+
+def test_an_input_that_cannot_be_compared_is_refused(device, manager, captured):
+    pick = captured(lambda x, choice: x + choice.value)
+    choice = type("Choice", (), {"value": 1})()
+    assert pick(device.tensor([1]), choice).tolist() == [2]
+    assert reasons(manager) == [Refusal.UNKNOWN_VALUE]
+
+
+def test_an_input_whose_elements_overlap_is_refused(device, manager, captured):
+    increment = captured(lambda x: x + 1)
+    windows = device.tensor([1, 2, 3])
+    from cudagraphs.storage import View
+
+    overlapping = device.view_of(windows, View("i64", (2, 2), (1, 1), 0))
+    assert [increment(overlapping).tolist() for _ in range(3)] == [[2, 3, 3, 4]] * 3
+    assert reasons(manager) == [Refusal.OVERLAPPING_LAYOUT]
+
+
+def test_an_expanded_input_is_copied_without_its_repetitions(device, manager, captured):
+    from cudagraphs.storage import View
+
+    increment = captured(lambda x: x + 1)
+    for n in range(3):
+        expanded = device.view_of(device.tensor([n]), View("i64", (3,), (0,), 0))
+        assert increment(expanded).tolist() == [n + 1] * 3
+    assert manager.tree.recordings[0].buffers[0].storage.nbytes == 8
+
+
+def test_a_changed_input_that_shares_memory_with_another_runs_plainly(device, manager, captured):
+    def update(x, y):
+        x.add_(10)
+        return y * 2
+
+    bump = captured(update)
+    for n in range(4):
+        both = device.tensor([n])
+        assert bump(both, both[:]).tolist() == [2 * (n + 10)]
+        assert bump(device.tensor([0]), device.tensor([n])).tolist() == [2 * n]
+    assert reasons(manager) == [Refusal.OVERLAPPING_INPUTS]
+
+
+def test_too_many_sizes(device, manager, captured):
+    increment = captured(lambda x: x + 1, recordings_per_function=3)
+    for size in [1, 2, 3, 4, 5] * 3:
+        assert increment(device.tensor([7] * size)).tolist() == [8] * size
+    assert reasons(manager) == [Refusal.TOO_MANY_RECORDINGS]
+    assert manager.report().recorded == 3
+
+
+def test_a_full_pool(device, manager, captured):
+    increment = captured(lambda x: x + 1, pool_bytes=1)
+    for size in [1, 2] * 3:
+        assert increment(device.tensor([7] * size)).tolist() == [8] * size
+    assert (reasons(manager), manager.report().recorded) == ([Refusal.POOL_FULL], 1)
+
+
+def test_a_recording_that_does_not_pay_is_dropped(device, manager, captured):
+    device.launch_seconds = 1.0
+    increment = captured(lambda x: x + 1, gain_samples=2)
+    assert [increment(device.tensor([n])).tolist() for n in range(6)] == [[n + 1] for n in range(6)]
+    assert (reasons(manager), manager.tree.recordings) == ([Refusal.NO_GAIN], [])
+    assert (manager.report().replayed, manager.report().plain) == (2, 3)
+
+
+def test_a_recording_that_pays_is_kept(device, manager, captured):
+    device.operator_seconds = 1.0
+    increment = captured(lambda x: x + 1, gain_samples=2)
+    for n in range(6):
+        increment(device.tensor([n]))
+    assert (reasons(manager), manager.report().replayed) == ([], 5)
+
+
+@pytest.mark.parametrize("wrong", [{"warmups": 0}, {"branches": -1}, {"recordings_per_function": -1}])
+def test_impossible_options_are_refused(wrong):
+    with pytest.raises(CudaGraphsError):
+        Options(**wrong)
+
+
+def test_a_refusal_reads_well(device, manager, captured):
+    captured(lambda x, y: x, inputs=2)(device.tensor([1]), object())
+    assert "neither a tensor nor a plain value" in str(manager.report())
+    assert "input 1 is a object" in str(manager.report())

@@ -1,0 +1,75 @@
+"""Steps: forward and backward share a pool, and a program may say where a step begins."""
+
+import pytest
+
+from cudagraphs import CudaGraphsError
+
+
+def train(device, forward, backward, steps):
+    """A model of a training loop: the backward reads what the forward saved."""
+    weight, losses = device.tensor([3]), []
+    for n in range(steps):
+        loss, saved = forward(weight, device.tensor([n]))
+        (gradient,) = backward(saved, weight)
+        del saved
+        weight.add_(gradient)
+        losses.append(loss)
+    return [loss.tolist() for loss in losses], weight.tolist()
+
+
+def forward(weight, x):
+    saved = weight * x
+    return [saved * saved, saved + 1]
+
+
+def backward(saved, weight):
+    return [saved * 2]
+
+
+def test_training_gives_the_losses_that_it_gives_without_graphs(device, manager, captured):
+    graphed = captured(forward, static=[0]), captured(backward, static=[1])
+    assert train(device, *graphed, 20) == train(device, forward, backward, 20)
+    assert manager.report().plain == 0
+
+
+def test_the_backward_is_a_child_of_the_forward(device, manager, captured):
+    train(device, captured(forward, static=[0]), captured(backward, static=[1]), 5)
+    first, second = manager.tree.recordings[:2]
+    assert (second.parent, second.inputs.in_place) == (first, (0, 1))
+
+
+def test_a_step_that_begins_with_nothing_alive_starts_at_the_root(device, manager, captured):
+    double, triple = captured(lambda x: x * 2), captured(lambda x: x * 3)
+    for n in range(3):
+        double(device.tensor([n]))
+        triple(device.tensor([n]))
+    assert [recording.parent for recording in manager.tree.recordings] == [None, None]
+
+
+def test_step_begin_keeps_what_is_held(device, manager, captured):
+    increment = captured(lambda x: x + 1)
+    held = []
+    for n in range(5):
+        manager.step_begin()
+        held.append(increment(device.tensor([n])))
+    assert [tensor.tolist() for tensor in held] == [[n + 1] for n in range(5)]
+
+
+def test_released_outputs_raise_instead_of_reading_another_steps_values(device, manager, captured):
+    increment = captured(lambda x: x + 1)
+    held = []
+    for n in range(4):
+        manager.step_begin(release=True)
+        held.append(increment(device.tensor([n])))
+    assert held[-1].tolist() == [4]
+    with pytest.raises(CudaGraphsError, match="earlier step"):
+        held[-2].tolist()
+    assert (manager.report().recorded, manager.report().released) == (1, 2)
+
+
+def test_after_a_reset_everything_is_recorded_anew_and_held_outputs_stay(device, manager, captured):
+    increment = captured(lambda x: x + 1)
+    held = [increment(device.tensor([n])) for n in range(3)]
+    manager.reset()
+    held += [increment(device.tensor([n])) for n in range(3, 7)]
+    assert [tensor.tolist() for tensor in held] == [[n + 1] for n in range(7)]

@@ -1,0 +1,80 @@
+"""Loans, the choice of a recording, and the drawing."""
+
+from dataclasses import dataclass
+
+from cudagraphs.options import Options
+from cudagraphs.show import show_tree
+from cudagraphs.storage import Block, CopyPolicy, Ledger, Lent, covers
+from cudagraphs.tree import choose
+
+
+@dataclass
+class Switch:
+    on: bool = True
+
+    def alive(self):
+        return self.on
+
+
+def lent(address, held=None):
+    return Lent(held or Switch(), Block(address, 8), None, 0)
+
+
+def test_a_block_is_covered_only_as_a_whole():
+    protected = {0x100: 16, 0x110: 16}
+    assert covers(protected, Block(0x100, 16))
+    assert covers(protected, Block(0x110, 8))
+    assert not covers(protected, Block(0x108, 8))
+    assert not covers(protected, Block(0x100, 32))
+
+
+def test_a_ledger_forgets_what_nobody_holds():
+    held, dropped = Switch(), Switch()
+    ledger = Ledger()
+    ledger.lend([lent(0x100, held), lent(0x200, dropped)])
+    dropped.on = False
+    assert [one.block.address for one in ledger.live()] == [0x100]
+    assert len(ledger.clear()) == 1
+    assert ledger.live() == []
+
+
+def test_small_things_are_copied_at_once_and_large_ones_after_some_branches():
+    policy = CopyPolicy(Options(copy_below=8, branches=2))
+    policy.stood_in_the_way(0, 8)
+    for _ in range(2):
+        policy.stood_in_the_way(1, 9)
+    assert policy.copied == {0}
+    policy.stood_in_the_way(1, 9)
+    assert policy.copied == {0, 1}
+
+
+def recordings_of(device, manager, captured):
+    """Two recordings of one function: the second made while the first's output was held."""
+    increment = captured(lambda x: x + 1)
+    held = [increment(device.tensor([n])) for n in range(3)]
+    del held
+    return manager.tree.recordings
+
+
+def test_a_recording_that_would_overwrite_something_held_is_not_chosen(device, manager, captured):
+    first, second = recordings_of(device, manager, captured)
+    loan = lent(first.loans[0].block.address)
+    inputs = [device.tensor([1])]
+    assert choose(device, [first, second], None, [], inputs).recording is first
+    assert choose(device, [first, second], None, [loan], inputs).recording is second
+    assert choose(device, [first], None, [loan], inputs).in_the_way == (loan,)
+
+
+def test_children_of_the_present_recording_come_first(device, manager, captured):
+    first, second = recordings_of(device, manager, captured)
+    assert choose(device, [first, second], first, [], [device.tensor([1])]).recording is second
+    assert second.path() == [first, second]
+
+
+def test_the_tree_is_drawn_with_its_paths_and_memory(device, manager, captured):
+    first, _ = recordings_of(device, manager, captured)
+    root, *lines = show_tree(manager.tree).splitlines()
+    assert root == "root"
+    assert lines[0].startswith("└─ #1 ")
+    assert lines[1].startswith("   └─ #2 ")
+    assert f"protects {first.loans[0].block.address:#x}+8" in lines[1]
