@@ -72,7 +72,7 @@ class Masked:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a reduction of an earlier part of the same kernel came to: ``part`` is "" or mean, m2, weight."""
+    """A ``Let`` or the outcome of a ``Reduce`` earlier in the same kernel: ``part`` is "" or mean, m2, weight."""
 
     name: str
     dtype: torch.dtype

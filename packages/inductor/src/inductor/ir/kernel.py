@@ -51,7 +51,16 @@ class Reduce:
     dtype: torch.dtype
 
 
-Statement: TypeAlias = Store | Reduce
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Names a value; later statements of the same loop body read it as ``Result(name)``.  In a loop without axes it is
+    visible to all later loops too: that is where what does not change along a row is computed once."""
+
+    name: str
+    value: Expr
+
+
+Statement: TypeAlias = Store | Reduce | Let
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,7 @@ class Loop:
 @dataclass(frozen=True, slots=True)
 class Argument:
     """A buffer the kernel is given: ``in``, ``out`` (every element written before it is read) or ``inout``.
-    ``numel`` is the extent of the storage used."""
+    ``numel`` is the extent of the storage used.  Different arguments never share memory."""
 
     name: str
     dtype: torch.dtype

@@ -94,6 +94,11 @@ CONVERSION = _table(
     ("rounded", 1, "same", "rounded through the half type named by the node, and widened again"),
 )
 
+INDEXING = _table(
+    ("wrapped", 2, "same", "position a on an axis of b elements, counted from the end where negative; a position outside"
+                           " makes the call raise IndexError, and is read as 0 until then"),
+)  # fmt: skip
+
 RANDOM = _table(
     ("rand", 2, "given", "uniform in [0, 1) from counter-based Philox; operands: int64 seed, int64 offset"),
     ("randn", 2, "given", "standard normal from the same generator"),
@@ -101,7 +106,7 @@ RANDOM = _table(
 )
 
 OPERATORS: dict[str, Operator] = {
-    **ARITHMETIC, **COMPARISON, **LOGICAL, **ROUNDING, **ELEMENTARY, **CONVERSION, **RANDOM,
+    **ARITHMETIC, **COMPARISON, **LOGICAL, **ROUNDING, **ELEMENTARY, **CONVERSION, **INDEXING, **RANDOM,
 }  # fmt: skip
 
 REDUCTIONS: dict[str, str] = {

@@ -35,7 +35,8 @@ class Allocate:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Names a strided window on another buffer's storage; ``offset`` is in elements from that storage's start."""
+    """Names a strided window on another buffer's memory; ``offset`` is in elements from the first element of ``base``
+    (which need not be the start of its storage)."""
 
     buffer: Buffer
     base: str

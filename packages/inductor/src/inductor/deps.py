@@ -1,0 +1,137 @@
+"""What a nest or a call reads and writes, and which operations must therefore come before which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.utils import _pytree as pytree
+
+from inductor.ir.expr import Expr, IndexValue, Load, walk
+from inductor.ir.graph import Graph, Nest, Operation
+from inductor.ir.index import Index
+from inductor.ir.kernel import Loop, Statement, Store
+from inductor.ir.program import Call, Ref, View
+
+RANDOM_STATE = "<random state>"
+OUTSIDE = "<outside>"
+"""Stand for what operators change beside tensors: the random stream, and anything a custom operator may do."""
+
+
+def expressions(statement: Statement) -> Iterator[Expr]:
+    """Every tree a statement holds."""
+    yield statement.value
+    if isinstance(statement, Store):
+        for _, value in statement.bindings:
+            yield value
+        if statement.mask is not None:
+            yield statement.mask
+
+
+def nodes(loops: Sequence[Loop]) -> Iterator[Expr]:
+    """Every expression node of a nest."""
+    for loop in loops:
+        for statement in loop.body:
+            for expr in expressions(statement):
+                yield from walk(expr)
+
+
+def loads_of(loops: Sequence[Loop]) -> Iterator[Load]:
+    return (node for node in nodes(loops) if isinstance(node, Load))
+
+
+def stores_of(loops: Sequence[Loop]) -> Iterator[Store]:
+    return (statement for loop in loops for statement in loop.body if isinstance(statement, Store))
+
+
+def indices_of(loops: Sequence[Loop]) -> Iterator[Index]:
+    """Every index a nest computes: of loads and stores, and positions used as values."""
+    for node in nodes(loops):
+        if isinstance(node, Load | IndexValue):
+            yield node.index
+    for store in stores_of(loops):
+        yield store.index
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The buffers an operation touches; ``reads`` holds those it adds to as well."""
+
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+def access(operation: Operation, views: dict[str, View]) -> Access:
+    """What an operation reads and writes; a window stands for the buffer it is a window on."""
+    if isinstance(operation, Nest):
+        reads = {load.buffer for load in loads_of(operation.loops)}
+        writes = set()
+        for store in stores_of(operation.loops):
+            writes.add(store.buffer)
+            if store.mode == "add":
+                reads.add(store.buffer)
+        return Access(frozenset(reads), frozenset(writes))
+    return _call_access(operation, views)
+
+
+def _call_access(call: Call, views: dict[str, View]) -> Access:
+    reads = {root(ref.name, views) for ref in refs(call)}
+    writes = {buffer.name for buffer in call.outputs if buffer is not None} | set(call.into)
+    writes |= {root(name, views) for name in mutated(call)}
+    if torch.Tag.nondeterministic_seeded in call.target.tags:
+        writes.add(RANDOM_STATE)
+    if not any(call.outputs) or call.target.namespace not in ("aten", "prims"):
+        writes.add(OUTSIDE)
+    return Access(frozenset(reads), frozenset(writes))
+
+
+def refs(call: Call) -> list[Ref]:
+    """The buffers a call is given."""
+    leaves = pytree.tree_leaves((call.args, [value for _, value in call.kwargs]))
+    return [leaf for leaf in leaves if isinstance(leaf, Ref)]
+
+
+def mutated(call: Call) -> list[str]:
+    """The arguments a call writes to, by its schema."""
+    if not call.target._schema.is_mutable:
+        return []
+    named, names = dict(call.kwargs), []
+    for position, argument in enumerate(call.target._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = call.args[position] if position < len(call.args) else named.get(argument.name)
+            names += [leaf.name for leaf in pytree.tree_leaves(value) if isinstance(leaf, Ref)]
+    return names
+
+
+def returns_alias(call: Call) -> bool:
+    """True if a result may share memory with an argument."""
+    return any(result.alias_info is not None for result in call.target._schema.returns)
+
+
+def root(name: str, views: dict[str, View]) -> str:
+    """The buffer behind a window."""
+    while name in views:
+        name = views[name].base
+    return name
+
+
+def dependencies(graph: Graph) -> tuple[list[Access], list[set[int]]]:
+    """For every operation what it touches, and the earlier operations it must follow: the writer of what it reads, the
+    readers and the writer of what it writes."""
+    accesses = [access(operation, graph.views) for operation in graph.operations]
+    writer: dict[str, int] = {}
+    readers: dict[str, list[int]] = {}
+    before: list[set[int]] = []
+    for number, touched in enumerate(accesses):
+        needed = {writer[name] for name in touched.reads if name in writer}
+        for name in touched.writes:
+            needed.update(readers.pop(name, ()))
+            if name in writer:
+                needed.add(writer[name])
+            writer[name] = number
+        for name in touched.reads:
+            readers.setdefault(name, []).append(number)
+        needed.discard(number)
+        before.append(needed)
+    return accesses, before

@@ -1,0 +1,31 @@
+"""What can go wrong, in one hierarchy.  Messages say what happened, where, and what to try."""
+
+from __future__ import annotations
+
+
+class InductorError(Exception):
+    """Anything this package raises on purpose."""
+
+
+class InvalidIR(InductorError):
+    """A kernel or program breaks a rule of the IR: a defect of the pass that made it."""
+
+
+class UnsupportedGraph(InductorError):
+    """The FX graph holds something that has no tensor meaning here; the caller should run it as it is."""
+
+
+class ParseError(InductorError):
+    """Text that is no kernel."""
+
+
+class BuildError(InductorError):
+    """The compiler is missing, or refused a kernel; ``complaint`` is all it said."""
+
+    def __init__(self, message: str, complaint: str = "") -> None:
+        super().__init__(message)
+        self.complaint = complaint
+
+
+class CacheError(InductorError):
+    """The folder of built kernels cannot be used."""

@@ -1,0 +1,59 @@
+"""What lowering makes and scheduling takes: loop nests and library calls in program order, nothing fused yet.
+
+A ``Nest`` is a kernel before anybody chose its loop order: its axes stay those of the tensors, so that nests that work
+on the same elements can be laid over one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import torch
+
+from inductor.ir.index import Index, Symbol
+from inductor.ir.kernel import Loop
+from inductor.ir.program import Bind, Buffer, Call, Ref, View
+
+Device: TypeAlias = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops over ``domain`` (axes in tensor order); those in ``reduced`` are the reduction axes of its loops."""
+
+    name: str
+    device: torch.device
+    domain: tuple[Symbol, ...]
+    reduced: frozenset[Symbol]
+    loops: tuple[Loop, ...]
+    origins: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def kept(self) -> tuple[Symbol, ...]:
+        """The axes whose iterations are independent."""
+        return tuple(axis for axis in self.domain if axis not in self.reduced)
+
+    @property
+    def inner(self) -> tuple[Symbol, ...]:
+        """The reduction axes, in tensor order."""
+        return tuple(axis for axis in self.domain if axis in self.reduced)
+
+
+Operation: TypeAlias = Nest | Call
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """``buffers`` holds every tensor that exists in memory, by name; ``views`` the strided windows that calls and
+    outputs ask for.  ``mutated`` names the inputs that are written."""
+
+    name: str
+    inputs: tuple[Buffer | Symbol | None, ...]
+    constants: dict[str, torch.Tensor]
+    buffers: dict[str, Buffer]
+    views: dict[str, View]
+    binds: tuple[Bind, ...]
+    operations: tuple[Operation, ...]
+    outputs: tuple[Ref | Index | int | float | bool | None, ...]
+    mutated: frozenset[str] = frozenset()

@@ -1,0 +1,192 @@
+"""Kernels, graphs and programs as text: what people read in traces and tests compare.  Deterministic.
+
+A load has the dtype of its buffer, a name that of its definition, a number float32 or int64 unless it says otherwise:
+``ir/parse.py`` reads kernels back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result
+from inductor.ir.graph import Graph, Nest
+from inductor.ir.index import Symbol
+from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement, Store
+from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Step, View
+
+INFIX: dict[str, tuple[str, int]] = {
+    "or": ("|", 1), "xor": ("^", 2), "and": ("&", 3),
+    "eq": ("==", 4), "ne": ("!=", 4), "lt": ("<", 4), "le": ("<=", 4), "gt": (">", 4), "ge": (">=", 4),
+    "shl": ("<<", 5), "shr": (">>", 5), "add": ("+", 6), "sub": ("-", 6),
+    "mul": ("*", 7), "div": ("/", 7), "floordiv": ("//", 7), "mod": ("%", 7),
+}  # fmt: skip
+"""Operators written between their operands, with how tightly they bind."""
+ATOM = 10
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+# -- expressions ------------------------------------------------------------------------------------------------------
+
+
+def expression(expr: Expr) -> str:
+    """An expression as text."""
+    return _text(expr, 0)
+
+
+def _text(expr: Expr, outer: int) -> str:
+    if isinstance(expr, Const):
+        return _constant(expr)
+    if isinstance(expr, Load):
+        return f"{expr.buffer}[{expr.index}{_bindings(expr.bindings)}]"
+    if isinstance(expr, Result):
+        return f"{expr.name}.{expr.part}" if expr.part else expr.name
+    if isinstance(expr, IndexValue):
+        return f"index({expr.index})" + ("" if expr.dtype == torch.int64 else f":{dtype_name(expr.dtype)}")
+    if isinstance(expr, Masked):
+        parts = (_text(part, 0) for part in (expr.condition, expr.body, expr.other))
+        return f"masked({', '.join(parts)})"
+    return _operator(expr, outer)
+
+
+def _operator(expr: Apply, outer: int) -> str:
+    if expr.op in INFIX:
+        sign, strength = INFIX[expr.op]
+        text = f"{_text(expr.args[0], strength)} {sign} {_text(expr.args[1], strength + 1)}"
+        return f"({text})" if strength < outer else text
+    args = ", ".join(_text(arg, 0) for arg in expr.args)
+    if expr.op in ("cast", "bitcast"):
+        return f"{expr.op}({args}, {dtype_name(expr.dtype)})"
+    if expr.op == "rounded":
+        assert expr.param is not None
+        return f"rounded({args}, {dtype_name(expr.param)})"
+    suffix = f":{dtype_name(expr.dtype)}" if expr.op in ("rand", "randn", "randint64") else ""
+    return f"{expr.op}({args}){suffix}"
+
+
+def _constant(expr: Const) -> str:
+    """Floats are float32 and integers int64 unless they say otherwise."""
+    usual = {float: torch.float32, int: torch.int64, bool: torch.bool}[type(expr.value)]
+    return repr(expr.value) + ("" if expr.dtype == usual else f":{dtype_name(expr.dtype)}")
+
+
+def _bindings(bindings: Sequence[tuple[Symbol, Expr]]) -> str:
+    return "".join(f"; {symbol.name} in {symbol.size} = {_text(value, 0)}" for symbol, value in bindings)
+
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def kernel(value: Kernel) -> str:
+    """A kernel as text, one statement a line."""
+    arguments = ", ".join(_argument(argument) for argument in value.arguments)
+    sizes = "".join(f", {symbol.name} >= {symbol.lower}" for symbol in value.sizes)
+    lines = [f"kernel {value.name} on {value.device} ({arguments}{sizes})"]
+    depth = 0
+    for axis in value.axes:
+        lines.append(f"{'    ' * depth}for {axis.name} in {axis.size}:")
+        depth += 1
+    lines += _loops(value.loops, depth)
+    return "\n".join(lines) + "\n"
+
+
+def _argument(argument: Argument) -> str:
+    return f"{argument.role} {argument.name}: {dtype_name(argument.dtype)}[{argument.numel}]"
+
+
+def _loops(loops: Sequence[Loop], depth: int) -> Iterator[str]:
+    for loop in loops:
+        if loop.axes:
+            head = ", ".join(f"{axis.name} in {axis.size}" for axis in loop.axes)
+            yield f"{'    ' * depth}reduce {head}:"
+        indent = "    " * (depth + bool(loop.axes))
+        for line in loop.body:
+            yield indent + statement(line)
+
+
+def statement(value: Statement) -> str:
+    """One statement as text."""
+    if isinstance(value, Let):
+        return f"let {value.name} = {expression(value.value)}"
+    if isinstance(value, Reduce):
+        return f"{value.name} = {value.kind} {expression(value.value)} as {dtype_name(value.dtype)}"
+    return _store(value)
+
+
+def _store(value: Store) -> str:
+    sign = "=" if value.mode == "set" else "+="
+    mask = "" if value.mask is None else f" if {expression(value.mask)}"
+    return f"{value.buffer}[{value.index}{_bindings(value.bindings)}] {sign} {expression(value.value)}{mask}"
+
+
+# -- graphs and programs ----------------------------------------------------------------------------------------------
+
+
+def graph(value: Graph) -> str:
+    """A lowered graph as text: nests and calls in order."""
+    lines = [f"graph {value.name}({', '.join(_input(item) for item in value.inputs)})"]
+    for operation in value.operations:
+        lines += _nest(operation) if isinstance(operation, Nest) else ["    " + step(operation)]
+    lines.append(f"    return {_plain(value.outputs)}")
+    return "\n".join(lines) + "\n"
+
+
+def _nest(value: Nest) -> list[str]:
+    kept = ", ".join(f"{axis.name} in {axis.size}" for axis in value.kept)
+    return [f"    nest {value.name} ({kept})", *_loops(value.loops, 2)]
+
+
+def program(value: Program) -> str:
+    """A program as text: its steps, then its kernels."""
+    lines = [f"program {value.name}({', '.join(_input(item) for item in value.inputs)})"]
+    lines += [f"    constant {_buffer(constant)}" for constant in value.constants]
+    lines += ["    " + step(item) for item in value.steps]
+    lines.append(f"    return {_plain(value.outputs)}")
+    kernels = [kernel(item.kernel) for item in value.steps if isinstance(item, Launch)]
+    return "\n".join(["\n".join(lines) + "\n", *kernels])
+
+
+def step(value: Step) -> str:
+    """One step as text."""
+    if isinstance(value, Allocate):
+        return f"allocate {_buffer(value.buffer)}{f' in {value.reuse}' if value.reuse else ''}"
+    if isinstance(value, View):
+        return f"view {_buffer(value.buffer)} of {value.base} at {value.offset}"
+    if isinstance(value, Launch):
+        return f"launch {value.kernel.name}({', '.join(value.buffers)})"
+    if isinstance(value, Call):
+        return _call(value)
+    if isinstance(value, Bind):
+        what = f"{value.what} {value.dim} of {value.source}" if value.dim is not None else value.source
+        return f"bind {value.symbol.name} = {what}"
+    assert isinstance(value, Free)
+    return f"free {value.name}"
+
+
+def _call(value: Call) -> str:
+    args = [_plain(arg) for arg in value.args] + [f"{name}={_plain(arg)}" for name, arg in value.kwargs]
+    results = ", ".join("_" if buffer is None else _buffer(buffer) for buffer in value.outputs)
+    into = f" into {', '.join(value.into)}" if value.into else ""
+    reason = f"  # {value.reason}" if value.reason else ""
+    return f"{results + ' = ' if results else ''}call {value.target}({', '.join(args)}){into}{reason}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Ref):
+        return value.name
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_plain(item) for item in value)}]"
+    return str(value)
+
+
+def _input(value: Buffer | Symbol | None) -> str:
+    return _buffer(value) if isinstance(value, Buffer) else "_" if value is None else value.name
+
+
+def _buffer(value: Buffer) -> str:
+    sizes, strides = (", ".join(map(str, numbers)) for numbers in (value.sizes, value.strides))
+    return f"{value.name}: {dtype_name(value.dtype)}[{sizes}] by [{strides}] on {value.device}"

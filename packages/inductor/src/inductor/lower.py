@@ -1,0 +1,272 @@
+"""The FX interpreter: every node becomes expressions, nests or a call, through the table of lowerings.
+
+Decides what gets memory: outputs, arguments of calls, what reductions and gathers read twice, and values that are too
+costly to compute in each of their users.  It does not know which nests will share a kernel.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from inductor.errors import UnsupportedGraph
+from inductor.ir.expr import Expr, loads
+from inductor.ir.graph import Graph
+from inductor.ir.index import Index, Symbol
+from inductor.ir.program import Bind, Buffer, Ref
+from inductor.lowerings.context import Context
+from inductor.lowerings.fallback import call_operator
+from inductor.lowerings.registry import LOWERINGS, Declined
+from inductor.lowerings.values import Tensor, broadcast_to, convert, cost, load, strided
+
+aten = torch.ops.aten
+
+SHARED_COST = 4
+"""A value with several users is computed in each of them if it costs no more than this."""
+LARGEST = 80
+"""An expression that costs more is given memory, so that trees stay small whatever the graph."""
+MOST_READS = 16
+VIEWS = frozenset(
+    getattr(aten, name) for name in (
+        "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze",
+        "squeeze", "as_strided", "split", "split_with_sizes", "unbind", "diagonal", "alias", "detach", "unfold",
+        "narrow", "flatten",
+    )
+)  # fmt: skip
+
+
+def lower(gm: GraphModule, example_inputs: Sequence[Any] = (), name: str = "graph") -> Graph:
+    """The graph as nests and calls in program order.  Every node carries the tracer's ``meta['val']``."""
+    return _Lowerer(gm, name).run()
+
+
+class _Lowerer:
+    def __init__(self, gm: GraphModule, name: str) -> None:
+        self.gm, self.name = gm, name
+        self.ctx = Context()
+        self.env: dict[Node, Any] = {}
+        self.inputs: list[Buffer | Symbol | None] = []
+        self.binds: list[Bind] = []
+        self.lazy_readers: dict[str, list[Node]] = {}
+        self.needs_memory = _nodes_behind_outputs(gm)
+
+    def run(self) -> Graph:
+        outputs: tuple[Any, ...] = ()
+        for node in self.gm.graph.nodes:
+            if node.op == "placeholder":
+                self.env[node] = self._placeholder(node)
+            elif node.op == "get_attr":
+                self.env[node] = self._attribute(node)
+            elif node.op == "output":
+                outputs = self._outputs(node)
+            else:
+                self.env[node] = self._settle(node, self._call(node))
+        return Graph(
+            self.name, tuple(self.inputs), self.ctx.constants, self.ctx.buffers, self.ctx.views, tuple(self.binds),
+            tuple(self.ctx.operations), outputs, frozenset(self.ctx.mutated),
+        )  # fmt: skip
+
+    # -- what comes in ------------------------------------------------------------------------------------------------
+
+    def _placeholder(self, node: Node) -> Any:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            if value.layout != torch.strided:
+                raise UnsupportedGraph(f"input {node.name} has layout {value.layout}")
+            sizes, strides = self.ctx.sizes.indices(value.shape), self.ctx.sizes.indices(value.stride())
+            buffer = Buffer(node.name, value.dtype, value.device, sizes, strides)
+            self.ctx.buffers[buffer.name] = buffer
+            self.inputs.append(buffer)
+            self._bind_sizes(buffer)
+            return load(buffer)
+        if isinstance(value, torch.SymInt):
+            index = self.ctx.sizes.index(value)
+            symbol = index.as_symbol()
+            self.inputs.append(symbol)
+            if symbol is not None and symbol not in {bind.symbol for bind in self.binds}:
+                self.binds.append(Bind(symbol, node.name, None))
+            return index
+        self.inputs.append(None)
+        return value
+
+    def _bind_sizes(self, buffer: Buffer) -> None:
+        known = {bind.symbol for bind in self.binds}
+        for what, values in (("size", buffer.sizes), ("stride", buffer.strides)):
+            for dim, value in enumerate(values):
+                symbol = value.as_symbol()
+                if symbol is not None and symbol not in known:
+                    known.add(symbol)
+                    self.binds.append(Bind(symbol, buffer.name, dim, what))
+
+    def _attribute(self, node: Node) -> Any:
+        value: Any = self.gm
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            raise UnsupportedGraph(f"attribute {node.target} is a {type(value).__name__}, not a tensor")
+        return self.ctx.constant(value.detach(), f"c_{node.name}")
+
+    # -- one node -----------------------------------------------------------------------------------------------------
+
+    def _call(self, node: Node) -> Any:
+        args, kwargs = self._values(node.args), self._values(node.kwargs)
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            return self._on_sizes(node, args)
+        metas = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
+        self.ctx.begin(node, metas)
+        if node.target is aten.copy_.default:
+            return self._copy_into(node, *args[:2])
+        lower_operator = LOWERINGS.get(node.target)
+        if lower_operator is None or not _ordinary(node, metas):
+            reason = "no lowering" if lower_operator is None else "a tensor that is not plain and strided"
+            return self._fall_back(node, args, kwargs, reason)
+        result = lower_operator(self.ctx, *args, **kwargs)
+        if isinstance(result, Declined):
+            return self._fall_back(node, args, kwargs, result.reason)
+        return result
+
+    def _on_sizes(self, node: Node, args: Any) -> Any:
+        """Arithmetic of sizes: the tracer did it already."""
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt):
+            return self.ctx.sizes.index(value)
+        if isinstance(value, bool | int | float):
+            return value
+        raise UnsupportedGraph(f"{node.target} of {node.name} is no tensor operator")
+
+    def _values(self, structure: Any) -> Any:
+        if isinstance(structure, Node):
+            value = self.env[structure]
+            return self.ctx.current(value) if isinstance(value, Tensor) else value
+        if isinstance(structure, list | tuple):
+            return type(structure)(self._values(item) for item in structure)
+        if isinstance(structure, dict):
+            return {key: self._values(item) for key, item in structure.items()}
+        if isinstance(structure, slice):
+            raise UnsupportedGraph("slices as arguments of operators")
+        return structure
+
+    def _fall_back(self, node: Node, args: Any, kwargs: Any, reason: str) -> Any:
+        schema = node.target._schema  # type: ignore[union-attr]
+        if schema.is_mutable:
+            self._before_writing(args, kwargs)
+        if isinstance(node.meta.get("val"), torch.SymInt):
+            if node.target in (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default):
+                return self.ctx.sizes.index(node.meta["val"])
+        return call_operator(self.ctx, node, args, kwargs, reason)
+
+    def _settle(self, node: Node, value: Any) -> Any:
+        """Gives the value memory where that is better than computing it in every user."""
+        labels = self.ctx.labels(node)
+        for part in pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, Tensor)):
+            if isinstance(part, Tensor) and part.base is None:
+                self.ctx.own(part, node)
+        if not isinstance(value, Tensor):
+            return value
+        if value.base is not None:
+            return value
+        if node in self.needs_memory or _deserves_memory(value.expr, len(node.users)):
+            value = self.ctx.realize(value, self._strides(node))
+        else:
+            self.ctx.origins[node] = labels
+            for buffer in {read.buffer for read in loads(value.expr)}:
+                self.lazy_readers.setdefault(buffer, []).append(node)
+        return value
+
+    def _strides(self, node: Node) -> tuple[Index, ...] | None:
+        meta = node.meta.get("val")
+        return self.ctx.sizes.indices(meta.stride()) if isinstance(meta, torch.Tensor) else None
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    def _copy_into(self, node: Node, target: Tensor, source: Tensor) -> Any:
+        if target.base is None or strided(target) is None or target.device != source.device:
+            raise UnsupportedGraph(f"{node.name} writes to a tensor that is not a window on an input")
+        self._before_writing([target], {})
+        self.ctx.mutated.add(target.base)
+        self.ctx.store(target, broadcast_to(convert(source, target.dtype), target.sizes).expr)
+        return target
+
+    def _before_writing(self, args: Any, kwargs: Any) -> None:
+        """What was not computed yet and reads a buffer about to be written is computed now."""
+        values = pytree.tree_leaves((args, kwargs), is_leaf=lambda leaf: isinstance(leaf, Tensor))
+        for base in {value.base for value in values if isinstance(value, Tensor) and value.base is not None}:
+            for reader in self.lazy_readers.pop(base, []):
+                value = self.env.get(reader)
+                if isinstance(value, Tensor) and any(user not in self.env for user in reader.users):
+                    self.env[reader] = self.ctx.realize(value)
+
+    # -- what goes out ------------------------------------------------------------------------------------------------
+
+    def _outputs(self, node: Node) -> tuple[Any, ...]:
+        results = node.args[0] if isinstance(node.args[0], list | tuple) else (node.args[0],)
+        return tuple(self._output(result) for result in results)
+
+    def _output(self, result: Any) -> Any:
+        if not isinstance(result, Node):
+            return result
+        value = self._values(result)
+        if not isinstance(value, Tensor):
+            return value
+        wanted = self._strides(result)
+        value = self.ctx.realize(value, wanted)
+        layout = strided(value)
+        if layout is None or not _agree(value.sizes, layout[0], wanted):
+            value = self.ctx.realize(replace(value, base=None), wanted)
+        elif wanted is not None and value.base is not None:
+            return self._window(value, wanted, layout[1])
+        return self.ctx.ref(value)
+
+    def _window(self, value: Tensor, wanted: tuple[Index, ...], offset: Index) -> Ref:
+        """The output with exactly the strides eager has, also along dimensions of size 1."""
+        assert value.base is not None
+        base = self.ctx.buffers[value.base]
+        if offset == 0 and base.sizes == value.sizes and base.strides == wanted and base.dtype == value.dtype:
+            return Ref(base.name)
+        return Ref(self.ctx.window(base.name, value, wanted, offset))
+
+
+def _ordinary(node: Node, metas: Sequence[torch.Tensor]) -> bool:
+    """True if only plain strided tensors take part."""
+    inputs = [arg.meta.get("val") for arg in node.all_input_nodes]
+    return all(
+        value.layout == torch.strided and not value.is_quantized and not value.dtype.is_complex
+        for value in (*metas, *inputs)
+        if isinstance(value, torch.Tensor)
+    )
+
+
+def _deserves_memory(expr: Expr, users: int) -> bool:
+    work = cost(expr, LARGEST)
+    return work > LARGEST or (users > 1 and work > SHARED_COST) or sum(1 for _ in loads(expr)) > MOST_READS
+
+
+def _agree(sizes: Sequence[Index], have: Sequence[Index], want: Sequence[Index] | None) -> bool:
+    if want is None or any(size == 0 for size in sizes):
+        return True
+    return all(size == 1 or a == b for size, a, b in zip(sizes, have, want, strict=True))
+
+
+def _nodes_behind_outputs(gm: GraphModule) -> set[Node]:
+    """The nodes whose memory the user sees: outputs, and what outputs are views of."""
+    found: set[Node] = set()
+    for node in reversed(list(gm.graph.nodes)):
+        if node.op == "output":
+            found.update(node.all_input_nodes)
+        elif node in found and _is_view(node):
+            found.add(node.all_input_nodes[0])
+    return found
+
+
+def _is_view(node: Node) -> bool:
+    if node.target is operator.getitem:
+        return bool(node.all_input_nodes)
+    return isinstance(node.target, torch._ops.OpOverload) and node.target.overloadpacket in VIEWS

@@ -1,0 +1,18 @@
+"""What every operator means, in loop expressions; importing this package fills the table."""
+
+from inductor.lowerings import creation, fallback, indexing, pointwise, reductions, shapes, views
+from inductor.lowerings.registry import LIBRARY, LOWERINGS, Declined, lowering
+
+__all__ = [
+    "LIBRARY",
+    "LOWERINGS",
+    "Declined",
+    "creation",
+    "fallback",
+    "indexing",
+    "lowering",
+    "pointwise",
+    "reductions",
+    "shapes",
+    "views",
+]

@@ -1,0 +1,266 @@
+"""Where lowerings put what needs memory: buffers, loop nests, library calls.  Knows nothing of particular operators."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch.fx import Node
+
+from inductor.errors import UnsupportedGraph
+from inductor.ir.expr import Const, Expr, Load, Result, cast, loads
+from inductor.ir.graph import Nest, Operation
+from inductor.ir.index import ONE, ZERO, Index, Symbol
+from inductor.ir.kernel import Let, Loop, Reduce, Statement, Store, StoreMode
+from inductor.ir.program import Buffer, Call, Ref, View
+from inductor.lowerings.sizes import Sizes, contiguous_strides
+from inductor.lowerings.values import Tensor, axes, compute_dtype, load, positions, strided
+
+Finish = Callable[..., Sequence[tuple[Expr, torch.dtype]]]
+
+
+@dataclass
+class Context:
+    """The graph under construction.  ``node`` is the FX node being lowered, ``dtypes`` are those of its results."""
+
+    sizes: Sizes = field(default_factory=Sizes)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    operations: list[Operation] = field(default_factory=list)
+    mutated: set[str] = field(default_factory=set)
+    node: Node | None = None
+    dtypes: list[torch.dtype] = field(default_factory=list)
+    origins: dict[Node, tuple[str, ...]] = field(default_factory=dict)
+    _owners: dict[int, Node] = field(default_factory=dict)
+    _realized: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _windows: dict[tuple[str, tuple[Index, ...], tuple[Index, ...], Index, torch.dtype], str] = field(
+        default_factory=dict
+    )
+    _layouts: list[tuple[tuple[Index, ...], tuple[Index, ...]]] = field(default_factory=list)
+    _counter: itertools.count[int] = field(default_factory=itertools.count)
+
+    # -- the node at hand ---------------------------------------------------------------------------------------------
+
+    def begin(self, node: Node, metas: Iterable[torch.Tensor]) -> None:
+        """Starts the lowering of ``node``, whose results look like ``metas``."""
+        self.node = node
+        self._layouts, self.dtypes = [], []
+        for meta in metas:
+            self.dtypes.append(meta.dtype)
+            if meta.layout == torch.strided:
+                self._layouts.append((self.sizes.indices(meta.shape), self.sizes.indices(meta.stride())))
+
+    def own(self, tensor: Tensor, node: Node) -> None:
+        """Remembers whose value a tensor is, so that realising it later uses that node's layout and name."""
+        self._owners.setdefault(id(tensor), node)
+
+    def current(self, tensor: Tensor) -> Tensor:
+        """The tensor as it stands in memory by now, if it does."""
+        entry = self._realized.get(id(tensor))
+        return tensor if entry is None else entry[1]
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def buffer(
+        self,
+        sizes: tuple[Index, ...],
+        dtype: torch.dtype,
+        device: torch.device,
+        strides: tuple[Index, ...] | None = None,
+    ) -> Buffer:
+        """A new buffer; without strides it has those eager gives the node's result of that shape."""
+        if strides is None:
+            strides = next((strides for shape, strides in self._layouts if shape == sizes), None)
+        if strides is None or not is_dense(sizes, strides):
+            strides = contiguous_strides(sizes)
+        buffer = Buffer(f"b{next(self._counter)}", dtype, device, sizes, strides)
+        self.buffers[buffer.name] = buffer
+        return buffer
+
+    def realize(self, tensor: Tensor, strides: tuple[Index, ...] | None = None) -> Tensor:
+        """The tensor with memory behind it: as it is if it is a window on a buffer, else computed into a new one."""
+        tensor = self.current(tensor)
+        if tensor.base is not None and strided(tensor) is not None:
+            return tensor
+        owner = self._owners.get(id(tensor))
+        if strides is None and owner is not None and isinstance(meta := owner.meta.get("val"), torch.Tensor):
+            strides = self.sizes.indices(meta.stride())
+        buffer = self.buffer(tensor.sizes, tensor.dtype, tensor.device, strides)
+        self.store(load(buffer), tensor.expr, owner=owner)
+        result = load(buffer)
+        self._realized[id(tensor)] = (tensor, result)
+        return result
+
+    def ref(self, tensor: Tensor) -> Ref:
+        """The tensor as an argument of a library call: a buffer, or a window on one."""
+        tensor = self.realize(tensor)
+        layout = strided(tensor)
+        if layout is None or tensor.base is None:
+            raise UnsupportedGraph(f"no strided memory for {tensor}")
+        base = self.buffers[tensor.base]
+        strides, offset = layout
+        if offset == ZERO and base.sizes == tensor.sizes and _same_strides(tensor.sizes, strides, base.strides):
+            return Ref(base.name)
+        return Ref(self.window(base.name, tensor, strides, offset))
+
+    def window(self, base: str, tensor: Tensor, strides: tuple[Index, ...], offset: Index) -> str:
+        """The name of a view on ``base``."""
+        key = (base, tensor.sizes, strides, offset, tensor.dtype)
+        if key not in self._windows:
+            name = f"v{next(self._counter)}"
+            self.views[name] = View(Buffer(name, tensor.dtype, tensor.device, tensor.sizes, strides), base, offset)
+            self._windows[key] = name
+        return self._windows[key]
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def emit(self, operation: Operation) -> None:
+        self.operations.append(operation)
+
+    def labels(self, node: Node | None = None) -> tuple[str, ...]:
+        """The operators that a nest made for ``node`` consists of."""
+        node = node or self.node
+        if node is None:
+            return ()
+        if node in self.origins:
+            return self.origins[node]
+        inputs = (self.origins.get(arg, ()) for arg in node.all_input_nodes)
+        return tuple(dict.fromkeys((*itertools.chain.from_iterable(inputs), node.name)))
+
+    def store(
+        self,
+        target: Tensor,
+        value: Expr,
+        mode: StoreMode = "set",
+        bindings: tuple[tuple[Symbol, Expr], ...] = (),
+        owner: Node | None = None,
+        domain: tuple[Index, ...] | None = None,
+    ) -> None:
+        """A nest that writes ``value`` to every element of a window on a buffer."""
+        place = target.expr
+        while not isinstance(place, Load):
+            place = place.args[0]  # type: ignore[union-attr]
+        name = place.buffer
+        body: tuple[Statement, ...]
+        if mode == "set" and not bindings:
+            kept = Result(name, value.dtype)
+            body = (Let(name, value), Store(name, place.index, kept))
+        else:
+            body = (Store(name, place.index, value, mode, place.bindings + bindings),)
+        domain_axes = axes(domain if domain is not None else target.sizes)
+        self.emit(Nest(name, target.device, domain_axes, frozenset(), (Loop((), body),), self.labels(owner)))
+
+    def reduce(
+        self,
+        like: Tensor,
+        dims: Sequence[int],
+        reductions: Sequence[tuple[str, Expr, torch.dtype]],
+        finish: Finish,
+        keepdim: bool = False,
+    ) -> list[Tensor]:
+        """Reduces expressions over ``dims`` of ``like``'s shape in one nest.  ``finish`` gets the results (three for
+        welford: mean, squared deviations, count) and says what is kept, each with its dtype."""
+        sizes = tuple(
+            size if dim not in dims else ONE for dim, size in enumerate(like.sizes) if keepdim or dim not in dims
+        )
+        reduced = tuple(axes(like.sizes)[k] for k, dim in enumerate(_named(like.sizes)) if dim in dims)
+        statements, results = [], []
+        for kind, value, dtype in reductions:
+            if reduced:
+                name = f"t{next(self._counter)}"
+                statements.append(Reduce(name, kind, value, dtype))
+                results.extend(_parts(name, kind, dtype))
+            else:
+                results.extend(_single(kind, value, dtype))
+        where = _kept_positions(like.sizes, dims, keepdim)
+        outputs, body = [], []
+        for value, dtype in finish(*results):
+            buffer = self.buffer(sizes, dtype, like.device)
+            index = sum((at * stride for at, stride in zip(where, buffer.strides, strict=True)), ZERO)
+            value = cast(value, compute_dtype(dtype))
+            body += [Let(buffer.name, value), Store(buffer.name, index, Result(buffer.name, value.dtype))]
+            outputs.append(load(buffer))
+        loops = (Loop(reduced, tuple(statements)),) if statements else ()
+        self.emit(
+            Nest(
+                outputs[0].base or "",
+                like.device,
+                axes(like.sizes),
+                frozenset(reduced),
+                (*loops, Loop((), tuple(body))),
+                self.labels(),
+            )
+        )
+        return outputs
+
+    def call(
+        self,
+        target: torch._ops.OpOverload,
+        args: Sequence[object],
+        kwargs: dict[str, object],
+        outputs: Sequence[Buffer | None],
+        reason: str | None,
+    ) -> None:
+        """A call of a torch operator; tensors in the arguments have become ``Ref`` already."""
+        self.emit(Call(target, tuple(args), tuple(kwargs.items()), tuple(outputs), (), reason))
+
+    def constant(self, value: torch.Tensor, name: str | None = None) -> Tensor:
+        """A tensor that the compiled graph keeps."""
+        name = name or f"c{next(self._counter)}"
+        if name not in self.buffers:
+            self.constants[name] = value
+            self.buffers[name] = Buffer(
+                name, value.dtype, value.device, self.sizes.indices(value.shape), self.sizes.indices(value.stride())
+            )
+        return load(self.buffers[name])
+
+
+def read_buffers(expr: Expr) -> frozenset[str]:
+    """The buffers an expression reads."""
+    return frozenset(load.buffer for load in loads(expr))
+
+
+def is_dense(sizes: Sequence[Index], strides: Sequence[Index]) -> bool:
+    """True if the strides place every element in a cell of its own, without gaps."""
+    known = [(size.as_int(), stride.as_int()) for size, stride in zip(sizes, strides, strict=True)]
+    if any(size == 0 for size, _ in known):
+        return True
+    if any(size is None or stride is None for size, stride in known):
+        return all(stride != 0 or size == 1 for size, stride in known)
+    expected = 1
+    for stride, size in sorted((stride or 0, size or 0) for size, stride in known if size != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _same_strides(sizes: Sequence[Index], left: Sequence[Index], right: Sequence[Index]) -> bool:
+    return all(size == ONE or a == b for size, a, b in zip(sizes, left, right, strict=True))
+
+
+def _named(sizes: Sequence[Index]) -> list[int]:
+    return [dim for dim, size in enumerate(sizes) if size != ONE]
+
+
+def _kept_positions(sizes: Sequence[Index], dims: Sequence[int], keepdim: bool) -> list[Index]:
+    where = positions(sizes)
+    return [ZERO if dim in dims else at for dim, at in enumerate(where) if keepdim or dim not in dims]
+
+
+def _parts(name: str, kind: str, dtype: torch.dtype) -> list[Expr]:
+    if kind == "welford":
+        return [Result(name, dtype, part) for part in ("mean", "m2", "weight")]
+    return [Result(name, dtype)]
+
+
+def _single(kind: str, value: Expr, dtype: torch.dtype) -> list[Expr]:
+    """What a reduction of one element comes to."""
+    if kind == "welford":
+        return [cast(value, dtype), Const(0.0, dtype), Const(1.0, dtype)]
+    if kind in ("argmax", "argmin"):
+        return [Const(0, torch.int64)]
+    return [cast(value, dtype)]

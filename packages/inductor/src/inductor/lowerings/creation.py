@@ -1,0 +1,201 @@
+"""Tensors made of nothing but numbers and positions: they cost no memory until somebody asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from inductor.ir.expr import Expr
+from inductor.ir.index import Index
+from inductor.lowerings.algebra import Value, where
+from inductor.lowerings.context import Context
+from inductor.lowerings.promotion import scalar_dtype
+from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.values import Tensor, as_index_value, compare, compute_dtype, convert, number, positions, pure
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+
+def filled(ctx: Context, size: Sequence[Any], value: Any, dtype: torch.dtype | None, device: Any) -> Tensor | Declined:
+    """A tensor of one number."""
+    if isinstance(value, complex) or (dtype is not None and dtype.is_complex):
+        return Declined("complex numbers")
+    dtype = dtype or scalar_dtype(value)
+    if isinstance(value, Index):
+        element = as_index_value(value, compute_dtype(dtype))
+    else:
+        element = _representable(value, dtype)
+    return Tensor(ctx.sizes.indices(size), dtype, torch.device(device or "cpu"), element)
+
+
+def _representable(value: bool | int | float, dtype: torch.dtype) -> Expr:
+    """The number as a tensor of ``dtype`` holds it."""
+    if dtype in (torch.float16, torch.bfloat16, torch.float32):
+        value = torch.tensor(value, dtype=dtype).item()
+    return number(value, compute_dtype(dtype))
+
+
+@lowering(aten.full.default)
+def full(ctx: Context, size: Sequence[Any], value: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    if isinstance(value, Tensor):
+        return Declined("a fill value that is a tensor")
+    return filled(ctx, size, value, dtype or (torch.get_default_dtype() if type(value) is float else None), device)
+
+
+@lowering(aten.full_like.default)
+def full_like(ctx: Context, x: Tensor, value: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return filled(ctx, x.sizes, value, dtype or x.dtype, device or x.device)
+
+
+@lowering(aten.zeros.default)
+def zeros(ctx: Context, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return filled(ctx, size, 0, dtype or torch.get_default_dtype(), device)
+
+
+@lowering(aten.ones.default)
+def ones(ctx: Context, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return filled(ctx, size, 1, dtype or torch.get_default_dtype(), device)
+
+
+@lowering(aten.zeros_like.default)
+def zeros_like(ctx: Context, x: Tensor, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return filled(ctx, x.sizes, 0, dtype or x.dtype, device or x.device)
+
+
+@lowering(aten.ones_like.default)
+def ones_like(ctx: Context, x: Tensor, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return filled(ctx, x.sizes, 1, dtype or x.dtype, device or x.device)
+
+
+@lowering(aten.new_zeros.default)
+def new_zeros(ctx: Context, x: Tensor, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return filled(ctx, size, 0, dtype or x.dtype, device or x.device)
+
+
+@lowering(aten.new_ones.default)
+def new_ones(ctx: Context, x: Tensor, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return filled(ctx, size, 1, dtype or x.dtype, device or x.device)
+
+
+@lowering(aten.new_full.default)
+def new_full(
+    ctx: Context, x: Tensor, size: Sequence[Any], value: Any, *, dtype: Any = None, device: Any = None, **_: Any
+) -> Any:
+    return filled(ctx, size, value, dtype or x.dtype, device or x.device)
+
+
+@lowering(aten.scalar_tensor.default)
+def scalar_tensor(ctx: Context, value: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return filled(ctx, (), value, dtype or torch.get_default_dtype(), device)
+
+
+@lowering(aten.fill.Scalar)
+def fill(ctx: Context, x: Tensor, value: Any) -> Any:
+    return filled(ctx, x.sizes, value, x.dtype, x.device)
+
+
+@lowering(aten.fill.Tensor)
+def fill_tensor(ctx: Context, x: Tensor, value: Tensor) -> Any:
+    return Tensor(x.sizes, x.dtype, x.device, convert(value, x.dtype).expr)
+
+
+# -- positions --------------------------------------------------------------------------------------------------------
+
+
+@lowering(prims.iota.default)
+def iota(
+    ctx: Context, length: Any, *, start: Any, step: Any, dtype: torch.dtype, device: Any, requires_grad: bool = False
+) -> Tensor:
+    sizes = (ctx.sizes.index(length),)
+    place = positions(sizes)[0] * ctx.sizes.index(step) + ctx.sizes.index(start)
+    return Tensor(sizes, dtype, torch.device(device), as_index_value(place, compute_dtype(dtype)))
+
+
+@lowering(aten.arange.start_step)
+def arange_step(
+    ctx: Context, start: Any, end: Any, step: Any = 1, *, dtype: Any = None, device: Any = None, **_: Any
+) -> Tensor | Declined:
+    bounds = (start, end, step)
+    dtype = dtype or (torch.get_default_dtype() if any(isinstance(b, float) for b in bounds) else torch.int64)
+    if any(isinstance(bound, float) for bound in bounds) or dtype.is_complex:
+        return Declined("an arange of fractions")
+    first, last, stride = (ctx.sizes.index(bound) for bound in bounds)
+    if stride.as_int() is None:
+        return Declined("an arange whose step is known only at run time")
+    length = -((first - last) // stride)
+    place = positions((length,))[0] * stride + first
+    return Tensor((length,), dtype, torch.device(device or "cpu"), as_index_value(place, compute_dtype(dtype)))
+
+
+@lowering(aten.arange.default)
+def arange(ctx: Context, end: Any, **options: Any) -> Tensor | Declined:
+    return arange_step(ctx, 0, end, 1, **options)
+
+
+@lowering(aten.arange.start)
+def arange_start(ctx: Context, start: Any, end: Any, **options: Any) -> Tensor | Declined:
+    return arange_step(ctx, start, end, 1, **options)
+
+
+@lowering(aten.eye.default, aten.eye.m)
+def eye(ctx: Context, n: Any, m: Any = None, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    sizes = ctx.sizes.indices((n, n if m is None else m))
+    dtype = dtype or torch.get_default_dtype()
+    row, column = positions(sizes)
+    same = Value(compare("eq", row, column)).to(compute_dtype(dtype))
+    return Tensor(sizes, dtype, torch.device(device or "cpu"), same.expr)
+
+
+def _triangle(x: Tensor, diagonal: int, op: str) -> Tensor | Declined:
+    if x.dtype.is_complex:
+        return Declined("complex numbers")
+    row, column = positions(x.sizes)[-2:]
+    kept = Value(compare(op, column - row - diagonal, Index.of(0)))
+    return pure(x, where(kept, Value(x.expr), Value(number(0, compute_dtype(x.dtype)))).expr)
+
+
+@lowering(aten.tril.default)
+def tril(ctx: Context, x: Tensor, diagonal: int = 0) -> Tensor | Declined:
+    return _triangle(x, diagonal, "le")
+
+
+@lowering(aten.triu.default)
+def triu(ctx: Context, x: Tensor, diagonal: int = 0) -> Tensor | Declined:
+    return _triangle(x, diagonal, "ge")
+
+
+def uninitialised(ctx: Context, size: Sequence[Any], dtype: torch.dtype, device: Any) -> Any:
+    """Memory whose contents nobody may rely on: zero, which is free where it is overwritten."""
+    return filled(ctx, size, 0, dtype, device)
+
+
+@lowering(aten.empty.memory_format)
+def empty(ctx: Context, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return uninitialised(ctx, size, dtype or torch.get_default_dtype(), device)
+
+
+@lowering(aten.empty_like.default)
+def empty_like(ctx: Context, x: Tensor, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return uninitialised(ctx, x.sizes, dtype or x.dtype, device or x.device)
+
+
+@lowering(aten.new_empty.default)
+def new_empty(ctx: Context, x: Tensor, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    return uninitialised(ctx, size, dtype or x.dtype, device or x.device)
+
+
+@lowering(aten.new_empty_strided.default)
+def new_empty_strided(
+    ctx: Context, x: Tensor, size: Sequence[Any], stride: Sequence[Any], *, dtype: Any = None, device: Any = None,
+    **_: Any,
+) -> Any:  # fmt: skip
+    return uninitialised(ctx, size, dtype or x.dtype, device or x.device)
+
+
+@lowering(aten.empty_strided.default)
+def empty_strided(
+    ctx: Context, size: Sequence[Any], stride: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any
+) -> Any:
+    return uninitialised(ctx, size, dtype or torch.get_default_dtype(), device)

@@ -1,0 +1,91 @@
+"""Operators that run as they are: library kernels, and whatever has no lowering or was declined.
+
+The arguments get memory with eager's strides, the results have the strides the tracer saw.  Nothing is refused here
+but results that are no tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from inductor.errors import UnsupportedGraph
+from inductor.ir.program import Buffer
+from inductor.lowerings.context import Context
+from inductor.lowerings.registry import LIBRARY
+from inductor.lowerings.values import Tensor, load
+
+aten = torch.ops.aten
+
+LIBRARY.update((
+    aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default, aten.addmv.default, aten.mv.default,
+    aten.dot.default, aten.convolution.default, aten.convolution_backward.default, aten._int_mm.default,
+    aten._scaled_dot_product_flash_attention_for_cpu.default, aten._scaled_dot_product_flash_attention.default,
+    aten._scaled_dot_product_efficient_attention.default, aten._scaled_dot_product_cudnn_attention.default,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default, aten.linear.default,
+    aten._scaled_dot_product_flash_attention_backward.default,
+    aten._scaled_dot_product_efficient_attention_backward.default,
+    aten._scaled_dot_product_cudnn_attention_backward.default,
+))  # fmt: skip
+
+
+def call_operator(ctx: Context, node: Node, args: Any, kwargs: Any, reason: str | None) -> Any:
+    """Emits the call and returns its results in the operator's own structure."""
+    target = node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    return _emit(ctx, target, args, kwargs, node.meta.get("val"), None if target in LIBRARY else reason)
+
+
+def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason: str | None) -> Any:
+    refs = _with_refs(ctx)
+    call_args, call_kwargs = _map(refs, args), {name: _map(refs, value) for name, value in kwargs.items()}
+    leaves, structure = pytree.tree_flatten(metas)
+    buffers = [_result(ctx, leaf) for leaf in leaves]
+    ctx.call(target, call_args, call_kwargs, buffers, reason)
+    for name in written(ctx, target, call_args, call_kwargs):
+        ctx.mutated.add(name)
+    results = [leaf if buffer is None else load(buffer) for leaf, buffer in zip(leaves, buffers, strict=True)]
+    return pytree.tree_unflatten(results, structure)
+
+
+def _map(refs: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_map(refs, item) for item in value]
+    return refs(value)
+
+
+def _with_refs(ctx: Context) -> Callable[[Any], Any]:
+    return lambda value: ctx.ref(value) if isinstance(value, Tensor) else value
+
+
+def _result(ctx: Context, meta: Any) -> Buffer | None:
+    if meta is None:
+        return None
+    if not isinstance(meta, torch.Tensor):
+        raise UnsupportedGraph(f"an operator that returns {type(meta).__name__}: only tensors can be compiled")
+    if meta.layout != torch.strided or meta.is_quantized:
+        raise UnsupportedGraph(f"a result of layout {meta.layout}")
+    sizes, strides = ctx.sizes.indices(meta.shape), ctx.sizes.indices(meta.stride())
+    buffer = ctx.buffer(sizes, meta.dtype, meta.device, strides)
+    exact = Buffer(buffer.name, meta.dtype, meta.device, sizes, strides)
+    ctx.buffers[buffer.name] = exact
+    return exact
+
+
+def written(ctx: Context, target: Any, args: Any, kwargs: dict[str, Any]) -> list[str]:
+    """The buffers that a call writes to, by its schema; windows stand for what they are windows on."""
+    if not target._schema.is_mutable:
+        return []
+    names: list[str] = []
+    for position, argument in enumerate(target._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = args[position] if position < len(args) else kwargs.get(argument.name)
+        for ref in pytree.tree_leaves(value):
+            if hasattr(ref, "name"):
+                names.append(ctx.views[ref.name].base if ref.name in ctx.views else ref.name)
+    return names

@@ -1,0 +1,626 @@
+"""Operators that compute each element from the elements at the same place: data rows, promotion done once.
+
+A row names the operator, how its operands promote and its formula.  The first ``operands`` arguments take part in
+promotion and broadcasting; the rest are parameters of the formula.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from inductor.ir.expr import Const, cast
+from inductor.ir.index import Index
+from inductor.lowerings.algebra import (
+    Number,
+    Value,
+    absolute,
+    call,
+    equal,
+    erf,
+    exp,
+    isnan,
+    log,
+    log1p,
+    maximum,
+    minimum,
+    rsqrt,
+    sigmoid,
+    sqrt,
+    tanh,
+    where,
+)
+from inductor.lowerings.context import Context
+from inductor.lowerings.promotion import Kind, category, promote, result_dtype
+from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.values import (
+    Tensor,
+    as_index_value,
+    broadcast_sizes,
+    broadcast_to,
+    compute_dtype,
+    convert,
+    number,
+    promoted,
+    pure,
+)
+
+aten = torch.ops.aten
+Formula = Callable[..., Value]
+INF = math.inf
+
+
+def elementwise(operands: Sequence[Any], formula: Formula, kind: Kind = "default") -> Tensor | Declined:
+    """Applies ``formula`` to promoted, broadcast operands."""
+    tensors = [operand for operand in operands if isinstance(operand, Tensor)]
+    if any(tensor.dtype.is_complex for tensor in tensors) or any(isinstance(operand, complex) for operand in operands):
+        return Declined("complex numbers")
+    devices = {tensor.device for tensor in tensors if not isinstance(tensor.expr, Const)} or {tensors[0].device}
+    if len(devices) > 1:
+        return Declined("operands on several devices")
+    compute, dtype = result_dtype(operands, kind)
+    sizes = broadcast_sizes(tensor.sizes for tensor in tensors)
+    values = [_operand(operand, sizes, compute) for operand in operands]
+    result = formula(*values)
+    return Tensor(sizes, dtype, devices.pop(), cast(result.expr, compute_dtype(dtype)))
+
+
+def _operand(operand: Any, sizes: Sequence[Index], dtype: torch.dtype) -> Value:
+    if isinstance(operand, Tensor):
+        return Value(promoted(broadcast_to(operand, sizes), dtype))
+    if isinstance(operand, Index):
+        return Value(as_index_value(operand, compute_dtype(dtype)))
+    return Value(number(operand, compute_dtype(dtype)))
+
+
+def row(*overloads: torch._ops.OpOverload, kind: Kind = "default", operands: int = 1) -> Callable[[Formula], Formula]:
+    """Registers a formula as the meaning of pointwise operators."""
+
+    def register(formula: Formula) -> Formula:
+        def lower(ctx: Context, *args: Any, **kwargs: Any) -> Tensor | Declined:
+            parameters = functools.partial(_with_parameters, formula, args[operands:], kwargs)
+            return elementwise(args[:operands], parameters, kind)
+
+        lowering(*overloads)(lower)
+        return formula
+
+    return register
+
+
+def _with_parameters(formula: Formula, args: Sequence[Any], kwargs: dict[str, Any], *values: Value) -> Value:
+    return formula(*values, *args, **kwargs)
+
+
+# -- one operand, one operator of the table ---------------------------------------------------------------------------
+
+for _overload, _kind, _op in (
+    *((getattr(aten, name).default, "float", name) for name in (
+        "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
+        "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma",
+        "sigmoid", "reciprocal",
+    )),
+    (aten.neg.default, "default", "neg"),
+    (aten.abs.default, "default", "abs"),
+    (aten.bitwise_not.default, "default", "not"),
+):  # fmt: skip
+    row(_overload, kind=_kind)(functools.partial(call, _op))
+
+for _name in ("floor", "ceil", "trunc", "round"):
+
+    @row(getattr(aten, _name).default)
+    def _rounding(x: Value, op: str = _name) -> Value:
+        return call(op, x) if x.dtype.is_floating_point else x
+
+
+# -- two operands, one operator of the table --------------------------------------------------------------------------
+
+for _name, _kind, _op in (
+    ("eq", "compare", "eq"), ("ne", "compare", "ne"), ("lt", "compare", "lt"), ("le", "compare", "le"),
+    ("gt", "compare", "gt"), ("ge", "compare", "ge"), ("mul", "default", "mul"),
+    ("bitwise_and", "default", "and"), ("bitwise_or", "default", "or"), ("bitwise_xor", "default", "xor"),
+):  # fmt: skip
+    row(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar, kind=_kind, operands=2)(functools.partial(call, _op))
+
+for _overload, _op in (
+    (aten.maximum.default, "maximum"), (aten.max.other, "maximum"), (aten.minimum.default, "minimum"),
+    (aten.min.other, "minimum"), (aten.fmax.default, "fmax"), (aten.fmin.default, "fmin"),
+    (aten.__and__.Tensor, "and"), (aten.__and__.Scalar, "and"), (aten.__or__.Tensor, "or"),
+    (aten.__or__.Scalar, "or"), (aten.__xor__.Tensor, "xor"), (aten.__xor__.Scalar, "xor"),
+    (aten.bitwise_left_shift.Tensor, "shl"), (aten.bitwise_left_shift.Tensor_Scalar, "shl"),
+    (aten.bitwise_right_shift.Tensor, "shr"), (aten.bitwise_right_shift.Tensor_Scalar, "shr"),
+    (aten.__lshift__.Tensor, "shl"), (aten.__lshift__.Scalar, "shl"), (aten.__rshift__.Tensor, "shr"),
+    (aten.__rshift__.Scalar, "shr"), (aten.nextafter.default, "nextafter"),
+):  # fmt: skip
+    row(_overload, operands=2)(functools.partial(call, _op))
+
+for _overload, _op in (
+    (aten.atan2.default, "atan2"),
+    (aten.copysign.Tensor, "copysign"),
+    (aten.copysign.Scalar, "copysign"),
+    (aten.div.Tensor, "div"),
+    (aten.div.Scalar, "div"),
+    (aten.true_divide.Tensor, "div"),
+):
+    row(_overload, kind="float", operands=2)(functools.partial(call, _op))
+
+row(aten.hypot.default, operands=2)(functools.partial(call, "hypot"))
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+@row(aten.add.Tensor, aten.add.Scalar, operands=2)
+def add(x: Value, y: Value, alpha: Number = 1) -> Value:
+    return x + y * alpha
+
+
+@row(aten.sub.Tensor, aten.sub.Scalar, operands=2)
+def sub(x: Value, y: Value, alpha: Number = 1) -> Value:
+    return x - y * alpha
+
+
+@row(aten.rsub.Tensor, aten.rsub.Scalar, operands=2)
+def rsub(x: Value, y: Value, alpha: Number = 1) -> Value:
+    return y - x * alpha
+
+
+@row(aten.square.default)
+def square(x: Value) -> Value:
+    return x * x
+
+
+@row(aten.sign.default)
+def sign(x: Value) -> Value:
+    return x if x.dtype == torch.bool else call("sign", x)
+
+
+@row(aten.sgn.default)
+def sgn(x: Value) -> Value:
+    return sign(x)
+
+
+@row(aten.frac.default)
+def frac(x: Value) -> Value:
+    return x - call("trunc", x)
+
+
+@row(aten.positive.default)
+def positive(x: Value) -> Value:
+    return x
+
+
+@row(aten.addcmul.default, operands=3)
+def addcmul(x: Value, a: Value, b: Value, value: Number = 1) -> Value:
+    return x + a * value * b
+
+
+@row(aten.addcdiv.default, operands=3)
+def addcdiv(x: Value, a: Value, b: Value, value: Number = 1) -> Value:
+    return x + (a * value) / b
+
+
+@row(aten.lerp.Scalar, operands=2)
+def lerp_scalar(start: Value, end: Value, weight: float) -> Value:
+    step = end - start
+    return start + step * weight if abs(weight) < 0.5 else end - step * (1.0 - weight)
+
+
+@row(aten.lerp.Tensor, operands=3)
+def lerp(start: Value, end: Value, weight: Value) -> Value:
+    step = end - start
+    return where(absolute(weight) < 0.5, start + step * weight, end - step * (1.0 - weight))
+
+
+@lowering(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def div_mode(ctx: Context, x: Tensor, y: Any, rounding_mode: str | None = None) -> Tensor | Declined:
+    if rounding_mode is None:
+        return elementwise((x, y), functools.partial(call, "div"), "float")
+    if _may_divide_by_zero(x, y):
+        return Declined("an integer division raises where the divisor is zero")
+    return elementwise((x, y), functools.partial(call, "floordiv" if rounding_mode == "floor" else "truncdiv"))
+
+
+@lowering(aten.floor_divide.default, aten.floor_divide.Scalar)
+def floor_divide(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:
+    return div_mode(ctx, x, y, "floor")
+
+
+@lowering(aten.remainder.Tensor, aten.remainder.Scalar)
+def remainder(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:
+    if _may_divide_by_zero(x, y):
+        return Declined("an integer division raises where the divisor is zero")
+    return elementwise((x, y), functools.partial(call, "mod"))
+
+
+@lowering(aten.fmod.Tensor, aten.fmod.Scalar)
+def fmod(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:
+    if _may_divide_by_zero(x, y):
+        return Declined("an integer division raises where the divisor is zero")
+    return elementwise((x, y), functools.partial(call, "fmod"))
+
+
+def _may_divide_by_zero(x: Tensor, y: Any) -> bool:
+    """Integers trap on zero, and the smallest one divided by -1 overflows; floats do neither."""
+    return category(promote((x, y))) < 2 and (not isinstance(y, int) or y in (0, -1))
+
+
+# -- powers -----------------------------------------------------------------------------------------------------------
+
+_POWERS: dict[float, Formula] = {
+    0.5: sqrt,
+    -0.5: rsqrt,
+    2.0: square,
+    3.0: lambda x: x * x * x,
+    -1.0: lambda x: call("reciprocal", x),
+    -2.0: lambda x: call("reciprocal", x * x),
+}
+
+
+@lowering(aten.pow.Tensor_Scalar)
+def pow_scalar(ctx: Context, x: Tensor, exponent: Any) -> Tensor | Declined:
+    if isinstance(exponent, int | float) and promote((x, exponent)).is_floating_point and exponent in _POWERS:
+        formula = _POWERS[exponent]
+        return elementwise((x, exponent), lambda base, _: formula(base))
+    if category(promote((x, exponent))) < 2 and (not isinstance(exponent, int) or exponent < 0):
+        return Declined("negative powers of integers raise")
+    return elementwise((x, exponent), functools.partial(call, "pow"))
+
+
+@lowering(aten.pow.Tensor_Tensor, aten.pow.Scalar)
+def power(ctx: Context, x: Any, exponent: Any) -> Tensor | Declined:
+    if category(promote((x, exponent))) < 2:
+        return Declined("negative powers of integers raise")
+    return elementwise((x, exponent), functools.partial(call, "pow"))
+
+
+# -- comparisons and logic --------------------------------------------------------------------------------------------
+
+
+@row(aten.logical_not.default, kind="bool")
+def logical_not(x: Value) -> Value:
+    return ~x.to(torch.bool)
+
+
+@row(aten.logical_and.default, kind="bool", operands=2)
+def logical_and(x: Value, y: Value) -> Value:
+    return x.to(torch.bool) & y.to(torch.bool)
+
+
+@row(aten.logical_or.default, kind="bool", operands=2)
+def logical_or(x: Value, y: Value) -> Value:
+    return x.to(torch.bool) | y.to(torch.bool)
+
+
+@row(aten.logical_xor.default, kind="bool", operands=2)
+def logical_xor(x: Value, y: Value) -> Value:
+    return x.to(torch.bool) ^ y.to(torch.bool)
+
+
+def _no(x: Value) -> Value:
+    return Value(Const(False, torch.bool))
+
+
+@row(aten.isnan.default, kind="bool")
+def is_nan(x: Value) -> Value:
+    return isnan(x) if x.dtype.is_floating_point else _no(x)
+
+
+@row(aten.isinf.default, kind="bool")
+def is_inf(x: Value) -> Value:
+    return call("isinf", x) if x.dtype.is_floating_point else _no(x)
+
+
+@row(aten.isfinite.default, kind="bool")
+def is_finite(x: Value) -> Value:
+    return absolute(x) < INF if x.dtype.is_floating_point else ~_no(x)
+
+
+@row(aten.isposinf.default, kind="bool")
+def is_positive_infinity(x: Value) -> Value:
+    return equal(x, INF) if x.dtype.is_floating_point else _no(x)
+
+
+@row(aten.isneginf.default, kind="bool")
+def is_negative_infinity(x: Value) -> Value:
+    return equal(x, -INF) if x.dtype.is_floating_point else _no(x)
+
+
+@row(aten.signbit.default, kind="bool")
+def signbit(x: Value) -> Value:
+    if x.dtype.is_floating_point:
+        return call("signbit", x)
+    return x < 0 if x.dtype != torch.bool else _no(x)
+
+
+@lowering(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
+def where_(ctx: Context, condition: Tensor, then: Any, other: Any) -> Tensor | Declined:
+    if condition.dtype != torch.bool:
+        return Declined("a condition that is not bool")
+    return _choice(condition, then, other)
+
+
+def _choice(condition: Tensor, then: Any, other: Any) -> Tensor | Declined:
+    if any(isinstance(v, complex) or (isinstance(v, Tensor) and v.dtype.is_complex) for v in (then, other)):
+        return Declined("complex numbers")
+    dtype = promote((then, other))
+    tensors = [value for value in (condition, then, other) if isinstance(value, Tensor)]
+    if len({tensor.device for tensor in tensors if not isinstance(tensor.expr, Const)}) > 1:
+        return Declined("operands on several devices")
+    sizes = broadcast_sizes(tensor.sizes for tensor in tensors)
+    picked = where(
+        Value(broadcast_to(condition, sizes).expr), _operand(then, sizes, dtype), _operand(other, sizes, dtype)
+    )
+    return Tensor(sizes, dtype, condition.device, picked.expr)
+
+
+@lowering(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def masked_fill(ctx: Context, x: Tensor, mask: Tensor, value: Any) -> Tensor | Declined:
+    if mask.dtype != torch.bool:
+        return Declined("a mask that is not bool")
+    if x.dtype.is_complex or isinstance(value, complex):
+        return Declined("complex numbers")
+    filler = convert(value, x.dtype) if isinstance(value, Tensor) else value
+    if not isinstance(filler, Tensor):
+        filler = Tensor((), x.dtype, x.device, number(filler, compute_dtype(x.dtype)))
+    return _choice(mask, filler, x)
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------------
+
+
+@lowering(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor, aten.hardtanh.default)
+def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None, **kwargs: Any) -> Tensor | Declined:
+    if ctx.node is not None and ctx.node.target is aten.hardtanh.default:
+        min = kwargs.get("min_val", -1.0 if min is None else min)
+        max = kwargs.get("max_val", 1.0 if max is None else max)
+    bounds = [bound for bound in (min, max) if bound is not None]
+
+    def formula(value: Value, *ends: Value) -> Value:
+        rest = list(ends)
+        if min is not None:
+            value = maximum(value, rest.pop(0))
+        return minimum(value, rest.pop(0)) if max is not None else value
+
+    return elementwise((x, *bounds), formula)
+
+
+@row(aten.clamp_min.default, aten.clamp_min.Tensor, operands=2)
+def clamp_min(x: Value, low: Value) -> Value:
+    return maximum(x, low)
+
+
+@row(aten.clamp_max.default, aten.clamp_max.Tensor, operands=2)
+def clamp_max(x: Value, high: Value) -> Value:
+    return minimum(x, high)
+
+
+@lowering(aten.nan_to_num.default)
+def nan_to_num(
+    ctx: Context, x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Tensor | Declined:
+    if not x.dtype.is_floating_point:
+        return elementwise((x,), positive)
+    limits = torch.finfo(x.dtype)
+    high = limits.max if posinf is None else posinf
+    low = limits.min if neginf is None else neginf
+    zero = 0.0 if nan is None else nan
+    return elementwise((x,), lambda v: where(isnan(v), zero, where(equal(v, INF), high, where(equal(v, -INF), low, v))))
+
+
+# -- activations ------------------------------------------------------------------------------------------------------
+
+
+@row(aten.relu.default)
+def relu(x: Value) -> Value:
+    return maximum(x, 0)
+
+
+@row(aten.relu6.default)
+def relu6(x: Value) -> Value:
+    return minimum(maximum(x, 0), 6)
+
+
+@row(aten.silu.default)
+def silu(x: Value) -> Value:
+    return x * sigmoid(x)
+
+
+@row(aten.silu_backward.default, operands=2)
+def silu_backward(grad: Value, x: Value) -> Value:
+    s = sigmoid(x)
+    return grad * s * (x * (1.0 - s) + 1.0)
+
+
+@row(aten.sigmoid_backward.default, operands=2)
+def sigmoid_backward(grad: Value, y: Value) -> Value:
+    return grad * ((1.0 - y) * y)
+
+
+@row(aten.tanh_backward.default, operands=2)
+def tanh_backward(grad: Value, y: Value) -> Value:
+    return grad * (1.0 - y * y)
+
+
+@row(aten.threshold_backward.default, operands=2)
+def threshold_backward(grad: Value, x: Value, threshold: Number) -> Value:
+    return where(x <= threshold, 0, grad)
+
+
+@row(aten.threshold.default)
+def threshold_(x: Value, threshold: Number, value: Number) -> Value:
+    return where(x <= threshold, value, x)
+
+
+_SQRT_HALF = math.sqrt(0.5)
+_TANH_SCALE = math.sqrt(2.0 / math.pi)
+_TANH_CUBE = 0.044715
+
+
+@row(aten.gelu.default)
+def gelu(x: Value, approximate: str = "none") -> Value:
+    if approximate == "tanh":
+        return x * 0.5 * (tanh((x + x * x * x * _TANH_CUBE) * _TANH_SCALE) + 1.0)
+    return x * 0.5 * (erf(x * _SQRT_HALF) + 1.0)
+
+
+@row(aten.gelu_backward.default, operands=2)
+def gelu_backward(grad: Value, x: Value, approximate: str = "none") -> Value:
+    if approximate == "tanh":
+        t = tanh((x + x * x * x * _TANH_CUBE) * _TANH_SCALE)
+        slope = (x * x * (3.0 * _TANH_CUBE) + 1.0) * _TANH_SCALE
+        return grad * ((t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * slope)
+    density = exp(x * x * -0.5) * (_TANH_SCALE * 0.5)
+    return grad * ((erf(x * _SQRT_HALF) + 1.0) * 0.5 + x * density)
+
+
+@row(aten.leaky_relu.default)
+def leaky_relu(x: Value, slope: float = 0.01) -> Value:
+    return where(x > 0, x, x * slope)
+
+
+@row(aten.leaky_relu_backward.default, operands=2)
+def leaky_relu_backward(grad: Value, x: Value, slope: float, result: bool) -> Value:
+    return where(x > 0, grad, grad * slope)
+
+
+@row(aten.elu.default)
+def elu(x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+    return where(x <= 0, call("expm1", x * input_scale) * (alpha * scale), x * scale)
+
+
+@row(aten.softplus.default)
+def softplus(x: Value, beta: float = 1, threshold: float = 20) -> Value:
+    scaled = x * beta
+    return where(scaled > threshold, x, log1p(exp(scaled)) / beta)
+
+
+@row(aten.softplus_backward.default, operands=2)
+def softplus_backward(grad: Value, x: Value, beta: float, threshold: float) -> Value:
+    scaled = x * beta
+    z = exp(scaled)
+    return where(scaled > threshold, grad, grad * z / (z + 1.0))
+
+
+@row(aten.mish.default)
+def mish(x: Value) -> Value:
+    return x * tanh(log1p(exp(x)))
+
+
+@row(aten.hardsigmoid.default)
+def hardsigmoid(x: Value) -> Value:
+    return minimum(maximum(x + 3.0, 0.0), 6.0) / 6.0
+
+
+@row(aten.hardswish.default)
+def hardswish(x: Value) -> Value:
+    return x * minimum(maximum(x + 3.0, 0.0), 6.0) / 6.0
+
+
+@row(aten.hardtanh_backward.default, operands=2)
+def hardtanh_backward(grad: Value, x: Value, low: float, high: float) -> Value:
+    return where((x <= low) | (x >= high), 0.0, grad)
+
+
+@row(aten.hardsigmoid_backward.default, operands=2)
+def hardsigmoid_backward(grad: Value, x: Value) -> Value:
+    return where((x > -3.0) & (x < 3.0), grad * (1.0 / 6.0), 0.0)
+
+
+@row(aten.hardswish_backward.default, operands=2)
+def hardswish_backward(grad: Value, x: Value) -> Value:
+    return where(x <= -3.0, 0.0, where(x < 3.0, grad * (x / 3.0 + 0.5), grad))
+
+
+@row(aten.log_sigmoid.default)
+def log_sigmoid(x: Value) -> Value:
+    return minimum(x, 0.0) - log1p(exp(-absolute(x)))
+
+
+@row(aten.logit.default, kind="float")
+def logit(x: Value, eps: float | None = None) -> Value:
+    if eps is not None:
+        x = minimum(maximum(x, eps), 1.0 - eps)
+    return log(x / (1.0 - x))
+
+
+@row(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self, kind="float", operands=2)
+def xlogy(x: Value, y: Value) -> Value:
+    return where(isnan(y), math.nan, where(equal(x, 0.0), 0.0, x * log(y)))
+
+
+@row(aten.logaddexp.default, operands=2)
+def logaddexp(x: Value, y: Value) -> Value:
+    high = maximum(x, y)
+    same_infinity = equal(x, y) & equal(absolute(x), INF)
+    return where(same_infinity, x, high + log1p(exp(-absolute(x - y))))
+
+
+@row(aten.heaviside.default, operands=2)
+def heaviside(x: Value, at_zero: Value) -> Value:
+    return where(equal(x, 0), at_zero, (x > 0).to(x.dtype))
+
+
+@row(aten.sinc.default, kind="float")
+def sinc(x: Value) -> Value:
+    angle = x * math.pi
+    return where(equal(x, 0.0), 1.0, call("sin", angle) / angle)
+
+
+@row(aten.deg2rad.default, kind="float")
+def deg2rad(x: Value) -> Value:
+    return x * (math.pi / 180.0)
+
+
+@row(aten.rad2deg.default, kind="float")
+def rad2deg(x: Value) -> Value:
+    return x * (180.0 / math.pi)
+
+
+@row(aten.hardshrink.default)
+def hardshrink(x: Value, lambd: float = 0.5) -> Value:
+    return where((x >= -lambd) & (x <= lambd), 0.0, x)
+
+
+@row(aten.softshrink.default)
+def softshrink(x: Value, lambd: float = 0.5) -> Value:
+    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0))
+
+
+@row(aten.native_dropout_backward.default, operands=2)
+def native_dropout_backward(grad: Value, mask: Value, scale: float) -> Value:
+    return grad * mask * scale
+
+
+# -- casts and copies -------------------------------------------------------------------------------------------------
+
+
+@lowering(aten._to_copy.default)
+def to_copy(ctx: Context, x: Tensor, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor | Declined:
+    device = kwargs.get("device")
+    if device is not None and torch.device(device) != x.device:
+        return Declined("a copy between devices")
+    if kwargs.get("layout") not in (None, torch.strided):
+        return Declined("a layout that is not strided")
+    target = dtype or x.dtype
+    if target.is_complex or x.dtype.is_complex:
+        return Declined("complex numbers")
+    return pure(x, convert(x, target).expr, target)
+
+
+@lowering(torch.ops.prims.convert_element_type.default)
+def convert_element_type(ctx: Context, x: Tensor, dtype: torch.dtype) -> Tensor | Declined:
+    return to_copy(ctx, x, dtype)
+
+
+@lowering(aten.clone.default, aten.lift_fresh_copy.default)
+def clone(ctx: Context, x: Tensor, memory_format: Any = None) -> Tensor:
+    return pure(x, x.expr)
+
+
+@lowering(aten.view.dtype)
+def view_dtype(ctx: Context, x: Tensor, dtype: torch.dtype) -> Tensor | Declined:
+    return Declined("a view of the same memory in another dtype")

@@ -1,0 +1,42 @@
+"""The table of lowerings: operator to small function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+
+OpOverload = torch._ops.OpOverload
+Lowering = Callable[..., Any]
+"""``(ctx, *args, **kwargs)`` with ``Tensor`` for tensors and ``Index`` for symbolic sizes; returns a Tensor, several, or
+``Declined``."""
+
+LOWERINGS: dict[OpOverload, Lowering] = {}
+"""Operator to lowering; filled by ``lowering`` and by the data rows of the families."""
+
+LIBRARY: set[OpOverload] = set()
+"""Operators that libraries do best: a call of them is no fallback."""
+
+_F = TypeVar("_F", bound=Lowering)
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A lowering's answer for a case it leaves to eager's kernel, and why."""
+
+    reason: str
+
+
+def lowering(*overloads: OpOverload) -> Callable[[_F], _F]:
+    """Registers a function as the meaning of the operators."""
+
+    def register(function: _F) -> _F:
+        for overload in overloads:
+            if overload in LOWERINGS:
+                raise ValueError(f"{overload} has a lowering already")
+            LOWERINGS[overload] = function
+        return function
+
+    return register

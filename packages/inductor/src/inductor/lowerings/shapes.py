@@ -1,0 +1,189 @@
+"""Tensors put together: concatenation, stacking, padding, repeating."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from inductor.ir.expr import Const
+from inductor.ir.index import ONE, ZERO, Index
+from inductor.lowerings.algebra import Value, masked, where
+from inductor.lowerings.context import Context
+from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.values import (
+    Tensor,
+    at,
+    broadcast_to,
+    compare,
+    convert,
+    cost,
+    load,
+    positions,
+    pure,
+    reindex,
+)
+from inductor.lowerings.views import reshape, unsqueeze, window, wrap
+
+aten = torch.ops.aten
+INLINE_PARTS = 4
+"""Up to so many parts are chosen between where they are used; more are written side by side into memory."""
+
+
+@lowering(aten.cat.default)
+def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor | Declined:
+    parts = [tensor for tensor in tensors if tensor.sizes != (ZERO,)] or [tensors[0]]
+    if any(part.dtype.is_complex for part in parts) or len({part.device for part in parts}) > 1:
+        return Declined("complex numbers, or parts on several devices")
+    dtype = tensors[0].dtype
+    for part in tensors[1:]:
+        dtype = torch.promote_types(dtype, part.dtype)
+    dim = wrap(dim, parts[0].ndim)
+    parts = [convert(part, dtype) for part in parts]
+    total = sum((part.sizes[dim] for part in parts), ZERO)
+    sizes = (*parts[0].sizes[:dim], total, *parts[0].sizes[dim + 1 :])
+    if len(parts) == 1:
+        return pure(parts[0], parts[0].expr)
+    if len(parts) <= INLINE_PARTS and sum(cost(part.expr, 64) for part in parts) <= 64:
+        return _chosen(parts, sizes, dim)
+    return _written(ctx, parts, sizes, dim)
+
+
+def _chosen(parts: Sequence[Tensor], sizes: tuple[Index, ...], dim: int) -> Tensor:
+    """Which part an element comes from is decided element by element."""
+    where_ = list(positions(sizes))
+    place, start = where_[dim], sum((part.sizes[dim] for part in parts), ZERO)
+    result: Value | None = None
+    for part in reversed(parts):
+        start = start - part.sizes[dim]
+        local = [*where_[:dim], place - start if part.sizes[dim] != ONE else ZERO, *where_[dim + 1 :]]
+        inside = Value(compare("ge", place, start)) & Value(compare("lt", place, start + part.sizes[dim]))
+        body = masked(inside, Value(at(part, local)), 0)
+        result = body if result is None else where(Value(compare("lt", place, start + part.sizes[dim])), body, result)
+    assert result is not None
+    return Tensor(sizes, parts[0].dtype, parts[0].device, result.expr)
+
+
+def _written(ctx: Context, parts: Sequence[Tensor], sizes: tuple[Index, ...], dim: int) -> Tensor:
+    whole = load(ctx.buffer(sizes, parts[0].dtype, parts[0].device))
+    start = ZERO
+    for part in parts:
+        if part.sizes[dim] != 0:
+            ctx.store(window(whole, dim, start, part.sizes[dim]), part.expr)
+        start = start + part.sizes[dim]
+    return whole
+
+
+@lowering(aten.stack.default)
+def stack(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor | Declined:
+    dim = wrap(dim, tensors[0].ndim + 1)
+    return cat(ctx, [unsqueeze(ctx, tensor, dim) for tensor in tensors], dim)
+
+
+@lowering(aten.constant_pad_nd.default)
+def constant_pad(ctx: Context, x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor | Declined:
+    if x.dtype.is_complex:
+        return Declined("complex numbers")
+    sizes, inside = list(x.sizes), Value(Const(True, torch.bool))
+    before: dict[int, Index] = {}
+    for k in range(len(pad) // 2):
+        dim = x.ndim - 1 - k
+        before[dim] = ctx.sizes.index(pad[2 * k])
+        sizes[dim] = x.sizes[dim] + before[dim] + ctx.sizes.index(pad[2 * k + 1])
+    place = list(positions(sizes))
+    for dim, offset in before.items():
+        place[dim] = place[dim] - offset
+        for check in (compare("ge", place[dim], ZERO), compare("lt", place[dim], x.sizes[dim])):
+            if not isinstance(check, Const):
+                inside = Value(check) if isinstance(inside.expr, Const) else inside & Value(check)
+        if x.sizes[dim] == ONE:
+            place[dim] = ZERO
+    body = masked(inside, Value(at(x, place)), value)
+    return Tensor(tuple(sizes), x.dtype, x.device, body.expr)
+
+
+@lowering(aten.repeat.default)
+def repeat(ctx: Context, x: Tensor, repeats: Sequence[Any]) -> Tensor:
+    times = ctx.sizes.indices(repeats)
+    whole = (ONE,) * (len(times) - x.ndim) + x.sizes
+    x = reshape(x, whole)
+    sizes = tuple(size * time for size, time in zip(whole, times, strict=True))
+    place = [
+        ZERO if size == ONE or size == ZERO else (at_ if time == ONE else at_ % size)
+        for at_, size, time in zip(positions(sizes), whole, times, strict=True)
+    ]
+    copy = reindex(x, sizes, place)
+    return pure(copy, copy.expr)
+
+
+@lowering(aten.roll.default)
+def roll(ctx: Context, x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Tensor | Declined:
+    if not dims:
+        if not x.ndim:
+            return pure(x, x.expr)
+        rolled = roll(ctx, reshape(x, (x.numel,)), shifts, [0])
+        return rolled if isinstance(rolled, Declined) else reshape(rolled, x.sizes)
+    place = list(positions(x.sizes))
+    for shift, dim in zip(shifts, dims, strict=True):
+        d = wrap(dim, x.ndim)
+        if x.sizes[d] not in (ONE, ZERO):
+            place[d] = (place[d] - ctx.sizes.index(shift)) % x.sizes[d]
+    moved = reindex(x, x.sizes, place)
+    return pure(moved, moved.expr)
+
+
+# -- parts of a tensor replaced ---------------------------------------------------------------------------------------
+
+
+@lowering(aten.slice_scatter.default)
+def slice_scatter(
+    ctx: Context, x: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Tensor | Declined:
+    dim = wrap(dim, x.ndim)
+    size = x.sizes[dim].as_int()
+    if size is None or not all(value is None or isinstance(value, int) for value in (start, end, step)):
+        return Declined("a slice whose bounds are known only at run time")
+    first, last, stride = slice(start, end, step).indices(size)
+    if last <= first:
+        return pure(x, x.expr)
+    place = positions(x.sizes)
+    checks = [compare("ge", place[dim], Index.of(first)), compare("lt", place[dim], Index.of(last))]
+    if stride != 1:
+        checks.append(compare("eq", (place[dim] - first) % stride, ZERO))
+    inside = Value(Const(True, torch.bool))
+    for check in checks:
+        if not isinstance(check, Const):
+            inside = Value(check) if isinstance(inside.expr, Const) else inside & Value(check)
+    src = broadcast_to(convert(src, x.dtype), (*x.sizes[:dim], src.sizes[dim], *x.sizes[dim + 1 :]))
+    local = ZERO if src.sizes[dim] == ONE else (place[dim] - first) // stride
+    body = masked(inside, Value(at(src, [*place[:dim], local, *place[dim + 1 :]])), 0)
+    return pure(x, where(inside, body, Value(x.expr)).expr)
+
+
+@lowering(aten.select_scatter.default)
+def select_scatter(ctx: Context, x: Tensor, src: Tensor, dim: int, index: Any) -> Tensor | Declined:
+    dim = wrap(dim, x.ndim)
+    chosen = ctx.sizes.index(index)
+    if (known := chosen.as_int()) is not None and known < 0:
+        chosen = chosen + x.sizes[dim]
+    place = positions(x.sizes)
+    here = Value(compare("eq", place[dim], chosen))
+    src = convert(src, x.dtype)
+    body = masked(here, Value(at(src, [*place[:dim], *place[dim + 1 :]])), 0)
+    return pure(x, where(here, body, Value(x.expr)).expr)
+
+
+@lowering(aten.upsample_nearest2d.default, aten.upsample_nearest2d.vec)
+def upsample_nearest2d(ctx: Context, x: Tensor, output_size: Any, *scales: Any, **kwargs: Any) -> Tensor | Declined:
+    factors = [value for value in scales if value is not None]
+    if ctx.node is None or factors or kwargs or output_size is None:
+        return Declined("explicit scales")
+    sizes = (*x.sizes[:2], *ctx.sizes.indices(output_size))
+    whole = [new.divisible_by(old) for new, old in zip(sizes[2:], x.sizes[2:], strict=True)]
+    if any(factor is None for factor in whole):
+        return Declined("a scale that is no whole number")
+    place = positions(sizes)
+    local = [at_ // factor for at_, factor in zip(place[2:], whole, strict=True) if factor is not None]
+    moved = reindex(x, sizes, (*place[:2], *local))
+    return pure(moved, moved.expr)

@@ -1,0 +1,75 @@
+"""Sizes as the tracer knows them (ints and ``SymInt``) turned into exact indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv, Mod
+
+from inductor.errors import UnsupportedGraph
+from inductor.ir.index import ONE, ZERO, Index, Symbol, size_symbol
+
+
+@dataclass
+class Sizes:
+    """The size symbols of one graph, by the names the tracer gave them."""
+
+    symbols: dict[str, Symbol] = field(default_factory=dict)
+
+    def index(self, value: int | torch.SymInt | Index) -> Index:
+        if isinstance(value, Index):
+            return value
+        if isinstance(value, torch.SymInt):
+            return self._from_sympy(sympy.sympify(value.node.expr))
+        return Index.of(int(value))
+
+    def indices(self, values: Iterable[int | torch.SymInt | Index]) -> tuple[Index, ...]:
+        return tuple(self.index(value) for value in values)
+
+    def symbol(self, name: str) -> Symbol:
+        return self.symbols.setdefault(name, size_symbol(name))
+
+    def _from_sympy(self, expr: sympy.Expr) -> Index:
+        if expr.is_Integer:
+            return Index.of(int(expr))
+        if expr.is_Symbol:
+            return Index.of(self.symbol(str(expr)))
+        args = [self._from_sympy(arg) for arg in expr.args]
+        if expr.is_Add:
+            return sum(args, ZERO)
+        if expr.is_Mul:
+            product = ONE
+            for arg in args:
+                product = product * arg
+            return product
+        if isinstance(expr, FloorDiv):
+            return args[0] // args[1]
+        if isinstance(expr, Mod):
+            return args[0] % args[1]
+        if expr.is_Pow and (exponent := args[1].as_int()) is not None and exponent > 0:
+            product = ONE
+            for _ in range(exponent):
+                product = product * args[0]
+            return product
+        raise UnsupportedGraph(f"size {expr}: only +, *, // and % of sizes are understood; mark the dimension static")
+
+
+def numel(sizes: Iterable[Index]) -> Index:
+    """How many elements a tensor of these sizes has."""
+    product = ONE
+    for size in sizes:
+        product = product * size
+    return product
+
+
+def contiguous_strides(sizes: tuple[Index, ...]) -> tuple[Index, ...]:
+    """Row-major strides as torch computes them: a dimension of size 0 counts as 1."""
+    strides: list[Index] = []
+    step = ONE
+    for size in reversed(sizes):
+        strides.append(step)
+        step = step * (ONE if size == 0 else size)
+    return tuple(reversed(strides))

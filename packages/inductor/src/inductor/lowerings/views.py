@@ -1,0 +1,324 @@
+"""Views: new positions mapped to old ones.  Nothing is computed and nothing copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from inductor.ir.expr import Load, cast
+from inductor.ir.index import ONE, ZERO, Index
+from inductor.lowerings.context import Context
+from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.sizes import contiguous_strides, numel
+from inductor.lowerings.values import Tensor, broadcast_to, compute_dtype, positions, pure, reindex, strided
+
+aten = torch.ops.aten
+Size = Any
+
+
+def wrap(dim: int, ndim: int) -> int:
+    """A dimension counted from the front."""
+    return dim + max(ndim, 1) if dim < 0 else dim
+
+
+# -- reshaping --------------------------------------------------------------------------------------------------------
+
+
+def reshape(tensor: Tensor, sizes: Sequence[Index]) -> Tensor:
+    """The elements in row-major order under other sizes."""
+    new = tuple(sizes)
+    if new == tensor.sizes:
+        return tensor
+    where = positions(new)
+    old: list[Index] = []
+    for old_dims, new_dims in _groups(tensor.sizes, new):
+        steps = contiguous_strides(tuple(new[d] for d in new_dims))
+        flat = sum((where[d] * step for d, step in zip(new_dims, steps, strict=True)), ZERO)
+        old += _unflatten(flat, [tensor.sizes[d] for d in old_dims])
+    return reindex(tensor, new, old)
+
+
+def _unflatten(flat: Index, sizes: list[Index]) -> list[Index]:
+    steps = contiguous_strides(tuple(sizes))
+    return [
+        ZERO if size == ONE or size == ZERO else (flat // step if k == 0 else (flat // step) % size)
+        for k, (size, step) in enumerate(zip(sizes, steps, strict=True))
+    ]
+
+
+def _groups(old: Sequence[Index], new: Sequence[Index]) -> list[tuple[list[int], list[int]]]:
+    """Runs of old and new dimensions with equal numbers of elements, as short as possible."""
+    groups: list[tuple[list[int], list[int]]] = []
+    left, right = 0, 0
+    while left < len(old) or right < len(new):
+        start = (left, right)
+        size_left, size_right = ONE, ONE
+        if left < len(old):
+            size_left, left = old[left], left + 1
+        if right < len(new):
+            size_right, right = new[right], right + 1
+        while size_left != size_right:
+            grow_left = right >= len(new) or (left < len(old) and _is_smaller(size_left, size_right))
+            if grow_left and left < len(old):
+                size_left, left = size_left * old[left], left + 1
+            elif right < len(new):
+                size_right, right = size_right * new[right], right + 1
+            else:
+                return [(list(range(len(old))), list(range(len(new))))]
+        groups.append((list(range(start[0], left)), list(range(start[1], right))))
+    return groups
+
+
+def _is_smaller(left: Index, right: Index) -> bool:
+    a, b = left.as_int(), right.as_int()
+    if a is not None and b is not None:
+        return a < b
+    return len(left.terms[0][0]) < len(right.terms[0][0]) if left.terms and right.terms else bool(right.terms)
+
+
+@lowering(aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+def view(ctx: Context, x: Tensor, size: Sequence[Size]) -> Tensor:
+    sizes = [ctx.sizes.index(value) for value in size]
+    if (hole := next((k for k, value in enumerate(sizes) if value == -1), None)) is not None:
+        known = numel(value for k, value in enumerate(sizes) if k != hole)
+        sizes[hole] = x.numel // known if known != 0 else ZERO
+    return reshape(x, sizes)
+
+
+@lowering(aten.flatten.using_ints)
+def flatten(ctx: Context, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    if not x.ndim:
+        return reshape(x, (ONE,))
+    start, end = wrap(start_dim, x.ndim), wrap(end_dim, x.ndim)
+    return reshape(x, (*x.sizes[:start], numel(x.sizes[start : end + 1]), *x.sizes[end + 1 :]))
+
+
+@lowering(aten.unsqueeze.default)
+def unsqueeze(ctx: Context, x: Tensor, dim: int) -> Tensor:
+    dim = wrap(dim, x.ndim + 1)
+    sizes = (*x.sizes[:dim], ONE, *x.sizes[dim:])
+    where = positions(sizes)
+    return reindex(x, sizes, where[:dim] + where[dim + 1 :])
+
+
+def drop(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """Without some dimensions of size 1."""
+    gone = {dim for dim in dims if x.sizes[dim] == ONE}
+    kept = [dim for dim in range(x.ndim) if dim not in gone]
+    sizes = tuple(x.sizes[dim] for dim in kept)
+    where = dict(zip(kept, positions(sizes), strict=True))
+    return reindex(x, sizes, [where.get(dim, ZERO) for dim in range(x.ndim)])
+
+
+@lowering(aten.squeeze.default)
+def squeeze(ctx: Context, x: Tensor) -> Tensor:
+    return drop(x, range(x.ndim))
+
+
+@lowering(aten.squeeze.dim)
+def squeeze_dim(ctx: Context, x: Tensor, dim: int) -> Tensor:
+    return drop(x, [wrap(dim, x.ndim)]) if x.ndim else x
+
+
+@lowering(aten.squeeze.dims)
+def squeeze_dims(ctx: Context, x: Tensor, dims: Sequence[int]) -> Tensor:
+    return drop(x, [wrap(dim, x.ndim) for dim in dims]) if x.ndim else x
+
+
+# -- order of dimensions ----------------------------------------------------------------------------------------------
+
+
+def permuted(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """Dimension ``k`` of the result is ``dims[k]`` of ``x``."""
+    order = [wrap(dim, x.ndim) for dim in dims]
+    sizes = tuple(x.sizes[dim] for dim in order)
+    where = positions(sizes)
+    return reindex(x, sizes, [where[order.index(dim)] for dim in range(x.ndim)])
+
+
+@lowering(aten.permute.default)
+def permute(ctx: Context, x: Tensor, dims: Sequence[int]) -> Tensor:
+    return permuted(x, dims)
+
+
+@lowering(aten.transpose.int)
+def transpose(ctx: Context, x: Tensor, dim0: int, dim1: int) -> Tensor:
+    order = list(range(x.ndim))
+    if x.ndim:
+        a, b = wrap(dim0, x.ndim), wrap(dim1, x.ndim)
+        order[a], order[b] = order[b], order[a]
+    return permuted(x, order)
+
+
+@lowering(aten.t.default)
+def t(ctx: Context, x: Tensor) -> Tensor:
+    return permuted(x, list(range(x.ndim))[::-1])
+
+
+@lowering(aten.flip.default)
+def flip(ctx: Context, x: Tensor, dims: Sequence[int]) -> Tensor:
+    turned = {wrap(dim, x.ndim) for dim in dims}
+    where = positions(x.sizes)
+    flipped = [
+        size - 1 - at if dim in turned and size != ONE else at
+        for dim, (size, at) in enumerate(zip(x.sizes, where, strict=True))
+    ]
+    moved = reindex(x, x.sizes, flipped)
+    return pure(moved, moved.expr)
+
+
+# -- windows ----------------------------------------------------------------------------------------------------------
+
+
+@lowering(aten.expand.default)
+def expand(ctx: Context, x: Tensor, size: Sequence[Size], implicit: bool = False) -> Tensor:
+    sizes = [ctx.sizes.index(value) for value in size]
+    lead = len(sizes) - x.ndim
+    sizes = [x.sizes[dim - lead] if value == -1 else value for dim, value in enumerate(sizes)]
+    return broadcast_to(x, sizes)
+
+
+def window(x: Tensor, dim: int, start: Index, length: Index, step: Index = ONE) -> Tensor:
+    """``length`` elements along ``dim`` from ``start`` on."""
+    sizes = (*x.sizes[:dim], length, *x.sizes[dim + 1 :])
+    where = list(positions(sizes))
+    where[dim] = start + where[dim] * step
+    return reindex(x, sizes, where)
+
+
+@lowering(aten.slice.Tensor)
+def slice_(
+    ctx: Context, x: Tensor, dim: int = 0, start: Size = None, end: Size = None, step: Size = 1
+) -> Tensor | Declined:
+    dim = wrap(dim, x.ndim)
+    size = x.sizes[dim]
+    first = _clamped(ctx.sizes.index(0 if start is None else start), size)
+    last = size if end is None else _clamped(ctx.sizes.index(end), size)
+    stride = ctx.sizes.index(step)
+    if first is None or last is None:
+        return Declined("a slice whose bounds cannot be compared")
+    length = (last - first + stride - 1) // stride
+    if (known := length.as_int()) is not None and known < 0:
+        length = ZERO
+    return window(x, dim, first, length, stride)
+
+
+def _clamped(position: Index, size: Index) -> Index | None:
+    """``position`` counted from the front and within 0 and ``size``; None where ranges do not say."""
+    value, extent = position.as_int(), size.as_int()
+    if value is not None and extent is not None:
+        return Index.of(min(max(value + extent if value < 0 else value, 0), extent))
+    if value is not None and value >= (1 << 62):
+        return size
+    if value is not None and value < 0:
+        position = position + size
+    if not position.is_nonnegative():
+        return None
+    if position.is_below(size + 1):
+        return position
+    return size if size.is_below(position + 1) else None
+
+
+@lowering(aten.select.int)
+def select(ctx: Context, x: Tensor, dim: int, index: Size) -> Tensor:
+    dim = wrap(dim, x.ndim)
+    at = ctx.sizes.index(index)
+    if (known := at.as_int()) is not None and known < 0:
+        at = at + x.sizes[dim]
+    sizes = x.sizes[:dim] + x.sizes[dim + 1 :]
+    where = positions(sizes)
+    return reindex(x, sizes, (*where[:dim], at, *where[dim:]))
+
+
+@lowering(aten.narrow.default)
+def narrow(ctx: Context, x: Tensor, dim: int, start: Size, length: Size) -> Tensor:
+    return window(x, wrap(dim, x.ndim), ctx.sizes.index(start), ctx.sizes.index(length))
+
+
+@lowering(aten.split.Tensor, aten.split_with_sizes.default)
+def split(ctx: Context, x: Tensor, sizes: Any, dim: int = 0) -> list[Tensor] | Declined:
+    dim = wrap(dim, x.ndim)
+    if not isinstance(sizes, list | tuple):
+        total, step = x.sizes[dim].as_int(), ctx.sizes.index(sizes).as_int()
+        if total is None or not step:
+            return Declined("a split into a number of parts known only at run time")
+        sizes = [min(step, total - start) for start in range(0, total, step)] or [0]
+    parts, start = [], ZERO
+    for length in ctx.sizes.indices(sizes):
+        parts.append(window(x, dim, start, length))
+        start = start + length
+    return parts
+
+
+@lowering(aten.unbind.int)
+def unbind(ctx: Context, x: Tensor, dim: int = 0) -> list[Tensor] | Declined:
+    count = x.sizes[wrap(dim, x.ndim)].as_int()
+    if count is None:
+        return Declined("a split into a number of parts known only at run time")
+    return [select(ctx, x, dim, k) for k in range(count)]
+
+
+@lowering(aten.diagonal.default)
+def diagonal(ctx: Context, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor | Declined:
+    a, b = wrap(dim1, x.ndim), wrap(dim2, x.ndim)
+    rows, columns = x.sizes[a].as_int(), x.sizes[b].as_int()
+    if rows is None or columns is None:
+        return Declined("a diagonal of sizes known only at run time")
+    length = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
+    kept = [dim for dim in range(x.ndim) if dim not in (a, b)]
+    sizes = (*(x.sizes[dim] for dim in kept), Index.of(length))
+    where = positions(sizes)
+    old = dict(zip(kept, where, strict=False))
+    old[a], old[b] = where[-1] + max(-offset, 0), where[-1] + max(offset, 0)
+    return reindex(x, sizes, [old[dim] for dim in range(x.ndim)])
+
+
+@lowering(aten.as_strided.default)
+def as_strided(
+    ctx: Context, x: Tensor, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size = None
+) -> Tensor | Declined:
+    source = ctx.node.args[0].meta["val"] if ctx.node is not None else None  # type: ignore[union-attr]
+    if x.base is None and storage_offset in (None, 0):
+        x = ctx.realize(x)
+    if x.base is None or source is None:
+        return Declined("a window on memory that is not in this graph")
+    base = ctx.buffers[x.base]
+    sizes, strides = ctx.sizes.indices(size), ctx.sizes.indices(stride)
+    offset = _offset_from_base(ctx, x, source, storage_offset)
+    if offset is None or not sizes:
+        return Declined("a window at an offset that is not known")
+    if base.dtype != x.dtype:
+        return Declined("a window on memory of another dtype")
+    index = offset
+    for at, step in zip(positions(sizes), strides, strict=True):
+        index = index + at * step
+    element = cast(Load(base.name, index, base.dtype), compute_dtype(x.dtype))
+    return Tensor(sizes, x.dtype, x.device, element, base.name)
+
+
+def _offset_from_base(ctx: Context, x: Tensor, source: torch.Tensor, wanted: Size) -> Index | None:
+    """Where the window starts, in elements from the start of the buffer that ``x`` is a window on."""
+    layout = strided(x)
+    if layout is None:
+        return None
+    if wanted is None:
+        return layout[1]
+    return ctx.sizes.index(wanted) - ctx.sizes.index(source.storage_offset()) + layout[1]
+
+
+@lowering(aten.alias.default, aten.detach.default, aten.lift_fresh.default)
+def alias(ctx: Context, x: Tensor) -> Tensor:
+    return x
+
+
+@lowering(aten.unfold.default)
+def unfold(ctx: Context, x: Tensor, dim: int, size: int, step: int) -> Tensor | Declined:
+    if not x.ndim:
+        return Declined("a window on a 0-d tensor")
+    dim = wrap(dim, x.ndim)
+    count = (x.sizes[dim] - size) // step + 1
+    sizes = (*x.sizes[:dim], count, *x.sizes[dim + 1 :], Index.of(size))
+    where = positions(sizes)
+    return reindex(x, sizes, (*where[:dim], where[dim] * step + where[-1], *where[dim + 1 : -1]))

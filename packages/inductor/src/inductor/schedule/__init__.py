@@ -1,0 +1,48 @@
+"""From a graph of nests to a program of kernels: fusion, loop order, memory.
+
+```
+nests and calls -> fusion (merge: may they?  profit: should they?) -> kernels (loop order) -> memory -> Program
+```
+"""
+
+from __future__ import annotations
+
+import re
+
+from inductor.deps import access, root
+from inductor.ir.graph import Graph, Nest
+from inductor.ir.kernel import Kernel
+from inductor.ir.program import Buffer, Call, Program, Ref
+from inductor.schedule.fusion import fuse
+from inductor.schedule.kernels import make_kernel
+from inductor.schedule.memory import plan
+
+
+def schedule(graph: Graph) -> Program:
+    """The program of a lowered graph."""
+    operations = fuse(graph)
+    live = {root(output.name, graph.views) for output in graph.outputs if isinstance(output, Ref)}
+    live |= graph.mutated | {buffer.name for buffer in graph.inputs if isinstance(buffer, Buffer)}
+    work: list[Kernel | Call] = []
+    for number in range(len(operations) - 1, -1, -1):
+        operation = operations[number]
+        if isinstance(operation, Nest):
+            kernel = make_kernel(operation, _name(operation, number), graph.buffers, live)
+            if kernel is None:
+                continue
+            work.append(kernel)
+            live.update(argument.name for argument in kernel.arguments if argument.role != "out")
+        else:
+            work.append(operation)
+            live |= access(operation, graph.views).reads
+    constants = tuple(graph.buffers[name] for name in graph.constants)
+    return Program(graph.name, graph.inputs, constants, plan(graph, work[::-1]), graph.outputs)
+
+
+def _name(nest: Nest, number: int) -> str:
+    """A name that says what is inside: ``softmax_add_3``."""
+    words = dict.fromkeys(re.sub(r"_\d+$", "", origin).strip("_") for origin in nest.origins)
+    return f"{'_'.join(list(words)[-4:]) or 'kernel'}_{number}"
+
+
+__all__ = ["schedule"]

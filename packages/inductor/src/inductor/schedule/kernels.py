@@ -1,0 +1,202 @@
+"""A merged nest becomes a kernel: what nobody reads is dropped, the loop order chosen by strides, axes joined.
+
+Decides how the loops run; it no longer changes what is computed or which nests belong together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from inductor.deps import expressions, indices_of, loads_of, stores_of
+from inductor.ir.expr import Const, Expr, IndexValue, Load, Result, rewrite, substitute, walk
+from inductor.ir.graph import Nest
+from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
+from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement, Store
+from inductor.ir.program import Buffer
+from inductor.schedule.merge import map_statement
+from inductor.schedule.profit import LIKELY_SIZE
+
+
+def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Collection[str]) -> Kernel | None:
+    """The kernel of a nest; ``live`` are the buffers somebody reads later.  None if nothing is left to do."""
+    nest = replace(nest, loops=inlined(pruned(nest.loops, live)))
+    if not nest.loops:
+        return None
+    kept = _ordered(nest.kept, nest.loops)
+    inner = nest.inner if _counts_positions(nest.loops) else _ordered(nest.inner, nest.loops)
+    loops = tuple(Loop(inner if loop.axes else (), loop.body) for loop in nest.loops)
+    kept, loops = _joined(kept, loops, "i")
+    inner, loops = _joined(inner, loops, "r")
+    return Kernel(
+        name,
+        "cuda" if nest.device.type == "cuda" else "cpu",
+        kept,
+        tuple(Loop(inner if loop.axes else (), loop.body) for loop in loops),
+        _arguments(loops, buffers),
+        _sizes(kept, inner, loops),
+        nest.origins,
+    )
+
+
+# -- what is not needed -----------------------------------------------------------------------------------------------
+
+
+def pruned(loops: Sequence[Loop], live: Collection[str]) -> tuple[Loop, ...]:
+    """The loops without stores nobody reads and values nobody uses."""
+    wanted = set(live) | {load.buffer for load in loads_of(loops)}
+    current = [list(loop.body) for loop in loops]
+    current = [[s for s in body if not isinstance(s, Store) or s.buffer in wanted] for body in current]
+    used = {node.name for body in current for s in body if isinstance(s, Store) for node in _results_in(s)}
+    for body in reversed(current):
+        kept: list[Statement] = []
+        for statement in reversed(body):
+            if isinstance(statement, Store) or statement.name in used:
+                kept.append(statement)
+                used.update(node.name for node in _results_in(statement))
+        body[:] = reversed(kept)
+    result = tuple(Loop(loop.axes, tuple(body)) for loop, body in zip(loops, current, strict=True) if body)
+    still = set(live) | {load.buffer for load in loads_of(result)}
+    return pruned(result, live) if still != wanted else result
+
+
+def _results_in(statement: Statement) -> list[Result]:
+    return [node for expr in expressions(statement) for node in walk(expr) if isinstance(node, Result)]
+
+
+def inlined(loops: Sequence[Loop]) -> tuple[Loop, ...]:
+    """The loops with values named only where they are used more than once, or in another loop."""
+    uses = Counter(node.name for loop in loops for s in loop.body for node in _results_in(s))
+    values: dict[str, Expr] = {}
+    result = tuple(Loop(loop.axes, _inlined_body(loop.body, uses, values)) for loop in loops)
+    return tuple(loop for loop in result if loop.body)
+
+
+def _inlined_body(body: tuple[Statement, ...], uses: Counter[str], values: dict[str, Expr]) -> tuple[Statement, ...]:
+    """One loop's statements; ``values`` holds what later statements find in place of a name."""
+    here = Counter(node.name for s in body for node in _results_in(s))
+    stores = {s.buffer for s in body if isinstance(s, Store)}
+    kept: list[Statement] = []
+
+    def rule(node: Expr) -> Expr | None:
+        return values.get(node.name) if isinstance(node, Result) and not node.part else None
+
+    for statement in body:
+        changed = map_statement(statement, lambda expr: rewrite(expr, rule))
+        if isinstance(changed, Let):
+            simple = isinstance(changed.value, Result | Const)
+            once = uses[changed.name] == here[changed.name] == 1 and _keeps_order(changed.value, stores)
+            if once or simple:
+                values[changed.name] = changed.value
+                continue
+        kept.append(changed)
+    return tuple(kept)
+
+
+def _keeps_order(value: Expr, stores: Collection[str]) -> bool:
+    """A value that reads what the loop also writes stays where it is."""
+    return all(not isinstance(node, Load) or node.buffer not in stores for node in walk(value))
+
+
+# -- order and number of axes -----------------------------------------------------------------------------------------
+
+
+def _counts_positions(loops: Sequence[Loop]) -> bool:
+    return any(isinstance(s, Reduce) and s.kind in ("argmax", "argmin") for loop in loops for s in loop.body)
+
+
+def _ordered(axes: tuple[Symbol, ...], loops: Sequence[Loop]) -> tuple[Symbol, ...]:
+    """The axis with the smallest strides innermost; stores count twice."""
+    if len(axes) < 2:
+        return axes
+    places = [load.index for load in loads_of(loops)] + 2 * [store.index for store in stores_of(loops)]
+    return tuple(sorted(axes, key=lambda axis: -sum(_step(index, axis) for index in places)))
+
+
+def _step(index: Index, axis: Symbol) -> int:
+    stride = index.stride_of(axis)
+    if stride is None:
+        return 1
+    known = stride.as_int()
+    return LIKELY_SIZE if known is None else abs(known)
+
+
+def _joined(
+    axes: tuple[Symbol, ...], loops: tuple[Loop, ...], prefix: str
+) -> tuple[tuple[Symbol, ...], tuple[Loop, ...]]:
+    """Neighbouring axes that every index walks as one become one; all are named after their place."""
+    indices = set(indices_of(loops))
+    runs: list[list[Symbol]] = []
+    for axis in axes:
+        if runs and all(_walks_as_one(index, runs[-1][-1], axis) for index in indices):
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    joined = []
+    for number, run in enumerate(runs):
+        size = ONE
+        for axis in run:
+            assert axis.size is not None
+            size = size * axis.size
+        symbol = loop_variable(f"{prefix}{number}", size)
+        joined.append(symbol)
+    return tuple(joined), _renamed(loops, dict(zip(joined, runs, strict=True)))
+
+
+def _walks_as_one(index: Index, outer: Symbol, inner: Symbol) -> bool:
+    step_out, step_in = index.stride_of(outer), index.stride_of(inner)
+    assert inner.size is not None
+    return step_out is not None and step_in is not None and step_out == step_in * inner.size
+
+
+def _renamed(loops: tuple[Loop, ...], runs: dict[Symbol, list[Symbol]]) -> tuple[Loop, ...]:
+    """Indices follow the innermost axis of each run, whose stride is the run's."""
+    flat: dict[Symbol, Index] = {}
+    for symbol, run in runs.items():
+        for axis in run[:-1]:
+            flat[axis] = ZERO
+        flat[run[-1]] = Index.of(symbol)
+    return tuple(
+        Loop(loop.axes, tuple(map_statement(s, lambda expr: substitute(expr, flat), flat) for s in loop.body))
+        for loop in loops
+    )
+
+
+# -- what the kernel is given -----------------------------------------------------------------------------------------
+
+
+def _arguments(loops: Sequence[Loop], buffers: Mapping[str, Buffer]) -> tuple[Argument, ...]:
+    read = dict.fromkeys(load.buffer for load in loads_of(loops))
+    stores = list(stores_of(loops))
+    written = dict.fromkeys(store.buffer for store in stores)
+    added = {store.buffer for store in stores if store.mode == "add"}
+    arguments = [
+        Argument(name, buffers[name].dtype, storage(buffers[name]), "in") for name in read if name not in written
+    ]
+    for name in written:
+        role = "inout" if name in read or name in added else "out"
+        arguments.append(Argument(name, buffers[name].dtype, storage(buffers[name]), role))  # type: ignore[arg-type]
+    return tuple(arguments)
+
+
+def storage(buffer: Buffer) -> Index:
+    """How many elements lie between the first of a buffer and the end of its last."""
+    if any(size == 0 for size in buffer.sizes):
+        return ZERO
+    return sum(((size - 1) * step for size, step in zip(buffer.sizes, buffer.strides, strict=True)), ONE)
+
+
+def _sizes(kept: Sequence[Symbol], inner: Sequence[Symbol], loops: Sequence[Loop]) -> tuple[Symbol, ...]:
+    """The run-time integers that extents and indices mention."""
+    axes = {*kept, *inner}
+    found = {symbol for axis in axes if axis.size is not None for symbol in axis.size.symbols}
+    for loop in loops:
+        for statement in loop.body:
+            for expr in expressions(statement):
+                for node in walk(expr):
+                    if isinstance(node, Load | IndexValue):
+                        found |= node.index.symbols
+            if isinstance(statement, Store):
+                found |= statement.index.symbols
+    return tuple(sorted((symbol for symbol in found if symbol.size is None and symbol not in axes), key=str))

@@ -1,0 +1,187 @@
+"""When buffers come and go: allocation before the first write, release after the last use, memory handed on.
+
+A dead buffer's memory is taken by a new one of the same number of bytes.  A kernel may write over an input of its own
+that nobody needs afterwards, where it touches that input only at the element it writes: the two become one argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from inductor.deps import loads_of, refs, returns_alias, root, stores_of
+from inductor.ir.expr import Expr, Load, rewrite
+from inductor.ir.graph import Graph
+from inductor.ir.index import Index
+from inductor.ir.kernel import Argument, Kernel, Loop
+from inductor.ir.program import Allocate, Buffer, Call, Free, Launch, Ref, Step
+from inductor.schedule.kernels import storage
+from inductor.schedule.merge import map_statement
+
+Work: TypeAlias = Kernel | Call
+_MemoryClass: TypeAlias = tuple[str, Index]
+
+
+def plan(graph: Graph, work: Sequence[Work]) -> tuple[Step, ...]:
+    """The steps of a program that does ``work`` in this order."""
+    return _Planner(graph, work).run()
+
+
+@dataclass
+class _Planner:
+    graph: Graph
+    work: Sequence[Work]
+    steps: list[Step] = field(default_factory=list)
+    last: dict[str, int] = field(default_factory=dict)
+    present: set[str] = field(default_factory=set)
+    dead: dict[_MemoryClass, list[str]] = field(default_factory=dict)
+    shared: set[str] = field(default_factory=set)
+    allocated: set[str] = field(default_factory=set)
+    ending: dict[int, list[str]] = field(default_factory=dict)
+
+    def run(self) -> tuple[Step, ...]:
+        self.steps.extend(self.graph.binds)
+        inputs = {buffer.name for buffer in self.graph.inputs if isinstance(buffer, Buffer)}
+        self.present |= inputs | set(self.graph.constants)
+        self._find_last_uses()
+        for number, item in enumerate(self.work):
+            for name in self._windows(item):
+                self._window(name)
+            if isinstance(item, Kernel):
+                item = self._allocate(item, number)
+                self.steps.append(Launch(item, tuple(argument.name for argument in item.arguments)))
+            else:
+                self.steps.append(item)
+                self.present.update(buffer.name for buffer in item.outputs if buffer is not None)
+            self._release(number)
+        for output in self.graph.outputs:
+            if isinstance(output, Ref) and output.name in self.graph.views:
+                self._window(output.name)
+        return tuple(self.steps)
+
+    # -- how long buffers live ----------------------------------------------------------------------------------------
+
+    def _find_last_uses(self) -> None:
+        views = self.graph.views
+        for number, item in enumerate(self.work):
+            for name in _names(item):
+                self.last[name] = number
+                self.last[root(name, views)] = number
+            if isinstance(item, Call) and returns_alias(item):
+                self.shared.update(root(ref.name, views) for ref in refs(item))
+                self.shared.update(buffer.name for buffer in item.outputs if buffer is not None)
+        end = len(self.work)
+        for output in self.graph.outputs:
+            if isinstance(output, Ref):
+                self.last[output.name] = self.last[root(output.name, views)] = end
+        for name, number in self.last.items():
+            self.ending.setdefault(number, []).append(name)
+
+    def _release(self, number: int) -> None:
+        """Lets go of what step ``number`` used last."""
+        for name in sorted(self.ending.get(number, ())):
+            if name not in self.present or name in self.graph.constants:
+                continue
+            self.steps.append(Free(name))
+            self.present.discard(name)
+            buffer = self.graph.buffers.get(name)
+            if buffer is not None and self._is_ours(name):
+                self.dead.setdefault(_memory_class(buffer), []).append(name)
+
+    def _is_ours(self, name: str) -> bool:
+        """True for memory that this program allocated and nobody else can see."""
+        return name in self.allocated and name not in self.shared
+
+    # -- buffers ------------------------------------------------------------------------------------------------------
+
+    def _windows(self, item: Work) -> list[str]:
+        return [ref.name for ref in refs(item) if ref.name in self.graph.views] if isinstance(item, Call) else []
+
+    def _window(self, name: str) -> None:
+        if name not in self.present:
+            self.steps.append(self.graph.views[name])
+            self.present.add(name)
+
+    def _allocate(self, kernel: Kernel, number: int) -> Kernel:
+        """Makes the buffers a kernel writes first; gives back the kernel, which may write over its inputs now."""
+        for argument in kernel.arguments:
+            if argument.name in self.present or argument.role == "in":
+                continue
+            buffer = self.graph.buffers[argument.name]
+            self.present.add(buffer.name)
+            self.allocated.add(buffer.name)
+            victim = self._overwritable(kernel, argument, number)
+            if victim is not None:
+                kernel = _in_place(kernel, victim, argument)
+                self.ending[number].remove(victim)
+                self.present.discard(victim)
+                self.steps += [Allocate(buffer, victim), Free(victim)]
+                continue
+            idle = self.dead.get(_memory_class(buffer))
+            self.steps.append(Allocate(buffer, idle.pop() if idle else None))
+        return kernel
+
+    def _overwritable(self, kernel: Kernel, target: Argument, number: int) -> str | None:
+        """An input that dies here and that every element is read from before it is written there."""
+        if target.role != "out":
+            return None
+        places = {store.index for store in stores_of(kernel.loops) if store.buffer == target.name}
+        if len(places) != 1 or any(s.bindings or s.mode != "set" for s in stores_of(kernel.loops)):
+            return None
+        last_loop = {id(loop) for loop in kernel.loops[-1:]}
+        storing = next(loop for loop in kernel.loops if any(s.buffer == target.name for s in stores_of((loop,))))
+        for argument in kernel.arguments:
+            name = argument.name
+            if argument.role != "in" or self.last.get(name) != number or not self._is_ours(name):
+                continue
+            if _memory_class(self.graph.buffers[name]) != _memory_class(self.graph.buffers[target.name]):
+                continue
+            if argument.dtype != target.dtype or id(storing) not in last_loop:
+                continue
+            reads = [load for load in loads_of(kernel.loops) if load.buffer == name]
+            if all(load.index in places and not load.bindings for load in reads) and _read_first(storing, name, target):
+                return name
+        return None
+
+
+def _read_first(loop: Loop, name: str, target: Argument) -> bool:
+    """True if no statement behind the store of ``target`` reads ``name``."""
+    stored = False
+    for statement in loop.body:
+        reads = any(load.buffer == name for load in loads_of((Loop((), (statement,)),)))
+        if stored and reads:
+            return False
+        stored = stored or any(store.buffer == target.name for store in stores_of((Loop((), (statement,)),)))
+    return True
+
+
+def _in_place(kernel: Kernel, victim: str, target: Argument) -> Kernel:
+    """The kernel with one argument for both buffers."""
+
+    def rule(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and node.buffer == victim:
+            return Load(target.name, node.index, node.dtype, node.bindings)
+        return None
+
+    loops = tuple(
+        Loop(loop.axes, tuple(map_statement(s, lambda expr: rewrite(expr, rule)) for s in loop.body))
+        for loop in kernel.loops
+    )
+    arguments = tuple(
+        replace(argument, role="inout") if argument.name == target.name else argument
+        for argument in kernel.arguments
+        if argument.name != victim
+    )
+    return replace(kernel, loops=loops, arguments=arguments)
+
+
+def _names(item: Work) -> list[str]:
+    if isinstance(item, Kernel):
+        return [argument.name for argument in item.arguments]
+    return [ref.name for ref in refs(item)] + [buffer.name for buffer in item.outputs if buffer is not None]
+
+
+def _memory_class(buffer: Buffer) -> _MemoryClass:
+    """Buffers of one class fit into each other's memory."""
+    return str(buffer.device), storage(buffer) * buffer.dtype.itemsize

@@ -1,0 +1,292 @@
+"""Two nests made one: what is legal, apart from whether it pays.
+
+The first nest comes before the second.  Their iteration spaces are laid over one another; the loops of the second are
+put into loops of the first where what they read is known by then, else behind them.  A value that the first computes
+and the second reads at the same element becomes a local value; computed in an earlier pass over the row, it is computed
+again where that is cheap and read from memory where not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from inductor.deps import expressions, loads_of, stores_of
+from inductor.ir.expr import Apply, Expr, Load, Result, loads, rewrite, substitute, walk
+from inductor.ir.graph import Nest
+from inductor.ir.index import Index, Symbol
+from inductor.ir.kernel import Let, Loop, Reduce, Statement, Store
+from inductor.lowerings.values import cost
+from inductor.schedule.align import Overlay, overlay, permutation
+
+RECOMPUTE_COST = 32
+"""A value of an earlier pass is computed again in a later one if that costs no more than this."""
+
+
+def merge(first: Nest, second: Nest) -> Nest | None:
+    """One nest that does what both do, or None if they do not fit."""
+    if first.device != second.device:
+        return None
+    for laid_first, laid_second in _laid(first, second):
+        if (loops := _Merger(laid_first, laid_second).run()) is not None:
+            origins = tuple(dict.fromkeys(first.origins + second.origins))
+            return replace(laid_first, name=first.name, loops=loops, origins=origins)
+    return None
+
+
+# -- iteration spaces -------------------------------------------------------------------------------------------------
+
+
+def _laid(first: Nest, second: Nest) -> Iterator[tuple[Nest, Nest]]:
+    """Both nests over common axes, in every way that may work."""
+    if (whole := overlay(first.domain, second.domain)) is not None:
+        yield from _whole(first, second, whole)
+    elif first.domain and second.domain and (turned := _turned(first, second)) is not None:
+        yield from _whole(first, second, turned)
+    if first.reduced and not second.reduced and (rows := overlay(first.kept, second.domain)) is not None:
+        yield _rows(first, second, rows)
+    if second.reduced and not first.reduced and (rows := overlay(second.kept, first.domain)) is not None:
+        laid_second, laid_first = _rows(second, first, rows)
+        yield laid_first, laid_second
+    if whole is not None and whole.left and (turned := _turned(first, second)) is not None:
+        yield from _whole(first, second, turned)
+
+
+def _turned(first: Nest, second: Nest) -> Overlay | None:
+    """An overlay that follows the strides of a buffer both use."""
+    places: dict[str, Index] = {store.buffer: store.index for store in stores_of(first.loops)}
+    for load in loads_of(first.loops):
+        places.setdefault(load.buffer, load.index)
+    for load in loads_of(second.loops):
+        if load.buffer in places:
+            found = permutation(places[load.buffer], load.index, first.domain, second.domain)
+            if found is not None:
+                return found
+    return None
+
+
+def _whole(first: Nest, second: Nest, over: Overlay) -> Iterator[tuple[Nest, Nest]]:
+    left = {piece for axis in first.reduced for piece in over.left_pieces[axis]}
+    right = {piece for axis in second.reduced for piece in over.right_pieces[axis]}
+    if left and right and left != right:
+        return
+    reduced = frozenset(left or right)
+    inner = tuple(axis for axis in over.domain if axis in reduced)
+    yield (
+        replace(first, domain=over.domain, reduced=reduced, loops=_moved(first, over.left, inner)),
+        replace(second, domain=over.domain, reduced=reduced, loops=_moved(second, over.right, inner)),
+    )
+
+
+def _moved(nest: Nest, moves: dict[Symbol, Index], inner: tuple[Symbol, ...]) -> tuple[Loop, ...]:
+    """The loops over new axes; a pointwise nest laid over a reduction runs along its rows."""
+    axes = {True: inner, False: () if nest.reduced else inner}
+    return tuple(Loop(axes[bool(loop.axes)], _substituted(loop.body, moves)) for loop in nest.loops)
+
+
+def _rows(rows: Nest, other: Nest, over: Overlay) -> tuple[Nest, Nest]:
+    """A nest without reduction laid over the rows of one with: it runs once per row."""
+    domain: list[Symbol] = []
+    for axis in rows.domain:
+        domain.extend((axis,) if axis in rows.reduced else over.left_pieces[axis])
+    laid = replace(
+        rows,
+        domain=tuple(domain),
+        loops=tuple(Loop(loop.axes, _substituted(loop.body, over.left)) for loop in rows.loops),
+    )
+    once = tuple(Loop((), _substituted(loop.body, over.right)) for loop in other.loops)
+    return laid, replace(other, domain=tuple(domain), reduced=rows.reduced, loops=once)
+
+
+def _substituted(body: tuple[Statement, ...], moves: dict[Symbol, Index]) -> tuple[Statement, ...]:
+    if not moves:
+        return body
+    return tuple(map_statement(statement, lambda expr: substitute(expr, moves), moves) for statement in body)
+
+
+def map_statement(
+    statement: Statement, change: Callable[[Expr], Expr], moves: dict[Symbol, Index] | None = None
+) -> Statement:
+    """The statement with every tree changed, and its own index moved."""
+    if isinstance(statement, Store):
+        return Store(
+            statement.buffer,
+            statement.index.subs(moves) if moves else statement.index,
+            change(statement.value),
+            statement.mode,
+            tuple((symbol, change(value)) for symbol, value in statement.bindings),
+            None if statement.mask is None else change(statement.mask),
+        )
+    return replace(statement, value=change(statement.value))
+
+
+# -- loops ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _OpenLoop:
+    axes: tuple[Symbol, ...]
+    body: list[Statement] = field(default_factory=list)
+
+
+@dataclass
+class _Merger:
+    """Puts the loops of ``second`` into those of ``first``."""
+
+    first: Nest
+    second: Nest
+    loops: list[_OpenLoop] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)
+    stored: dict[str, tuple[Store, int]] = field(default_factory=dict)
+    again: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def run(self) -> tuple[Loop, ...] | None:
+        if not self._order_of_memory_is_kept():
+            return None
+        for number, loop in enumerate(self.first.loops):
+            self.loops.append(_OpenLoop(loop.axes, list(loop.body)))
+            self._note(loop.body, number)
+        moved: dict[str, tuple[int, bool]] = {}
+        for loop in self.second.loops:
+            place = self._place(loop, moved)
+            if place is None:
+                return None
+            self._append(loop, place, moved)
+        return tuple(Loop(loop.axes, tuple(loop.body)) for loop in self.loops)
+
+    def _note(self, body: tuple[Statement, ...], number: int) -> None:
+        for statement in body:
+            if isinstance(statement, Store):
+                self.stored[statement.buffer] = (statement, number)
+            else:
+                self.names[statement.name] = number
+
+    def _order_of_memory_is_kept(self) -> bool:
+        """Memory written by one nest is touched by the other at the same element only, and never written twice."""
+        written = list(stores_of(self.first.loops))
+        names = {store.buffer for store in written}
+        mine = list(stores_of(self.second.loops))
+        if names & {store.buffer for store in mine} or len(names) != len(written):
+            return False
+        places = {store.buffer: store for store in written}
+        for load in loads_of(self.second.loops):
+            store = places.get(load.buffer)
+            if store is not None and not _same_element(load, store):
+                return False
+        later = {store.buffer: store for store in mine}
+        for load in loads_of(self.first.loops):
+            store = later.get(load.buffer)
+            single = len(self.first.loops) == len(self.second.loops) == 1
+            if store is not None and not (_same_element(load, store) and single):
+                return False
+        return True
+
+    def _place(self, loop: Loop, moved: dict[str, tuple[int, bool]]) -> int | None:
+        """The first loop that ``loop`` can join, or the number of a new one behind the others."""
+        earliest = 0
+        for name in _results(loop):
+            if name in moved:
+                number, is_reduced = moved[name]
+                earliest = max(earliest, number + 1 if is_reduced else self._after(number, loop.axes))
+        for load in loads_of((loop,)):
+            if load.buffer in self.stored:
+                _, number = self.stored[load.buffer]
+                if self.loops[number].axes and not loop.axes:
+                    return None
+                earliest = max(earliest, self._after(number, loop.axes))
+        for number in range(earliest, len(self.loops)):
+            if self.loops[number].axes == loop.axes:
+                return number
+        return len(self.loops)
+
+    def _after(self, number: int, axes: tuple[Symbol, ...]) -> int:
+        """From which loop on a value of loop ``number`` can be read: in itself, or only behind it."""
+        return number if self.loops[number].axes == axes else number + 1
+
+    def _append(self, loop: Loop, place: int, moved: dict[str, tuple[int, bool]]) -> None:
+        if place == len(self.loops):
+            self.loops.append(_OpenLoop(loop.axes))
+        for statement in loop.body:
+            self.loops[place].body.append(map_statement(statement, lambda expr: self._read(expr, place)))
+            if not isinstance(statement, Store):
+                moved[statement.name] = (place, isinstance(statement, Reduce))
+
+    def _read(self, expr: Expr, place: int) -> Expr:
+        """The tree with loads of what the first nest computes replaced by its values."""
+
+        def rule(node: Expr) -> Expr | None:
+            if isinstance(node, Load) and node.buffer in self.stored:
+                return self._value(node, place)
+            if isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype:
+                return node.args[0]
+            return None
+
+        return rewrite(expr, rule)
+
+    def _value(self, load: Load, place: int) -> Expr | None:
+        store, number = self.stored[load.buffer]
+        value = store.value
+        if number == place or not self.loops[number].axes:
+            return value if isinstance(value, Result) else None
+        if not isinstance(value, Result):
+            return None
+        name = self._again(value.name, number, place)
+        return None if name is None else Result(name, value.dtype)
+
+    def _again(self, name: str, number: int, place: int) -> str | None:
+        """Computes a value of the earlier loop ``number`` once more in loop ``place``; None where that is too dear."""
+        if (name, place) in self.again:
+            return self.again[name, place]
+        needed = _closure(name, self.loops[number].body)
+        if needed is None or sum(cost(let.value) for let in needed) > RECOMPUTE_COST:
+            return None
+        if any(load.buffer in self.stored for let in needed for load in loads(let.value)):
+            return None
+        for let in needed:
+            if (let.name, place) not in self.again:
+                value = rewrite(let.value, lambda node: self._renamed(node, place))
+                self.again[let.name, place] = self._named(let.name, value, place)
+        return self.again[name, place]
+
+    def _named(self, name: str, value: Expr, place: int) -> str:
+        """The name of ``value`` in a loop, where it may stand already."""
+        for statement in self.loops[place].body:
+            if isinstance(statement, Let) and statement.value == value:
+                return statement.name
+        fresh = f"{name}_{place}"
+        while fresh in self.names:
+            fresh += "_"
+        self.names[fresh] = place
+        self.loops[place].body.append(Let(fresh, value))
+        return fresh
+
+    def _renamed(self, node: Expr, place: int) -> Expr | None:
+        if isinstance(node, Result) and (node.name, place) in self.again:
+            return Result(self.again[node.name, place], node.dtype, node.part)
+        return None
+
+
+def _results(loop: Loop) -> set[str]:
+    found = set()
+    for statement in loop.body:
+        for expr in expressions(statement):
+            found.update(node.name for node in walk(expr) if isinstance(node, Result))
+    return found
+
+
+def _closure(name: str, body: list[Statement]) -> list[Let] | None:
+    """The Lets of a loop that ``name`` needs, in order; None if it is no Let."""
+    lets = {statement.name: statement for statement in body if isinstance(statement, Let)}
+    if name not in lets:
+        return None
+    wanted, stack = {name}, [name]
+    while stack:
+        for node in walk(lets[stack.pop()].value):
+            if isinstance(node, Result) and node.name in lets and node.name not in wanted:
+                wanted.add(node.name)
+                stack.append(node.name)
+    return [let for let in lets.values() if let.name in wanted]
+
+
+def _same_element(load: Load, store: Store) -> bool:
+    return not load.bindings and not store.bindings and store.mode == "set" and load.index == store.index

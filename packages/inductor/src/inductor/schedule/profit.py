@@ -1,0 +1,62 @@
+"""Whether sharing a kernel pays.  Whether it is allowed is asked elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from inductor.deps import loads_of, stores_of
+from inductor.ir.graph import Nest
+from inductor.ir.index import Index, Symbol
+from inductor.ir.program import Buffer
+
+MOST_BUFFERS = 32
+MOST_STATEMENTS = 160
+FEWEST_ROWS = 32
+"""Elementwise work put into the rows of a reduction is only as parallel as there are rows."""
+SMALL_WORK = 1 << 15
+LIKELY_SIZE = 1 << 13
+"""What a size known only at run time is taken for."""
+
+
+def extent(sizes: Iterable[Index | None]) -> int:
+    """A guess of a product of sizes."""
+    return math.prod(LIKELY_SIZE if size is None or (known := size.as_int()) is None else known for size in sizes)
+
+
+def points(axes: Iterable[Symbol]) -> int:
+    return extent(axis.size for axis in axes)
+
+
+def size_in_bytes(buffer: Buffer) -> int:
+    return extent(buffer.sizes) * buffer.dtype.itemsize
+
+
+def keeps_parallel(first: Nest, second: Nest) -> bool:
+    """False where elementwise work would lose its parallel axes to the few rows of a reduction."""
+    for rows, other in ((first, second), (second, first)):
+        if rows.reduced and not other.reduced:
+            work = points(other.domain)
+            if points(rows.kept) < FEWEST_ROWS and work > SMALL_WORK and work > points(rows.kept):
+                return False
+    return True
+
+
+def is_small_enough(nest: Nest) -> bool:
+    """Kernels stay readable to compilers: bounded numbers of arguments and statements."""
+    if sum(len(loop.body) for loop in nest.loops) > MOST_STATEMENTS:
+        return False
+    used = {load.buffer for load in loads_of(nest.loops)} | {store.buffer for store in stores_of(nest.loops)}
+    return len(used) <= MOST_BUFFERS
+
+
+def shares_reads(first: Nest, second: Nest, merged: Nest) -> bool:
+    """True if the merged nest reads an element once that both read; siblings without that gain nothing."""
+    common = {load.buffer for load in loads_of(first.loops)} & {load.buffer for load in loads_of(second.loops)}
+    places: dict[str, set[Index]] = {}
+    counted = 0
+    for load in loads_of(merged.loops):
+        if load.buffer in common:
+            places.setdefault(load.buffer, set()).add(load.index)
+            counted += 1
+    return any(len(found) < counted for found in places.values()) and counted > sum(map(len, places.values()))
