@@ -171,6 +171,8 @@ class _Outputs:
     def _result(self, value: torch.Tensor) -> int:
         known = self._bases.get(id(value))
         if known is None:
+            if value.layout is not torch.strided:
+                raise Unsupported(f"a result has layout {value.layout}", "only strided tensors are compiled")
             node = self.recorder.node_of(functional.current(value))
             if root_of(node).op != "call_function":
                 # A constant, or an input under another name: the caller must get memory of its own.

@@ -42,5 +42,9 @@ def lstm(*args: Any, **kwargs: Any) -> Any:
     """oneDNN's kernel asks grad mode whether to keep its workspace, and compiled forwards run without grad mode."""
     if not torch.is_grad_enabled():
         return torch.lstm(*args, **kwargs)
-    with torch.backends.mkldnn.flags(enabled=False):
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
         return torch.lstm(*args, **kwargs)
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)

@@ -89,7 +89,7 @@ def input_kinds(leaves: Sequence[Any], *, dynamic: bool) -> Iterator[Any]:
     memories: dict[int, int] = {}
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
-            layout = (leaf.dim(),) if dynamic else (leaf.shape, leaf.stride())
+            layout = (leaf.dim(),) if dynamic or leaf.layout is not torch.strided else (leaf.shape, leaf.stride())
             owner = memories.setdefault(_memory(leaf), len(memories))
             yield (type(leaf), *layout, leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf, owner)
         else:

@@ -7,6 +7,7 @@ Must not know: what is an input, what is mutated, what is differentiated.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -26,6 +27,7 @@ aten = torch.ops.aten
 Decompositions = Mapping[OpOverload, Callable[..., Any]]
 
 _QUERIES = frozenset({torch.ops.prim.device.default, aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default})
+_KERNEL_KEYS = ("CPU", "CUDA", "Meta", "CompositeExplicitAutograd")
 _LIFTS = frozenset({aten.lift.default, aten.lift_fresh.default, aten.lift_fresh_copy.default})
 
 
@@ -115,8 +117,8 @@ class Recorder(TorchDispatchMode):
     def _is_composite(self, func: OpOverload) -> bool:
         known = self._composite.get(func)
         if known is None:
-            key = torch._C.DispatchKey.CompositeImplicitAutograd
-            known = func not in _LIFTS and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+            has = functools.partial(torch._C._dispatch_has_kernel_for_dispatch_key, func.name())
+            known = has("CompositeImplicitAutograd") and not any(map(has, _KERNEL_KEYS)) and func not in _LIFTS
             self._composite[func] = known
         return known
 
