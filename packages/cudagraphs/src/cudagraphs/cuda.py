@@ -10,11 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, UntypedStorage
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from .errors import CannotRecord, Refusal
@@ -24,12 +23,13 @@ from .storage import PLAIN, Block, Held, View
 _TENSORS = (Tensor, torch.nn.Parameter)  # a subclass with a mind of its own is no plain memory
 
 
-@dataclass(frozen=True, slots=True)
-class _WeakStorage:
-    ref: StorageWeakRef
+class _WeakStorage(StorageWeakRef):
+    """Made and asked at every replay, so it is no more than torch's own."""
+
+    __slots__ = ()
 
     def alive(self) -> bool:
-        return not self.ref.expired()
+        return not UntypedStorage._expired(self.cdata)
 
 
 class CudaDriver:
@@ -82,19 +82,17 @@ class CudaDriver:
         return 0 if tensor.is_inference() else tensor._version  # an inference tensor has none
 
     def note_change(self, tensors: Sequence[Tensor]) -> None:
-        for tensor in tensors:
-            if not tensor.is_inference():
-                torch.autograd.graph.increment_version(tensor)
+        torch.autograd.graph.increment_version([tensor for tensor in tensors if not tensor.is_inference()])
 
     def hold_weakly(self, tensor: Tensor) -> Held:
-        return _WeakStorage(StorageWeakRef(tensor.untyped_storage()))
+        return _WeakStorage(tensor.untyped_storage())
 
     def same_addresses(self, values: Sequence[Any], which: Sequence[int], addresses: Sequence[int]) -> bool:
         return all(values[i].data_ptr() == address for i, address in zip(which, addresses, strict=True))
 
     # The pool.
 
-    def occupy(self, state: Any, blocks: Iterable[Block]) -> list[torch.UntypedStorage]:
+    def occupy(self, state: Any, blocks: Iterable[Block]) -> list[UntypedStorage]:
         if state is None:
             return []
         wanted = {block.address for block in blocks}
@@ -169,7 +167,7 @@ class CudaDriver:
 
     def forbid(self, held: Held, message: str) -> None:
         if isinstance(held, _WeakStorage) and held.alive():
-            torch._C._set_storage_data_ptr_access_error_msg(held.ref.cdata, message)
+            torch._C._set_storage_data_ptr_access_error_msg(held.cdata, message)
 
     def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
         torch.cuda.synchronize(self._device)
@@ -229,11 +227,11 @@ def _signature(value: object, grad: bool) -> Hashable:
     return (type(value), plain)
 
 
-def _bare_storage(address: int, nbytes: int, device: torch.device) -> torch.UntypedStorage:
+def _bare_storage(address: int, nbytes: int, device: torch.device) -> UntypedStorage:
     return torch._C._construct_storage_from_data_pointer(address, device, nbytes)
 
 
-def _over(storage: torch.UntypedStorage, views: Sequence[View]) -> list[Tensor]:
+def _over(storage: UntypedStorage, views: Sequence[View]) -> list[Tensor]:
     return [
         torch._C._construct_CUDA_Tensor_From_Storage_And_Metadata(
             {"dtype": view.dtype, "size": view.shape, "stride": view.strides, "storage_offset": view.offset}, storage

@@ -32,7 +32,7 @@ class InputPlan:
 
     def fits(self, driver: Driver, inputs: Sequence[Any]) -> bool:
         """Do the inputs read in place still lie where they were?"""
-        return driver.same_addresses(inputs, self.in_place, self.addresses)
+        return not self.in_place or driver.same_addresses(inputs, self.in_place, self.addresses)
 
     def moved(self, driver: Driver, inputs: Sequence[Any]) -> list[int]:
         """The inputs read in place that lie elsewhere now."""

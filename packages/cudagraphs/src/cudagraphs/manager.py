@@ -142,26 +142,22 @@ class Manager:
         return self._replay(function, case, recording, inputs)
 
     def _replay(self, function: Function, case: Case, recording: Recording, inputs: Sequence[Any]) -> Any:
-        def work() -> Any:
-            return replay(self._driver, recording, inputs, case.outputs.copied)
-
+        copied = case.outputs.copied
         if len(case.replay_seconds) < function.options.gain_samples:
-            seconds, replayed = self._driver.seconds(work)
+            seconds, (result, handed) = self._driver.seconds(lambda: replay(self._driver, recording, inputs, copied))
             case.replay_seconds.append(seconds)
             self._judge_gain(function, case)
         else:
-            replayed = work()
-        self._ledger.lend(
-            Lent(self._driver.hold_weakly(tensor), block, case, slot) for slot, block, tensor in replayed.lent
-        )
+            result, handed = replay(self._driver, recording, inputs, copied)
+        hold_weakly = self._driver.hold_weakly
+        self._ledger.lend([Lent(hold_weakly(tensor), block, case, slot) for slot, block, tensor in handed])
         self._last = recording
         self._steps.ran(recording)
-        counts = self._journal.counts
-        counts["replayed"] += 1
-        if replayed.copied_out:
-            counts["copied_out"] += replayed.copied_out
-            counts["copied_out_bytes"] += replayed.copied_out_bytes
-        return replayed.result
+        self._journal.counts["replayed"] += 1
+        if copied:
+            sizes = [loan.block.nbytes for slot, loan in enumerate(recording.loans) if slot in copied]
+            self._journal.counts.update(copied_out=len(sizes), copied_out_bytes=sum(sizes))
+        return result
 
     def _record(
         self, function: Function, case: Case, inputs: Sequence[Any], live: Sequence[Lent], position: Recording | None

@@ -40,6 +40,7 @@ class Recording:
     buffers: tuple[Tensor, ...]
     loans: tuple[Loan, ...]
     others: tuple[tuple[int, OfInput | Constant], ...]
+    returns: int
     structure: type
     protected: Mapping[int, int]
     after: Mapping[int, int]
@@ -49,11 +50,6 @@ class Recording:
     def overwrites(self, live: Sequence[Lent]) -> list[Lent]:
         """The loans that a replay now could destroy: the one rule that all safety here rests on."""
         return [lent for lent in live if not covers(self.protected, lent.block)]
-
-    @property
-    def returns(self) -> int:
-        """How many values the function returns."""
-        return sum(len(loan.positions) for loan in self.loans) + len(self.others)
 
     def path(self) -> list[Recording]:
         """From the root to this recording."""

@@ -67,6 +67,7 @@ def record(driver: Driver, request: Request) -> Recording:
         buffers=buffers,
         loans=loans,
         others=others,
+        returns=len(traced.outputs),
         structure=traced.structure,
         protected=dict(request.protected),
         after=after,

@@ -6,27 +6,21 @@ The hot path.  Must not decide whether the replay is safe; that was done before.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from .aliases import Constant, OfInput
 from .driver import Driver, Tensor
 from .node import Recording, structured
 from .storage import Block
 
-
-@dataclass(slots=True)
-class Replayed:
-    """What the caller gets, the blocks of the pool that are now in its hands (slot, block, a tensor over it), and how
-    many outputs of how many bytes were copied out."""
-
-    result: Any
-    lent: list[tuple[int, Block, Tensor]]
-    copied_out: int = 0
-    copied_out_bytes: int = 0
+Handed: TypeAlias = tuple[int, Block, Tensor]
+"""A block of the pool that is now in the caller's hands: its slot, itself, and a tensor over it."""
 
 
-def replay(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: Collection[int]) -> Replayed:
+def replay(
+    driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: Collection[int]
+) -> tuple[Any, list[Handed]]:
     """Run it on ``inputs``; blocks in the slots ``cloned`` are handed out as copies instead of being lent."""
     plan = recording.inputs
     if plan.copied:
@@ -35,21 +29,18 @@ def replay(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: 
     if plan.changed:
         _pass_on_changes(driver, recording, inputs)
     values: list[Any] = [None] * recording.returns
-    replayed = Replayed(None, [])
+    handed: list[Handed] = []
     for slot, loan in enumerate(recording.loans):
         if slot in cloned:
             tensors = driver.clone(loan.block, loan.views)
-            replayed.copied_out += 1
-            replayed.copied_out_bytes += loan.block.nbytes
         else:
             tensors = driver.lend(loan.block, loan.views)
-            replayed.lent.append((slot, loan.block, tensors[0]))
+            handed.append((slot, loan.block, tensors[0]))
         for position, tensor in zip(loan.positions, tensors, strict=True):
             values[position] = tensor
     for position, output in recording.others:
         values[position] = output.value if isinstance(output, Constant) else _view_of_input(driver, output, inputs)
-    replayed.result = structured(recording.structure, values)
-    return replayed
+    return structured(recording.structure, values), handed
 
 
 def _pass_on_changes(driver: Driver, recording: Recording, inputs: Sequence[Any]) -> None:

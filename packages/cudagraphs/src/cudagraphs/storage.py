@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .options import Options
 
@@ -48,8 +48,7 @@ class Lender(Protocol):
         """The output in ``slot`` was still held."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lent:
+class Lent(NamedTuple):  # made at every replay, so cheaper than a dataclass
     """Pool memory in the hands of the caller."""
 
     held: Held

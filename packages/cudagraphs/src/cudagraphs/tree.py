@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .driver import Driver
 from .node import Recording
 from .storage import Lent
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The recording to replay, or why there is none: inputs that moved, or loans that would be overwritten."""
 
     recording: Recording | None = None
@@ -47,18 +46,24 @@ class Tree:
 
 
 def choose(
-    driver: Driver, candidates: Sequence[Recording], last: Recording | None, live: Sequence[Lent], inputs: Sequence[Any]
+    driver: Driver, candidates: Sequence[Recording], here: Recording | None, live: Sequence[Lent], inputs: Sequence[Any]
 ) -> Choice:
-    """The first of the function's recordings that may be replayed now; children of ``last`` come first."""
-    if not candidates:
-        return Choice()
+    """The first of the function's recordings that may be replayed now; children of ``here`` come first."""
     refused: list[Choice] = []
-    for recording in sorted(candidates, key=lambda recording: recording.parent is not last):
-        if not recording.inputs.fits(driver, inputs):
-            refused.append(Choice(moved=tuple(recording.inputs.moved(driver, inputs))))
-        elif overwritten := recording.overwrites(live):
-            refused.append(Choice(in_the_way=tuple(overwritten)))
-        else:
-            return Choice(recording)
+    for is_child in (True, False):
+        for recording in candidates:
+            if (recording.parent is here) is is_child:
+                choice = _judge(driver, recording, live, inputs)
+                if choice.recording is not None:
+                    return choice
+                refused.append(choice)
     # A loan in the way says more than a moved input: that recording was otherwise the right one.
-    return next((choice for choice in refused if choice.in_the_way), refused[0])
+    return next((choice for choice in refused if choice.in_the_way), refused[0] if refused else Choice())
+
+
+def _judge(driver: Driver, recording: Recording, live: Sequence[Lent], inputs: Sequence[Any]) -> Choice:
+    if not recording.inputs.fits(driver, inputs):
+        return Choice(moved=tuple(recording.inputs.moved(driver, inputs)))
+    if overwritten := recording.overwrites(live):
+        return Choice(in_the_way=tuple(overwritten))
+    return Choice(recording)
