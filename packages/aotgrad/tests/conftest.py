@@ -9,10 +9,6 @@ from torch.utils import _pytree as pytree
 import aotgrad
 
 
-def pytest_addoption(parser):
-    parser.addoption("--all-samples", action="store_true", help="every sample of every operator, in three dtypes")
-
-
 def clone_inputs(args):
     """Clones that keep leaf-ness, `requires_grad`, strides, and which arguments are one tensor."""
     memo = {}

@@ -90,7 +90,7 @@ def train(module, call, steps=3):
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("partition", [aotgrad.default_partition])
+@pytest.mark.parametrize("partition", [aotgrad.default_partition, aotgrad.min_cut_partition])
 def test_training_follows_eager(network, partition):
     torch.manual_seed(0)
     module = network()

@@ -3,6 +3,7 @@
 from aotgrad.api import aot_function, aot_module, compile, function, module
 from aotgrad.eager import run_eagerly
 from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported
+from aotgrad.mincut import min_cut_partition
 from aotgrad.partition import default_partition
 
 __version__ = "0.1.0"
@@ -17,6 +18,7 @@ __all__ = [
     "compile",
     "default_partition",
     "function",
+    "min_cut_partition",
     "module",
     "run_eagerly",
 ]

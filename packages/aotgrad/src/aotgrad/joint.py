@@ -190,6 +190,8 @@ def _backward(
     with _plain_backward({leaf.device.type for leaf in leaves}):
         try:
             found = iter(torch.autograd.grad(outputs, leaves, tangents, allow_unused=True))
+        except Unsupported:
+            raise
         except RuntimeError as error:
             # Eager reports this when backward runs, and not at all if it never does: so must the program.
             raise Unsupported(

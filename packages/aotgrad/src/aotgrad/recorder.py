@@ -92,6 +92,10 @@ class Recorder(TorchDispatchMode):
         decomposed = self._decompose(func, args, kwargs)
         if decomposed is not NotImplemented:
             return decomposed
+        if self.phase == "backward" and torch.Tag.nondeterministic_seeded in func.tags:
+            raise Unsupported(
+                f"backward draws random numbers ({func})", "a checkpoint around dropout, for example, runs eagerly"
+            )
         if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
             return func(*args)
         result = func(*self._faked(func, args), **self._faked(func, kwargs))

@@ -94,3 +94,8 @@ def _as_number(expr: sympy.Basic) -> int | float | bool:
 def is_size(node: fx.Node) -> bool:
     """Does this node compute a number, rather than a tensor?"""
     return bool(node.meta.get("size")) or isinstance(node.meta.get("val"), SYM_TYPES)
+
+
+def size_hint(value: Any) -> int:
+    """The number itself, or the one that the example inputs had."""
+    return int(value) if isinstance(value, int) else int(value.node.hint or 1)

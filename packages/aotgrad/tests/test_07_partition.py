@@ -1,0 +1,134 @@
+"""What is saved between forward and backward, and what is computed again."""
+
+import networkx
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import aotgrad
+from aotgrad.maxflow import FlowNetwork
+from aotgrad.roles import Gradient, Primal, Result, Saved, Tangent, UpdatedInput
+
+
+@pytest.fixture
+def pairs():
+    """`make(partition)` is a partitioner that remembers the pairs it made in `make.found`."""
+
+    def make(partition):
+        def remember(joint):
+            make.found.append(partition(joint))
+            return make.found[-1]
+
+        return remember
+
+    make.found = []
+    return make
+
+
+def saved_bytes(pairs, partition, module, *inputs):
+    compiled = aotgrad.module(module, forward=aotgrad.run_eagerly, partition=pairs(partition))
+    compiled(*inputs).sum().backward()
+    return pairs.found[-1].saved_bytes
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.norm = nn.Linear(32, 128), nn.Linear(128, 32), nn.LayerNorm(32)
+
+    def forward(self, x):
+        return x + self.second(F.gelu(self.first(self.norm(x)).square() + 1).tanh())
+
+
+def test_min_cut_saves_less(pairs):
+    module, x = nn.Sequential(Block(), Block()), torch.randn(64, 32)
+    default = saved_bytes(pairs, aotgrad.default_partition, module, x)
+    assert saved_bytes(pairs, aotgrad.min_cut_partition, module, x) < 0.6 * default
+
+
+def test_min_cut_computes_the_same(same_as_eager):
+    def program(x, w):
+        y = F.gelu(x @ w).tanh().exp()
+        return F.dropout(y, 0.3).softmax(-1) * y.sigmoid()
+
+    w = torch.randn(6, 6, requires_grad=True)
+    same_as_eager(program, torch.randn(4, 6, requires_grad=True), w, partition=aotgrad.min_cut_partition)
+
+
+def test_a_chain_of_cheap_operators_saves_its_input_alone(pairs):
+    x = torch.randn(100, requires_grad=True)
+    fn = aotgrad.function(
+        lambda x: x.sin().exp().tanh().sigmoid(),
+        forward=aotgrad.run_eagerly,
+        partition=pairs(aotgrad.min_cut_partition),
+    )
+    fn(x)
+    assert pairs.found[0].saved_bytes == 0
+
+
+def test_random_operators_and_matrix_products_never_run_twice(graphs_of):
+    def program(x, w):
+        return (F.dropout(x @ w, 0.5).sin().exp() @ w).cos()
+
+    inputs = torch.randn(8, 8, requires_grad=True), torch.randn(8, 8, requires_grad=True)
+    forward, backward = graphs_of(program, *inputs, partition=aotgrad.min_cut_partition)
+
+    def count(graph, op):
+        return sum(node.target is op for node in graph.nodes)
+
+    assert count(forward, torch.ops.aten.mm.default) == 2
+    assert count(backward, torch.ops.aten.mm.default) == 4
+    assert not any("bernoulli" in str(node.target) for node in backward.nodes)
+
+
+def test_checkpoint_is_honoured(pairs, same_as_eager):
+    program = lambda x: checkpoint(lambda x: x.sin().exp().tanh(), x * 2, use_reentrant=False)
+    x = torch.randn(100, requires_grad=True)
+    same_as_eager(program, x)
+    aotgrad.function(program, forward=aotgrad.run_eagerly, partition=pairs(aotgrad.default_partition))(x)
+    assert pairs.found[0].saved_bytes == 400
+
+
+def test_a_checkpoint_around_dropout_is_left_to_eager():
+    program = lambda x: checkpoint(lambda x: F.dropout(x.sin(), 0.5), x, use_reentrant=False)
+    with pytest.raises(aotgrad.Unsupported, match="backward draws random numbers"):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.randn(3, requires_grad=True))
+
+
+def test_every_value_has_a_role(pairs):
+    def program(x, w, buffer):
+        buffer.add_(1)
+        return x @ w
+
+    fn = aotgrad.function(program, forward=aotgrad.run_eagerly, partition=pairs(aotgrad.default_partition))
+    fn(torch.ones(2, 2), torch.ones(2, 2, requires_grad=True), torch.zeros(2))
+    pair = pairs.found[0]
+    assert pair.forward.inputs == (Primal(0, False), Primal(1, True), Primal(2, False, mutated=True))
+    assert pair.forward.outputs == (UpdatedInput(2, False), Result((0,), True), Saved("primal_0"))
+    assert pair.backward.inputs == (Saved("primal_0"), Tangent(1))
+    assert pair.backward.outputs == (Gradient(1, (0,)),)
+
+
+edges = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(1, 9)), max_size=24)
+
+
+@given(edges)
+def test_the_cut_is_minimal(edges):
+    ours, theirs = FlowNetwork(8), networkx.DiGraph()
+    theirs.add_nodes_from(range(8))
+    merged = {}
+    for tail, head, capacity in edges:
+        if tail != head:
+            merged[tail, head] = merged.get((tail, head), 0) + capacity
+    for (tail, head), capacity in merged.items():
+        ours.add_edge(tail, head, capacity)
+        theirs.add_edge(tail, head, capacity=capacity)
+    behind = ours.sink_side(0, 7)
+    value = sum(c for (tail, head), c in merged.items() if tail not in behind and head in behind)
+    assert 7 in behind
+    assert 0 not in behind
+    assert value == networkx.maximum_flow_value(theirs, 0, 7)
