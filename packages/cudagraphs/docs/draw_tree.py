@@ -33,9 +33,9 @@ def main() -> None:
     weight, best = device.tensor([3, 3]), None
     for step in range(8):
         loss, saved = run_forward(weight, device.tensor([step, step]))
-        run_backward(saved)
         if step % 2:
             run_smooth(loss)
+        run_backward(saved)
         if step == 5:
             best = loss  # kept over the following steps: these must not overwrite it
         del loss, saved

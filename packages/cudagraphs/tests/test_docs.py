@@ -1,0 +1,23 @@
+"""The drawn example of the documentation is what the tool prints, and its layers are those of the modules."""
+
+import ast
+import runpy
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent
+
+
+def test_the_tree_in_the_documentation_is_the_one_that_is_drawn(capsys):
+    runpy.run_path(str(PACKAGE / "docs" / "draw_tree.py"), run_name="__main__")
+    assert capsys.readouterr().out.strip() in (PACKAGE / "docs" / "tree.md").read_text()
+
+
+def test_a_module_imports_only_from_those_above_it_in_the_readme():
+    rows = [line.split("|")[1].strip() for line in (PACKAGE / "README.md").read_text().splitlines() if "| `" in line]
+    layers = [row.strip("`") for row in rows]
+    sources = PACKAGE / "src" / "cudagraphs"
+    assert set(layers) == {path.stem for path in sources.glob("*.py")} - {"__init__"}
+    for layer in layers:
+        tree = ast.parse((sources / f"{layer}.py").read_text())
+        imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1}
+        assert imported <= set(layers[: layers.index(layer)]), layer
