@@ -1,3 +1,38 @@
 """Captures the torch operations of any Python function as guarded FX graphs, through CPython's frame-evaluation hook."""
 
+from capture.api import LOG, Explanation, disable, eager, explain, export, optimize, records, reset
+from capture.errors import BackendError, CaptureError, CaptureWarning, InternalError, Unsupported
+from capture.hook import install
+from capture.markers import allow_in_graph, disallow_in_graph, graph_break, is_compiling
+from capture.options import Options
+from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord
+
 __version__ = "0.1.0"
+__all__ = [
+    "LOG",
+    "BackendError",
+    "BreakRecord",
+    "CaptureError",
+    "CaptureWarning",
+    "Explanation",
+    "FallbackRecord",
+    "GraphRecord",
+    "InternalError",
+    "Log",
+    "Options",
+    "RecompileRecord",
+    "Unsupported",
+    "allow_in_graph",
+    "disable",
+    "disallow_in_graph",
+    "eager",
+    "explain",
+    "export",
+    "graph_break",
+    "is_compiling",
+    "optimize",
+    "records",
+    "reset",
+]
+
+install()

@@ -1,0 +1,164 @@
+"""What users call: ``optimize`` and its kin."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from capture import _engine
+from capture.errors import CaptureError
+from capture.hook import Config
+from capture.options import Options
+from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, Record, RecompileRecord
+from capture.translate import Backend
+
+LOG = Log()
+"""What happened in this process, through all uses of ``optimize``."""
+
+# What ``reset`` has to reach.  Configurations belong to the functions that were made with them and die with them.
+_CONFIGS: weakref.WeakSet[Config] = weakref.WeakSet()
+
+
+def eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    """The backend that compiles nothing."""
+    return gm.forward
+
+
+def optimize(
+    backend: Backend | str = eager,
+    *,
+    nopython: bool = False,
+    dynamic: bool | None = None,
+    strict: bool = False,
+    recompile_limit: int = 8,
+    log: Log | None = None,
+) -> Callable[[Any], Any]:
+    """Captures what the decorated function, method or module runs, and gives its graphs to ``backend``.
+
+    ``backend(graph_module, example_inputs)`` returns a callable that takes the same inputs and returns a sequence of tensors.
+    """
+    if isinstance(backend, str):
+        if backend != "eager":
+            raise ValueError(f"no backend is called {backend!r} here: give a callable, or 'eager'")
+        backend = eager
+    options = Options(nopython, dynamic, strict, recompile_limit)
+    config = Config(backend, options, LOG if log is None else log)
+    _CONFIGS.add(config)
+    return functools.partial(_region, config)
+
+
+def _region(config: Config, target: Any) -> Any:
+    if isinstance(target, torch.nn.Module):
+        return CapturedModule(target, _engine.Region(target.__call__, config))
+    if isinstance(target, type) or not callable(target):
+        raise TypeError(f"optimize() takes a function, a method or a module, not {target!r}")
+    region = _engine.Region(target, config)
+    functools.update_wrapper(region, target)
+    return region
+
+
+class CapturedModule:
+    """Calls a module with capture on; everything else is the module's own."""
+
+    def __init__(self, module: torch.nn.Module, region: _engine.Region) -> None:
+        self.__dict__.update(module=module, region=region)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.region(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["module"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.module, name, value)
+
+    def __repr__(self) -> str:
+        return f"CapturedModule({self.module!r})"
+
+
+def disable(function: Any) -> Any:
+    """Runs ``function``, and what it calls, as if there were no capture."""
+    outside = _engine.Outside(function)
+    functools.update_wrapper(outside, function)
+    return outside
+
+
+def reset() -> None:
+    """Forgets every captured version, and every decision to leave a function alone."""
+    for config in list(_CONFIGS):
+        for code in config.cache.codes():
+            _engine.drop_entries(code, config)
+        config.cache.clear()
+    LOG.clear()
+
+
+# -- looking ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What one call did."""
+
+    result: Any
+    graphs: tuple[GraphRecord, ...]
+    breaks: tuple[BreakRecord, ...]
+    recompilations: tuple[RecompileRecord, ...]
+    fallbacks: tuple[FallbackRecord, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.graphs)} graphs, {sum(len(g.operators) for g in self.graphs)} operators, {len(self.breaks)} breaks"]
+        for number, graph in enumerate(self.graphs, 1):
+            lines.append(f"graph {number}, {graph.location}: {', '.join(graph.operators)}")
+            lines.append(f"  {len(graph.guards)} guards, captured in {graph.capture_seconds:.3f} s")
+        for broken in self.breaks:
+            lines += [f"break ({broken.reason.kind}), {broken.location}: {broken.reason.explanation}", f"    {broken.location.source}"]
+        lines += [f"left to CPython, {left.location}: {left.reason.explanation}" for left in self.fallbacks]
+        return "\n".join(lines)
+
+
+def explain(function: Any, *, dynamic: bool | None = None, strict: bool = False) -> Callable[..., Explanation]:
+    """``explain(f)(*args)`` runs ``f`` captured anew, and tells what happened."""
+
+    def run(*args: Any, **kwargs: Any) -> Explanation:
+        log = Log()
+        result = optimize(eager, dynamic=dynamic, strict=strict, log=log)(function)(*args, **kwargs)
+        seen = log.records()
+
+        def of_kind(kind: type[Record]) -> tuple[Any, ...]:
+            return tuple(record for record in seen if isinstance(record, kind))
+
+        kinds = (GraphRecord, BreakRecord, RecompileRecord, FallbackRecord)
+        return Explanation(result, *(of_kind(kind) for kind in kinds))
+
+    return run
+
+
+def export(function: Any, *, strict: bool = False) -> Callable[..., tuple[fx.GraphModule, tuple[str, ...]]]:
+    """``export(f)(*args)`` gives the one graph of ``f`` and the guards it relies on, or raises ``Unsupported``."""
+
+    def run(*args: Any, **kwargs: Any) -> tuple[fx.GraphModule, tuple[str, ...]]:
+        graphs: list[fx.GraphModule] = []
+
+        def keep(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+            graphs.append(gm)
+            return gm.forward
+
+        log = Log()
+        optimize(keep, nopython=True, strict=strict, log=log)(function)(*args, **kwargs)
+        if len(graphs) != 1:
+            raise CaptureError(f"{function} gave {len(graphs)} graphs where one was wanted: it runs no tensor operation, or runs several frames")
+        record = next(record for record in log.records() if isinstance(record, GraphRecord))
+        return graphs[0], record.guards
+
+    return run
+
+
+def records() -> tuple[Record, ...]:
+    """What happened so far, oldest first."""
+    return LOG.records()

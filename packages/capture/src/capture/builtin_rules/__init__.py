@@ -1,0 +1,6 @@
+"""What functions without Python code of their own mean: a table filled by these modules."""
+
+from capture.builtin_rules import containers, iteration, objects, operators, torch_functions
+from capture.builtin_rules.registry import call_builtin
+
+__all__ = ["call_builtin", "containers", "iteration", "objects", "operators", "torch_functions"]

@@ -1,0 +1,374 @@
+"""Methods of lists, tuples, dicts, sets and strings, and the classes as constructors."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from capture.builtin_rules.operators import index_of, values_equal
+from capture.builtin_rules.registry import constant_of, rule
+from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.iterator import IteratorValue, iterate
+from capture.values.mapping import DictValue, DictView, key_of
+from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue, field_names
+
+# -- lists -------------------------------------------------------------------------------------------------------
+
+
+@rule(list.append, collections.deque.append, kinds=(ListValue, None))
+def append(ctx: Tracer, items: ListValue, item: Value) -> Value:
+    ctx.changed(items)
+    items.items.append(item)
+    _respect_maxlen(items)
+    return NONE
+
+
+def _respect_maxlen(items: ListValue) -> None:
+    if items.maxlen is not None and len(items.items) > items.maxlen:
+        del items.items[: len(items.items) - items.maxlen]
+
+
+@rule(list.extend, collections.deque.extend, kinds=(ListValue, None))
+def extend(ctx: Tracer, items: ListValue, more: Value) -> Value:
+    added = iterate(ctx, more).rest(ctx)
+    ctx.changed(items)
+    items.items.extend(added)
+    _respect_maxlen(items)
+    return NONE
+
+
+@rule(collections.deque.appendleft, kinds=(ListValue, None))
+def append_left(ctx: Tracer, items: ListValue, item: Value) -> Value:
+    ctx.changed(items)
+    items.items.insert(0, item)
+    if items.maxlen is not None:
+        del items.items[items.maxlen :]
+    return NONE
+
+
+@rule(collections.deque.popleft, kinds=(ListValue,))
+def pop_left(ctx: Tracer, items: ListValue) -> Value:
+    if not items.items:
+        ctx.throw(IndexError, "pop from an empty deque")
+    ctx.changed(items)
+    return realize(ctx, items.items.pop(0))
+
+
+@rule(list.insert, kinds=(ListValue, None, None))
+def insert(ctx: Tracer, items: ListValue, index: Value, item: Value) -> Value:
+    position = index_of(ctx, index)
+    ctx.changed(items)
+    items.items.insert(position, item)
+    return NONE
+
+
+@rule(list.pop, collections.deque.pop, kinds=(ListValue,))
+def pop(ctx: Tracer, items: ListValue, index: Value | None = None) -> Value:
+    position = -1 if index is None else index_of(ctx, index)
+    if not items.items:
+        ctx.throw(IndexError, f"pop from {'an empty deque' if items.cls is collections.deque else 'empty list'}")
+    if not -len(items.items) <= position < len(items.items):
+        ctx.throw(IndexError, "pop index out of range")
+    ctx.changed(items)
+    return realize(ctx, items.items.pop(position))
+
+
+@rule(list.remove, kinds=(ListValue, None))
+def remove(ctx: Tracer, items: ListValue, item: Value) -> Value:
+    for position, other in enumerate(items.items):
+        if values_equal(ctx, other, item):
+            ctx.changed(items)
+            del items.items[position]
+            return NONE
+    ctx.throw(ValueError, "list.remove(x): x not in list")
+
+
+@rule(list.clear, collections.deque.clear, kinds=(ListValue,))
+def clear(ctx: Tracer, items: ListValue) -> Value:
+    ctx.changed(items)
+    items.items.clear()
+    return NONE
+
+
+@rule(list.reverse, kinds=(ListValue,))
+def reverse(ctx: Tracer, items: ListValue) -> Value:
+    ctx.changed(items)
+    items.items.reverse()
+    return NONE
+
+
+@rule(list.copy, kinds=(ListValue,))
+def copy_list(ctx: Tracer, items: ListValue) -> Value:
+    return ListValue(items.items)
+
+
+@rule(list.sort, kinds=(ListValue,))
+def sort(ctx: Tracer, items: ListValue, **options: Value) -> Value:
+    ordered = ctx.call_builtin(sorted, [items], options)
+    ctx.changed(items)
+    items.items = ordered.elements(ctx)
+    return NONE
+
+
+@rule(list.index, tuple.index, kinds=(SequenceValue, None))
+def find(ctx: Tracer, items: SequenceValue, item: Value) -> Value:
+    for position, other in enumerate(items.items):
+        if values_equal(ctx, other, item):
+            return ConstantValue(position)
+    ctx.throw(ValueError, f"{item.constant()!r} is not in list" if items.cls is list else "tuple.index(x): x not in tuple")
+
+
+@rule(list.count, tuple.count, kinds=(SequenceValue, None))
+def count(ctx: Tracer, items: SequenceValue, item: Value) -> Value:
+    return ConstantValue(sum(bool(values_equal(ctx, other, item)) for other in items.items))
+
+
+@rule(list)
+def make_list(ctx: Tracer, iterable: Value | None = None) -> Value:
+    return ListValue([] if iterable is None else iterate(ctx, iterable).rest(ctx))
+
+
+@rule(tuple)
+def make_tuple(ctx: Tracer, iterable: Value | None = None) -> Value:
+    if isinstance(iterable, TupleValue) and iterable.cls is tuple:
+        return iterable
+    return TupleValue([] if iterable is None else iterate(ctx, iterable).rest(ctx))
+
+
+@rule(collections.deque)
+def make_deque(ctx: Tracer, iterable: Value | None = None, maxlen: Value = NONE) -> Value:
+    made = ListValue([] if iterable is None else iterate(ctx, iterable).rest(ctx), cls=collections.deque)
+    made.maxlen = maxlen.constant()
+    _respect_maxlen(made)
+    return made
+
+
+# -- dicts -------------------------------------------------------------------------------------------------------
+
+
+@rule(dict.get, kinds=(DictValue, None))
+def get(ctx: Tracer, mapping: DictValue, key: Value, default: Value = NONE) -> Value:
+    found = mapping.get(ctx, key)
+    return default if found is None else found
+
+
+@rule(dict.setdefault, kinds=(DictValue, None))
+def set_default(ctx: Tracer, mapping: DictValue, key: Value, default: Value = NONE) -> Value:
+    found = mapping.get(ctx, key)
+    if found is None:
+        mapping.put(ctx, key, default)
+    return default if found is None else found
+
+
+@rule(dict.pop, collections.OrderedDict.pop, kinds=(DictValue, None))
+def pop_key(ctx: Tracer, mapping: DictValue, key: Value, default: Value | None = None) -> Value:
+    found = mapping.remove(ctx, key)
+    if found is not None:
+        return found
+    if default is None:
+        ctx.throw(KeyError, key)  # type: ignore[arg-type]
+    return default
+
+
+@rule(dict.popitem, collections.OrderedDict.popitem, kinds=(DictValue,))
+def pop_item(ctx: Tracer, mapping: DictValue, last: Value | None = None) -> Value:
+    if not mapping.entries:
+        ctx.throw(KeyError, "popitem(): dictionary is empty")
+    ctx.changed(mapping)
+    first = last is not None and not last.truth(ctx)
+    hashed = next(iter(mapping.entries)) if first else next(reversed(mapping.entries))
+    return TupleValue(mapping.entries.pop(hashed))
+
+
+@rule(dict.update, collections.OrderedDict.update, kinds=(DictValue,))
+def update(ctx: Tracer, mapping: DictValue, other: Value | None = None, /, **named: Value) -> Value:
+    for key, value in [] if other is None else pairs_of(ctx, other):
+        mapping.put(ctx, key, value)
+    for name, value in named.items():
+        mapping.put(ctx, ConstantValue(name), value)
+    return NONE
+
+
+def pairs_of(ctx: Tracer, value: Value) -> list[tuple[Value, Value]]:
+    """The entries of a mapping or of an iterable of pairs."""
+    value = realize(ctx, value)
+    if isinstance(value, DictValue):
+        return list(value.entries.values())
+    pairs = []
+    for item in iterate(ctx, value).rest(ctx):
+        key, held = iterate(ctx, item).rest(ctx)
+        pairs.append((key, held))
+    return pairs
+
+
+@rule(dict.clear, kinds=(DictValue,))
+def clear_dict(ctx: Tracer, mapping: DictValue) -> Value:
+    ctx.changed(mapping)
+    mapping.entries.clear()
+    return NONE
+
+
+@rule(dict.copy, collections.OrderedDict.copy, kinds=(DictValue,))
+def copy_dict(ctx: Tracer, mapping: DictValue) -> Value:
+    made = DictValue(cls=mapping.cls)
+    made.entries = dict(mapping.entries)
+    made.default_factory = mapping.default_factory
+    return made
+
+
+def _view(which: str) -> Any:
+    def view(ctx: Tracer, mapping: DictValue) -> Value:
+        return DictView(mapping, which)
+
+    return view
+
+
+for _which in ("keys", "values", "items"):
+    rule(getattr(dict, _which), getattr(collections.OrderedDict, _which), kinds=(DictValue,))(_view(_which))
+
+
+@rule(collections.OrderedDict.move_to_end, kinds=(DictValue, None))
+def move_to_end(ctx: Tracer, mapping: DictValue, key: Value, last: Value | None = None) -> Value:
+    hashed = key_of(ctx, key)
+    ctx.changed(mapping)
+    entry = mapping.entries.pop(hashed)
+    if last is None or last.truth(ctx):
+        mapping.entries[hashed] = entry
+    else:
+        mapping.entries = {hashed: entry, **mapping.entries}
+    return NONE
+
+
+@rule(dict.fromkeys, kinds=(None,))
+def from_keys(ctx: Tracer, keys: Value, value: Value = NONE) -> Value:
+    made = DictValue()
+    for key in iterate(ctx, keys).rest(ctx):
+        made.put(ctx, key, value)
+    return made
+
+
+def _make_dict(cls: type) -> Any:
+    def make(ctx: Tracer, other: Value | None = None, /, **named: Value) -> Value:
+        made = DictValue(cls=cls)
+        update(ctx, made, other, **named)
+        return made
+
+    return make
+
+
+rule(dict)(_make_dict(dict))
+rule(collections.OrderedDict)(_make_dict(collections.OrderedDict))
+
+
+@rule(collections.defaultdict)
+def make_defaultdict(ctx: Tracer, factory: Value = NONE, other: Value | None = None, /, **named: Value) -> Value:
+    made = DictValue(cls=collections.defaultdict)
+    made.default_factory = factory
+    update(ctx, made, other, **named)
+    return made
+
+
+# -- sets --------------------------------------------------------------------------------------------------------
+
+
+@rule(set.add, kinds=(SetValue, None))
+def add(ctx: Tracer, items: SetValue, item: Value) -> Value:
+    hashed = key_of(ctx, item)
+    ctx.changed(items)
+    items.entries.setdefault(hashed, item)
+    return NONE
+
+
+@rule(set.update, kinds=(SetValue,))
+def update_set(ctx: Tracer, items: SetValue, *others: Value) -> Value:
+    for other in others:
+        for item in iterate(ctx, other).rest(ctx):
+            add(ctx, items, item)
+    return NONE
+
+
+@rule(set.discard, kinds=(SetValue, None))
+def discard(ctx: Tracer, items: SetValue, item: Value) -> Value:
+    hashed = key_of(ctx, item)
+    ctx.changed(items)
+    items.entries.pop(hashed, None)
+    return NONE
+
+
+@rule(set.remove, kinds=(SetValue, None))
+def remove_from_set(ctx: Tracer, items: SetValue, item: Value) -> Value:
+    if key_of(ctx, item) not in items.entries:
+        ctx.throw(KeyError, item)  # type: ignore[arg-type]
+    return discard(ctx, items, item)
+
+
+@rule(set.copy, kinds=(SetValue,))
+def copy_set(ctx: Tracer, items: SetValue) -> Value:
+    return SetValue(items.entries.items())
+
+
+@rule(set)
+def make_set(ctx: Tracer, iterable: Value | None = None) -> Value:
+    made = SetValue({})
+    if iterable is not None:
+        update_set(ctx, made, iterable)
+    return made
+
+
+@rule(set.union, kinds=(SetValue,))
+def set_union(ctx: Tracer, items: SetValue, *others: Value) -> Value:
+    made = SetValue(items.entries.items())
+    return made if update_set(ctx, made, *others) is NONE else made
+
+
+@rule(frozenset)
+def make_frozenset(ctx: Tracer, iterable: Value | None = None) -> Value:
+    items = [] if iterable is None else iterate(ctx, iterable).rest(ctx)
+    try:
+        return ConstantValue(frozenset(constant_of(ctx, item) for item in items))
+    except NotConstant:
+        return SetValue(((key_of(ctx, item), item) for item in items), cls=frozenset)
+
+
+# -- named tuples ------------------------------------------------------------------------------------------------
+
+
+@rule(tuple.__new__, kinds=(None, None))
+def new_tuple(ctx: Tracer, cls: Value, iterable: Value) -> Value:
+    return TupleValue(iterate(ctx, iterable).rest(ctx), cls=cls.constant())
+
+
+def named_tuple_as_dict(ctx: Tracer, items: TupleValue) -> Value:
+    made = DictValue()
+    for name, item in zip(field_names(items.cls), items.items, strict=True):
+        made.put(ctx, ConstantValue(name), item)
+    return made
+
+
+# -- strings -----------------------------------------------------------------------------------------------------
+
+
+@rule(str.join, kinds=(ConstantValue, None))
+def join(ctx: Tracer, separator: ConstantValue, items: Value) -> Value:
+    parts = [constant_of(ctx, item) for item in iterate(ctx, items).rest(ctx)]
+    try:
+        return ConstantValue(separator.value.join(parts))
+    except TypeError as error:
+        ctx.throw(TypeError, *error.args)
+
+
+@rule(list.__iter__, tuple.__iter__, dict.__iter__, set.__iter__, kinds=(None,))
+def dunder_iter(ctx: Tracer, items: Value) -> IteratorValue:
+    return iterate(ctx, items)
+
+
+@rule(list.__len__, dict.__len__, tuple.__len__, set.__len__, kinds=(None,))
+def dunder_len(ctx: Tracer, items: Value) -> Value:
+    return ctx.call_builtin(len, [items], {})
+
+
+@rule(set.issubset, kinds=(SetValue, None))
+def is_subset(ctx: Tracer, items: SetValue, other: Value) -> Value:
+    others = {key_of(ctx, item) for item in iterate(ctx, other).rest(ctx)}
+    return boolean(items.entries.keys() <= others)

@@ -1,0 +1,303 @@
+"""Builtins that make or consume iterators, and ``itertools``."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from typing import Any
+
+from capture.builtin_rules.operators import index_of
+from capture.builtin_rules.registry import fold, pure, rule
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.iterator import (
+    CallableIterator,
+    ChainIterator,
+    CountIterator,
+    FilterIterator,
+    GeneratorValue,
+    IteratorValue,
+    MapIterator,
+    SequenceIterator,
+    ZipIterator,
+    iterate,
+)
+from capture.values.mapping import DictValue, DictView
+from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
+from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
+from capture.values.user_object import UserObject
+
+pure(abs, round, divmod, pow, ord, chr, bin, hex, oct, hash, repr, str, int, float, complex, bool, bytes, format, len, slice)
+
+
+@rule(len, kinds=(None,))
+def length(ctx: Tracer, value: Value) -> Value:
+    if isinstance(value, SequenceValue):
+        return ConstantValue(len(value.items))
+    if isinstance(value, (DictValue, SetValue)):
+        return ConstantValue(len(value.entries))
+    if isinstance(value, DictView):
+        return ConstantValue(len(value.owner.entries))
+    if isinstance(value, TensorValue):
+        return _tensor_length(ctx, value)
+    if isinstance(value, UserObject):
+        method = value.special(ctx, "__len__")
+        if method is not None:
+            return ctx.call(method, [])
+    if isinstance(value, ConstantValue):
+        folded = fold(ctx, len, [value], {})
+        assert folded is not None
+        return folded
+    ctx.throw(TypeError, f"object of type '{value.python_type().__name__}' has no len()")
+
+
+def _tensor_length(ctx: Tracer, value: TensorValue) -> Value:
+    if value.fake.dim() == 0:
+        ctx.throw(TypeError, "len() of a 0-d tensor")
+    return ctx.record("size", [value, ConstantValue(0)], {}, method=True)
+
+
+@rule(range)
+def make_range(ctx: Tracer, *bounds: Value) -> Value:
+    return ConstantValue(range(*(index_of(ctx, bound) for bound in bounds)))
+
+
+@rule(iter, kinds=(None,))
+def make_iter(ctx: Tracer, value: Value, sentinel: Value | None = None) -> Value:
+    return iterate(ctx, value) if sentinel is None else CallableIterator(value, sentinel)
+
+
+@rule(next, kinds=(None,))
+def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Value:
+    if isinstance(iterator, UserObject):
+        method = iterator.special(ctx, "__next__")
+        if method is not None and default is None:
+            return ctx.call(method, [])
+        found = None if method is None else ctx.attempt(method, StopIteration)
+    elif isinstance(iterator, IteratorValue):
+        found = iterator.step(ctx)
+    else:
+        ctx.throw(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
+    if found is not None:
+        return found
+    if default is not None:
+        return default
+    ctx.throw(StopIteration, *_returned(iterator))
+
+
+def _returned(iterator: Value) -> tuple[Any, ...]:
+    if isinstance(iterator, GeneratorValue) and iterator.returned is not NONE:
+        return (iterator.returned,)
+    return ()
+
+
+@rule(enumerate, kinds=(None,))
+def make_enumerate(ctx: Tracer, value: Value, start: Value | None = None) -> Value:
+    numbers = CountIterator(start or ConstantValue(0), ConstantValue(1))
+    # The items come first: an exhausted iterable must not use up a number.
+    return EnumerateIterator(numbers, iterate(ctx, value))
+
+
+class EnumerateIterator(IteratorValue):
+    def __init__(self, numbers: CountIterator, over: IteratorValue) -> None:
+        self.numbers = numbers
+        self.over = over
+
+    def python_type(self) -> type:
+        return enumerate
+
+    def step(self, ctx: Tracer) -> Value | None:
+        value = self.over.step(ctx)
+        if value is None:
+            return None
+        number = self.numbers.step(ctx)
+        return TupleValue([number, value])
+
+    def parts(self) -> Any:
+        yield self.numbers
+        yield self.over
+
+
+@rule(zip)
+def make_zip(ctx: Tracer, *iterables: Value, strict: Value | None = None) -> Value:
+    return ZipIterator([iterate(ctx, item) for item in iterables], strict=strict is not None and strict.truth(ctx))
+
+
+@rule(map, kinds=(None, None))
+def make_map(ctx: Tracer, function: Value, *iterables: Value) -> Value:
+    return MapIterator(function, ZipIterator([iterate(ctx, item) for item in iterables]))
+
+
+@rule(itertools.starmap, kinds=(None, None))
+def make_starmap(ctx: Tracer, function: Value, iterable: Value) -> Value:
+    return MapIterator(function, iterate(ctx, iterable))
+
+
+@rule(filter, kinds=(None, None))
+def make_filter(ctx: Tracer, predicate: Value, iterable: Value) -> Value:
+    return FilterIterator(predicate, iterate(ctx, iterable))
+
+
+@rule(reversed, kinds=(None,))
+def make_reversed(ctx: Tracer, value: Value) -> Value:
+    if isinstance(value, UserObject):
+        method = value.special(ctx, "__reversed__")
+        if method is not None:
+            return iterate(ctx, ctx.call(method, []))
+        count = index_of(ctx, length(ctx, value))
+        items = [ctx.call_builtin(operator.getitem, [value, ConstantValue(i)], {}) for i in reversed(range(count))]
+        return SequenceIterator(value, items)
+    return SequenceIterator(value if not isinstance(value, ListValue) else TupleValue([]), value.elements(ctx)[::-1])
+
+
+@rule(itertools.chain)
+def make_chain(ctx: Tracer, *iterables: Value) -> Value:
+    return ChainIterator(iterate(ctx, TupleValue(iterables)))
+
+
+@rule(itertools.chain.from_iterable, kinds=(None,))
+def chain_from_iterable(ctx: Tracer, iterables: Value) -> Value:
+    return ChainIterator(iterate(ctx, iterables))
+
+
+@rule(itertools.count)
+def make_count(ctx: Tracer, start: Value | None = None, step: Value | None = None) -> Value:
+    return CountIterator(start or ConstantValue(0), step or ConstantValue(1))
+
+
+@rule(itertools.repeat, kinds=(None, None))
+def make_repeat(ctx: Tracer, value: Value, times: Value) -> Value:
+    return SequenceIterator(value, [value] * index_of(ctx, times))
+
+
+@rule(itertools.islice, kinds=(None, None))
+def make_islice(ctx: Tracer, iterable: Value, *bounds: Value) -> Value:
+    limits = [bound.constant() for bound in bounds]
+    chosen = slice(*limits)
+    taken, iterator = [], iterate(ctx, iterable)
+    for position in itertools.count():
+        if chosen.stop is not None and position >= chosen.stop:
+            break
+        value = iterator.step(ctx)
+        if value is None:
+            break
+        taken.append(value)
+    return SequenceIterator(TupleValue(taken), taken[chosen])
+
+
+def _finite(function: Any) -> Any:
+    def combine(ctx: Tracer, *iterables: Value, **options: Value) -> Value:
+        lists = [iterate(ctx, item).rest(ctx) for item in iterables]
+        indices = function(*(range(len(items)) for items in lists), **{k: v.constant() for k, v in options.items()})
+        rows = [TupleValue([items[i] for items, i in zip(lists, row, strict=True)]) for row in indices]
+        return SequenceIterator(TupleValue(rows), rows)
+
+    return combine
+
+
+rule(itertools.product)(_finite(itertools.product))
+
+
+def _choices(function: Any) -> Any:
+    def choose(ctx: Tracer, iterable: Value, count: Value | None = None) -> Value:
+        items = iterate(ctx, iterable).rest(ctx)
+        picks = function(range(len(items)), *([] if count is None else [index_of(ctx, count)]))
+        rows = [TupleValue([items[i] for i in row]) for row in picks]
+        return SequenceIterator(TupleValue(rows), rows)
+
+    return choose
+
+
+for _function in (itertools.combinations, itertools.permutations, itertools.pairwise):
+    rule(_function)(_choices(_function))
+
+
+# -- folds over iterables ----------------------------------------------------------------------------------------
+
+
+@rule(sum, kinds=(None,))
+def total(ctx: Tracer, iterable: Value, start: Value | None = None) -> Value:
+    result = start or ConstantValue(0)
+    iterator = iterate(ctx, iterable)
+    while (value := iterator.step(ctx)) is not None:
+        result = ctx.call_builtin(operator.add, [result, value], {})
+    return result
+
+
+@rule(any, kinds=(None,))
+def any_true(ctx: Tracer, iterable: Value) -> Value:
+    iterator = iterate(ctx, iterable)
+    while (value := iterator.step(ctx)) is not None:
+        if realize(ctx, value).truth(ctx):
+            return boolean(True)
+    return boolean(False)
+
+
+@rule(all, kinds=(None,))
+def all_true(ctx: Tracer, iterable: Value) -> Value:
+    iterator = iterate(ctx, iterable)
+    while (value := iterator.step(ctx)) is not None:
+        if not realize(ctx, value).truth(ctx):
+            return boolean(False)
+    return boolean(True)
+
+
+def _extreme(function: Any, better: Any) -> Any:
+    def extreme(ctx: Tracer, *operands: Value, key: Value = NONE, default: Value | None = None) -> Value:
+        values = iterate(ctx, operands[0]).rest(ctx) if len(operands) == 1 else list(operands)
+        if not values:
+            if default is not None:
+                return default
+            ctx.throw(ValueError, f"{function.__name__}() arg is an empty sequence")
+        if all(isinstance(value, (ConstantValue, SymbolicNumber)) for value in values) and key is NONE:
+            return _extreme_number(ctx, function, better, values)
+        best, best_key = None, None
+        for value in values:
+            measure = value if key is NONE else ctx.call(key, [value])
+            if best_key is None or ctx.call_builtin(better, [measure, best_key], {}).truth(ctx):
+                best, best_key = value, measure
+        assert best is not None
+        return best
+
+    return extreme
+
+
+def _extreme_number(ctx: Tracer, function: Any, better: Any, values: list[Value]) -> Value:
+    best = values[0]
+    for value in values[1:]:
+        if ctx.call_builtin(better, [value, best], {}).truth(ctx):
+            best = value
+    return best
+
+
+rule(min)(_extreme(min, operator.lt))
+rule(max)(_extreme(max, operator.gt))
+
+
+@rule(sorted, kinds=(None,))
+def make_sorted(ctx: Tracer, iterable: Value, *, key: Value = NONE, reverse: Value | None = None) -> Value:
+    values = [realize(ctx, value) for value in iterate(ctx, iterable).rest(ctx)]
+    measures = [value if key is NONE else ctx.call(key, [value]) for value in values]
+
+    def less(a: int, b: int) -> bool:
+        return ctx.call_builtin(operator.lt, [measures[a], measures[b]], {}).truth(ctx)
+
+    order = sorted(
+        range(len(values)),
+        key=functools.cmp_to_key(lambda a, b: -1 if less(a, b) else int(less(b, a))),
+        reverse=reverse is not None and reverse.truth(ctx),
+    )
+    return ListValue([values[i] for i in order])
+
+
+@rule(functools.reduce, kinds=(None, None))
+def reduce(ctx: Tracer, function: Value, iterable: Value, initial: Value | None = None) -> Value:
+    iterator = iterate(ctx, iterable)
+    result = initial if initial is not None else iterator.step(ctx)
+    if result is None:
+        ctx.throw(TypeError, "reduce() of empty iterable with no initial value")
+    while (value := iterator.step(ctx)) is not None:
+        result = ctx.call(function, [result, value])
+    return result

@@ -1,0 +1,406 @@
+"""Builtins that ask or change objects: types, attributes, instances, conversion to numbers and strings; making objects."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Mapping, Sequence
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from capture.builtin_rules.registry import constant_of, fallback, fold, pure, rule
+from capture.values.base import NotConstant, Tracer, Value, bind_member, realize
+from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, boolean
+from capture.values.exception import ExceptionValue
+from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PartialValue, SuperValue, bind
+from capture.values.mapping import DictValue
+from capture.values.module import ModuleValue
+from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
+from capture.values.user_object import UserObject, is_missing, lookup
+
+pure(issubclass, torch.finfo, torch.iinfo, torch.device)
+
+# -- questions ---------------------------------------------------------------------------------------------------
+
+
+@rule(type, kinds=(None,))
+def type_of(ctx: Tracer, value: Value, *rest: Value) -> Value:
+    if rest:
+        ctx.stop("class", "a class is made by `type(...)` in the captured code", "define it outside")
+    return ctx.literal(value.python_type())
+
+
+@rule(isinstance, kinds=(None, None))
+def is_instance(ctx: Tracer, value: Value, classes: Value) -> Value:
+    candidates = constant_of(ctx, classes)
+    if isinstance(value, TensorValue):
+        return boolean(isinstance(_stand_in(value), candidates))
+    if isinstance(value, UserObject) and value.obj is not None:
+        return boolean(isinstance(value.obj, candidates))
+    return boolean(issubclass(value.python_type(), candidates))
+
+
+def _stand_in(value: TensorValue) -> Any:
+    """A tensor of the same class and dtype: torch's metaclasses look at more than the class."""
+    if value.cls is torch.nn.Parameter:
+        return torch.nn.Parameter(torch.empty(0), requires_grad=False)
+    return torch.empty(0, dtype=value.fake.dtype)
+
+
+@rule(callable, kinds=(None,))
+def is_callable(ctx: Tracer, value: Value) -> Value:
+    if isinstance(value, UserObject):
+        return boolean(callable(value.obj) if value.obj is not None else hasattr(value.cls, "__call__"))  # noqa: B004
+    return boolean(isinstance(value, (FunctionValue, BoundMethod, BuiltinValue, ClassValue, PartialValue)))
+
+
+@rule(id, kinds=(None,))
+def identity(ctx: Tracer, value: Value) -> Value:
+    if isinstance(value, UserObject) and value.obj is not None and value.source is not None:
+        ctx.guard(value.source, "is", value.obj)
+        return ConstantValue(id(value.obj))
+    ctx.stop("identity", "`id()` of an object is read", "compare objects with `is`")
+
+
+@rule(getattr, kinds=(None, ConstantValue))
+def get_attribute(ctx: Tracer, value: Value, name: ConstantValue, default: Value | None = None) -> Value:
+    if default is None:
+        return value.attribute(ctx, name.value)
+    bound = BuiltinValue(getattr, receiver=value)
+    found = ctx.attempt(PartialValue(bound, [name], {}), AttributeError)
+    return default if found is None else found
+
+
+@rule(hasattr, kinds=(None, ConstantValue))
+def has_attribute(ctx: Tracer, value: Value, name: ConstantValue) -> Value:
+    if isinstance(value, TensorValue):
+        return boolean(hasattr(value.fake, name.value))
+    bound = BuiltinValue(getattr, receiver=value)
+    return boolean(ctx.attempt(PartialValue(bound, [name], {}), AttributeError) is not None)
+
+
+@rule(setattr, kinds=(None, ConstantValue, None))
+def assign_attribute(ctx: Tracer, owner: Value, name: ConstantValue, value: Value) -> Value:
+    owner.set_attribute(ctx, name.value, value)
+    return NONE
+
+
+@rule(delattr, kinds=(None, ConstantValue))
+def delete_attribute(ctx: Tracer, owner: Value, name: ConstantValue) -> Value:
+    owner.set_attribute(ctx, name.value, None)
+    return NONE
+
+
+@rule(object.__setattr__, torch.nn.Module.__setattr__, kinds=(UserObject, ConstantValue, None))
+def plain_assignment(ctx: Tracer, owner: UserObject, name: ConstantValue, value: Value) -> Value:
+    if isinstance(owner, ModuleValue):
+        ctx.stop("module attribute", f"`{name.value}` of a module with its own `__setattr__` is assigned")
+    owner.plain_set(ctx, name.value, value)
+    return NONE
+
+
+@rule(object.__delattr__, kinds=(UserObject, ConstantValue))
+def plain_deletion(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value:
+    owner.plain_set(ctx, name.value, None)
+    return NONE
+
+
+@rule(object.__getattribute__, kinds=(UserObject, ConstantValue))
+def plain_reading(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value:
+    found = owner.plain_attribute(ctx, name.value)
+    if found is None:
+        owner.absent(ctx, name.value)
+        ctx.throw(AttributeError, f"'{owner.cls.__name__}' object has no attribute '{name.value}'")
+    return found
+
+
+@rule(torch.nn.Module.__getattr__, kinds=(ModuleValue, ConstantValue))
+def module_reading(ctx: Tracer, owner: ModuleValue, name: ConstantValue) -> Value:
+    found = owner._in_tables(ctx, name.value)
+    if found is None:
+        ctx.throw(AttributeError, f"'{owner.cls.__name__}' object has no attribute '{name.value}'")
+    return found
+
+
+@rule(vars, kinds=(UserObject,))
+def vars_of(ctx: Tracer, value: UserObject) -> Value:
+    return value.attribute(ctx, "__dict__")
+
+
+@rule(bind_member, kinds=(None, ClassValue, ConstantValue))
+def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: ConstantValue) -> Value:
+    """A member of the type of a container, a string, a number."""
+    owner, member = lookup(cls.cls, name.value)
+    kind = type(member).__name__
+    if kind in ("method_descriptor", "wrapper_descriptor"):
+        return BuiltinValue(member, receiver=value)
+    if kind in ("classmethod_descriptor", "builtin_function_or_method"):
+        return BuiltinValue(getattr(cls.cls, name.value))
+    if isinstance(member, (FunctionType, classmethod, staticmethod, property)):
+        return bind(ctx, member, owner, name.value, value)
+    folded = fold(ctx, getattr, [value, name], {})
+    if folded is None:
+        ctx.stop("attribute", f"`{name.value}` of {value.describe()} is read")
+    return folded
+
+
+@fallback(order=20)
+def methods_of_constants(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """Methods of strings, numbers and the like on constant operands: immutable receivers make them pure."""
+    owner = getattr(function, "__objclass__", None)
+    if owner in _IMMUTABLE and args and isinstance(args[0], ConstantValue):
+        return fold(ctx, function, args, kwargs)
+    module = getattr(function, "__module__", None)
+    if module in ("math", "cmath", "_operator", "operator") and callable(function):
+        return fold(ctx, function, [_specialized(arg) for arg in args], kwargs)
+    return None
+
+
+_IMMUTABLE = (str, bytes, int, float, complex, bool, frozenset, range, torch.dtype, torch.device, type(None), tuple, object)
+
+
+def _specialized(value: Value) -> Value:
+    return ConstantValue(value.specialized()) if isinstance(value, SymbolicNumber) else value
+
+
+# -- conversion --------------------------------------------------------------------------------------------------
+
+
+@rule(bool, kinds=(None,))
+def to_bool(ctx: Tracer, value: Value) -> Value:
+    if isinstance(value, TensorValue):
+        return _read_scalar(ctx, value, "bool")
+    return boolean(value.truth(ctx))
+
+
+@rule(int, kinds=(TensorValue,))
+@rule(float, kinds=(TensorValue,))
+def to_number(ctx: Tracer, value: TensorValue) -> Value:
+    return _read_scalar(ctx, value, "number")
+
+
+def _read_scalar(ctx: Tracer, value: TensorValue, what: str) -> Value:
+    if what == "bool":
+        ctx.stop("tensor value", f"the truth of {value.describe()} decides what happens next", "use torch.where or torch.cond")
+    ctx.stop("tensor value", f"{value.describe()} is read as a Python number", "keep it a tensor")
+
+
+@rule(int, kinds=(SymbolicNumber,))
+def symbolic_int(ctx: Tracer, value: SymbolicNumber) -> Value:
+    return value if isinstance(value.example, torch.SymInt) else ConstantValue(int(value.specialized()))
+
+
+@rule(float, kinds=(SymbolicNumber,))
+def symbolic_float(ctx: Tracer, value: SymbolicNumber) -> Value:
+    return ctx.record(torch.sym_float, [value], {})
+
+
+@rule(int, float, kinds=(UserObject,))
+def object_to_number(ctx: Tracer, value: UserObject) -> Value:
+    for name in ("__int__", "__float__", "__index__"):
+        method = value.special(ctx, name)
+        if method is not None:
+            return ctx.call(method, [])
+    ctx.throw(TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{value.cls.__name__}'")
+
+
+@rule(str, format, repr, kinds=(SymbolicNumber,))
+def symbolic_text(ctx: Tracer, value: SymbolicNumber, *rest: Value) -> Value:
+    folded = fold(ctx, format if rest else str, [ConstantValue(value.specialized()), *rest], {})
+    assert folded is not None
+    return folded
+
+
+@rule(str, kinds=(UserObject,))
+def object_to_text(ctx: Tracer, value: UserObject) -> Value:
+    if isinstance(value, ExceptionValue) and value.cls.__str__ is BaseException.__str__ and value.source is None:
+        texts = [constant_of(ctx, ctx.call_builtin(str, [arg], {})) for arg in value.new_args]
+        if len(texts) <= 1:
+            return ConstantValue(texts[0] if texts else "")
+    return _text_by_method(ctx, value, "__str__" if isinstance(value.cls.__str__, FunctionType) else "__repr__")
+
+
+@rule(repr, kinds=(UserObject,))
+def object_to_repr(ctx: Tracer, value: UserObject) -> Value:
+    return _text_by_method(ctx, value, "__repr__")
+
+
+def _text_by_method(ctx: Tracer, value: UserObject, name: str) -> Value:
+    if not isinstance(getattr(value.cls, name), FunctionType) or value.cls.__module__.startswith("torch"):
+        ctx.stop("text", f"{value.describe()} is turned into text")
+    method = value.special(ctx, name)
+    assert method is not None
+    return ctx.call(method, [])
+
+
+@rule(str, repr, kinds=(SequenceValue,))
+@rule(str, repr, kinds=(DictValue,))
+def container_to_text(ctx: Tracer, value: Value) -> Value:
+    try:
+        return ConstantValue(str(plain_data(ctx, value)))
+    except NotConstant:
+        ctx.stop("text", f"{value.describe()} is turned into text")
+
+
+def plain_data(ctx: Tracer, value: Value) -> Any:
+    """A fresh Python object equal to a container of constants, for looking at now."""
+    value = realize(ctx, value)
+    if isinstance(value, ListValue) and value.cls is list:
+        return [plain_data(ctx, item) for item in value.items]
+    if isinstance(value, TupleValue):
+        items = [plain_data(ctx, item) for item in value.items]
+        return value.cls(*items) if hasattr(value.cls, "_fields") else value.cls(items)
+    if isinstance(value, DictValue) and value.cls is dict:
+        return {plain_data(ctx, key): plain_data(ctx, item) for key, item in value.entries.values()}
+    return value.constant()
+
+
+@rule(format, kinds=(ConstantValue,))
+def format_constant(ctx: Tracer, value: ConstantValue, spec: Value | None = None) -> Value:
+    folded = fold(ctx, format, [value] if spec is None else [value, spec], {})
+    assert folded is not None
+    return folded
+
+
+@rule(format, kinds=(None,))
+def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
+    if spec is not None and spec.constant() and isinstance(value, UserObject):
+        method = value.special(ctx, "__format__")
+        if method is not None:
+            return ctx.call(method, [spec])
+    return ctx.call_builtin(str, [value], {})
+
+
+# -- making objects ----------------------------------------------------------------------------------------------
+
+
+@rule(slice)
+def make_slice(ctx: Tracer, *bounds: Value) -> Value:
+    start, stop, step = (NONE, bounds[0], NONE) if len(bounds) == 1 else (*bounds, NONE)[:3]
+    return SliceValue(start, stop, step)
+
+
+@rule(object)
+def make_object(ctx: Tracer) -> Value:
+    return UserObject(object)
+
+
+@rule(functools.partial, kinds=(None,))
+def make_partial(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+    return PartialValue(function, args, kwargs)
+
+
+@rule(property, kinds=(None,))
+def make_property(ctx: Tracer, *parts: Value) -> Value:
+    ctx.stop("class", "a property is made in the captured code", "define classes outside")
+
+
+@rule(super)
+def make_super(ctx: Tracer, cls: Value, receiver: Value) -> Value:
+    return SuperValue(cls.constant(), receiver)
+
+
+@rule(MethodType, kinds=(None, None))
+def make_method(ctx: Tracer, function: Value, receiver: Value) -> Value:
+    return BoundMethod(receiver, function)
+
+
+@rule(FunctionType.__get__, kinds=(FunctionValue, None))
+def bind_function(ctx: Tracer, function: FunctionValue, receiver: Value, cls: Value = NONE) -> Value:
+    return function if receiver is NONE else BoundMethod(receiver, function)
+
+
+@rule(object.__new__, kinds=(ClassValue,))
+def new_object(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+    made = UserObject(cls.cls)
+    made.class_source = cls.source
+    return made
+
+
+@rule(object.__init__, kinds=(UserObject,))
+def init_object(ctx: Tracer, value: UserObject, *args: Value, **kwargs: Value) -> Value:
+    return NONE
+
+
+@rule(BaseException.__init__, Exception.__init__, kinds=(ExceptionValue,))
+def init_exception(ctx: Tracer, value: ExceptionValue, *args: Value) -> Value:
+    value.new_args = list(args)
+    return NONE
+
+
+@rule(BaseException.with_traceback, kinds=(ExceptionValue, None))
+def with_traceback(ctx: Tracer, value: ExceptionValue, traceback: Value) -> Value:
+    return value
+
+
+@rule(object.__eq__, kinds=(None, None))
+def default_equality(ctx: Tracer, left: Value, right: Value) -> Value:
+    return TRUE if left.identity() is right.identity() else NOT_IMPLEMENTED
+
+
+@rule(copy.copy, kinds=(DictValue,))
+@rule(copy.copy, kinds=(SequenceValue,))
+def shallow_copy(ctx: Tracer, value: Value) -> Value:
+    if isinstance(value, TupleValue):
+        return value
+    return ctx.call_builtin(list if isinstance(value, ListValue) else dict.copy, [value], {})
+
+
+@fallback(order=30)
+def construct(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """``cls(...)`` for classes without a rule: exceptions, named tuples, and classes whose code can be evaluated."""
+    if not isinstance(function, type):
+        return None
+    if type(function).__call__ is not type.__call__:
+        return _through_metaclass(ctx, function, args, kwargs)
+    if issubclass(function, BaseException):
+        return _make_exception(ctx, function, args, kwargs)
+    if issubclass(function, torch.nn.Module):
+        ctx.stop("module", f"a module of class `{function.__qualname__}` is made in the captured code", "make it outside")
+    return _make_instance(ctx, function, args, kwargs)
+
+
+def _through_metaclass(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    # An Enum is looked up by value; other metaclasses may do anything.
+    if type(cls).__module__ == "enum":
+        return fold(ctx, cls, args, kwargs)
+    return None
+
+
+def _make_exception(ctx: Tracer, cls: type[BaseException], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    made = ExceptionValue(cls, args)
+    made.class_source = ctx.literal(cls).source
+    if isinstance(cls.__init__, FunctionType):
+        ctx.call(bind(ctx, cls.__init__, _owner(cls, "__init__"), "__init__", made), args, kwargs)
+    elif kwargs:
+        return None
+    return made
+
+
+def _owner(cls: type, name: str) -> type:
+    return lookup(cls, name)[0]
+
+
+def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    new, init = cls.__new__, cls.__init__  # type: ignore[misc]
+    target = ctx.literal(cls)
+    if isinstance(new, FunctionType):
+        made = ctx.call(ctx.literal(new), [target, *args], kwargs)
+    elif new is object.__new__:
+        if not cls.__flags__ & (1 << 9):
+            return None  # a C type in disguise
+        made = UserObject(cls)
+        made.class_source = target.source
+    elif new is tuple.__new__ or hasattr(cls, "n_sequence_fields"):
+        return TupleValue(ctx.call_builtin(list, list(args), {}).elements(ctx), cls=cls)
+    else:
+        return None
+    if isinstance(made, UserObject) and issubclass(made.cls, cls) and isinstance(init, FunctionType):
+        ctx.call(bind(ctx, init, _owner(cls, "__init__"), "__init__", made), args, kwargs)
+    elif isinstance(made, UserObject) and init is object.__init__ and new is object.__new__ and (args or kwargs):
+        ctx.throw(TypeError, f"{cls.__name__}() takes no arguments")
+    return made

@@ -1,0 +1,454 @@
+"""Operators: arithmetic, comparison, membership, indexing and truth, by kinds of operands."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from capture.builtin_rules.registry import fallback, fold, pure, rule
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import NOT_IMPLEMENTED, ConstantValue, boolean
+from capture.values.mapping import DictValue, DictView, key_of
+from capture.values.sequence import ListValue, SequenceValue, SetValue, SliceValue, TupleValue
+from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
+from capture.values.user_object import UserObject
+
+BINARY: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_,
+    "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
+    "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul, "/=": operator.itruediv, "//=": operator.ifloordiv,
+    "%=": operator.imod, "**=": operator.ipow, "@=": operator.imatmul, "&=": operator.iand, "|=": operator.ior,
+    "^=": operator.ixor, "<<=": operator.ilshift, ">>=": operator.irshift,
+}  # fmt: skip
+COMPARE: dict[str, Callable[..., Any]] = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+_UNARY = {operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", operator.abs: "__abs__"}
+_ALL = {*BINARY.values(), *COMPARE.values(), *_UNARY}
+_COMPARISONS = frozenset(COMPARE.values())
+_MUTABLE = (ListValue, DictValue, SetValue)
+
+pure(*_ALL, operator.index, operator.truth)
+
+
+def _plain_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``iadd`` on immutable operands is ``add``."""
+    name = function.__name__
+    return getattr(operator, {"iand": "and_", "ior": "or_"}.get(name, name[1:])) if name in _IN_PLACE else function
+
+
+_IN_PLACE = frozenset(f.__name__ for symbol, f in BINARY.items() if symbol.endswith("=") and symbol not in ("==",))
+
+
+@fallback(order=10)
+def operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """Operators on operands that no rule of the table knows: tensors, symbolic numbers, objects with special methods."""
+    if not isinstance(function, type(operator.add)) or function not in _ALL:
+        return None
+    if any(isinstance(arg, TensorValue) for arg in args):
+        return ctx.record(function, args, {})
+    if any(isinstance(arg, SymbolicNumber) for arg in args):
+        return _symbolic(ctx, function, args)
+    if any(isinstance(arg, UserObject) for arg in args):
+        return _special_methods(ctx, function, args)
+    if function in (operator.eq, operator.ne):
+        return _equality(ctx, function, *args)
+    if all(isinstance(arg, _WITHOUT_ARITHMETIC) for arg in args) and len(args) == 2 and not _in_place_union(function, args):
+        names = [arg.python_type().__name__ for arg in args]
+        ctx.throw(TypeError, f"unsupported operand type(s) for {_symbol(function)}: '{names[0]}' and '{names[1]}'")
+    return None
+
+
+_WITHOUT_ARITHMETIC = (ConstantValue, SequenceValue, DictValue)
+
+
+def _in_place_union(function: Any, args: Sequence[Value]) -> bool:
+    return all(isinstance(arg, (DictValue, SetValue, DictView)) for arg in args)
+
+
+def _symbol(function: Any) -> str:
+    for symbol, known in {**BINARY, **COMPARE}.items():
+        if known is function:
+            return "** or pow()" if symbol == "**" else symbol
+    return str(function.__name__)
+
+
+def _symbolic(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value | None:
+    if not all(isinstance(arg, SymbolicNumber) or _is_number(arg) for arg in args):
+        if function in (operator.eq, operator.ne):
+            return boolean(function is operator.ne)
+        return fold(ctx, function, [_specialized(arg) for arg in args], {})
+    if function in _COMPARISONS:
+        # The answer decides a branch: the shape environment notes the condition.
+        operands = [arg.example if isinstance(arg, SymbolicNumber) else arg.constant() for arg in args]
+        return boolean(bool(function(*operands)))
+    return ctx.record(_plain_in_place(function), args, {})
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, ConstantValue) and isinstance(value.value, (int, float))
+
+
+def _specialized(value: Value) -> Value:
+    return ConstantValue(value.specialized()) if isinstance(value, SymbolicNumber) else value
+
+
+def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value | None:
+    name = function.__name__.strip("_")
+    if function in _UNARY:
+        return _try_method(ctx, args[0], _UNARY[function])
+    left, right = args
+    attempts = [(left, f"__{name}__", right)]
+    if name in _REFLECTED:
+        attempts.append((right, f"__{_REFLECTED[name]}__", left))
+    else:
+        if name.startswith("i") and function.__name__ in _IN_PLACE:
+            plain = _plain_in_place(function).__name__.strip("_")
+            attempts.append((left, f"__{plain}__", right))
+            name = plain
+        reflected = (right, f"__r{name}__", left)
+        derived = right.python_type() is not left.python_type() and issubclass(right.python_type(), left.python_type())
+        attempts.insert(0 if derived else len(attempts), reflected)
+    for receiver, method, operand in attempts:
+        answer = _try_method(ctx, receiver, method, operand)
+        if answer is not None and answer is not NOT_IMPLEMENTED and not _not_implemented(answer):
+            return answer
+    if function in (operator.eq, operator.ne):
+        return boolean((left.identity() is right.identity()) == (function is operator.eq))
+    names = [arg.python_type().__name__ for arg in args]
+    if function in _COMPARISONS:
+        text = f"'{_symbol(function)}' not supported between instances of '{names[0]}' and '{names[1]}'"
+    else:
+        text = f"unsupported operand type(s) for {_symbol(function)}: '{names[0]}' and '{names[1]}'"
+    ctx.throw(TypeError, text)
+
+
+def _not_implemented(value: Value) -> bool:
+    return isinstance(value, ConstantValue) and value.value is NotImplemented
+
+
+def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Value | None:
+    if not isinstance(receiver, UserObject):
+        return None
+    if name in ("__eq__", "__ne__") and getattr(receiver.cls, name) is getattr(object, name):
+        if name == "__ne__" and receiver.cls.__eq__ is not object.__eq__:
+            equal = _try_method(ctx, receiver, "__eq__", *operands)
+            return equal if equal is None or _not_implemented(equal) else boolean(not equal.truth(ctx))
+        return None
+    method = receiver.special(ctx, name)
+    return None if method is None else ctx.call(method, operands)
+
+
+# -- equality of containers --------------------------------------------------------------------------------------
+
+
+def _equality(ctx: Tracer, function: Any, left: Value, right: Value) -> Value | None:
+    equal = values_equal(ctx, left, right)
+    return None if equal is None else boolean(equal == (function is operator.eq))
+
+
+def values_equal(ctx: Tracer, left: Value, right: Value) -> bool | None:
+    """``left == right`` where no tensor or unknown object decides; None where one does."""
+    left, right = realize(ctx, left), realize(ctx, right)
+    if left.identity() is right.identity():
+        return True
+    if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
+        return _sequences_equal(ctx, left, right)
+    if isinstance(left, DictValue) and isinstance(right, DictValue):
+        return _dicts_equal(ctx, left, right)
+    if isinstance(left, SetValue) and isinstance(right, SetValue):
+        return left.entries.keys() == right.entries.keys()
+    if any(isinstance(side, (TensorValue, SymbolicNumber, UserObject)) for side in (left, right)):
+        return ctx.call_builtin(operator.eq, [left, right], {}).truth(ctx)
+    if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
+        return bool(left.value == right.value)
+    return False
+
+
+def _sequences_equal(ctx: Tracer, left: SequenceValue, right: SequenceValue) -> bool | None:
+    same_kind = isinstance(left, TupleValue) == isinstance(right, TupleValue)
+    if not same_kind or len(left.items) != len(right.items):
+        return False
+    return all(values_equal(ctx, a, b) for a, b in zip(left.items, right.items, strict=True))
+
+
+def _dicts_equal(ctx: Tracer, left: DictValue, right: DictValue) -> bool | None:
+    if left.entries.keys() != right.entries.keys():
+        return False
+    return all(values_equal(ctx, value, right.entries[key][1]) for key, (_, value) in left.entries.items())
+
+
+# -- sequences ---------------------------------------------------------------------------------------------------
+
+
+@rule(operator.add, kinds=(ListValue, ListValue))
+def add_lists(ctx: Tracer, left: ListValue, right: ListValue) -> Value:
+    return ListValue([*left.items, *right.items])
+
+
+@rule(operator.add, operator.iadd, kinds=(TupleValue, TupleValue))
+def add_tuples(ctx: Tracer, left: TupleValue, right: TupleValue) -> Value:
+    cls = left.cls if left.cls.__name__ == "Size" and right.cls is left.cls else tuple
+    return TupleValue([*left.items, *right.items], cls=cls)
+
+
+@rule(operator.iadd, kinds=(ListValue, None))
+def extend_in_place(ctx: Tracer, left: ListValue, right: Value) -> Value:
+    ctx.call_builtin(list.extend, [left, right], {})
+    return left
+
+
+@rule(operator.mul, kinds=(SequenceValue, ConstantValue))
+def repeat(ctx: Tracer, items: SequenceValue, count: ConstantValue) -> Value:
+    if isinstance(items, ListValue):
+        return ListValue(items.items * count.value)
+    return TupleValue(items.items * count.value)
+
+
+@rule(operator.imul, kinds=(TupleValue, ConstantValue))
+def repeat_tuple_in_place(ctx: Tracer, items: TupleValue, count: ConstantValue) -> Value:
+    return repeat(ctx, items, count)
+
+
+@rule(operator.imul, kinds=(ListValue, ConstantValue))
+def repeat_in_place(ctx: Tracer, items: ListValue, count: ConstantValue) -> Value:
+    ctx.changed(items)
+    items.items = items.items * count.value
+    return items
+
+
+@rule(operator.mul, kinds=(ConstantValue, SequenceValue))
+def repeat_reflected(ctx: Tracer, count: ConstantValue, items: SequenceValue) -> Value:
+    return repeat(ctx, items, count)
+
+
+def _ordered(function: Any) -> Callable[[Tracer, SequenceValue, SequenceValue], Value]:
+    def compare(ctx: Tracer, left: SequenceValue, right: SequenceValue) -> Value:
+        for a, b in zip(left.items, right.items, strict=False):
+            if not values_equal(ctx, a, b):
+                return ctx.call_builtin(function, [a, b], {})
+        return boolean(function(len(left.items), len(right.items)))
+
+    return compare
+
+
+for _comparison in (operator.lt, operator.le, operator.gt, operator.ge):
+    rule(_comparison, kinds=(SequenceValue, SequenceValue))(_ordered(_comparison))
+
+
+# -- membership --------------------------------------------------------------------------------------------------
+
+
+@rule(operator.contains, kinds=(DictValue, None))
+def key_in_dict(ctx: Tracer, container: DictValue, item: Value) -> Value:
+    return boolean(key_of(ctx, item) in container.entries)
+
+
+@rule(operator.contains, kinds=(SetValue, None))
+def item_in_set(ctx: Tracer, container: SetValue, item: Value) -> Value:
+    return boolean(key_of(ctx, item) in container.entries)
+
+
+@rule(operator.contains, kinds=(DictView, None))
+def item_in_view(ctx: Tracer, container: DictView, item: Value) -> Value:
+    if container.which == "keys":
+        return key_in_dict(ctx, container.owner, item)
+    return _among(ctx, container.elements(ctx), item)
+
+
+@rule(operator.contains, kinds=(SequenceValue, None))
+def item_in_sequence(ctx: Tracer, container: SequenceValue, item: Value) -> Value:
+    return _among(ctx, container.items, item)
+
+
+def _among(ctx: Tracer, items: Sequence[Value], item: Value) -> Value:
+    return boolean(any(values_equal(ctx, item, other) for other in items))
+
+
+@rule(operator.contains, kinds=(ConstantValue, ConstantValue))
+def constant_in_constant(ctx: Tracer, container: ConstantValue, item: ConstantValue) -> Value:
+    folded = fold(ctx, operator.contains, [container, item], {})
+    assert folded is not None
+    return folded
+
+
+@rule(operator.contains, kinds=(TensorValue, None))
+def item_in_tensor(ctx: Tracer, container: TensorValue, item: Value) -> Value:
+    return ctx.record("__contains__", [container, item], {}, method=True)
+
+
+@rule(operator.contains, kinds=(UserObject, None))
+def item_in_object(ctx: Tracer, container: UserObject, item: Value) -> Value:
+    method = container.special(ctx, "__contains__")
+    if method is not None:
+        return boolean(ctx.call(method, [item]).truth(ctx))
+    return boolean(any(values_equal(ctx, item, other) for other in ctx.call_builtin(list, [container], {}).elements(ctx)))
+
+
+# -- indexing ----------------------------------------------------------------------------------------------------
+
+
+@rule(operator.getitem, kinds=(TensorValue, None))
+def index_tensor(ctx: Tracer, tensor: TensorValue, index: Value) -> Value:
+    return ctx.record(operator.getitem, [tensor, index], {})
+
+
+@rule(operator.setitem, kinds=(TensorValue, None, None))
+def assign_tensor(ctx: Tracer, tensor: TensorValue, index: Value, value: Value) -> Value:
+    ctx.record(operator.setitem, [tensor, index, value], {})
+    return ConstantValue(None)
+
+
+@rule(operator.getitem, kinds=(SequenceValue, SliceValue))
+def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Value:
+    chosen = items.items[slice_of(ctx, index)]
+    if isinstance(items, ListValue):
+        return ListValue(chosen)
+    return TupleValue(chosen, cls=items.cls if items.cls.__name__ == "Size" else tuple)
+
+
+@rule(operator.getitem, kinds=(SequenceValue, None))
+def index_sequence(ctx: Tracer, items: SequenceValue, index: Value) -> Value:
+    position = index_of(ctx, index)
+    if not -len(items.items) <= position < len(items.items):
+        ctx.throw(IndexError, f"{items.python_type().__name__} index out of range")
+    return items.item(ctx, position)
+
+
+@rule(operator.setitem, kinds=(ListValue, SliceValue, None))
+def assign_slice(ctx: Tracer, items: ListValue, index: SliceValue, value: Value) -> Value:
+    ctx.changed(items)
+    items.items[slice_of(ctx, index)] = ctx.call_builtin(list, [value], {}).elements(ctx)
+    return ConstantValue(None)
+
+
+@rule(operator.setitem, kinds=(ListValue, None, None))
+def assign_item(ctx: Tracer, items: ListValue, index: Value, value: Value) -> Value:
+    position = index_of(ctx, index)
+    if not -len(items.items) <= position < len(items.items):
+        ctx.throw(IndexError, "list assignment index out of range")
+    ctx.changed(items)
+    items.items[position] = value
+    return ConstantValue(None)
+
+
+@rule(operator.delitem, kinds=(ListValue, None))
+def delete_item(ctx: Tracer, items: ListValue, index: Value) -> Value:
+    chosen: Any = slice_of(ctx, index) if isinstance(index, SliceValue) else index_of(ctx, index)
+    if isinstance(chosen, int) and not -len(items.items) <= chosen < len(items.items):
+        ctx.throw(IndexError, "list assignment index out of range")
+    ctx.changed(items)
+    del items.items[chosen]
+    return ConstantValue(None)
+
+
+def index_of(ctx: Tracer, value: Value) -> int:
+    """``operator.index``."""
+    value = realize(ctx, value)
+    if isinstance(value, SymbolicNumber):
+        return int(value.specialized())
+    answer = ctx.call_builtin(operator.index, [value], {})
+    position = answer.constant()
+    assert isinstance(position, int)
+    return position
+
+
+def slice_of(ctx: Tracer, value: SliceValue) -> slice:
+    parts = [realize(ctx, part) for part in value.parts()]
+    return slice(*(None if _is_none(part) else index_of(ctx, part) for part in parts))
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, ConstantValue) and value.value is None
+
+
+@rule(operator.getitem, kinds=(DictValue, None))
+def index_dict(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
+    found = mapping.get(ctx, key)
+    if found is not None:
+        return found
+    if mapping.default_factory is not None and not _is_none(mapping.default_factory):
+        made = ctx.call(mapping.default_factory, [])
+        mapping.put(ctx, key, made)
+        return made
+    ctx.throw(KeyError, key)  # type: ignore[arg-type]
+
+
+@rule(operator.setitem, kinds=(DictValue, None, None))
+def assign_key(ctx: Tracer, mapping: DictValue, key: Value, value: Value) -> Value:
+    mapping.put(ctx, key, value)
+    return ConstantValue(None)
+
+
+@rule(operator.delitem, kinds=(DictValue, None))
+def delete_key(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
+    if mapping.remove(ctx, key) is None:
+        ctx.throw(KeyError, key)  # type: ignore[arg-type]
+    return ConstantValue(None)
+
+
+@rule(operator.getitem, kinds=(ConstantValue, SliceValue))
+@rule(operator.getitem, kinds=(ConstantValue, ConstantValue))
+def index_constant(ctx: Tracer, value: ConstantValue, index: Value) -> Value:
+    folded = fold(ctx, operator.getitem, [value, index], {})
+    assert folded is not None
+    return folded
+
+
+def _object_item(name: str) -> Callable[..., Value]:
+    def through_method(ctx: Tracer, owner: UserObject, *operands: Value) -> Value:
+        method = owner.special(ctx, name)
+        if method is None:
+            ctx.throw(TypeError, f"'{owner.cls.__name__}' object {_ITEM_ERRORS[name]}")
+        return ctx.call(method, operands)
+
+    return through_method
+
+
+_ITEM_ERRORS = {
+    "__getitem__": "is not subscriptable",
+    "__setitem__": "does not support item assignment",
+    "__delitem__": "does not support item deletion",
+}
+rule(operator.getitem, kinds=(UserObject, None))(_object_item("__getitem__"))
+rule(operator.setitem, kinds=(UserObject, None, None))(_object_item("__setitem__"))
+rule(operator.delitem, kinds=(UserObject, None))(_object_item("__delitem__"))
+
+
+# -- truth -------------------------------------------------------------------------------------------------------
+
+
+@rule(operator.not_, kinds=(None,))
+def negate(ctx: Tracer, value: Value) -> Value:
+    return boolean(not value.truth(ctx))
+
+
+@rule(operator.index, kinds=(SymbolicNumber,))
+def symbolic_index(ctx: Tracer, value: SymbolicNumber) -> Value:
+    return value
+
+
+@rule(operator.or_, kinds=(SetValue, SetValue))
+def union(ctx: Tracer, left: SetValue, right: SetValue) -> Value:
+    return SetValue({**left.entries, **right.entries}.items())
+
+
+@rule(operator.and_, kinds=(SetValue, SetValue))
+def intersection(ctx: Tracer, left: SetValue, right: SetValue) -> Value:
+    return SetValue((k, v) for k, v in left.entries.items() if k in right.entries)
+
+
+@rule(operator.sub, kinds=(SetValue, SetValue))
+def difference(ctx: Tracer, left: SetValue, right: SetValue) -> Value:
+    return SetValue((k, v) for k, v in left.entries.items() if k not in right.entries)
+
+
+@rule(operator.or_, kinds=(DictValue, DictValue))
+def merge(ctx: Tracer, left: DictValue, right: DictValue) -> Value:
+    merged = DictValue(cls=left.cls)
+    merged.entries = {**left.entries, **right.entries}
+    return merged

@@ -1,0 +1,122 @@
+"""The table: (function, kinds of operands) to a small rule.
+
+``call_builtin`` walks the rules of a function in the order in which they were written and takes the first whose kinds match.
+Functions without a fitting rule are folded where they are pure and all operands constant, recorded where they are torch's, and
+otherwise left to CPython.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from capture.values.base import NotConstant, Tracer, Value, realize
+
+Kinds = tuple[Any, ...]
+Rule = Callable[..., Value]
+RULES: dict[Any, list[tuple[Kinds, Rule]]] = {}
+PURE: set[Any] = set()
+Fallback = Callable[[Tracer, Any, Sequence[Value], Mapping[str, Value]], Value | None]
+FALLBACKS: list[tuple[int, Fallback]] = []
+
+
+def rule(*functions: Any, kinds: Kinds = ()) -> Callable[[Rule], Rule]:
+    """Registers a rule for ``functions`` where each operand is of its kind; None stands for any value."""
+
+    def register(handler: Rule) -> Rule:
+        for function in functions:
+            RULES.setdefault(function, []).append((kinds, handler))
+        return handler
+
+    return register
+
+
+def fallback(order: int) -> Callable[[Fallback], Fallback]:
+    """Registers a rule for whole families of functions, tried by ``order`` after the table; it may decline with None."""
+
+    def register(handler: Fallback) -> Fallback:
+        FALLBACKS.append((order, handler))
+        FALLBACKS.sort(key=lambda entry: entry[0])
+        return handler
+
+    return register
+
+
+def pure(*functions: Any) -> None:
+    """Marks functions whose answer depends on nothing but constant operands."""
+    PURE.update(functions)
+
+
+def call_builtin(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    args = [realize(ctx, arg) for arg in args]
+    kwargs = {name: realize(ctx, value) for name, value in kwargs.items()}
+    for kinds, handler in _rules_of(function):
+        if _fits(kinds, args):
+            return handler(ctx, *args, **kwargs)
+    if _hashable_in(function, PURE):
+        folded = fold(ctx, function, args, kwargs)
+        if folded is not None:
+            return folded
+    for _, family in FALLBACKS:
+        answer = family(ctx, function, args, kwargs)
+        if answer is not None:
+            return answer
+    ctx.stop(
+        "builtin",
+        f"{name_of(function)} is called on {operand_words(args)}, which capture cannot evaluate",
+        "move the call out of the compiled function, or mark it with allow_in_graph if it is a torch operation",
+    )
+
+
+def _rules_of(function: Any) -> list[tuple[Kinds, Rule]]:
+    try:
+        return RULES.get(function, [])
+    except TypeError:
+        return []
+
+
+def _hashable_in(function: Any, functions: set[Any]) -> bool:
+    try:
+        return function in functions
+    except TypeError:
+        return False
+
+
+def _fits(kinds: Kinds, args: Sequence[Value]) -> bool:
+    if len(args) < len(kinds):
+        return False
+    return all(kind is None or isinstance(arg, kind) for kind, arg in zip(kinds, args, strict=False))
+
+
+def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """Compute now; None where an operand is not constant.  What the function raises, the user's program raises."""
+    try:
+        operands = [constant_of(ctx, arg) for arg in args]
+        options = {name: constant_of(ctx, value) for name, value in kwargs.items()}
+    except NotConstant:
+        return None
+    try:
+        result = function(*operands, **options)
+    except Exception as error:  # noqa: BLE001 - whatever a pure function raises on these operands, it raises in eager too
+        ctx.throw(type(error), *error.args)
+    return ctx.literal(result)
+
+
+def constant_of(ctx: Tracer, value: Value) -> Any:
+    """The constant behind a value; the items of containers are looked at (and so guarded)."""
+    value = realize(ctx, value)
+    for part in value.parts():
+        realize(ctx, part)
+    return value.constant()
+
+
+def name_of(function: Any) -> str:
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
+    module = getattr(function, "__module__", None)
+    return f"`{module}.{name}`" if module and module != "builtins" else f"`{name}`"
+
+
+def operand_words(args: Sequence[Value]) -> str:
+    if not args:
+        return "nothing"
+    return ", ".join(arg.describe() for arg in args[:3]) + (", ..." if len(args) > 3 else "")

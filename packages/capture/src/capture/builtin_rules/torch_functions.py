@@ -1,0 +1,264 @@
+"""Torch's functions and methods: which go into the graph, which answer now, which read or switch the library's state."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from capture.builtin_rules.registry import constant_of, fallback, fold, rule
+from capture.sources import CallSource
+from capture.values.base import Tracer, Value
+from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
+from capture.values.context import GradModeSwitch, TorchContext, autocast_arguments, clone_context, enter_context, leave_context
+from capture.values.function import FunctionValue
+from capture.values.tensor import TensorValue
+
+# -- what is recorded --------------------------------------------------------------------------------------------
+
+_FUNCTION_MODULES = (torch._C._nn, torch._C._linalg, torch._C._fft, torch._C._special, torch._C._sparse)
+_PYTHON_MODULES = ("torch.functional", "torch.nn.functional", "torch._lowrank")
+# Functions of those modules that take functions, draw state from Python, or do nothing to tensors.
+_NOT_OPERATIONS = frozenset({"boolean_dispatch", "handle_torch_function", "has_torch_function", "assert_int_or_pair"})
+
+
+def _operations() -> frozenset[int]:
+    """The identities of torch's own operations: every builtin of the variable namespace and its kin."""
+    found = [getattr(torch, name) for name in dir(torch._C._VariableFunctions) if hasattr(torch, name)]
+    for module in _FUNCTION_MODULES:
+        found += [value for value in vars(module).values() if callable(value)]
+    for module in (torch.nn.functional, torch.functional, torch.linalg, torch.fft, torch.special):
+        found += [value for name, value in vars(module).items() if _is_operation(name, value)]
+    return frozenset(id(function) for function in found)
+
+
+def _is_operation(name: str, value: Any) -> bool:
+    if name in _NOT_OPERATIONS or isinstance(value, type) or not callable(value):
+        return False
+    return not isinstance(value, FunctionType) or value.__module__ in (*_PYTHON_MODULES, "torch._jit_internal")
+
+
+OPERATIONS = _operations()
+ALLOWED: set[int] = set()
+DISALLOWED: set[int] = set()
+_OVERLOADS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+def is_operation(function: Any) -> bool:
+    """Whether a call is one node of the graph."""
+    if id(function) in DISALLOWED:
+        return False
+    return id(function) in OPERATIONS or id(function) in ALLOWED or isinstance(function, _OVERLOADS)
+
+
+@fallback(order=40)
+def record_operations(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    if is_operation(function):
+        return ctx.record(function, args, kwargs)
+    if args and isinstance(args[0], TensorValue):
+        return _tensor_method(ctx, function, args, kwargs)
+    return None
+
+
+def _tensor_method(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    name = getattr(function, "__name__", "")
+    if getattr(torch.Tensor, name, None) is not function and getattr(torch._C.TensorBase, name, None) is not function:
+        return None
+    reason = _READS_VALUES.get(name)
+    if reason is not None:
+        ctx.stop("tensor value", f"`.{name}()` of {args[0].describe()} {reason}", "keep the value a tensor, or read it at the end")
+    if name in _UNTRACKED:
+        ctx.stop("autograd", f"`.{name}()` of a tensor is called", "call it outside the compiled function")
+    return ctx.record(name, args, kwargs, method=True)
+
+
+_READS_VALUES = {
+    "item": "reads a number out of a tensor",
+    "tolist": "reads numbers out of a tensor",
+    "numpy": "leaves torch",
+    "__array__": "leaves torch",
+    "__bool__": "decides a branch",
+    "__int__": "reads a number out of a tensor",
+    "__float__": "reads a number out of a tensor",
+    "__index__": "reads a number out of a tensor",
+    "data_ptr": "reads an address",
+    "__repr__": "is turned into text",
+    "__format__": "is turned into text",
+}
+_UNTRACKED = frozenset({"backward", "register_hook", "retain_grad", "register_post_accumulate_grad_hook", "requires_grad_", "share_memory_"})
+
+
+@rule(torch.Tensor.dim, torch.Tensor.ndimension, kinds=(TensorValue,))
+def dimensions(ctx: Tracer, tensor: TensorValue) -> Value:
+    return ConstantValue(tensor.fake.dim())
+
+
+@rule(torch.Tensor.is_floating_point, torch.is_floating_point, kinds=(TensorValue,))
+def is_floating_point(ctx: Tracer, tensor: TensorValue) -> Value:
+    return boolean(tensor.fake.is_floating_point())
+
+
+@rule(torch.Tensor.is_complex, torch.is_complex, kinds=(TensorValue,))
+def is_complex(ctx: Tracer, tensor: TensorValue) -> Value:
+    return boolean(tensor.fake.is_complex())
+
+
+@rule(torch.is_tensor, torch.overrides.is_tensor_like, kinds=(None,))
+def is_tensor(ctx: Tracer, value: Value) -> Value:
+    return boolean(isinstance(value, TensorValue))
+
+
+@rule(torch.Tensor.__len__, kinds=(TensorValue,))
+def tensor_length(ctx: Tracer, value: TensorValue) -> Value:
+    return ctx.call_builtin(len, [value], {})
+
+
+@rule(torch.Tensor.__hash__, kinds=(TensorValue,))
+def tensor_hash(ctx: Tracer, value: TensorValue) -> Value:
+    ctx.stop("identity", "a tensor is hashed", "use another key")
+
+
+@rule(torch.Tensor.__format__, str, repr, format, kinds=(TensorValue,))
+def tensor_text(ctx: Tracer, value: TensorValue, *rest: Value) -> Value:
+    ctx.stop("tensor value", f"{value.describe()} is turned into text", "print shapes, or print after the compiled part")
+
+
+@rule(torch.Tensor.new_tensor, torch.tensor, torch.as_tensor, kinds=(TensorValue,))
+def copy_of_tensor(ctx: Tracer, value: TensorValue, *rest: Value, **options: Value) -> Value:
+    ctx.stop("tensor value", "a tensor is made from another tensor's values", "use clone().detach()")
+
+
+@rule(torch.Size)
+def make_size(ctx: Tracer, items: Value | None = None) -> Value:
+    made = ctx.call_builtin(tuple, [] if items is None else [items], {})
+    made.cls = torch.Size  # type: ignore[attr-defined]
+    return made
+
+
+@rule(torch.Size.numel, kinds=(None,))
+def size_numel(ctx: Tracer, size: Value) -> Value:
+    total: Value = ConstantValue(1)
+    for item in size.elements(ctx):
+        total = ctx.call_builtin(operator.mul, [total, item], {})
+    return total
+
+
+# -- markers -----------------------------------------------------------------------------------------------------
+
+
+def _answer(value: Value) -> Callable[..., Value]:
+    def constant_answer(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
+        return value
+
+    return constant_answer
+
+
+# Library code must not take another path because it is looked at: eager's answers are the right ones.
+for _function in (torch.jit.is_scripting, torch.jit.is_tracing, torch._C._get_tracing_state, torch.compiler.is_compiling):
+    rule(_function)(_answer(NONE if _function is torch._C._get_tracing_state else FALSE))
+for _name in ("is_dynamo_compiling", "is_exporting"):
+    if hasattr(torch.compiler, _name):
+        rule(getattr(torch.compiler, _name))(_answer(FALSE))
+for _function in (torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic):
+    rule(_function)(_answer(FALSE))
+rule(torch._C._log_api_usage_once, torch._assert)(_answer(NONE))
+
+
+# -- state -------------------------------------------------------------------------------------------------------
+
+
+def _reading(function: Callable[..., Any], *, guarded: bool) -> None:
+    def read(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
+        operands = [constant_of(ctx, arg) for arg in args]
+        answer = function(*operands)
+        if guarded:
+            text = f"{function.__name__}() was {answer}"
+            ctx.guard(CallSource(function, f"torch.{function.__name__}()"), "equals", answer, text=text)
+        return ctx.literal(answer)
+
+    rule(function)(read)
+
+
+# Grad mode, inference mode and autocast are guarded for every graph, at its entry; what is read here may have been switched since.
+for _name in ("is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_autocast_dtype", "is_autocast_cache_enabled"):
+    _reading(getattr(torch, _name), guarded=False)
+for _function in (torch.get_default_dtype, torch.cuda.is_available, torch.is_deterministic_algorithms_warn_only_enabled, torch.are_deterministic_algorithms_enabled):
+    _reading(_function, guarded=True)
+
+
+def _grad_context(cls: type) -> Callable[..., Value]:
+    def make(ctx: Tracer, function: Value | None = None) -> Value:
+        if function is not None:
+            ctx.stop("context", f"`{cls.__name__}` decorates a function in the captured code", "use it in a with statement")
+        return TorchContext(cls, ())
+
+    return make
+
+
+for _cls in (torch.no_grad, torch.enable_grad):
+    rule(_cls)(_grad_context(_cls))
+
+
+@rule(torch.set_grad_enabled, kinds=(None,))
+def set_grad_enabled(ctx: Tracer, mode: Value) -> Value:
+    previous = torch.is_grad_enabled()
+    enabled = mode.truth(ctx)
+    ctx.graph.switch(torch._C._set_grad_enabled, enabled)
+    return GradModeSwitch(enabled, previous)
+
+
+@rule(torch._C._set_grad_enabled, kinds=(ConstantValue,))
+def switch_grad_mode(ctx: Tracer, mode: ConstantValue) -> Value:
+    ctx.graph.switch(torch._C._set_grad_enabled, mode.value)
+    return NONE
+
+
+@rule(torch.inference_mode)
+def make_inference_mode(ctx: Tracer, mode: Value = TRUE) -> Value:
+    if isinstance(mode, FunctionValue):
+        ctx.stop("context", "`inference_mode` decorates a function in the captured code", "use it in a with statement")
+    return TorchContext(torch.inference_mode, (mode.constant(),))
+
+
+def _autocast(cls: type) -> Callable[..., Value]:
+    def make(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
+        made = cls(*(constant_of(ctx, arg) for arg in args), **{k: constant_of(ctx, v) for k, v in kwargs.items()})
+        return TorchContext(torch.autocast, autocast_arguments(made))
+
+    return make
+
+
+for _cls in (torch.autocast, torch.amp.autocast, torch.cpu.amp.autocast, torch.cuda.amp.autocast):
+    rule(_cls)(_autocast(_cls))
+
+
+@rule(enter_context, kinds=(TorchContext,))
+def enter(ctx: Tracer, context: TorchContext) -> Value:
+    context.enter(ctx.graph)
+    ctx.effects.enter(context)
+    return context
+
+
+@rule(leave_context, kinds=(TorchContext,))
+def leave(ctx: Tracer, context: TorchContext, *exception: Value) -> Value:
+    context.leave(ctx.graph)
+    ctx.effects.leave(context)
+    return FALSE
+
+
+@rule(clone_context, kinds=(TorchContext,))
+def clone(ctx: Tracer, context: TorchContext) -> Value:
+    return TorchContext(context.cls, context.args)
+
+
+@fallback(order=50)
+def torch_constants(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """Small questions about dtypes and devices that torch answers in C."""
+    module = getattr(function, "__module__", None) or ""
+    name = getattr(function, "__name__", "")
+    if module.startswith("torch") and name in ("promote_types", "result_type", "can_cast", "type"):
+        return fold(ctx, function, args, kwargs)
+    return None

@@ -1,0 +1,112 @@
+"""What is kept for each code object: its versions, what is known to vary, and when to give up.
+
+Guarded entries themselves live in the engine, beside the code object, and die with it; here is what explains them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch
+
+from capture._engine import GuardedCode
+from capture.errors import Location, Reason
+from capture.guards import Guard
+from capture.machine import Varying
+from capture.records import FallbackRecord
+from capture.sources import Inputs
+
+
+@dataclass(slots=True)
+class Version:
+    """One guarded entry and the meaning of its checks.  The guards hold no object of the user's."""
+
+    entry: GuardedCode
+    guards: tuple[Guard, ...]
+
+    def first_failure(self, inputs: Inputs) -> Guard | None:
+        index = self.entry.guards.first_failure(inputs.function, inputs.args)
+        return None if index is None else self.guards[index]
+
+
+@dataclass(slots=True)
+class CodeState:
+    versions: list[Version] = field(default_factory=list)
+    varying: Varying = field(default_factory=Varying)
+    reasons: list[str] = field(default_factory=list)
+
+    def add(self, entry: GuardedCode, guards: tuple[Guard, ...]) -> None:
+        self.versions.append(Version(entry, guards))
+
+    def why(self, inputs: Inputs) -> str | None:
+        """A sentence about the newest version, or None if there is none yet."""
+        if not self.versions:
+            return None
+        failed = self.versions[-1].first_failure(inputs)
+        sentence = "the guards of an earlier call" if failed is None else failed.failure(inputs)
+        self.reasons.append(sentence)
+        return sentence
+
+    def learn(self, inputs: Inputs) -> None:
+        """Sizes and ints that differ from every earlier version's become symbolic."""
+        for version in self.versions:
+            failed = version.first_failure(inputs)
+            if failed is None or failed.source is None:
+                continue
+            try:
+                actual = failed.source.read(inputs)
+            except (AttributeError, KeyError, IndexError, ValueError):
+                continue
+            self._generalize(failed, actual)
+
+    def _generalize(self, failed: Guard, actual: Any) -> None:
+        assert failed.source is not None
+        if failed.kind == "equals" and type(actual) is int and type(failed.payload[0]) is int:
+            self.varying.ints.add(failed.source)
+        elif failed.kind == "tensor" and isinstance(actual, torch.Tensor):
+            dims = _differing(failed.payload[0][4], tuple(actual.shape))
+            self.varying.dims[failed.source] = self.varying.dims.get(failed.source, frozenset()) | dims
+
+
+def _differing(expected: tuple[int | None, ...], actual: tuple[int, ...]) -> frozenset[int]:
+    if len(expected) != len(actual):
+        return frozenset()
+    return frozenset(d for d, (a, b) in enumerate(zip(expected, actual, strict=True)) if a != b or a is None)
+
+
+class Cache:
+    """The states of all code objects under one configuration."""
+
+    def __init__(self) -> None:
+        self._states: weakref.WeakKeyDictionary[CodeType, CodeState] = weakref.WeakKeyDictionary()
+
+    def state(self, code: CodeType) -> CodeState:
+        state = self._states.get(code)
+        if state is None:
+            state = self._states[code] = CodeState()
+        return state
+
+    def codes(self) -> list[CodeType]:
+        return list(self._states)
+
+    def clear(self) -> None:
+        self._states.clear()
+
+
+def without_objects(guards: Sequence[Guard]) -> tuple[Guard, ...]:
+    """The guards with their sentences fixed, and without what would keep the user's objects alive."""
+    kept = ("equals", "tensor", "length")
+    return tuple(
+        Guard(guard.source, guard.kind, guard.payload if guard.kind in kept else (), guard.location, guard.sentence())
+        for guard in guards
+    )
+
+
+def too_many(location: Location, state: CodeState, limit: int) -> FallbackRecord:
+    varied = "; ".join(dict.fromkeys(state.reasons[-3:]))
+    explanation = f"{limit} versions exist already and none fits: {varied}"
+    return FallbackRecord(location, Reason("recompile limit", explanation, "raise recompile_limit, or make what varies a tensor"))

@@ -1,0 +1,40 @@
+"""What the evaluated code changed in objects that existed before it: seen at once inside, replayed when the frame leaves.
+
+The new state lives in the values themselves (a list's items, an object's overlay); here is only who changed, in order.  How a
+change is replayed is the emitter's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from capture.values.base import Value
+from capture.values.context import TorchContext
+
+
+class Effects:
+    def __init__(self) -> None:
+        self._changed: dict[Value, None] = {}
+        self.contexts: list[TorchContext] = []
+
+    def note(self, value: Value) -> None:
+        """``value`` is about to change; only objects that exist already need a replay."""
+        if value.source is not None:
+            self._changed.setdefault(value)
+
+    def changed(self) -> list[Value]:
+        return list(self._changed)
+
+    def written_values(self) -> Iterator[Value]:
+        """Everything that the changed objects now refer to."""
+        for value in self._changed:
+            yield from value.parts()
+
+    def __bool__(self) -> bool:
+        return bool(self._changed)
+
+    def enter(self, context: TorchContext) -> None:
+        self.contexts.append(context)
+
+    def leave(self, context: TorchContext) -> None:
+        self.contexts.remove(context)

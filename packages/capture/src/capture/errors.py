@@ -1,0 +1,104 @@
+"""Everything that can stop a capture, in one hierarchy.
+
+Two families: what the user sees (``CaptureError`` and below) and signals between the parts of the evaluator (``Signal`` and
+below), which never leave the package.  This module knows nothing of frames, values or torch.
+"""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A line of the user's program."""
+
+    filename: str
+    line: int
+    function: str
+
+    @property
+    def source(self) -> str:
+        """The text of the line, if it can be found."""
+        return linecache.getline(self.filename, self.line).strip()
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line} in {self.function}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why capture stopped: a stable kind to count by, a sentence, and what to do about it."""
+
+    kind: str
+    explanation: str
+    hint: str = ""
+
+
+class CaptureError(Exception):
+    """Base of every error that a user of this package can see."""
+
+
+class Unsupported(CaptureError):
+    """Raised under ``nopython=True`` and by ``export`` where the function cannot be captured whole."""
+
+    def __init__(self, reason: Reason, location: Location) -> None:
+        self.reason = reason
+        self.location = location
+        lines = [
+            f"cannot capture the whole function: {reason.explanation}",
+            f"  at {location}",
+        ]
+        if location.source:
+            lines.append(f"    {location.source}")
+        if reason.hint:
+            lines.append(f"  try: {reason.hint}")
+        super().__init__("\n".join(lines))
+
+
+class BackendError(CaptureError):
+    """The backend did not compile a graph; its own exception is the cause."""
+
+
+class InternalError(CaptureError):
+    """A mistake of ours, raised only under ``strict``; otherwise the frame runs in CPython and a record is kept."""
+
+
+class CaptureWarning(UserWarning):
+    """Said once for each frame that is given up: an internal error, or too many recompilations."""
+
+
+class Signal(Exception):  # noqa: N818 - a signal is not an error
+    """Base of the control flow inside the evaluator."""
+
+
+class Break(Signal):
+    """This instruction cannot be evaluated symbolically; CPython has to run it."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+        self.location: Location | None = None
+        super().__init__(reason.explanation)
+
+
+class Restart(Signal):
+    """Evaluate the frame again, knowing more (a break inside a callee, for example)."""
+
+
+class SkipFrame(Signal):
+    """Nothing is gained by capturing this frame: CPython runs it."""
+
+    def __init__(self, reason: Reason, *, always: bool = True) -> None:
+        self.reason = reason
+        self.always = always
+        super().__init__(reason.explanation)
+
+
+class UserRaised(Signal):
+    """The user's program raises; ``value`` is the symbolic exception.  The machine looks for a handler."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        super().__init__(repr(value))

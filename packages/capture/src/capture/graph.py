@@ -1,0 +1,145 @@
+"""The FX graph being recorded: inputs by source, operations run on fake tensors, outputs by demand.
+
+Knows FX and fake tensors; knows nothing of Python's values beyond the nodes handed to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import keyword
+import operator
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from capture.shapes import fresh_symbol, symbolic_arguments
+from capture.sources import Source
+
+# Nodes that matter although nothing uses them, besides operations that mutate an operand.
+_STATE_SWITCHES: tuple[Any, ...] = (
+    torch._C._set_grad_enabled,
+    torch.amp.autocast_mode._enter_autocast,
+    torch.amp.autocast_mode._exit_autocast,
+    torch.autograd.grad_mode._enter_inference_mode,
+    torch.autograd.grad_mode._exit_inference_mode,
+)
+
+
+class GraphRecorder:
+    """One per translation: one fake mode, one shape environment, one graph."""
+
+    def __init__(self) -> None:
+        self.shape_env = ShapeEnv()
+        self.mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
+        self.graph = fx.Graph()
+        self.inputs: dict[Source, fx.Node] = {}
+        self.operations = 0
+        self._names: set[str] = set()
+        self._last_input: fx.Node | None = None
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+
+    def add_input(self, source: Source, example: Any) -> fx.Node:
+        """A placeholder after all earlier ones, named after the path it is read from."""
+        name = self._fresh_name(source.expression())
+        with self._insertion_point():
+            node = self.graph.placeholder(name)
+        node.meta["example_value"] = node.meta["val"] = example
+        self.inputs[source] = self._last_input = node
+        return node
+
+    def fake_input(self, tensor: torch.Tensor, source: Source, dynamic: frozenset[int]) -> torch.Tensor:
+        """The metadata of a real tensor; the sizes in ``dynamic`` become symbols."""
+        if not dynamic:
+            return self.mode.from_tensor(tensor, static_shapes=True)
+        return self.mode.from_tensor(tensor, **symbolic_arguments(tensor, source, dynamic))
+
+    def symbolic_int(self, value: int, source: Source) -> torch.SymInt:
+        return fresh_symbol(self.shape_env, value, source)
+
+    @contextlib.contextmanager
+    def _insertion_point(self) -> Iterator[None]:
+        last = self._last_input
+        root = next(iter(self.graph.nodes), None)
+        place = self.graph.inserting_after(last) if last is not None else self.graph.inserting_before(root)
+        with place:
+            yield
+
+    def _fresh_name(self, expression: str) -> str:
+        name = re.sub(r"\W+", "_", expression).strip("_").lower() or "input"
+        if name[0].isdigit() or keyword.iskeyword(name):
+            name = f"_{name}"
+        base, count = name, 0
+        while name in self._names:
+            count += 1
+            name = f"{base}_{count}"
+        self._names.add(name)
+        return name
+
+    # -- operations ----------------------------------------------------------------------------------------------
+
+    def call(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], example: Any) -> fx.Node:
+        self.operations += 1
+        node = self.graph.call_function(target, args, kwargs)
+        node.meta["example_value"] = node.meta["val"] = example
+        return node
+
+    def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any) -> fx.Node:
+        self.operations += 1
+        node = self.graph.call_method(name, args, kwargs)
+        node.meta["example_value"] = node.meta["val"] = example
+        return node
+
+    def select(self, node: fx.Node, index: int, example: Any) -> fx.Node:
+        """One result of a node that gives several."""
+        chosen = self.graph.call_function(operator.getitem, (node, index))
+        chosen.meta["example_value"] = chosen.meta["val"] = example
+        return chosen
+
+    def is_data_dependent(self, symbol: Any) -> bool:
+        """Whether a symbol stands for a value that only the tensors' data can tell."""
+        return symbol in self.shape_env.unbacked_var_to_val or not self.shape_env.has_hint(symbol)
+
+    def switch(self, function: Any, *args: Any) -> Any:
+        """Record a change of the library's state and make it, so that fake operations see it too."""
+        nodes = tuple(arg.node if isinstance(arg, Handle) else arg for arg in args)
+        actual = tuple(arg.live if isinstance(arg, Handle) else arg for arg in args)
+        node = self.graph.call_function(function, nodes)
+        return Handle(node, function(*actual))
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def finish(self, outputs: list[fx.Node], name: str) -> tuple[fx.GraphModule, list[Source]]:
+        """Close the graph; returns the module and the sources of the inputs that it really uses."""
+        self.graph.output(tuple(outputs))
+        self._drop_state_switches_without_work()
+        sources = []
+        for source, node in list(self.inputs.items()):
+            if node.users:
+                sources.append(source)
+            else:
+                self.graph.erase_node(node)
+        module = fx.GraphModule(torch.nn.Module(), self.graph, class_name=name)
+        return module, sources
+
+    def _drop_state_switches_without_work(self) -> None:
+        if self.operations:
+            return
+        for node in reversed(list(self.graph.nodes)):
+            if node.target in _STATE_SWITCHES:
+                self.graph.erase_node(node)
+
+
+class Handle:
+    """What a state switch returned: its node in the graph, and the live object of the evaluation."""
+
+    __slots__ = ("live", "node")
+
+    def __init__(self, node: fx.Node, live: Any) -> None:
+        self.node = node
+        self.live = live

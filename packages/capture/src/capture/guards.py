@@ -1,0 +1,142 @@
+"""Guards: what a recorded graph relies on, and their translation to the engine's tree of checks.
+
+A guard is a source and a check.  It knows how to be said as a sentence; it does not know who asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from capture.errors import Location
+from capture.sources import Inputs, Source
+
+Spec = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """``kind`` and ``payload`` are those of the engine's checks; ``location`` is the line that relied on it."""
+
+    source: Source | None
+    kind: str
+    payload: tuple[Any, ...]
+    location: Location | None = field(default=None, compare=False)
+    text: str = field(default="", compare=False)
+
+    def sentence(self) -> str:
+        subject = self.source.expression() if self.source is not None else "the arguments"
+        return self.text or f"{subject} {_PREDICATES.get(self.kind, self.kind)} {_shown(self)}".rstrip()
+
+    def failure(self, inputs: Inputs) -> str:
+        """What was assumed, what came instead, and which line assumed it."""
+        where = ""
+        if self.location is not None:
+            where = f" (assumed at {self.location.filename}:{self.location.line}: {self.location.source})"
+        return f"expected that {self.sentence()}{self._actual(inputs)}{where}"
+
+    def _actual(self, inputs: Inputs) -> str:
+        if self.source is None:
+            return ", which no longer holds"
+        try:
+            value = self.source.read(inputs)
+        except (AttributeError, KeyError, IndexError, ValueError, TypeError):
+            return ", but it is absent"
+        return f", but it is {describe(value)}"
+
+
+_PREDICATES = {
+    "type": "is a",
+    "is": "is the same object:",
+    "equals": "equals",
+    "length": "has length",
+    "tensor": "is a",
+    "keys": "has the keys",
+    "true": "is true",
+    "false": "is false",
+    "absent": "does not exist",
+    "python": "satisfies a check",
+}
+
+
+def describe(value: Any) -> str:
+    """A short account of any object, never its contents."""
+    if isinstance(value, torch.Tensor):
+        return _tensor_words(type(value), value.dtype, value.device, value.requires_grad, tuple(value.shape))
+    if isinstance(value, (int, float, complex, bool, str, bytes, type(None))):
+        return repr(value)[:80]
+    if isinstance(value, (list, tuple, dict, set)):
+        return f"a {type(value).__name__} of length {len(value)}"
+    if isinstance(value, type) or callable(value):
+        return getattr(value, "__qualname__", None) or f"a {type(value).__qualname__}"
+    return f"a {type(value).__qualname__}"
+
+
+def _tensor_words(cls: type, dtype: Any, device: Any, requires_grad: bool, sizes: Any) -> str:
+    kind = "tensor" if cls is torch.Tensor else cls.__name__
+    shape = "any shape" if sizes is None else "(" + ", ".join("*" if s is None else str(s) for s in sizes) + ")"
+    grad = ", requires grad" if requires_grad else ""
+    return f"{str(dtype).removeprefix('torch.')} {kind} of shape {shape} on {device}{grad}"
+
+
+def _shown(guard: Guard) -> str:
+    payload = guard.payload
+    if guard.kind == "tensor":
+        return _tensor_words(*payload[0][:5])
+    if guard.kind == "type":
+        return str(payload[0].__qualname__)
+    if not payload or guard.kind == "python":
+        return ""
+    return describe(payload[0]) if guard.kind == "is" else repr(payload[0])[:120]
+
+
+class GuardSet:
+    """The guards of one translation, each kept once, in the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        self._guards: dict[Any, Guard] = {}
+        self._unhashable: list[Guard] = []
+
+    def add(self, guard: Guard) -> None:
+        key = (guard.source, guard.kind)
+        if guard.kind in ("python", "relation"):
+            self._unhashable.append(guard)
+        elif key not in self._guards:
+            self._guards[key] = guard
+
+    def all(self) -> list[Guard]:
+        return [*self._guards.values(), *self._unhashable]
+
+
+def to_spec(guards: Iterable[Guard]) -> Spec:
+    """The engine's tree: one node per distinct path, checks in order; a check's index is the guard's position."""
+    root = _Node(("root",))
+    nodes: dict[Source, _Node] = {}
+    for index, guard in enumerate(guards):
+        node = root if guard.source is None else _node_of(guard.source, root, nodes)
+        node.checks.append((guard.kind, index, *guard.payload))
+    return root.spec()
+
+
+def _node_of(source: Source, root: _Node, nodes: dict[Source, _Node]) -> _Node:
+    node = nodes.get(source)
+    if node is None:
+        parent = root if source.base is None else _node_of(source.base, root, nodes)
+        node = nodes[source] = _Node(source.accessor())
+        parent.children.append(node)
+    return node
+
+
+@dataclass
+class _Node:
+    accessor: tuple[Any, ...]
+    checks: list[tuple[Any, ...]] = field(default_factory=list)
+    children: list[_Node] = field(default_factory=list)
+
+    def spec(self) -> Spec:
+        # Arguments vary more often than closures and globals: they are looked at first.
+        children = sorted(self.children, key=lambda child: child.accessor[0] != "arg")
+        return (self.accessor, tuple(self.checks), tuple(child.spec() for child in children))

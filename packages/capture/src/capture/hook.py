@@ -1,0 +1,158 @@
+"""The frame-evaluation hook: the engine asks about a frame, a translation or a decision is the answer."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sysconfig
+import threading
+import traceback
+import warnings
+from collections.abc import Iterable
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from capture import _engine
+from capture.cache import Cache, too_many, without_objects
+from capture.errors import BackendError, CaptureWarning, InternalError, Location, Reason, SkipFrame, Unsupported
+from capture.guards import to_spec
+from capture.options import Options
+from capture.records import FallbackRecord, Log, RecompileRecord
+from capture.resume import Continuations
+from capture.sources import Inputs
+from capture.translate import Backend, translate
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_LAYERS = os.path.join(_TORCH, "nn", "modules") + os.sep
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_PACKAGES = (sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep)
+_OURS = os.path.dirname(__file__) + os.sep
+_NOT_CAPTURED_PACKAGES = ("numpy", "scipy", "sympy", "pandas", "pytest", "_pytest", "hypothesis", "pluggy", "matplotlib")
+
+
+class Config:
+    """One use of ``optimize``: its backend, its options, and everything kept for it."""
+
+    def __init__(self, backend: Backend, options: Options, log: Log) -> None:
+        self.backend = backend
+        self.options = options
+        self.log = log
+        self.cache = Cache()
+        self.continuations = Continuations()
+        self.lock = threading.RLock()
+
+    @property
+    def nopython(self) -> bool:
+        return self.options.nopython
+
+
+def is_captured(code: CodeType) -> bool:
+    """Whether a frame of this code is worth evaluating when the hook meets it; callees are inlined regardless."""
+    filename = code.co_filename
+    if filename.startswith("<frozen") or filename.startswith(_OURS):
+        return False
+    if filename.startswith(_TORCH):
+        return filename.startswith(_LAYERS) and not filename.endswith(os.sep + "module.py")
+    for packages in _PACKAGES:
+        if filename.startswith(packages):
+            return filename[len(packages) :].partition(os.sep)[0] not in _NOT_CAPTURED_PACKAGES
+    return not filename.startswith(_STDLIB)
+
+
+def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...]) -> Any:
+    """What the engine calls on a miss."""
+    code = function.__code__
+    if not is_captured(code):
+        return _engine.SKIP_ALWAYS
+    location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
+    try:
+        with config.lock:
+            return _translate(config, Inputs(function, args), location)
+    except (Unsupported, BackendError):
+        raise
+    except SkipFrame as skip:
+        return _give_up(config, FallbackRecord(location, skip.reason))
+    except Exception as error:  # a mistake of ours must never be the user's problem
+        if config.options.strict:
+            raise InternalError(f"capturing {location} failed: {type(error).__name__}: {error}") from error
+        reason = Reason("internal error", f"{type(error).__name__}: {error}", "please report it; the frame runs in CPython")
+        record = FallbackRecord(location, reason, traceback.format_exc())
+        warnings.warn(f"{location}: {reason.explanation} (inside capture; the function runs uncompiled)", CaptureWarning, stacklevel=2)
+        return _give_up(config, record)
+
+
+def _give_up(config: Config, record: FallbackRecord) -> Any:
+    config.log.add(record)
+    return _engine.SKIP_ALWAYS
+
+
+def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
+    code = inputs.function.__code__
+    state = config.cache.state(code)
+    sentence = state.why(inputs)
+    if sentence is not None:
+        config.log.add(RecompileRecord(location, sentence))
+        if len(state.versions) >= config.options.recompile_limit:
+            record = too_many(location, state, config.options.recompile_limit)
+            warnings.warn(f"{location}: {record.reason.explanation}", CaptureWarning, stacklevel=2)
+            return _give_up(config, record)
+        if config.options.dynamic is not False:
+            state.learn(inputs)
+    state.varying.all_sizes = config.options.dynamic is True
+    made = translate(config, inputs, state.varying)
+    guards = _engine.Guards(to_spec(made.guards))
+    entry = _engine.GuardedCode(made.code, guards, config)
+    _engine.run_as_is(made.code)
+    state.add(entry, without_objects(made.guards))
+    return entry
+
+
+# -- tensors in C ------------------------------------------------------------------------------------------------
+
+
+_SYMBOLS = (
+    "aoti_torch_get_dtype",
+    "aoti_torch_get_sizes",
+    "aoti_torch_get_strides",
+    "aoti_torch_get_dim",
+    "aoti_torch_get_device_type",
+    "aoti_torch_get_device_index",
+    "aoti_torch_get_layout",
+)
+
+
+def bind_tensors() -> bool:
+    """Show the engine where a tensor object keeps its tensor, and torch's C functions that read one."""
+    addresses = _addresses()
+    return _engine.bind_tensors(_payload_offset(), addresses, (torch.Tensor, torch.nn.Parameter))
+
+
+def _addresses() -> dict[str, int]:
+    library = ctypes.CDLL(os.path.join(_TORCH, "lib", "libtorch_cpu.so"))
+    found = {}
+    for name in _SYMBOLS:
+        symbol = getattr(library, name, None)
+        if symbol is not None:
+            found[name] = ctypes.cast(symbol, ctypes.c_void_p).value or 0
+    return found
+
+
+def _payload_offset() -> int | None:
+    """The place in a tensor's Python object of the word that ``_cdata`` tells, where all samples agree on one."""
+    samples: list[torch.Tensor] = [torch.empty(1), torch.empty(2, 3, dtype=torch.float64), torch.nn.Parameter(torch.empty(1))]
+    candidates = set.intersection(*(set(_words_equal_to_cdata(tensor)) for tensor in samples))
+    return min(candidates) if candidates else None
+
+
+def _words_equal_to_cdata(tensor: torch.Tensor) -> Iterable[int]:
+    size = type(tensor).__basicsize__ // 8
+    words = (ctypes.c_size_t * size).from_address(id(tensor))
+    return (index * 8 for index in range(2, size) if words[index] == tensor._cdata)
+
+
+def install() -> None:
+    """Once, at import: the engine learns whom to ask."""
+    bind_tensors()
+    _engine.set_translator(translate_frame)

@@ -1,0 +1,447 @@
+"""The symbolic interpreter: steps frames, opens frames for calls, and answers for all values as their ``Tracer``.
+
+One machine evaluates one frame of the user's program, the root, and whatever it calls.  It ends with the root's return value or
+with the instruction where CPython has to take over.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Any, NoReturn
+
+import torch
+
+from capture.builtin_rules.registry import RULES, call_builtin
+from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
+from capture.effects import Effects
+from capture.errors import Break, Location, Reason, Restart, UserRaised
+from capture.frame import Frame
+from capture.graph import GraphRecorder
+from capture.guards import Guard, GuardSet
+from capture.instructions import Body, Instruction, slot_names
+from capture.opcodes import HANDLERS
+from capture.record import record_operation
+from capture.sources import ArgSource, CellSource, ClosureSource, ConstSource, Inputs, Source
+from capture.values.base import LazyValue, Value, realize
+from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
+from capture.values.context import TorchContext
+from capture.values.exception import ExceptionValue
+from capture.values.function import CellValue, FunctionValue, NamespaceValue
+from capture.values.iterator import GeneratorValue
+from capture.values.mapping import DictValue
+from capture.values.sequence import ListValue, SliceValue, TupleValue
+from capture.values.tensor import TensorValue
+from capture.wrap import wrap_object
+
+_DEPTH_LIMIT = 150
+_SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented))
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """CPython has to run ``instruction``; the root frame is as it was just before it."""
+
+    instruction: Instruction
+    step: int
+    reason: Reason
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    value: Value
+
+
+class Varying:
+    """Which inputs are known to vary; the cache fills it as calls come."""
+
+    def __init__(self) -> None:
+        self.dims: dict[Source, frozenset[int]] = {}
+        self.ints: set[Source] = set()
+        self.all_sizes = False
+
+    def __bool__(self) -> bool:
+        return bool(self.dims or self.ints or self.all_sizes)
+
+
+class Machine:
+    def __init__(self, inputs: Inputs, varying: Varying, forced: Mapping[int, Stopped]) -> None:
+        self.inputs = inputs
+        self.varying = varying
+        self.forced = forced
+        self.graph = GraphRecorder()
+        self.guards = GuardSet()
+        self.effects = Effects()
+        self.tensors: dict[int, TensorValue] = {}
+        self.frames: list[Frame] = []
+        self.left_active: list[TorchContext] = []
+        self.grad_mode_left: bool | None = None
+        self._grad_mode = torch.is_grad_enabled()
+        self._balanced = False
+        self._known: dict[int, Value] = {}
+        self._alive: list[Any] = []
+        self._bodies: dict[CodeType, list[Instruction]] = {}
+        self._inlined = 0
+        self.root = self._open_root()
+
+    # -- the root ------------------------------------------------------------------------------------------------
+
+    def _open_root(self) -> Frame:
+        function, args = self.inputs.function, self.inputs.args
+        code = function.__code__
+        names = slot_names(code.co_varnames, code.co_cellvars, code.co_freevars)
+        slots: dict[str, Value] = {}
+        for index, arg in enumerate(args):
+            slots[names[index]] = LazyValue(arg, ArgSource(index, names[index]))
+        cells = [self._root_cell(i, name, cell) for i, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or (), strict=True))]
+        slots.update(zip(code.co_freevars, cells, strict=True))
+        namespace = self.namespace(function.__globals__, None, trusted=False)
+        value = FunctionValue(code, namespace, closure=cells, qualname=function.__qualname__)
+        return Frame(self, value, self._body(code), slots)
+
+    def _root_cell(self, index: int, name: str, cell: Any) -> CellValue:
+        try:
+            content: Value = LazyValue(cell.cell_contents, ClosureSource(index, name))
+        except ValueError:
+            self.guard(ClosureSource(index, name), "absent")
+            content = UNBOUND
+        value = CellValue(content, CellSource(index, name))
+        self._known[id(cell)] = value
+        return value
+
+    def run_root(self) -> Returned | Stopped:
+        """Evaluate the root frame until it returns or has to stop."""
+        frame, step = self.root, 0
+        self.frames.append(frame)
+        while True:
+            step += 1
+            if step in self.forced:
+                return self.forced[step]
+            stack, inlined, pc = list(frame.stack), self._inlined, frame.pc
+            try:
+                self._step(frame)
+            except (Break, UserRaised) as signal:
+                stopped = self._stopped(frame, step, signal)
+                if self._inlined != inlined:
+                    raise _Again(stopped) from None
+                frame.stack, frame.pc = stack, pc
+                return stopped
+            if frame.returned is not None:
+                return Returned(frame.returned)
+
+    def _stopped(self, frame: Frame, step: int, signal: Break | UserRaised) -> Stopped:
+        if isinstance(signal, Break):
+            location = signal.location or frame.location()
+            return Stopped(frame.current, step, signal.reason, location)
+        reason = Reason("exception", f"the program raises {signal.value.python_type().__name__}")
+        return Stopped(frame.current, step, reason, frame.location())
+
+    def balance(self) -> None:
+        """End the graph with the library's state as it was at the start; remembers what the program left switched."""
+        if self._balanced:
+            return
+        self._balanced = True
+        mode = torch.is_grad_enabled()
+        self.left_active = list(self.effects.contexts)
+        for context in reversed(self.left_active):
+            context.leave(self.graph)
+            self.effects.leave(context)
+        if torch.is_grad_enabled() != self._grad_mode:
+            self.grad_mode_left = mode
+            self.graph.switch(torch._C._set_grad_enabled, self._grad_mode)
+
+    # -- stepping ------------------------------------------------------------------------------------------------
+
+    def _step(self, frame: Frame) -> None:
+        instruction = frame.instructions[frame.pc]
+        frame.current = instruction
+        frame.pc += 1
+        handler = HANDLERS.get(instruction.op)
+        if handler is None:
+            self.stop("opcode", f"the opcode {instruction.op} is not evaluated symbolically")
+        try:
+            handler(self, frame, instruction)
+        except UserRaised as raised:
+            self._unwind(frame, instruction, raised)
+
+    def _unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
+        handler = instruction.handler
+        if handler is None:
+            raise raised
+        del frame.stack[handler.depth :]
+        if handler.lasti:
+            frame.push(ConstantValue(instruction.offset))
+        frame.push(raised.value)
+        frame.jump(handler.target)
+
+    def _run(self, frame: Frame) -> Value | None:
+        """Run an inner frame up to its return, or its next yield (then None is its ``returned``)."""
+        if len(self.frames) > _DEPTH_LIMIT:
+            self.stop("recursion", f"calls are nested more than {_DEPTH_LIMIT} deep")
+        self.frames.append(frame)
+        try:
+            while frame.returned is None and frame.yielded is None:
+                self._step(frame)
+        finally:
+            self.frames.pop()
+        return frame.returned
+
+    def _body(self, code: CodeType) -> list[Instruction]:
+        body = self._bodies.get(code)
+        if body is None:
+            body = self._bodies[code] = Body.from_code(code).instructions
+        return body
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value] | None = None) -> Value:
+        return realize(self, function).call(self, args, kwargs or {})
+
+    def call_builtin(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return call_builtin(self, function, args, kwargs)
+
+    def inline(self, function: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        real = function.function
+        if real is not None:
+            if _has_rule(real) or is_operation(real):
+                return call_builtin(self, real, args, kwargs)
+            self._refuse(real)
+        self._inlined += 1
+        code = function.code
+        if code.co_flags & _COROUTINE:
+            self.stop("coroutine", f"the coroutine `{code.co_qualname}` is called")
+        slots = bind_arguments(self, function, args, kwargs)
+        slots.update(zip(code.co_freevars, function.closure, strict=True))
+        frame = Frame(self, function, self._body(code), slots)
+        if code.co_flags & inspect.CO_GENERATOR:
+            made = GeneratorValue(frame)
+            frame.generator = made
+            return made
+        result = self._run(frame)
+        assert result is not None
+        return result
+
+    def _refuse(self, function: FunctionType) -> None:
+        if id(function) in DISALLOWED or getattr(function, "__capture_disabled__", False):
+            hint = "remove the marker to capture it"
+            self.stop("disabled", f"`{function.__qualname__}` is marked to run outside of graphs", hint)
+
+    def resume(self, generator: GeneratorValue, sent: Value) -> Value | None:
+        frame: Frame = generator.frame
+        self._inlined += 1
+        if generator.started:
+            frame.push(sent)
+        generator.started = True
+        frame.yielded = None
+        try:
+            self._run(frame)
+        except UserRaised:
+            generator.finished = True
+            raise
+        if frame.returned is not None:
+            generator.finished = True
+            generator.returned = realize(self, frame.returned)
+            return None
+        return frame.yielded
+
+    def attempt(self, function: Value, *caught: type[BaseException]) -> Value | None:
+        try:
+            return self.call(function, [])
+        except UserRaised as raised:
+            if issubclass(raised.value.python_type(), caught):
+                return None
+            raise
+
+    def record(self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool = False) -> Value:
+        return record_operation(self, target, args, kwargs, method=method)
+
+    # -- objects -------------------------------------------------------------------------------------------------
+
+    def wrap(self, obj: Any, source: Source) -> Value:
+        if type(obj) in _SIMPLE and not isinstance(source, ConstSource):
+            return wrap_object(self, obj, source)
+        known = self._known.get(id(obj))
+        if known is not None:
+            self._note_alias(known, obj, source)
+            return known
+        value = wrap_object(self, obj, source)
+        self._remember(obj, value)
+        if isinstance(value, TensorValue):
+            self.tensors[id(value.fake)] = value
+        return value
+
+    def _remember(self, obj: Any, value: Value) -> None:
+        self._known[id(obj)] = value
+        self._alive.append(obj)
+
+    def _note_alias(self, known: Value, obj: Any, source: Source) -> None:
+        """A second path to an object: the graph relies on both leading to the same one."""
+        first = known.source
+        if first is None or first == source or isinstance(first, ConstSource):
+            if isinstance(first, ConstSource) and not isinstance(next(source.chain()), ConstSource):
+                self.guard(source, "is", obj)
+            return
+        if isinstance(first, ArgSource) and isinstance(source, ArgSource):
+            same = _same_arguments(first.index, source.index)
+            self.guard(None, "relation", same, text=f"{source.expression()} is {first.expression()}")
+        elif not isinstance(next(source.chain()), ConstSource):
+            self.guard(source, "is", obj)
+
+    def literal(self, obj: Any) -> Value:
+        cls = type(obj)
+        if obj is None:
+            return NONE
+        if cls is bool:
+            return boolean(obj)
+        if cls in _SIMPLE:
+            return ConstantValue(obj)
+        if cls is tuple or cls is torch.Size:
+            return TupleValue([self.literal(item) for item in obj], cls=cls)
+        if cls is slice:
+            return SliceValue(*(self.literal(part) for part in (obj.start, obj.stop, obj.step)))
+        if cls is list:
+            return ListValue([self.literal(item) for item in obj])
+        if cls is dict:
+            made = DictValue()
+            made.entries = {key: (self.literal(key), self.literal(item)) for key, item in obj.items()}
+            return made
+        if cls in (CodeType, torch.finfo, torch.iinfo):
+            return ConstantValue(obj)
+        known = self._known.get(id(obj))
+        return known if known is not None else self.wrap(obj, ConstSource(obj, _name(obj)))
+
+    def namespace(self, contents: dict[str, Any], source: Source | None, *, trusted: bool) -> NamespaceValue:
+        known = self._known.get(id(contents))
+        if not isinstance(known, NamespaceValue):
+            known = NamespaceValue(contents, source, trusted=trusted)
+            self._remember(contents, known)
+        return known
+
+    def dynamic_dims(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
+        if self.varying.all_sizes and not isinstance(tensor, torch.nn.Parameter):
+            return frozenset(dim for dim, size in enumerate(tensor.shape) if size > 1)
+        dims = self.varying.dims.get(source, frozenset())
+        return frozenset(dim for dim in dims if dim < tensor.dim() and tensor.shape[dim] > 1)
+
+    def is_dynamic(self, source: Source) -> bool:
+        return source in self.varying.ints
+
+    # -- bookkeeping ---------------------------------------------------------------------------------------------
+
+    def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
+        if isinstance(source, ConstSource) and kind != "absent":
+            return
+        if kind == "tensor":
+            payload = (payload,)
+        self.guards.add(Guard(source, kind, payload, self.location() if self.frames else None, text))
+
+    def changed(self, value: Value) -> None:
+        self.effects.note(value)
+
+    def location(self) -> Location:
+        """The user's line: the innermost frame outside of torch and the standard library."""
+        for frame in reversed(self.frames):
+            if not frame.function.namespace.trusted:
+                return frame.location()
+        return self.frames[-1].location()
+
+    def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        raise UserRaised(ExceptionValue(cls, [arg if isinstance(arg, Value) else self.literal(arg) for arg in args]))
+
+    def stop(self, kind: str, explanation: str, hint: str = "") -> NoReturn:
+        signal = Break(Reason(kind, explanation, hint))
+        signal.location = self.location()
+        raise signal
+
+
+class _Again(Restart):
+    """The root has to stop at a step; evaluation comes there again from the beginning."""
+
+    def __init__(self, stopped: Stopped) -> None:
+        self.stopped = stopped
+        super().__init__()
+
+
+def evaluate(inputs: Inputs, varying: Varying) -> tuple[Machine, Returned | Stopped]:
+    """Evaluate a frame.  A break inside a callee is a break of the root at the call, found out in a second run."""
+    forced: dict[int, Stopped] = {}
+    while True:
+        machine = Machine(inputs, varying, forced)
+        finished = False
+        try:
+            outcome = machine.run_root()
+            finished = True
+            return machine, outcome
+        except _Again as again:
+            forced[again.stopped.step] = again.stopped
+        finally:
+            if not finished:
+                machine.balance()
+
+
+def _name(obj: Any) -> str:
+    return getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None) or f"a {type(obj).__name__}"
+
+
+def _has_rule(function: FunctionType) -> bool:
+    return function in RULES
+
+
+def _same_arguments(first: int, second: int) -> Callable[..., bool]:
+    def same(*args: Any) -> bool:
+        return args[first] is args[second]
+
+    return same
+
+
+def bind_arguments(
+    machine: Machine, function: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> dict[str, Value]:
+    """Python's rules for matching arguments to parameters.  A mismatch is left to CPython, whose message is right."""
+    code = function.code
+    names, count, keyword_only = code.co_varnames, code.co_argcount, code.co_kwonlyargcount
+    slots: dict[str, Value] = dict(zip(names[:count], args, strict=False))
+    extra = dict(kwargs)
+    for name in names[code.co_posonlyargcount : count + keyword_only]:
+        if name in extra:
+            if name in slots:
+                _mismatch(machine, function)
+            slots[name] = extra.pop(name)
+    position = count + keyword_only
+    if code.co_flags & inspect.CO_VARARGS:
+        slots[names[position]] = TupleValue(args[count:])
+        position += 1
+    elif len(args) > count:
+        _mismatch(machine, function)
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        slots[names[position]] = _keyword_dict(extra)
+    elif extra:
+        _mismatch(machine, function)
+    _fill_defaults(machine, function, slots)
+    return slots
+
+
+def _fill_defaults(machine: Machine, function: FunctionValue, slots: dict[str, Value]) -> None:
+    code = function.code
+    positional = code.co_varnames[: code.co_argcount]
+    for name, default in zip(reversed(positional), reversed(function.defaults), strict=False):
+        slots.setdefault(name, default)
+    for name, default in function.keyword_defaults.items():
+        slots.setdefault(name, default)
+    for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        if name not in slots:
+            _mismatch(machine, function)
+
+
+def _keyword_dict(extra: Mapping[str, Value]) -> DictValue:
+    made = DictValue()
+    made.entries = {name: (ConstantValue(name), value) for name, value in extra.items()}
+    return made
+
+
+def _mismatch(machine: Machine, function: FunctionValue) -> NoReturn:
+    machine.stop("call", f"the arguments do not fit {function.describe()}")

@@ -1,0 +1,61 @@
+"""Functions that captured code calls, or is marked with, to steer capture.  Outside of capture they do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from capture._engine import Outside
+from capture.builtin_rules.registry import fallback, rule
+from capture.builtin_rules.torch_functions import ALLOWED, DISALLOWED
+from capture.values.base import Tracer, Value
+from capture.values.constant import TRUE
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def graph_break(message: str = "") -> None:
+    """Ends the graph here."""
+
+
+def is_compiling() -> bool:
+    """Whether the code that asks is being captured."""
+    return False
+
+
+def allow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
+    """Records calls of ``function`` as one node of the graph.  It must compute tensors from tensors and do nothing else."""
+    ALLOWED.add(id(function))
+    _KEPT.append(function)
+    return function
+
+
+def disallow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
+    """Leaves calls of ``function`` to CPython: the graph ends before each."""
+    DISALLOWED.add(id(function))
+    _KEPT.append(function)
+    return function
+
+
+# The tables hold identities, which are only unique among the living.
+_KEPT: list[Any] = []
+
+
+@rule(graph_break)
+def stop_here(ctx: Tracer, message: Value | None = None) -> Value:
+    said = f": {message.constant()}" if message is not None else ""
+    ctx.stop("graph_break", f"graph_break() is called{said}", "remove the call")
+
+
+@rule(is_compiling)
+def compiling(ctx: Tracer) -> Value:
+    return TRUE
+
+
+@fallback(order=5)
+def disabled(ctx: Tracer, function: Any, args: Any, kwargs: Any) -> Value | None:
+    if isinstance(function, Outside):
+        name = getattr(function.callable, "__qualname__", "a function")
+        ctx.stop("disabled", f"`{name}` is disabled", "remove `disable` to capture it")
+    return None

@@ -1,0 +1,152 @@
+"""Calls, functions made by the code, returns and yields."""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from capture.frame import NULL, Frame
+from capture.instructions import Instruction
+from capture.opcodes.registry import opcode
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import NONE
+from capture.values.function import CellValue, ClassValue, FunctionValue, SuperValue
+from capture.values.iterator import GeneratorValue, IteratorValue, iterate
+from capture.values.mapping import DictValue
+from capture.versions import PY312
+
+# On 3.11 a finished SEND leaves only the result; later ones keep the receiver for END_SEND.
+SEND_DROPS_RECEIVER = not PY312
+
+
+def _callee(ctx: Tracer, frame: Frame) -> tuple[Value, list[Value]]:
+    """The two slots below the arguments: one is NULL, or the upper one is the first argument."""
+    upper, lower = frame.pop_unseen(), frame.pop_unseen()
+    if upper is NULL:
+        return realize(ctx, lower), []
+    if lower is NULL:
+        return realize(ctx, upper), []
+    return realize(ctx, lower), [upper]
+
+
+@opcode("CALL")
+def call(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    args = frame.popn(inst.arg)
+    function, first = _callee(ctx, frame)
+    frame.push(_call(ctx, frame, function, first + args, {}))
+
+
+@opcode("CALL_KW")
+def call_kw(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    count, names = inst.arg
+    args = frame.popn(count)
+    function, first = _callee(ctx, frame)
+    split = len(args) - len(names)
+    frame.push(_call(ctx, frame, function, first + args[:split], dict(zip(names, args[split:], strict=True))))
+
+
+@opcode("CALL_FUNCTION_EX")
+def call_function_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    kwargs = _keywords(ctx, frame.pop()) if inst.arg & 1 else {}
+    args = iterate(ctx, frame.pop()).rest(ctx)
+    function, first = _callee(ctx, frame)
+    frame.push(_call(ctx, frame, function, first + args, kwargs))
+
+
+def _keywords(ctx: Tracer, mapping: Value) -> dict[str, Value]:
+    if isinstance(mapping, DictValue):
+        return {str(key): value for key, (_, value) in mapping.entries.items()}
+    ctx.stop("call", f"keyword arguments are unpacked from {mapping.describe()}", "unpack a plain dict")
+
+
+def _call(ctx: Tracer, frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if isinstance(function, ClassValue) and function.cls is super and not args:
+        return _super_here(ctx, frame)
+    return ctx.call(function, args, kwargs)
+
+
+def _super_here(ctx: Tracer, frame: Frame) -> Value:
+    """``super()``: the class is in the frame's closure, the receiver is its first variable."""
+    cls = realize(ctx, frame.cell("__class__").content)
+    first = frame.slots[frame.code.co_varnames[0]]
+    receiver = realize(ctx, first.content if isinstance(first, CellValue) else first)
+    assert isinstance(cls, ClassValue)
+    return SuperValue(cls.cls, receiver)
+
+
+@opcode("MAKE_FUNCTION")
+def make_function(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    code = frame.pop().constant()
+    assert isinstance(code, CodeType)
+    closure = frame.pop().elements(ctx) if inst.arg & 8 else []
+    annotations = frame.pop() if inst.arg & 4 else None
+    keyword_defaults = frame.pop() if inst.arg & 2 else None
+    defaults = frame.pop().elements(ctx) if inst.arg & 1 else []
+    made = FunctionValue(
+        code,
+        frame.function.namespace,
+        defaults=defaults,
+        keyword_defaults=_keywords(ctx, keyword_defaults) if keyword_defaults else {},
+        closure=[cell for cell in closure if isinstance(cell, CellValue)],
+    )
+    made.annotations = annotations
+    frame.push(made)
+
+
+@opcode("RETURN_VALUE")
+def return_value(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.returned = frame.pop_unseen()
+
+
+@opcode("RETURN_GENERATOR")
+def return_generator(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    # The machine makes the generator when it opens the frame; here it only starts to run.
+    frame.push(NONE)
+
+
+@opcode("YIELD_VALUE")
+def yield_value(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.yielded = frame.pop()
+
+
+@opcode("GET_ITER")
+def get_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(iterate(ctx, frame.pop()))
+
+
+@opcode("GET_YIELD_FROM_ITER")
+def get_yield_from_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(iterate(ctx, frame.pop()))
+
+
+@opcode("FOR_ITER")
+def for_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    iterator = realize(ctx, frame.stack[-1])
+    if not isinstance(iterator, IteratorValue):
+        ctx.stop("iteration", f"{iterator.describe()} is iterated")
+    value = iterator.step(ctx)
+    if value is None:
+        frame.pop_unseen()
+        frame.jump(inst.arg)
+    else:
+        frame.push(value)
+
+
+@opcode("CALL_INTRINSIC_1")
+def call_intrinsic(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    ctx.stop("opcode", f"the interpreter's intrinsic {inst.arg} is used")
+
+
+@opcode("SEND")
+def send(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    """``yield from``: push what the inner iterator yields, or go on with what it returned."""
+    sent = frame.pop()
+    receiver = realize(ctx, frame.stack[-1])
+    assert isinstance(receiver, IteratorValue)
+    value = ctx.resume(receiver, sent) if isinstance(receiver, GeneratorValue) else receiver.step(ctx)
+    if value is not None:
+        frame.push(value)
+        return
+    if SEND_DROPS_RECEIVER:
+        frame.pop_unseen()
+    frame.push(receiver.returned if isinstance(receiver, GeneratorValue) else NONE)
+    frame.jump(inst.arg)

@@ -1,0 +1,167 @@
+"""Opcodes that build, extend and take apart containers."""
+
+from __future__ import annotations
+
+from capture.frame import Frame
+from capture.instructions import Instruction
+from capture.opcodes.registry import opcode
+from capture.builtin_rules.containers import append, extend, make_tuple, update
+from capture.builtin_rules.containers import add as add_to_set
+from capture.builtin_rules.containers import update_set
+from capture.values.base import Tracer, Value, realize
+from capture.values.iterator import iterate
+from capture.values.mapping import DictValue, key_of
+from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
+from capture.values.constant import NONE, boolean
+
+
+@opcode("BUILD_TUPLE")
+def build_tuple(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(TupleValue(frame.popn(inst.arg)))
+
+
+@opcode("BUILD_LIST")
+def build_list(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(ListValue(frame.popn(inst.arg)))
+
+
+@opcode("BUILD_SET")
+def build_set(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(SetValue((key_of(ctx, item), item) for item in frame.popn(inst.arg)))
+
+
+@opcode("BUILD_MAP")
+def build_map(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    flat = frame.popn(2 * inst.arg)
+    made = DictValue()
+    for key, value in zip(flat[::2], flat[1::2], strict=True):
+        made.put(ctx, realize(ctx, key), value)
+    frame.push(made)
+
+
+@opcode("BUILD_CONST_KEY_MAP")
+def build_const_key_map(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    keys = frame.pop().elements(ctx)
+    made = DictValue()
+    for key, value in zip(keys, frame.popn(inst.arg), strict=True):
+        made.put(ctx, key, value)
+    frame.push(made)
+
+
+def _at(frame: Frame, depth: int) -> Value:
+    """The container that lies ``depth`` places down once the operand is gone."""
+    return frame.stack[-depth]
+
+
+@opcode("LIST_APPEND")
+def list_append(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    item = frame.pop_unseen()
+    target = _at(frame, inst.arg)
+    assert isinstance(target, ListValue)
+    append(ctx, target, item)
+
+
+@opcode("LIST_EXTEND")
+def list_extend(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    more = frame.pop()
+    extend(ctx, _at(frame, inst.arg), more)
+
+
+@opcode("LIST_TO_TUPLE")
+def list_to_tuple(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(make_tuple(ctx, frame.pop()))
+
+
+@opcode("SET_ADD")
+def set_add(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    item = frame.pop()
+    add_to_set(ctx, _at(frame, inst.arg), item)
+
+
+@opcode("SET_UPDATE")
+def set_update(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    more = frame.pop()
+    update_set(ctx, _at(frame, inst.arg), more)
+
+
+@opcode("MAP_ADD")
+def map_add(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    value, key = frame.pop_unseen(), frame.pop()
+    target = _at(frame, inst.arg)
+    assert isinstance(target, DictValue)
+    target.put(ctx, key, value)
+
+
+@opcode("DICT_UPDATE")
+def dict_update(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    more = frame.pop()
+    update(ctx, _at(frame, inst.arg), more)
+
+
+@opcode("DICT_MERGE")
+def dict_merge(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    more = frame.pop()
+    target = _at(frame, inst.arg)
+    assert isinstance(target, DictValue)
+    for key in more.elements(ctx):
+        if key_of(ctx, key) in target.entries:
+            ctx.throw(TypeError, f"got multiple values for keyword argument '{realize(ctx, key).constant()}'")
+    update(ctx, target, more)
+
+
+@opcode("UNPACK_SEQUENCE")
+def unpack_sequence(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    items = _unpacked(ctx, frame.pop())
+    if len(items) != inst.arg:
+        few = len(items) < inst.arg
+        detail = f"not enough values to unpack (expected {inst.arg}, got {len(items)})"
+        ctx.throw(ValueError, detail if few else f"too many values to unpack (expected {inst.arg})")
+    for item in reversed(items):
+        frame.push(item)
+
+
+@opcode("UNPACK_EX")
+def unpack_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    before, after = inst.arg
+    items = _unpacked(ctx, frame.pop())
+    if len(items) < before + after:
+        ctx.throw(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
+    end = len(items) - after
+    for item in reversed(items[end:]):
+        frame.push(item)
+    frame.push(ListValue(items[before:end]))
+    for item in reversed(items[:before]):
+        frame.push(item)
+
+
+def _unpacked(ctx: Tracer, value: Value) -> list[Value]:
+    if isinstance(value, SequenceValue):
+        return list(value.items)
+    return iterate(ctx, value).rest(ctx)
+
+
+# -- match statements --------------------------------------------------------------------------------------------
+
+
+@opcode("GET_LEN")
+def get_len(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(ctx.call_builtin(len, [frame.stack[-1]], {}))
+
+
+@opcode("MATCH_SEQUENCE")
+def match_sequence(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(boolean(isinstance(realize(ctx, frame.stack[-1]), SequenceValue)))
+
+
+@opcode("MATCH_MAPPING")
+def match_mapping(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(boolean(isinstance(realize(ctx, frame.stack[-1]), DictValue)))
+
+
+@opcode("MATCH_KEYS")
+def match_keys(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    keys, subject = realize(ctx, frame.stack[-1]), realize(ctx, frame.stack[-2])
+    assert isinstance(subject, DictValue)
+    found = [subject.get(ctx, key) for key in keys.elements(ctx)]
+    present = [value for value in found if value is not None]
+    frame.push(TupleValue(present) if len(present) == len(found) else NONE)

@@ -1,0 +1,190 @@
+"""Opcodes that read and write variables, globals, cells and attributes."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import sys
+
+from capture.frame import NULL, Frame
+from capture.instructions import Instruction
+from capture.opcodes.registry import opcode
+from capture.sources import AttrSource, ConstSource
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import UNBOUND
+from capture.values.function import CellValue, ClassValue, NamespaceValue, SuperValue
+from capture.wrap import global_source, trusted
+
+
+@opcode("LOAD_CONST")
+def load_const(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(ctx.literal(inst.arg))
+
+
+@opcode("LOAD_FAST", "LOAD_FAST_CHECK")
+def load_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    value = frame.load(inst.arg)
+    if value is None:
+        ctx.throw(UnboundLocalError, f"cannot access local variable '{inst.arg}' where it is not associated with a value")
+    frame.push(value)
+
+
+@opcode("STORE_FAST")
+def store_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.slots[inst.arg] = frame.pop_unseen()
+
+
+@opcode("DELETE_FAST")
+def delete_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    load_fast(ctx, frame, inst)
+    frame.pop_unseen()
+    frame.slots[inst.arg] = UNBOUND
+
+
+@opcode("LOAD_FAST_AND_CLEAR")
+def load_fast_and_clear(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    value = frame.load(inst.arg)
+    frame.push(NULL if value is None else value)
+    frame.slots[inst.arg] = UNBOUND
+
+
+# -- cells -------------------------------------------------------------------------------------------------------
+
+
+@opcode("MAKE_CELL")
+def make_cell(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.slots[inst.arg] = CellValue(frame.slots.get(inst.arg, UNBOUND))
+
+
+@opcode("LOAD_CLOSURE")
+def load_closure(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(frame.slots[inst.arg])
+
+
+@opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
+def load_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    cell = frame.cell(inst.arg)
+    if cell.content is UNBOUND:
+        ctx.throw(NameError, f"cannot access free variable '{inst.arg}' where it is not associated with a value in enclosing scope")
+    frame.push(cell.content)
+
+
+@opcode("STORE_DEREF")
+def store_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    cell = frame.cell(inst.arg)
+    ctx.changed(cell)
+    cell.content = frame.pop_unseen()
+
+
+@opcode("DELETE_DEREF")
+def delete_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    cell = frame.cell(inst.arg)
+    ctx.changed(cell)
+    cell.content = UNBOUND
+
+
+# -- globals -----------------------------------------------------------------------------------------------------
+
+
+@opcode("LOAD_GLOBAL", "LOAD_NAME")
+def load_global(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(read_global(ctx, frame.function.namespace, inst.arg))
+
+
+def read_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> Value:
+    if name in namespace.written:
+        written = namespace.written[name]
+        if written is not None:
+            return realize(ctx, written)
+    elif name in namespace.contents:
+        found = namespace.contents[name]
+        if namespace.trusted and trusted(found):
+            return ctx.literal(found)
+        return ctx.wrap(found, global_source(namespace, name))
+    if not hasattr(builtins, name):
+        ctx.throw(NameError, f"name '{name}' is not defined")
+    return ctx.wrap(getattr(builtins, name), builtin_source(ctx, namespace, name))
+
+
+def builtin_source(ctx: Tracer, namespace: NamespaceValue, name: str) -> AttrSource:
+    """A builtin is what it is as long as no global hides it."""
+    if not namespace.trusted and name not in namespace.written and namespace.source is None:
+        ctx.guard(global_source(namespace, name), "is", getattr(builtins, name))
+    return AttrSource(ConstSource(builtins, "builtins"), name)
+
+
+@opcode("STORE_GLOBAL")
+def store_global(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    namespace = frame.function.namespace
+    ctx.changed(namespace)
+    namespace.written[inst.arg] = frame.pop_unseen()
+
+
+@opcode("DELETE_GLOBAL")
+def delete_global(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    read_global(ctx, frame.function.namespace, inst.arg)
+    ctx.changed(frame.function.namespace)
+    frame.function.namespace.written[inst.arg] = None
+
+
+@opcode("IMPORT_NAME")
+def import_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    names, level = frame.pop(), frame.pop()
+    package = frame.function.namespace.contents.get("__package__") or ""
+    depth = level.constant()
+    full = importlib.util.resolve_name("." * depth + inst.arg, package) if depth else inst.arg
+    if full not in sys.modules:
+        ctx.stop("import", f"the module `{full}` is imported for the first time", "import it before the compiled function runs")
+    chosen = sys.modules[full if names.truth(ctx) else full.partition(".")[0] if not depth else full]
+    frame.push(ctx.literal(chosen))
+
+
+@opcode("IMPORT_FROM")
+def import_from(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    module = realize(ctx, frame.stack[-1])
+    frame.push(module.attribute(ctx, inst.arg))
+
+
+# -- attributes --------------------------------------------------------------------------------------------------
+
+
+@opcode("LOAD_ATTR")
+def load_attr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(frame.pop().attribute(ctx, inst.arg))
+
+
+@opcode("LOAD_METHOD")
+def load_method(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(NULL)
+    owner = frame.stack.pop(-2)
+    frame.push(realize(ctx, owner).attribute(ctx, inst.arg))
+
+
+@opcode("STORE_ATTR")
+def store_attr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    owner = frame.pop()
+    owner.set_attribute(ctx, inst.arg, frame.pop_unseen())
+
+
+@opcode("DELETE_ATTR")
+def delete_attr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.pop().set_attribute(ctx, inst.arg, None)
+
+
+def _super_attribute(ctx: Tracer, frame: Frame, name: str) -> Value:
+    receiver, cls, made = frame.pop(), frame.pop(), frame.pop()
+    if not (isinstance(made, ClassValue) and made.cls is super and isinstance(cls, ClassValue)):
+        return ctx.call(made, [cls, receiver]).attribute(ctx, name)
+    return SuperValue(cls.cls, receiver).attribute(ctx, name)
+
+
+@opcode("LOAD_SUPER_ATTR", "LOAD_ZERO_SUPER_ATTR")
+def load_super_attr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(_super_attribute(ctx, frame, inst.arg))
+
+
+@opcode("LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_METHOD")
+def load_super_method(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    found = _super_attribute(ctx, frame, inst.arg)
+    frame.push(NULL)
+    frame.push(found)

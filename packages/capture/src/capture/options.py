@@ -1,0 +1,22 @@
+"""The settings of capture: one frozen object, passed in, never read from the environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user can choose; the defaults are right for most programs."""
+
+    nopython: bool = False
+    """Raise ``Unsupported`` instead of breaking the graph."""
+
+    dynamic: bool | None = None
+    """``None``: a size or an int becomes symbolic once it has varied; ``True``: from the first call; ``False``: never."""
+
+    strict: bool = False
+    """Raise our own internal errors instead of running the frame in CPython."""
+
+    recompile_limit: int = 8
+    """How many versions of one code object are kept before it is left to CPython."""

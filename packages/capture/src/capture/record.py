@@ -1,0 +1,147 @@
+"""One torch operation: run it on the operands' metadata, add it to the graph, and give its results as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from capture.errors import Signal
+from capture.graph import GraphRecorder
+from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
+from capture.values.constant import ConstantValue
+from capture.values.mapping import DictValue
+from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
+
+_DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class Recording(Tracer, Protocol):
+    """What recording needs beyond a tracer: the graph and the value that stands for each fake tensor."""
+
+    graph: GraphRecorder
+    tensors: dict[int, TensorValue]
+
+
+def record_operation(
+    ctx: Recording, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool
+) -> Value:
+    name = target if method else getattr(target, "__name__", str(target))
+    operands = _Operands(ctx, name)
+    nodes, fakes = operands.all(args)
+    node_options, fake_options = operands.named(kwargs)
+    result = _run(ctx, name, target, method, fakes, fake_options)
+    if not _needs_a_node(result):
+        return ctx.literal(result)
+    if method:
+        node = ctx.graph.call_method(target, nodes, node_options, result)
+    else:
+        node = ctx.graph.call(target, nodes, node_options, result)
+    return result_value(ctx, node, result)
+
+
+def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        with ctx.graph.mode:
+            return getattr(args[0], target)(*args[1:], **kwargs) if method else target(*args, **kwargs)
+    except Signal:
+        raise
+    except _DATA_DEPENDENT:
+        ctx.stop("data-dependent operation", f"the result of `{name}` has a shape or value that depends on the tensor's data")
+    except UnsupportedOperatorException as error:
+        ctx.stop("operator without shape rule", f"torch cannot tell the shape of `{name}`: {error}")
+    except Exception as error:  # noqa: BLE001 - torch raises any kind for wrong operands; eager raises the real one when CPython runs it
+        ctx.stop("error in an operation", f"`{name}` fails: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+
+
+def _needs_a_node(result: Any) -> bool:
+    if isinstance(result, (torch.Tensor, *_SYMBOLIC)):
+        return True
+    if isinstance(result, (tuple, list)):
+        return any(_needs_a_node(item) for item in result)
+    if isinstance(result, dict):
+        return any(_needs_a_node(item) for item in result.values())
+    return result is None  # done for its effect
+
+
+def result_value(ctx: Recording, node: fx.Node, result: Any) -> Value:
+    """The value of what an operation gave; an operand that comes back is itself."""
+    if isinstance(result, torch.Tensor):
+        known = ctx.tensors.get(id(result))
+        if known is not None:
+            return known
+        value = TensorValue(node, result)
+        ctx.tensors[id(result)] = value
+        return value
+    if isinstance(result, _SYMBOLIC):
+        return _number(ctx, node, result)
+    if isinstance(result, (tuple, list)):
+        items = [_item(ctx, node, index, item) for index, item in enumerate(result)]
+        return ListValue(items) if isinstance(result, list) else TupleValue(items, cls=type(result))
+    return ctx.literal(result)
+
+
+def _item(ctx: Recording, node: fx.Node, index: int, item: Any) -> Value:
+    if not _needs_a_node(item):
+        return ctx.literal(item)
+    return result_value(ctx, ctx.graph.select(node, index, item), item)
+
+
+def _number(ctx: Recording, node: fx.Node, result: Any) -> Value:
+    expression = result.node.expr
+    if not expression.free_symbols:
+        return ConstantValue(result.node.maybe_as_int() if isinstance(result, torch.SymInt) else result.node.pytype(expression))
+    if any(ctx.graph.is_data_dependent(symbol) for symbol in expression.free_symbols):
+        ctx.stop("data-dependent operation", "a number is read out of a tensor")
+    return SymbolicNumber(node, result)
+
+
+class _Operands:
+    """Values as arguments of a node and, at the same time, of the run on fake tensors."""
+
+    def __init__(self, ctx: Recording, operation: str) -> None:
+        self.ctx = ctx
+        self.operation = operation
+
+    def all(self, values: Sequence[Value]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        pairs = [self.one(value) for value in values]
+        return tuple(node for node, _ in pairs), tuple(fake for _, fake in pairs)
+
+    def named(self, values: Mapping[str, Value]) -> tuple[dict[str, Any], dict[str, Any]]:
+        pairs = {name: self.one(value) for name, value in values.items()}
+        return {name: node for name, (node, _) in pairs.items()}, {name: fake for name, (_, fake) in pairs.items()}
+
+    def one(self, value: Value) -> tuple[Any, Any]:
+        if isinstance(value, LazyValue):
+            value = realize(self.ctx, value)
+        if isinstance(value, TensorValue):
+            return value.node, value.fake
+        if isinstance(value, ConstantValue):
+            return value.value, value.value
+        if isinstance(value, SymbolicNumber):
+            return value.node, value.example
+        return self._container(value)
+
+    def _container(self, value: Value) -> tuple[Any, Any]:
+        if isinstance(value, SequenceValue):
+            nodes, fakes = self.all(value.items)
+            make = list if isinstance(value, ListValue) else tuple
+            return make(nodes), make(fakes)
+        if isinstance(value, SliceValue):
+            nodes, fakes = self.all(list(value.parts()))
+            return slice(*nodes), slice(*fakes)
+        if isinstance(value, DictValue):
+            pairs = {key: self.one(item) for key, (_, item) in value.entries.items()}
+            return {key: node for key, (node, _) in pairs.items()}, {key: fake for key, (_, fake) in pairs.items()}
+        try:
+            constant = value.constant()
+        except NotConstant:
+            self.ctx.stop("operand", f"`{self.operation}` is given {value.describe()}, which a graph cannot hold")
+        return constant, constant

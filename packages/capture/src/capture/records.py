@@ -1,0 +1,91 @@
+"""What happened, as data: graphs, breaks, recompilations, frames given up.
+
+A record is frozen and refers to no tensor, frame or module, so that keeping it keeps nothing alive.  Rendering belongs to
+whoever reads the log.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from capture.errors import Location, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRecord:
+    """A graph was recorded and given to the backend."""
+
+    location: Location
+    operators: tuple[str, ...]
+    inputs: tuple[str, ...]
+    guards: tuple[str, ...]
+    capture_seconds: float
+    backend_seconds: float
+    code: str = field(repr=False, default="")
+
+
+@dataclass(frozen=True, slots=True)
+class BreakRecord:
+    """A graph ended before its function did."""
+
+    location: Location
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class RecompileRecord:
+    """A function was captured again because no version fitted; ``failed`` is a sentence about the newest version."""
+
+    location: Location
+    failed: str
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackRecord:
+    """A frame that CPython runs as if we were not there."""
+
+    location: Location
+    reason: Reason
+    traceback: str = field(repr=False, default="")
+
+
+Record = GraphRecord | BreakRecord | RecompileRecord | FallbackRecord
+Subscriber = Callable[[Record], None]
+
+
+class Log:
+    """A bounded list of records; subscribers hear of each as it is added."""
+
+    def __init__(self, capacity: int = 4096) -> None:
+        self._records: deque[Record] = deque(maxlen=capacity)
+        self._subscribers: tuple[Subscriber, ...] = ()
+        self._lock = threading.Lock()
+
+    def add(self, record: Record) -> None:
+        with self._lock:
+            self._records.append(record)
+            subscribers = self._subscribers
+        for subscriber in subscribers:
+            subscriber(record)
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Call ``subscriber`` with every later record; returns the way to stop it."""
+        with self._lock:
+            self._subscribers = (*self._subscribers, subscriber)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._subscribers = tuple(s for s in self._subscribers if s is not subscriber)
+
+        return unsubscribe
+
+    def records(self) -> tuple[Record, ...]:
+        with self._lock:
+            return tuple(self._records)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._records.clear()

@@ -1,0 +1,109 @@
+"""Sizes that vary: symbols for them, and the conditions that a trace relied on as functions of the sizes.
+
+The only module that speaks with torch's shape environment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch._guards import Source as TorchSource
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.utils._sympy.printers import PythonPrinter
+
+from capture.errors import Location
+from capture.guards import Guard
+from capture.sources import Inputs, Source
+
+
+class ShapeSource(TorchSource):
+    """One of our paths in the form in which the shape environment keeps it."""
+
+    def __init__(self, path: Source) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        return self.path.expression()
+
+    @property
+    def _name_template(self) -> str:
+        return self.path.expression()
+
+    def is_ephemeral(self) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeSource) and other.path == self.path
+
+
+def symbolic_arguments(tensor: torch.Tensor, source: Source, dynamic: frozenset[int]) -> dict[str, Any]:
+    """What ``FakeTensorMode.from_tensor`` needs for a tensor with varying sizes."""
+    kinds = [DimDynamic.DYNAMIC if dim in dynamic else DimDynamic.STATIC for dim in range(tensor.dim())]
+    context = StatelessSymbolicContext(dynamic_sizes=kinds)
+    return {"source": ShapeSource(source), "symbolic_context": context, "static_shapes": False}
+
+
+def fresh_symbol(env: ShapeEnv, value: int, source: Source) -> torch.SymInt:
+    origin = ShapeSource(source)
+    symbol = env.create_symbol(value, source=origin, dynamic_dim=DimDynamic.DYNAMIC)
+    made = env.create_symintnode(symbol, hint=value, source=origin)
+    assert isinstance(made, torch.SymInt)
+    return made
+
+
+def relations(env: ShapeEnv, location: Location) -> list[Guard]:
+    """The conditions on sizes that the trace relied on, each as a guard over the frame's arguments."""
+    origins = {symbol: sources[0] for symbol, sources in env.var_to_sources.items() if sources}
+    guards = []
+    for condition in dict.fromkeys(_conditions(env)):
+        symbols = sorted(condition.free_symbols, key=str)
+        if symbols and all(symbol in origins for symbol in symbols):
+            guards.append(_relation(condition, symbols, [origins[symbol] for symbol in symbols], location))
+    return guards
+
+
+def _conditions(env: ShapeEnv) -> list[sympy.Basic]:
+    found = [guard.expr for guard in env.guards]
+    for symbol, limits in env.var_to_range.items():
+        if symbol in env.var_to_sources and limits.lower > 0:
+            found.append(sympy.Ge(symbol, limits.lower))
+    return found
+
+
+def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: Location) -> Guard:
+    names = {symbol: sympy.Symbol(f"s{i}") for i, symbol in enumerate(symbols)}
+    text = PythonPrinter().doprint(condition.xreplace(names))
+    check = eval(f"lambda {', '.join(map(str, names.values()))}: {text}", {"math": math})  # noqa: S307 - printed by sympy above
+    readers = [_reader(origin) for origin in origins]
+    spoken = condition.xreplace({symbol: sympy.Symbol(origin.name) for symbol, origin in zip(symbols, origins, strict=True)})
+
+    def holds(*args: Any) -> bool:
+        return bool(check(*(read(args) for read in readers)))
+
+    return Guard(None, "relation", (holds,), location, f"{spoken}")
+
+
+def _reader(origin: Any) -> Callable[[tuple[Any, ...]], int]:
+    """How a symbol's value is found among the arguments of a call."""
+    if isinstance(origin, ShapeSource):
+        path = origin.path
+        return lambda args: path.read(Inputs(_no_function, args))
+    # The environment's own record of "size i of a tensor": it names the property and refers to our source.
+    holder, dim, kind = origin.base.path, origin.idx, origin.prop.name
+    if kind == "SIZE":
+        return lambda args: holder.read(Inputs(_no_function, args)).size(dim)
+    if kind == "STRIDE":
+        return lambda args: holder.read(Inputs(_no_function, args)).stride(dim)
+    return lambda args: holder.read(Inputs(_no_function, args)).storage_offset()
+
+
+def _no_function() -> None:
+    """Stands for the frame's function where only arguments are read."""

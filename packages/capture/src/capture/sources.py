@@ -1,0 +1,296 @@
+"""Where a value came from: a path from the frame's inputs, as frozen data.
+
+A source says three things about one path: how the user would write it (``expression``), how the guard tree reaches it
+(``accessor``), and how to read it now (``read``).  It knows nothing of values, guards or bytecode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+Accessor = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a frame starts from; sources are read against it."""
+
+    function: FunctionType
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Base of all paths."""
+
+    @property
+    def base(self) -> Source | None:
+        return None
+
+    def expression(self) -> str:
+        raise NotImplementedError
+
+    def accessor(self) -> Accessor:
+        raise NotImplementedError
+
+    def read(self, inputs: Inputs) -> Any:
+        raise NotImplementedError
+
+    def __hash__(self) -> int:
+        # Paths are hashed all the time and share long prefixes: each object computes its hash once.
+        known = self.__dict__.get("_hash")
+        if known is None:
+            known = hash((type(self).__name__, *(v for k, v in self.__dict__.items() if k != "_hash")))
+            object.__setattr__(self, "_hash", known)
+        return known  # type: ignore[no-any-return]
+
+    def chain(self) -> Iterator[Source]:
+        """From the root of the path to this source."""
+        if self.base is not None:
+            yield from self.base.chain()
+        yield self
+
+
+def _path(cls: type) -> type:
+    """A frozen dataclass that keeps the cached hash of ``Source``."""
+    made = dataclass(frozen=True, eq=True)(cls)
+    made.__hash__ = Source.__hash__  # type: ignore[method-assign]
+    return made
+
+
+@_path
+class ArgSource(Source):
+    index: int
+    name: str
+
+    def expression(self) -> str:
+        return self.name
+
+    def accessor(self) -> Accessor:
+        return ("arg", self.index)
+
+    def read(self, inputs: Inputs) -> Any:
+        return inputs.args[self.index]
+
+
+@_path
+class ClosureSource(Source):
+    """The content of a closure cell of the frame's function."""
+
+    index: int
+    name: str
+
+    def expression(self) -> str:
+        return self.name
+
+    def accessor(self) -> Accessor:
+        return ("closure", self.index)
+
+    def read(self, inputs: Inputs) -> Any:
+        closure = inputs.function.__closure__ or ()
+        return closure[self.index].cell_contents
+
+
+@_path
+class CellSource(Source):
+    """A closure cell of the frame's function itself, of which nothing is ever checked but its content."""
+
+    index: int
+    name: str
+
+    def expression(self) -> str:
+        return self.name
+
+    def accessor(self) -> Accessor:
+        raise TypeError("a closure cell has no accessor: its content has")
+
+    def read(self, inputs: Inputs) -> Any:
+        return (inputs.function.__closure__ or ())[self.index]
+
+
+@_path
+class GlobalSource(Source):
+    name: str
+
+    def expression(self) -> str:
+        return self.name
+
+    def accessor(self) -> Accessor:
+        return ("global", self.name)
+
+    def read(self, inputs: Inputs) -> Any:
+        namespace = inputs.function.__globals__
+        if self.name in namespace:
+            return namespace[self.name]
+        builtins = namespace["__builtins__"]
+        return (builtins if isinstance(builtins, dict) else vars(builtins))[self.name]
+
+
+class ConstSource(Source):
+    """An object that outlives every frame (a module, a class of torch); compared by identity."""
+
+    def __init__(self, obj: Any, name: str) -> None:
+        object.__setattr__(self, "obj", obj)
+        object.__setattr__(self, "name", name)
+
+    obj: Any
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConstSource) and other.obj is self.obj
+
+    def __hash__(self) -> int:
+        return id(self.obj)
+
+    def expression(self) -> str:
+        return self.name
+
+    def accessor(self) -> Accessor:
+        return ("const", self.obj)
+
+    def read(self, inputs: Inputs) -> Any:
+        return self.obj
+
+
+class CallSource(Source):
+    """The answer of a function without arguments: the way to read torch's global state."""
+
+    def __init__(self, function: Any, name: str) -> None:
+        object.__setattr__(self, "function", function)
+        object.__setattr__(self, "name", name)
+
+    function: Any
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CallSource) and other.function == self.function
+
+    def __hash__(self) -> int:
+        return hash(self.function)
+
+    def expression(self) -> str:
+        return self.name
+
+    def accessor(self) -> Accessor:
+        return ("call", self.function)
+
+    def read(self, inputs: Inputs) -> Any:
+        return self.function()
+
+
+@dataclass(frozen=True)
+class Derived(Source):
+    """A step from another source."""
+
+    parent: Source
+
+    __hash__ = Source.__hash__
+
+    @property
+    def base(self) -> Source:
+        return self.parent
+
+
+@_path
+class AttrSource(Derived):
+    name: str
+
+    def expression(self) -> str:
+        return f"{self.parent.expression()}.{self.name}"
+
+    def accessor(self) -> Accessor:
+        return ("attr", self.name)
+
+    def read(self, inputs: Inputs) -> Any:
+        return getattr(self.parent.read(inputs), self.name)
+
+
+@_path
+class DictSource(Derived):
+    """The ``__dict__`` of an instance."""
+
+    def expression(self) -> str:
+        return f"{self.parent.expression()}.__dict__"
+
+    def accessor(self) -> Accessor:
+        return ("dict",)
+
+    def read(self, inputs: Inputs) -> Any:
+        return object.__getattribute__(self.parent.read(inputs), "__dict__")
+
+
+@_path
+class TypeSource(Derived):
+    def expression(self) -> str:
+        return f"type({self.parent.expression()})"
+
+    def accessor(self) -> Accessor:
+        return ("type",)
+
+    def read(self, inputs: Inputs) -> Any:
+        return type(self.parent.read(inputs))
+
+
+@_path
+class KeySource(Derived):
+    """A value of an exact dict."""
+
+    key: Any
+
+    def expression(self) -> str:
+        if isinstance(self.parent, DictSource) and isinstance(self.key, str):
+            return f"{self.parent.parent.expression()}.{self.key}"
+        return _unwrapped_container(self.parent, self.key)
+
+    def accessor(self) -> Accessor:
+        return ("key", self.key)
+
+    def read(self, inputs: Inputs) -> Any:
+        return self.parent.read(inputs)[self.key]
+
+
+@_path
+class ItemSource(Derived):
+    """An item of an exact list or tuple."""
+
+    index: int
+
+    def expression(self) -> str:
+        return f"{self.parent.expression()}[{self.index}]"
+
+    def accessor(self) -> Accessor:
+        return ("item", self.index)
+
+    def read(self, inputs: Inputs) -> Any:
+        return self.parent.read(inputs)[self.index]
+
+
+@_path
+class GetitemSource(Derived):
+    """An item reached through ``__getitem__`` of any type."""
+
+    key: Any
+
+    def expression(self) -> str:
+        return f"{self.parent.expression()}[{self.key!r}]"
+
+    def accessor(self) -> Accessor:
+        return ("getitem", self.key)
+
+    def read(self, inputs: Inputs) -> Any:
+        return self.parent.read(inputs)[self.key]
+
+
+def _unwrapped_container(container: Source, key: Any) -> str:
+    """``m._parameters['weight']`` reads as ``m.weight``, which is what the user wrote."""
+    holder = container.parent if isinstance(container, Derived) else None
+    inner = getattr(container, "key", None) or getattr(container, "name", None)
+    if inner in ("_parameters", "_buffers", "_modules") and isinstance(holder, Source):
+        owner = holder.parent if isinstance(holder, DictSource) else holder
+        return f"{owner.expression()}.{key}"
+    if isinstance(container, AttrSource) and container.name == "__globals__":
+        return str(key)
+    return f"{container.expression()}[{key!r}]"

@@ -1,0 +1,436 @@
+"""One frame in, guarded code out.
+
+The transformed code calls the compiled graph, makes the recorded effects real, and either returns or, where evaluation had to
+stop, lets CPython run that one instruction and calls the rest of the function as a continuation, which is captured in its turn:
+
+    load the graph's inputs by their sources; call the graph; keep its results
+    build what the rest needs; replay effects; enter contexts again
+    return the value                  or      the instruction; return continuation(variables, stack)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+
+from capture._engine import Outside, run_as_is
+from capture.emit import Writer, is_result
+from capture.emitting import Emitter
+from capture.errors import BackendError, Location, Reason, SkipFrame, Unsupported
+from capture.assembler import assemble
+from capture.flow import JUMPS, NO_FALL_THROUGH, Flow, stack_effect
+from capture.frame import NULL
+from capture.guards import Guard
+from capture.instructions import Body, Instruction
+from capture.machine import Machine, Returned, Stopped, Varying, evaluate
+from capture.opcodes.exceptions import HandledValue
+from capture.records import BreakRecord, GraphRecord, Log
+from capture.resume import Continuation, Continuations, NotResumable, Point, Slot
+from capture.shapes import relations
+from capture.sources import ArgSource, CallSource, ConstSource, Inputs
+from capture.values.base import LazyValue, Value, settled
+from capture.values.constant import UNBOUND
+
+Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+# What eager raises too: CPython runs the instruction and raises the real thing, so nothing is left uncaptured.
+RAISES = frozenset({"exception", "error in an operation"})
+
+
+class Settings(Protocol):
+    """What translation needs of whoever asked for it."""
+
+    backend: Backend
+    log: Log
+    continuations: Continuations
+
+    @property
+    def nopython(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    code: CodeType
+    guards: tuple[Guard, ...]
+    graph: fx.GraphModule | None
+    stopped: Stopped | None
+
+
+def translate(settings: Settings, inputs: Inputs, varying: Varying) -> Translation:
+    """Evaluate the frame, compile its graph, write its code."""
+    started = time.perf_counter()
+    machine, outcome = evaluate(inputs, varying)
+    try:
+        if isinstance(outcome, Stopped) and settings.nopython and outcome.reason.kind not in RAISES:
+            raise Unsupported(outcome.reason, outcome.location)
+        return _Translator(settings, inputs, machine, started).finish(outcome)
+    finally:
+        machine.balance()
+
+
+class _Translator:
+    def __init__(self, settings: Settings, inputs: Inputs, machine: Machine, started: float) -> None:
+        self.settings = settings
+        self.machine = machine
+        self.started = started
+        self.function = inputs.function
+        self.code = inputs.function.__code__
+        self.emit = Emitter()
+        self.writer = Writer(self.code, self.emit)
+        self.graph: fx.GraphModule | None = None
+
+    def finish(self, outcome: Returned | Stopped) -> Translation:
+        rest = None if isinstance(outcome, Returned) else self._plan(outcome)
+        wanted = [outcome.value] if isinstance(outcome, Returned) else rest.values()  # type: ignore[union-attr]
+        first = self.machine.root.instructions[0]
+        self.emit.at(first)
+        self.emit.prologue()
+        self._call_graph([*wanted, *self.machine.effects.written_values()])
+        self._load_before_changes(wanted)
+        for value in self.machine.effects.changed():
+            self.writer.replay(value)
+        self._enter_contexts()
+        if rest is None:
+            self.writer.load(wanted[0])
+            self.emit.return_value()
+        else:
+            rest.write(self.writer)
+        if isinstance(outcome, Stopped):
+            self._record_break(outcome)
+        stopped = outcome if isinstance(outcome, Stopped) else None
+        guards = tuple(self._guards())
+        self._record_graph(guards)
+        return Translation(self._assemble(), guards, self.graph, stopped)
+
+    def _assemble(self) -> CodeType:
+        template = self.code
+        slots = template.co_argcount + template.co_kwonlyargcount
+        slots += bool(template.co_flags & 0x04) + bool(template.co_flags & 0x08)
+        return assemble(
+            self.emit.body(),
+            template,
+            co_argcount=slots,
+            co_posonlyargcount=0,
+            co_kwonlyargcount=0,
+            co_flags=template.co_flags & ~0x0C,
+            co_varnames=template.co_varnames[:slots],
+            co_cellvars=(),
+            co_consts=template.co_consts[:1],
+        )
+
+    # -- the graph -----------------------------------------------------------------------------------------------
+
+    def _call_graph(self, wanted: Sequence[Value]) -> None:
+        machine = self.machine
+        results = _results_among(wanted)
+        machine.balance()
+        if not machine.graph.operations:
+            return
+        module, sources = machine.graph.finish([value.node for value in results], f"Graph_{self.code.co_name}")  # type: ignore[attr-defined]
+        self.graph = module
+        examples = [machine.graph.inputs[source].meta["val"] for source in sources]
+        self._captured = time.perf_counter()
+        compiled = self._compile(module, examples)
+        self._compiled = time.perf_counter()
+        self.writer.share(sources)
+        self.emit.load_callable(Outside(compiled))
+        for source in sources:
+            self.writer.load_source(source)
+        self.emit.call(len(sources))
+        self._keep_results(results)
+
+    def _compile(self, module: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+        try:
+            compiled = self.settings.backend(module, examples)
+        except Exception as error:
+            raise BackendError(f"the backend failed on a graph of {self.code.co_qualname}: {type(error).__name__}: {error}") from error
+        if not callable(compiled):
+            raise BackendError(f"the backend gave {type(compiled).__name__}, which cannot be called, for a graph of {self.code.co_qualname}")
+        return compiled
+
+    def _keep_results(self, results: Sequence[Value]) -> None:
+        if not results:
+            self.emit.pop()
+            return
+        if len(results) == 1:
+            self._accept_a_bare_tensor()
+        self.emit.unpack_sequence(len(results))
+        for value in results:
+            self.writer.keep(value, "result")
+
+    def _accept_a_bare_tensor(self) -> None:
+        """A backend's callable may return the one tensor itself: unpacking it would take it apart by rows."""
+        emit, result, done = self.emit, self.writer.fresh("returned"), self.emit.label()
+        emit.store_fast(result)
+        emit.load_callable(isinstance)
+        emit.load_fast(result)
+        emit.load_const(torch.Tensor)
+        emit.call(2)
+        bare = emit.label()
+        emit.jump_if_true(bare)
+        emit.load_fast(result)
+        emit.jump(done)
+        emit.place(bare)
+        emit.load_fast(result)
+        emit.build_tuple(1)
+        emit.place(done)
+
+    # -- around it -----------------------------------------------------------------------------------------------
+
+    def _load_before_changes(self, wanted: Sequence[Value]) -> None:
+        """What is read from a path must be read before the paths change."""
+        if not self.machine.effects:
+            return
+        for value in _reachable([*wanted, *self.machine.effects.written_values()]):
+            source = value.source
+            if source is None or isinstance(source, (ArgSource, ConstSource)) or self.writer.is_kept(value):
+                continue
+            self.writer.load(value)
+            self.writer.keep(value)
+        for value in self.machine.effects.changed():
+            if not self.writer.is_kept(value) and not isinstance(value.source, ArgSource):
+                self.writer.load(value)
+                self.writer.keep(value)
+        self.writer.forget_paths()
+
+    def _enter_contexts(self) -> None:
+        """The graph put the library's state back; code that CPython runs next must find it as the program left it."""
+        emit = self.emit
+        for context in self.machine.left_active:
+            emit.load_callable(context.cls)
+            for arg in context.args:
+                emit.load_const(arg)
+            emit.call(len(context.args))
+            self.writer.keep(context, "context")
+            self.writer.load(context)
+            emit.load_attr("__enter__")
+            emit.to_callable()
+            emit.call(0)
+            emit.pop()
+        if self.machine.grad_mode_left is not None:
+            emit.load_callable(torch._C._set_grad_enabled)
+            emit.load_const(self.machine.grad_mode_left)
+            emit.call(1)
+            emit.pop()
+
+    # -- the rest of the function --------------------------------------------------------------------------------
+
+    def _plan(self, stopped: Stopped) -> _Step | _Tail:
+        frame, instruction = self.machine.root, stopped.instruction
+        body = Body(frame.instructions)
+        in_loop = any(first <= instruction.index <= last for first, last in Flow(body).loops())
+        handling = any(isinstance(settled(value), HandledValue) for value in frame.stack)
+        if handling:
+            raise SkipFrame(Reason("handler", "a break inside an exception handler", stopped.reason.explanation))
+        try:
+            if instruction.handler is not None or in_loop:
+                return _Tail(self._point(instruction.index, frame.stack), self)
+            return _Step(instruction, self)
+        except NotResumable as error:
+            raise SkipFrame(Reason("resume", str(error))) from error
+
+    def _point(self, index: int, stack: Sequence[Value | None]) -> Point:
+        slots = tuple(Slot.NULL if value is NULL else Slot.VALUE for value in stack)
+        frame = self.machine.root
+        free = frozenset(self.code.co_freevars)
+        bound = frozenset(name for name, value in frame.slots.items() if value is not UNBOUND and name not in free)
+        return Point(index, slots, bound)
+
+    def continuation(self, index: int, stack: Sequence[Value | None]) -> Continuation:
+        return self.settings.continuations(self.code, self._point(index, stack))
+
+    def call_continuation(self, made: Continuation, place: Callable[[int], None]) -> None:
+        """Return what the continuation returns; ``place`` pushes a stack place."""
+        emit, free = self.emit, self.code.co_freevars
+        if free:
+            emit.build_closure(free)
+        emit.make_function(made.code, closure=bool(free))
+        emit.to_callable()
+        for parameter in made.parameters:
+            if isinstance(parameter, int):
+                place(parameter)
+            else:
+                self.writer.load(self.machine.root.slots[parameter])
+        emit.call(len(made.parameters))
+        emit.return_value()
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    def _guards(self) -> list[Guard]:
+        guards = self.machine.guards.all()
+        location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
+        if self.graph is not None:
+            guards += [
+                Guard(CallSource(function, f"torch.{name}()"), "equals", (function(),), location, f"torch.{name}() is {function()}")
+                for name, function in _STATE
+            ]
+        return guards + relations(self.machine.graph.shape_env, location)
+
+    def _record_break(self, stopped: Stopped) -> None:
+        if stopped.reason.kind not in RAISES:
+            self.settings.log.add(BreakRecord(stopped.location, stopped.reason))
+
+    def _record_graph(self, guards: Sequence[Guard]) -> None:
+        module = self.graph
+        if module is None:
+            return
+        operators = tuple(_operator_name(node) for node in module.graph.nodes if node.op in ("call_function", "call_method"))
+        names = tuple(node.name for node in module.graph.nodes if node.op == "placeholder")
+        self.settings.log.add(
+            GraphRecord(
+                Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname),
+                operators,
+                names,
+                tuple(guard.sentence() for guard in guards),
+                self._captured - self.started,
+                self._compiled - self._captured,
+                module.code,
+            )
+        )
+
+
+_STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
+    ("is_grad_enabled", torch.is_grad_enabled),
+    ("is_inference_mode_enabled", torch.is_inference_mode_enabled),
+    ("is_any_autocast_enabled", torch._C._is_any_autocast_enabled),
+)
+
+
+def _operator_name(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+class _Tail:
+    """The stop is inside a loop or a ``try``: the rest of the frame, this instruction first, runs in CPython.
+
+    Functions called from there are captured as frames of their own.
+    """
+
+    def __init__(self, point: Point, translator: _Translator) -> None:
+        self.translator = translator
+        self.made = translator.settings.continuations(translator.code, point)
+        run_as_is(self.made.code)
+
+    def values(self) -> list[Value]:
+        root = self.translator.machine.root
+        return [root.stack[p] if isinstance(p, int) else root.slots[p] for p in self.made.parameters]
+
+    def write(self, writer: Writer) -> None:
+        stack = self.translator.machine.root.stack
+        self.translator.call_continuation(self.made, lambda place: writer.load(stack[place]))
+
+
+# How many values an opcode leaves that it pushed itself, where that is not one.
+_PUSHES = {"BEFORE_WITH": 2, "LOAD_METHOD": 2, "FOR_ITER": 2, "GET_LEN": 2, "IMPORT_FROM": 2, "MATCH_KEYS": 3}
+_PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "RAISE_", "RERAISE", "LIST_", "SET_", "DICT_", "MAP_", "RETURN_")
+
+
+def operands_of(instruction: Instruction) -> int:
+    """How many places of the stack an instruction takes."""
+    op = instruction.op
+    if op in ("UNPACK_SEQUENCE", "UNPACK_EX"):
+        return 1
+    if op in ("LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE"):
+        return 1 + int(instruction.arg)
+    if op == "MAP_ADD":
+        return 2 + int(instruction.arg)
+    pushes = _PUSHES.get(op, 0 if op.startswith(_PUSH_NOTHING) else 1)
+    return pushes - stack_effect(instruction)
+
+
+class _Step:
+    """The stop is in straight code: CPython runs the one instruction, and continuations take over after it."""
+
+    def __init__(self, instruction: Instruction, translator: _Translator) -> None:
+        self.instruction = instruction
+        self.translator = translator
+        stack = translator.machine.root.stack
+        count = operands_of(instruction)
+        self.operands = stack[len(stack) - count :]
+        self.below = stack[: len(stack) - count]
+        self.after: Continuation | None = None
+        self.jumped: Continuation | None = None
+        if instruction.op not in NO_FALL_THROUGH:
+            self.after = self._continuation(instruction.index + 1, jump=False)
+        if instruction.op in JUMPS:
+            self.jumped = self._continuation(instruction.arg.index, jump=True)
+
+    def _continuation(self, index: int, *, jump: bool) -> Continuation:
+        made = len(self.operands) + stack_effect(self.instruction, jump=jump)
+        placeholders: list[Value | None] = [None] * made
+        return self.translator.continuation(index, [*self.below, *placeholders])
+
+    def values(self) -> list[Value]:
+        root = self.translator.machine.root
+        found = [value for value in [*self.below, *self.operands] if value is not NULL]
+        for made in (self.after, self.jumped):
+            if made is not None:
+                found += [root.slots[p] for p in made.parameters if isinstance(p, str)]
+        return found
+
+    def write(self, writer: Writer) -> None:
+        emit = writer.emit
+        emit.at(self.instruction)
+        for value in self.values():
+            self._load_before_the_instruction(writer, value)
+        for value in self.operands:
+            if value is NULL:
+                emit.push_null()
+            else:
+                writer.load(value)
+        target = emit.label()
+        emit.emit(self.instruction.op, target if self.jumped is not None else self.instruction.arg)
+        if self.after is not None:
+            self._continue(writer, self.after, jump=False)
+        if self.jumped is not None:
+            emit.place(target)
+            self._continue(writer, self.jumped, jump=True)
+
+    def _load_before_the_instruction(self, writer: Writer, value: Value) -> None:
+        """The instruction may change anything: what comes from a path is read before it, what is new is built before it."""
+        value = settled(value)
+        if isinstance(value.source, ArgSource) or writer.is_kept(value):
+            return
+        writer.load(value)
+        if writer.is_kept(value):
+            writer.emit.pop()
+        else:
+            writer.keep(value)
+
+    def _continue(self, writer: Writer, made: Continuation, *, jump: bool) -> None:
+        emit = writer.emit
+        pushed = len(self.operands) + stack_effect(self.instruction, jump=jump)
+        names = [writer.fresh("stack") for _ in range(pushed)]
+        for name in reversed(names):
+            emit.store_fast(name)
+
+        def place(index: int) -> None:
+            if index < len(self.below):
+                writer.load(self.below[index])
+            else:
+                emit.load_fast(names[index - len(self.below)])
+
+        self.translator.call_continuation(made, place)
+
+
+def _reachable(values: Sequence[Value]) -> list[Value]:
+    """These values and what new objects among them refer to, each once."""
+    seen: dict[int, Value] = {}
+    todo = list(reversed(values))
+    while todo:
+        value = settled(todo.pop())
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if value.source is None and not isinstance(value, LazyValue):
+            todo.extend(reversed(list(value.parts())))
+    return list(seen.values())
+
+
+def _results_among(values: Sequence[Value]) -> list[Value]:
+    return [value for value in _reachable(values) if is_result(value)]

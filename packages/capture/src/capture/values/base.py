@@ -1,0 +1,161 @@
+"""What every symbolic value answers, and the one door through which values reach the world.
+
+A value stands for an object of the user's program while a frame is evaluated.  It may know where the object came from
+(``source``), and it answers Python's questions about it: its type, an attribute, a call, its truth.  Whatever needs more than
+the value itself (recording an operation, looking at a real object, running a function) goes through ``Tracer``.  Values never
+import the frame, the machine or the bytecode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn, Protocol
+
+from capture.sources import Source
+
+
+class NotConstant(Exception):  # noqa: N818 - an answer, not an error
+    """The value depends on more than constants."""
+
+
+class Tracer(Protocol):
+    """The world as values see it."""
+
+    graph: Any
+    effects: Any
+
+    def wrap(self, obj: Any, source: Source) -> Value:
+        """The value of a real object found at ``source``; guards what its kind relies on."""
+
+    def literal(self, obj: Any) -> Value:
+        """The value of an object that was computed here, or that never changes."""
+
+    def record(self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool = False) -> Value:
+        """Run a torch operation on the operands' metadata and add it to the graph."""
+
+    def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value] | None = None) -> Value:
+        """Call any value."""
+
+    def call_builtin(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Call a function without Python code of its own, through the table of rules."""
+
+    def inline(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Evaluate the code of a Python function in a frame of its own."""
+
+    def resume(self, generator: Any, sent: Value) -> Value | None:
+        """Run a generator up to its next value; ``None`` when it returns."""
+
+    def attempt(self, function: Value, *caught: type[BaseException]) -> Value | None:
+        """Call without arguments; None where the user's code raises one of ``caught``."""
+
+    def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
+        """Rely on a check."""
+
+    def changed(self, value: Value) -> None:
+        """The value is about to be mutated."""
+
+    def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        """The user's program raises here."""
+
+    def stop(self, kind: str, explanation: str, hint: str = "") -> NoReturn:
+        """Break: CPython has to run this instruction."""
+
+
+class Value:
+    """Base of all kinds.  Defaults refuse, so that a kind says only what it can do."""
+
+    source: Source | None = None
+
+    def python_type(self) -> type:
+        raise NotImplementedError
+
+    def constant(self) -> Any:
+        """The object itself, where it is made of constants alone."""
+        raise NotConstant
+
+    def identity(self) -> Any:
+        """Something that is the same object exactly when Python's ``is`` holds."""
+        return self
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        return type_attribute(ctx, self, name)
+
+    def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        """Assign, or delete where ``value`` is None."""
+        ctx.stop("attribute", f"an attribute of {self.describe()} is assigned")
+
+    def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return ctx.call(self.attribute(ctx, "__call__"), args, kwargs)
+
+    def truth(self, ctx: Tracer) -> bool:
+        """What ``bool()`` says; a kind with ``__bool__`` or ``__len__`` answers for itself."""
+        return True
+
+    def elements(self, ctx: Tracer) -> list[Value]:
+        """All items, where the number of them is known without running anything."""
+        ctx.stop("iteration", f"{self.describe()} is iterated")
+
+    def parts(self) -> Iterator[Value]:
+        """The values this one refers to: what must be rebuilt before it can be."""
+        return iter(())
+
+    def describe(self) -> str:
+        """Words for messages."""
+        if self.source is not None:
+            return f"`{self.source.expression()}`, a {self.python_type().__qualname__}"
+        return f"a {self.python_type().__qualname__}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.source.expression() if self.source else ''}>"
+
+
+class LazyValue(Value):
+    """A real object that nothing has looked at yet, so that nothing is guarded for it.
+
+    It may rest in locals and containers.  Whoever looks calls ``realize``; what it turns out to be is kept.
+    """
+
+    def __init__(self, obj: Any, source: Source) -> None:
+        self.obj = obj
+        self.source = source
+        self._known: Value | None = None
+
+    def realized(self, ctx: Tracer) -> Value:
+        if self._known is None:
+            assert self.source is not None
+            self._known = ctx.wrap(self.obj, self.source)
+        return self._known
+
+    @property
+    def known(self) -> Value | None:
+        return self._known
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+
+def realize(ctx: Tracer, value: Value) -> Value:
+    return value.realized(ctx) if isinstance(value, LazyValue) else value
+
+
+def settled(value: Value) -> Value:
+    """The value behind a lazy one, if someone has looked already."""
+    if isinstance(value, LazyValue) and value.known is not None:
+        return value.known
+    return value
+
+
+def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
+    """An attribute of an object without attributes of its own: a method or a plain member of its type."""
+    cls = value.python_type()
+    if name == "__class__":
+        return ctx.literal(cls)
+    for owner in cls.__mro__:
+        if name in vars(owner):
+            return ctx.call_builtin(bind_member, [value, ctx.literal(cls), ctx.literal(name)], {})
+    ctx.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+
+
+def bind_member(obj: Any, cls: type, name: str) -> Any:
+    """What ``obj.name`` is where only the type knows it; the rules give it a symbolic meaning."""
+    return getattr(obj, name)

@@ -1,0 +1,56 @@
+"""Immutable objects whose whole content is known: numbers, strings, None, dtypes, devices, enum members, ranges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capture.sources import Source
+from capture.values.base import Tracer, Value
+
+
+class ConstantValue(Value):
+    """``value`` itself is the knowledge; guards compare by type and equality."""
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def constant(self) -> Any:
+        return self.value
+
+    def identity(self) -> Any:
+        return self.value
+
+    def truth(self, ctx: Tracer) -> bool:
+        return bool(self.value)
+
+    def elements(self, ctx: Tracer) -> list[Value]:
+        if isinstance(self.value, (str, bytes, range, frozenset)):
+            return [ctx.literal(item) for item in self.value]
+        ctx.throw(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+
+    def __repr__(self) -> str:
+        return f"<constant {self.value!r}>"
+
+
+NONE = ConstantValue(None)
+TRUE = ConstantValue(True)
+FALSE = ConstantValue(False)
+NOT_IMPLEMENTED = ConstantValue(NotImplemented)
+
+
+def boolean(value: bool) -> ConstantValue:
+    return TRUE if value else FALSE
+
+
+class UnboundValue(Value):
+    """A local or a cell that holds nothing yet."""
+
+    def python_type(self) -> type:
+        return type(None)
+
+
+UNBOUND = UnboundValue()

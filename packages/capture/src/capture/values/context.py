@@ -1,0 +1,99 @@
+"""Torch's context managers: state of the library that is switched inside the graph and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from capture.values.base import Tracer, Value
+from capture.values.function import BuiltinValue
+
+_enter_autocast = torch.amp.autocast_mode._enter_autocast
+_exit_autocast = torch.amp.autocast_mode._exit_autocast
+_enter_inference = torch.autograd.grad_mode._enter_inference_mode
+_exit_inference = torch.autograd.grad_mode._exit_inference_mode
+
+
+class StateRecorder(Protocol):
+    """What contexts need of the graph: a node that switches state, now and at run time."""
+
+    def switch(self, function: Any, *args: Any) -> Any:
+        """Record ``function(*args)``, run it, and return a handle for the switch back."""
+
+
+class TorchContext(Value):
+    """``cls(*args)`` for one of the classes below; active between ``enter`` and ``leave``."""
+
+    def __init__(self, cls: type, args: Sequence[Any]) -> None:
+        self.cls = cls
+        self.args = tuple(args)
+        self._handle: Any = None
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name == "__enter__":
+            return BuiltinValue(enter_context, receiver=self)
+        if name == "__exit__":
+            return BuiltinValue(leave_context, receiver=self)
+        if name == "clone":
+            return BuiltinValue(clone_context, receiver=self)
+        if name in ("__class__",):
+            return ctx.literal(self.cls)
+        ctx.stop("context", f"`{name}` of a `{self.cls.__name__}` context is read")
+
+    def enter(self, graph: StateRecorder) -> None:
+        if issubclass(self.cls, torch.inference_mode):
+            self._handle = graph.switch(_enter_inference, *self.args)
+        elif issubclass(self.cls, torch.autocast):
+            self._handle = graph.switch(_enter_autocast, *self.args)
+        else:
+            self._handle = torch.is_grad_enabled()
+            graph.switch(torch._C._set_grad_enabled, self._target())
+
+    def leave(self, graph: StateRecorder) -> None:
+        if issubclass(self.cls, torch.inference_mode):
+            graph.switch(_exit_inference, self._handle)
+        elif issubclass(self.cls, torch.autocast):
+            graph.switch(_exit_autocast, self._handle)
+        else:
+            graph.switch(torch._C._set_grad_enabled, self._handle)
+
+    def _target(self) -> bool:
+        if issubclass(self.cls, torch.set_grad_enabled):
+            return bool(self.args[0])
+        return issubclass(self.cls, torch.enable_grad)
+
+
+class GradModeSwitch(TorchContext):
+    """``torch.set_grad_enabled(mode)`` switches when it is made, and again when it is entered."""
+
+    def __init__(self, mode: bool, previous: bool) -> None:
+        super().__init__(torch.set_grad_enabled, (mode,))
+        self.previous = previous
+
+    def enter(self, graph: StateRecorder) -> None:
+        graph.switch(torch._C._set_grad_enabled, self.args[0])
+        self._handle = self.previous
+
+
+def enter_context(context: Any) -> Any:
+    return context.__enter__()
+
+
+def leave_context(context: Any, *exception: Any) -> Any:
+    return context.__exit__(*exception)
+
+
+def clone_context(context: Any) -> Any:
+    return context.clone()
+
+
+GRAD_CLASSES = (torch.no_grad, torch.enable_grad)
+
+
+def autocast_arguments(made: Any) -> tuple[Any, ...]:
+    return (made.device, made.fast_dtype, made._enabled, made._cache_enabled)

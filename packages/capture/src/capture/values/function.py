@@ -1,0 +1,347 @@
+"""Things that are called: Python functions, methods, builtins, classes, partials; and the cells that closures share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from types import CodeType, FunctionType
+from typing import Any
+
+from capture.sources import AttrSource, Source
+from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.constant import UNBOUND, ConstantValue
+
+
+class CellValue(Value):
+    """A closure cell: ``content`` is what it holds now; ``source`` leads to the real cell, if there is one already."""
+
+    def __init__(self, content: Value = UNBOUND, source: Source | None = None) -> None:
+        self.content = content
+        self.source = source
+
+    def python_type(self) -> type:
+        return type((lambda x: lambda: x)(0).__closure__[0])  # type: ignore[index]
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name == "cell_contents":
+            return realize(ctx, self.content)
+        return super().attribute(ctx, name)
+
+    def parts(self) -> Iterator[Value]:
+        yield self.content
+
+
+class FunctionValue(Value):
+    """A Python function, real (``function`` and ``source`` known) or made by the code under evaluation."""
+
+    def __init__(
+        self,
+        code: CodeType,
+        namespace: NamespaceValue,
+        *,
+        qualname: str = "",
+        defaults: Sequence[Value] = (),
+        keyword_defaults: Mapping[str, Value] | None = None,
+        closure: Sequence[CellValue] = (),
+        function: FunctionType | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self.code = code
+        self.namespace = namespace
+        self.qualname = qualname or code.co_qualname
+        self.defaults = list(defaults)
+        self.keyword_defaults = dict(keyword_defaults or {})
+        self.closure = list(closure)
+        self.function = function
+        self.source = source
+        self.annotations: Value | None = None
+        self.attributes: dict[str, Value] = {}
+
+    def python_type(self) -> type:
+        return FunctionType
+
+    def identity(self) -> Any:
+        return self.function if self.function is not None else self
+
+    def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return ctx.inline(self, args, kwargs)
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name in self.attributes:
+            return self.attributes[name]
+        if self.function is not None and self.source is not None:
+            try:
+                found = getattr(self.function, name)
+            except AttributeError as error:
+                ctx.throw(AttributeError, *error.args)
+            if name == "__get__":
+                return BuiltinValue(FunctionType.__get__, receiver=self)
+            return ctx.wrap(found, AttrSource(self.source, name))
+        return self._made_here(ctx, name)
+
+    def _made_here(self, ctx: Tracer, name: str) -> Value:
+        known = {"__name__": self.code.co_name, "__qualname__": self.qualname, "__doc__": None, "__code__": self.code}
+        if name in known:
+            return ConstantValue(known[name])
+        if name == "__module__":
+            return ConstantValue(self.namespace.contents.get("__name__"))
+        if name in ("__dict__", "__defaults__", "__annotations__", "__globals__", "__kwdefaults__", "__closure__"):
+            ctx.stop("function attribute", f"`{name}` of a function defined in the captured code is read")
+        ctx.throw(AttributeError, f"'function' object has no attribute '{name}'")
+
+    def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        if self.function is not None or value is None or name in ("__code__", "__defaults__"):
+            super().set_attribute(ctx, name, value)
+        assert value is not None
+        self.attributes[name] = value
+
+    def parts(self) -> Iterator[Value]:
+        yield from self.defaults
+        yield from self.keyword_defaults.values()
+        yield from self.closure
+        yield from self.attributes.values()
+
+    def describe(self) -> str:
+        return f"the function `{self.qualname}`"
+
+
+class NamespaceValue(Value):
+    """The globals of a module, as functions see them."""
+
+    def __init__(self, contents: dict[str, Any], source: Source | None, *, trusted: bool) -> None:
+        self.contents = contents
+        self.source = source
+        self.trusted = trusted
+        self.written: dict[str, Value | None] = {}
+
+    def python_type(self) -> type:
+        return dict
+
+    def parts(self) -> Iterator[Value]:
+        return (value for value in self.written.values() if value is not None)
+
+
+class BoundMethod(Value):
+    def __init__(self, receiver: Value, function: Value) -> None:
+        self.receiver = receiver
+        self.function = function
+
+    def python_type(self) -> type:
+        return type(self.python_type)
+
+    def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return ctx.call(self.function, [self.receiver, *args], kwargs)
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name == "__func__":
+            return self.function
+        if name == "__self__":
+            return self.receiver
+        return self.function.attribute(ctx, name)
+
+    def parts(self) -> Iterator[Value]:
+        yield self.receiver
+        yield self.function
+
+    def describe(self) -> str:
+        return self.function.describe()
+
+
+class BuiltinValue(Value):
+    """A function without Python code, or one of torch's that the graph records whole; ``receiver`` if it is bound."""
+
+    def __init__(self, function: Any, source: Source | None = None, receiver: Value | None = None) -> None:
+        self.function = function
+        self.source = source
+        self.receiver = receiver
+
+    def python_type(self) -> type:
+        return type(self.function)
+
+    def constant(self) -> Any:
+        if self.receiver is not None:
+            raise NotConstant
+        return self.function
+
+    def identity(self) -> Any:
+        return self.function if self.receiver is None else self
+
+    def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        operands = list(args) if self.receiver is None else [self.receiver, *args]
+        return ctx.call_builtin(self.function, operands, dict(kwargs))
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if self.receiver is not None and name == "__self__":
+            return self.receiver
+        try:
+            return ctx.literal(getattr(self.function, name))
+        except AttributeError as error:
+            ctx.throw(AttributeError, *error.args)
+
+    def parts(self) -> Iterator[Value]:
+        if self.receiver is not None:
+            yield self.receiver
+
+    def describe(self) -> str:
+        name = getattr(self.function, "__qualname__", None) or repr(self.function)
+        module = getattr(self.function, "__module__", None)
+        return f"the function `{module}.{name}`" if module else f"the function `{name}`"
+
+
+class ClassValue(Value):
+    """A class that exists: builtin, torch's or the user's."""
+
+    def __init__(self, cls: type, source: Source | None = None) -> None:
+        self.cls = cls
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.cls)
+
+    def constant(self) -> Any:
+        return self.cls
+
+    def identity(self) -> Any:
+        return self.cls
+
+    def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return ctx.call_builtin(self.cls, list(args), dict(kwargs))
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            return ConstantValue(getattr(self.cls, name))
+        try:
+            found = getattr(self.cls, name)
+        except AttributeError as error:
+            ctx.throw(AttributeError, *error.args)
+        static = _static_lookup(self.cls, name)
+        if isinstance(static, classmethod):
+            return BoundMethod(self, ctx.wrap(static.__func__, self._member(name, "__func__")))
+        return ctx.wrap(found, self._member(name)) if self.source is not None else ctx.literal(found)
+
+    def _member(self, *names: str) -> Source:
+        assert self.source is not None
+        path: Source = self.source
+        for name in names:
+            path = AttrSource(path, name)
+        return path
+
+    def describe(self) -> str:
+        return f"the class `{self.cls.__module__}.{self.cls.__qualname__}`"
+
+
+def _static_lookup(cls: type, name: str) -> Any:
+    for owner in cls.__mro__:
+        if name in vars(owner):
+            return vars(owner)[name]
+    return None
+
+
+class PartialValue(Value):
+    """``functools.partial``."""
+
+    def __init__(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value], source: Source | None = None) -> None:
+        self.function = function
+        self.args = list(args)
+        self.kwargs = dict(kwargs)
+        self.source = source
+
+    def python_type(self) -> type:
+        return functools.partial
+
+    def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return ctx.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name == "func":
+            return self.function
+        return super().attribute(ctx, name)
+
+    def parts(self) -> Iterator[Value]:
+        yield self.function
+        yield from self.args
+        yield from self.kwargs.values()
+
+
+class PythonModuleValue(Value):
+    """An imported module."""
+
+    def __init__(self, module: Any, source: Source) -> None:
+        self.module = module
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.module)
+
+    def constant(self) -> Any:
+        return self.module
+
+    def identity(self) -> Any:
+        return self.module
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        try:
+            found = getattr(self.module, name)
+        except AttributeError as error:
+            ctx.throw(AttributeError, *error.args)
+        assert self.source is not None
+        return ctx.wrap(found, AttrSource(self.source, name))
+
+
+class SuperValue(Value):
+    """``super(cls, receiver)``: attributes from the classes after ``cls``."""
+
+    def __init__(self, cls: type, receiver: Value) -> None:
+        self.cls = cls
+        self.receiver = receiver
+
+    def python_type(self) -> type:
+        return super  # type: ignore[return-value]
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        is_class = isinstance(self.receiver, ClassValue)
+        order = self.receiver.cls.__mro__ if is_class else self.receiver.python_type().__mro__  # type: ignore[attr-defined]
+        for owner in order[order.index(self.cls) + 1 :]:
+            if name in vars(owner):
+                return bind(ctx, vars(owner)[name], owner, name, self.receiver)
+        ctx.throw(AttributeError, f"'super' object has no attribute '{name}'")
+
+
+def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path: Source | None = None) -> Value:
+    """A member of a class seen through an instance (or a subclass): the descriptor protocol for the known descriptors."""
+    source = path or AttrSource(class_source(ctx, owner), name)
+    if isinstance(member, staticmethod):
+        return ctx.wrap(member.__func__, source)
+    if isinstance(member, classmethod):
+        target = receiver if isinstance(receiver, ClassValue) else ctx.literal(receiver.python_type())
+        return BoundMethod(target, ctx.wrap(member.__func__, AttrSource(source, "__func__")))
+    if isinstance(receiver, ClassValue) and name != "__new__" and isinstance(member, FunctionType):
+        return ctx.wrap(member, source)
+    if isinstance(member, property):
+        if member.fget is None:
+            ctx.throw(AttributeError, f"unreadable attribute '{name}'")
+        return ctx.call(ctx.wrap(member.fget, AttrSource(source, "fget")), [receiver])
+    if isinstance(member, FunctionType):
+        return BoundMethod(receiver, ctx.wrap(member, source))
+    if name == "__new__":
+        return ctx.literal(member.__get__(None, owner))
+    if hasattr(type(member), "__get__"):
+        return _bind_other(ctx, member, owner, name, receiver)
+    return ctx.wrap(member, source)
+
+
+def class_source(ctx: Tracer, cls: type) -> Source:
+    source = ctx.literal(cls).source
+    assert source is not None
+    return source
+
+
+def _bind_other(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value) -> Value:
+    kind = type(member).__name__
+    if kind in ("method_descriptor", "wrapper_descriptor", "builtin_function_or_method"):
+        return BuiltinValue(member, receiver=receiver)
+    getter = type(member).__get__
+    if isinstance(getter, FunctionType):
+        descriptor = ctx.wrap(member, AttrSource(class_source(ctx, owner), name))
+        return ctx.call(ctx.literal(getter), [descriptor, receiver, ctx.literal(receiver.python_type())])
+    ctx.stop("descriptor", f"the attribute `{name}` of {receiver.describe()} is a descriptor of kind {kind}")

@@ -1,0 +1,122 @@
+"""Dicts and their subclasses, and the views of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from capture.sources import Source
+from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.sequence import TupleValue
+
+
+class ObjectKey:
+    """A key that is compared by identity: a module, a tensor, a function."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectKey) and other.value.identity() is self.value.identity()
+
+    def __hash__(self) -> int:
+        return id(self.value.identity())
+
+
+def key_of(ctx: Tracer, value: Value) -> Any:
+    """What a value hashes as."""
+    value = realize(ctx, value)
+    if isinstance(value, TupleValue):
+        return tuple(key_of(ctx, item) for item in value.items)
+    try:
+        key = value.constant()
+        hash(key)
+        return key
+    except NotConstant:
+        return _identity_key(ctx, value)
+    except TypeError:
+        ctx.throw(TypeError, f"unhashable type: '{value.python_type().__name__}'")
+
+
+def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
+    cls = value.python_type()
+    if cls.__hash__ is None:
+        ctx.throw(TypeError, f"unhashable type: '{cls.__name__}'")
+    if cls.__hash__ is not object.__hash__ and not _hashes_by_identity(cls):
+        ctx.stop("hash", f"{value.describe()} is hashed by code of its own", "use a constant as key")
+    return ObjectKey(value)
+
+
+def _hashes_by_identity(cls: type) -> bool:
+    return getattr(cls.__hash__, "__module__", "").startswith("torch") or not hasattr(cls.__hash__, "__code__")
+
+
+class DictValue(Value):
+    """Insertion-ordered entries: hashable key -> (key as a value, value)."""
+
+    def __init__(self, source: Source | None = None, cls: type = dict) -> None:
+        self.entries: dict[Any, tuple[Value, Value]] = {}
+        self.source = source
+        self.cls = cls
+        self.default_factory: Value | None = None
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def get(self, ctx: Tracer, key: Value) -> Value | None:
+        found = self.entries.get(key_of(ctx, key))
+        return None if found is None else realize(ctx, found[1])
+
+    def get_constant(self, ctx: Tracer, key: Any) -> Value | None:
+        found = self.entries.get(key)
+        return None if found is None else realize(ctx, found[1])
+
+    def put(self, ctx: Tracer, key: Value, value: Value) -> None:
+        hashed = key_of(ctx, key)
+        ctx.changed(self)
+        kept = self.entries.get(hashed)
+        self.entries[hashed] = (kept[0] if kept else key, value)
+
+    def remove(self, ctx: Tracer, key: Value) -> Value | None:
+        hashed = key_of(ctx, key)
+        if hashed not in self.entries:
+            return None
+        ctx.changed(self)
+        return realize(ctx, self.entries.pop(hashed)[1])
+
+    def elements(self, ctx: Tracer) -> list[Value]:
+        return [key for key, _ in self.entries.values()]
+
+    def truth(self, ctx: Tracer) -> bool:
+        return bool(self.entries)
+
+    def parts(self) -> Iterator[Value]:
+        for key, value in self.entries.values():
+            yield key
+            yield value
+
+
+class DictView(Value):
+    """``d.keys()``, ``d.values()`` or ``d.items()``."""
+
+    def __init__(self, owner: DictValue, which: str) -> None:
+        self.owner = owner
+        self.which = which
+
+    def python_type(self) -> type:
+        return type(getattr({}, self.which)())
+
+    def elements(self, ctx: Tracer) -> list[Value]:
+        if self.which == "keys":
+            return [key for key, _ in self.owner.entries.values()]
+        if self.which == "values":
+            return [value for _, value in self.owner.entries.values()]
+        return [TupleValue([key, value]) for key, value in self.owner.entries.values()]
+
+    def truth(self, ctx: Tracer) -> bool:
+        return bool(self.owner.entries)
+
+    def parts(self) -> Iterator[Value]:
+        yield self.owner

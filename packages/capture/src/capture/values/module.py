@@ -1,0 +1,79 @@
+"""``torch.nn.Module``: an object whose parameters, buffers and submodules live in three dicts, and whose call has hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch.nn.modules import module as torch_module
+
+from capture.sources import AttrSource, ConstSource, KeySource
+from capture.values.base import Tracer, Value, realize
+from capture.values.user_object import UserObject
+
+_TABLES = ("_parameters", "_buffers", "_modules")
+_OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
+
+
+class ModuleValue(UserObject):
+    """Calls go straight to ``forward`` where no hook is registered (guarded), else through the module's own machinery."""
+
+    def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        own_call = self.cls.__call__ is not torch.nn.Module.__call__
+        if own_call or self.source is None or self.overlay:
+            return super().call(ctx, args, kwargs)
+        if self._has_hooks(ctx):
+            implementation = self.attribute(ctx, "_call_impl")
+            return ctx.call(implementation, args, kwargs)
+        return ctx.call(self.attribute(ctx, "forward"), args, kwargs)
+
+    def _has_hooks(self, ctx: Tracer) -> bool:
+        for name in _GLOBAL_HOOKS:
+            hooks = getattr(torch_module, name)
+            source = AttrSource(ConstSource(torch_module, "torch.nn.modules.module"), name)
+            ctx.guard(source, "true" if hooks else "false")
+            if hooks:
+                return True
+        for name in _OWN_HOOKS:
+            hooks = self.obj.__dict__.get(name)
+            ctx.guard(self._entry(name), "true" if hooks else "false")
+            if hooks:
+                return True
+        return False
+
+    def _fallback(self, ctx: Tracer, name: str) -> Value:
+        if getattr(self.cls, "__getattr__", None) is not torch.nn.Module.__getattr__:
+            return super()._fallback(ctx, name)
+        found = self._in_tables(ctx, name)
+        if found is None:
+            ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return found
+
+    def _in_tables(self, ctx: Tracer, name: str) -> Value | None:
+        for table in _TABLES:
+            contents = self.obj.__dict__.get(table) if self.obj is not None else None
+            if contents is None:
+                continue
+            known = realize(ctx, self.overlay[table]) if self.overlay.get(table) is not None else None
+            if known is not None:
+                return known.get_constant(ctx, name)  # type: ignore[attr-defined, no-any-return]
+            if name in contents:
+                return ctx.wrap(contents[name], KeySource(self._entry(table), name))
+        return None
+
+    def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        setter = self.cls.__setattr__ if value is not None else self.cls.__delattr__
+        standard = setter in (torch.nn.Module.__setattr__, torch.nn.Module.__delattr__)
+        if not standard:
+            super().set_attribute(ctx, name, value)
+            return
+        value = None if value is None else realize(ctx, value)
+        if value is None or isinstance(value, ModuleValue) or name in self.obj.__dict__.get("_parameters", {}):
+            ctx.stop("module attribute", f"the parameter or submodule `{name}` of {self.describe()} is assigned")
+        ctx.changed(self)
+        self.overlay[name] = value
+
+    def truth(self, ctx: Tracer) -> bool:
+        method = self.special(ctx, "__len__")
+        return True if method is None else ctx.call(method, []).truth(ctx)

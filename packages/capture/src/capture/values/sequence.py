@@ -1,0 +1,129 @@
+"""Lists, tuples and their kin, slices, and sets: containers that own their items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from capture.sources import Source
+from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize, settled
+
+
+class SequenceValue(Value):
+    """Items in order.  Items that came from a real container stay lazy until someone takes them out."""
+
+    def __init__(self, items: Iterable[Value], source: Source | None = None, cls: type = tuple) -> None:
+        self.items = list(items)
+        self.source = source
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def item(self, ctx: Tracer, index: int) -> Value:
+        return realize(ctx, self.items[index])
+
+    def elements(self, ctx: Tracer) -> list[Value]:
+        return list(self.items)
+
+    def truth(self, ctx: Tracer) -> bool:
+        return bool(self.items)
+
+    def parts(self) -> Iterator[Value]:
+        return iter(self.items)
+
+    def _constants(self) -> list[Any]:
+        return [_constant_item(item) for item in self.items]
+
+
+def _constant_item(item: Value) -> Any:
+    item = settled(item)
+    if isinstance(item, LazyValue):
+        raise NotConstant  # nobody has guarded it: realize first
+    return item.constant()
+
+
+class ListValue(SequenceValue):
+    """A list (or deque): mutable, so it has an identity and is never a constant."""
+
+    def __init__(self, items: Iterable[Value], source: Source | None = None, cls: type = list) -> None:
+        super().__init__(items, source, cls)
+        self.maxlen: int | None = None
+
+    def constants(self) -> list[Any]:
+        """The items, where all of them are constants: good for reading at this moment only."""
+        return self._constants()
+
+
+class TupleValue(SequenceValue):
+    """A tuple, ``torch.Size``, named tuple or one of torch's return types."""
+
+    def constant(self) -> Any:
+        items = self._constants()
+        if self.cls is tuple or self.cls is torch.Size:
+            return self.cls(items)
+        raise NotConstant
+
+    def identity(self) -> Any:
+        return self
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        fields = field_names(self.cls)
+        if name in fields:
+            return self.item(ctx, fields.index(name))
+        return super().attribute(ctx, name)
+
+
+def field_names(cls: type) -> tuple[str, ...]:
+    """The names of a named tuple's items, also for torch's return types, which keep them as members."""
+    fields = getattr(cls, "_fields", None)
+    if fields is not None:
+        return tuple(fields)
+    count = getattr(cls, "n_sequence_fields", 0)
+    if not count:
+        return ()
+    # A structseq's members remember their offset only in their text, but they are defined in order.
+    names = [name for name, member in vars(cls).items() if type(member).__name__ == "member_descriptor"]
+    return tuple(names[:count])
+
+
+class SliceValue(Value):
+    def __init__(self, start: Value, stop: Value, step: Value) -> None:
+        self.start, self.stop, self.step = start, stop, step
+
+    def python_type(self) -> type:
+        return slice
+
+    def constant(self) -> Any:
+        return slice(*(_constant_item(part) for part in self.parts()))
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name in ("start", "stop", "step"):
+            return realize(ctx, getattr(self, name))
+        return super().attribute(ctx, name)
+
+    def parts(self) -> Iterator[Value]:
+        return iter((self.start, self.stop, self.step))
+
+
+class SetValue(Value):
+    """A set of hashable values; equal keys are one entry, as in Python."""
+
+    def __init__(self, keys: Iterable[Any], source: Source | None = None, cls: type = set) -> None:
+        self.entries: dict[Any, Value] = dict(keys)
+        self.source = source
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def elements(self, ctx: Tracer) -> list[Value]:
+        return list(self.entries.values())
+
+    def truth(self, ctx: Tracer) -> bool:
+        return bool(self.entries)
+
+    def parts(self) -> Iterator[Value]:
+        return iter(self.entries.values())

@@ -1,0 +1,95 @@
+"""Tensors: a node of the graph and a fake tensor that carries the metadata."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from capture.sources import Source
+from capture.values.base import Tracer, Value
+from capture.values.constant import NONE, ConstantValue, boolean
+
+# What a fake tensor answers about its real one; anything else of a tensor is a method or an operation.
+_METADATA = frozenset(
+    {
+        "dtype", "device", "layout", "ndim", "itemsize", "nbytes", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse",
+        "is_quantized", "is_mkldnn", "is_nested", "is_meta", "is_xpu", "is_mps", "output_nr", "names", "is_sparse_csr",
+    }
+)  # fmt: skip
+_VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+
+
+class TensorValue(Value):
+    def __init__(self, node: fx.Node, fake: torch.Tensor, source: Source | None = None, cls: type = torch.Tensor) -> None:
+        self.node = node
+        self.fake = fake
+        self.source = source
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def truth(self, ctx: Tracer) -> bool:
+        return bool(ctx.call_builtin(bool, [self], {}).constant())
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name in _METADATA:
+            return ctx.literal(getattr(self.fake, name))
+        if name == "shape":
+            return ctx.call(TensorMethod(self, "size"), [])
+        if name in _VIEWS:
+            return ctx.record(getattr, [self, ConstantValue(name)], {})
+        if name == "grad" and self.source is None:
+            return NONE
+        if name == "grad_fn" and self.fake.grad_fn is None:
+            return NONE
+        if name == "__class__":
+            return ctx.literal(self.cls)
+        return self._method(ctx, name)
+
+    def _method(self, ctx: Tracer, name: str) -> Value:
+        member = getattr(self.cls, name, None)
+        if member is None:
+            # An attribute that someone hung on the tensor object: only reading the real object could tell.
+            ctx.stop("tensor attribute", f"the attribute `{name}` is read from a tensor", "keep data beside the tensor")
+        if callable(member):
+            return TensorMethod(self, name)
+        ctx.stop("tensor attribute", f"`{name}` of a tensor is read", "read it outside the compiled function")
+
+    def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        if name == "requires_grad" and isinstance(value, ConstantValue):
+            ctx.record("requires_grad_", [self, boolean(value.value)], {}, method=True)
+            return
+        ctx.stop("tensor attribute", f"the attribute `{name}` of a tensor is assigned")
+
+    def elements(self, ctx: Tracer) -> list[Value]:
+        if self.fake.dim() == 0:
+            ctx.throw(TypeError, "iteration over a 0-d tensor")
+        return ctx.record("unbind", [self, ConstantValue(0)], {}, method=True).elements(ctx)
+
+    def describe(self) -> str:
+        shape = tuple(self.fake.shape)
+        name = f"`{self.source.expression()}`, " if self.source else ""
+        return f"{name}a tensor of shape {shape}"
+
+
+class TensorMethod(Value):
+    """A method bound to a tensor."""
+
+    def __init__(self, owner: TensorValue, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return type(torch.Tensor.add)
+
+    def call(self, ctx: Tracer, args: Any, kwargs: Any) -> Value:
+        return ctx.call_builtin(getattr(self.owner.cls, self.name), [self.owner, *args], dict(kwargs))
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        return ctx.literal(getattr(getattr(torch.Tensor, self.name), name))
+
+    def parts(self) -> Any:
+        yield self.owner

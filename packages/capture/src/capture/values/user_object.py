@@ -1,0 +1,195 @@
+"""Instances of classes with attributes: the user's, the library's, and those made by the code under evaluation.
+
+Reading follows Python's order: data descriptors of the type, the instance's ``__dict__``, the rest of the type,
+``__getattr__``.  Writes go to an overlay that is replayed when the frame leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType, MemberDescriptorType
+from typing import Any
+
+from capture.sources import AttrSource, DictSource, KeySource, Source, TypeSource
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import ConstantValue
+from capture.values.function import bind
+from capture.values.mapping import DictValue
+
+_MISSING = object()
+
+
+class UserObject(Value):
+    """``obj`` is the real object, or None where the evaluated code made this one."""
+
+    def __init__(self, cls: type, obj: Any = None, source: Source | None = None) -> None:
+        self.cls = cls
+        self.obj = obj
+        self.source = source
+        self.overlay: dict[str, Value | None] = {}
+        self.new_args: list[Value] = []
+        self.class_source: Source | None = None
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def identity(self) -> Any:
+        return self.obj if self.obj is not None else self
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name == "__class__":
+            return ctx.literal(self.cls)
+        if name == "__dict__":
+            return self._dict(ctx)
+        getter = self.cls.__getattribute__
+        if getter is not object.__getattribute__ and isinstance(getter, FunctionType):
+            return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
+        found = self.plain_attribute(ctx, name)
+        return found if found is not None else self._fallback(ctx, name)
+
+    def plain_attribute(self, ctx: Tracer, name: str) -> Value | None:
+        """``object.__getattribute__``, without the error."""
+        owner, member = lookup(self.cls, name)
+        if member is not _MISSING and is_data_descriptor(member):
+            return self._data_descriptor(ctx, owner, member, name)
+        if name in self.overlay:
+            written = self.overlay[name]
+            if written is not None:
+                return realize(ctx, written)
+        else:
+            held = self._instance_dict().get(name, _MISSING)
+            if held is not _MISSING:
+                return ctx.wrap(held, self._entry(name))
+        if member is _MISSING:
+            return None
+        if self.source is not None and name not in self.overlay and hasattr(self.obj, "__dict__"):
+            ctx.guard(self._entry(name), "absent")
+        return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
+
+    def _data_descriptor(self, ctx: Tracer, owner: type, member: Any, name: str) -> Value | None:
+        if not isinstance(member, MemberDescriptorType):
+            return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
+        if name in self.overlay:
+            written = self.overlay[name]
+            return None if written is None else realize(ctx, written)
+        if self.source is None or not hasattr(self.obj, name):
+            return None
+        return ctx.wrap(getattr(self.obj, name), AttrSource(self.source, name))
+
+    def _fallback(self, ctx: Tracer, name: str) -> Value:
+        self.absent(ctx, name)
+        handler = getattr(self.cls, "__getattr__", None)
+        if handler is not None:
+            return ctx.call(ctx.literal(handler), [self, ConstantValue(name)])
+        ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def absent(self, ctx: Tracer, name: str) -> None:
+        if self.source is not None and name not in self.overlay and hasattr(self.obj, "__dict__"):
+            ctx.guard(self._entry(name), "absent")
+
+    def _instance_dict(self) -> dict[str, Any]:
+        return getattr(self.obj, "__dict__", {}) if self.obj is not None else {}
+
+    def _entry(self, name: str) -> Source:
+        assert self.source is not None
+        return KeySource(DictSource(self.source), name)
+
+    def _class_path(self, ctx: Tracer, name: str) -> Source | None:
+        known = ctx.literal(self.cls).source
+        if known is None and self.source is not None:
+            known = TypeSource(self.source)
+        return None if known is None else AttrSource(known, name)
+
+    def _dict(self, ctx: Tracer) -> Value:
+        if self.source is not None and not self.overlay:
+            return ctx.wrap(self.obj.__dict__, DictSource(self.source))
+        if self.source is not None:
+            ctx.stop("__dict__", f"`__dict__` of {self.describe()} is read after one of its attributes was assigned")
+        # A copy would miss later writes; reading it at once is what programs do.
+        view = DictValue()
+        for name, value in self.overlay.items():
+            if value is not None:
+                view.entries[name] = (ConstantValue(name), value)
+        return view
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        special = "__setattr__" if value is not None else "__delattr__"
+        setter = getattr(self.cls, special)
+        if isinstance(setter, FunctionType):
+            args = [self, ConstantValue(name)] if value is None else [self, ConstantValue(name), value]
+            ctx.call(ctx.literal(setter), args)
+            return
+        self.plain_set(ctx, name, value)
+
+    def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        """``object.__setattr__`` and ``object.__delattr__``."""
+        owner, member = lookup(self.cls, name)
+        if isinstance(member, property):
+            accessor = member.fset if value is not None else member.fdel
+            if accessor is None:
+                ctx.throw(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
+            ctx.call(ctx.literal(accessor), [self] if value is None else [self, value])
+            return
+        if member is not _MISSING and is_data_descriptor(member) and not isinstance(member, MemberDescriptorType):
+            ctx.stop("descriptor", f"the attribute `{name}` of {self.describe()} is assigned through a descriptor")
+        if value is None and self.plain_attribute(ctx, name) is None:
+            ctx.throw(AttributeError, name)
+        ctx.changed(self)
+        self.overlay[name] = value
+
+    def current_names(self) -> list[str]:
+        names = [name for name in self._instance_dict() if self.overlay.get(name, self) is not None]
+        return names + [name for name, value in self.overlay.items() if value is not None and name not in names]
+
+    # -- the rest of Python's questions --------------------------------------------------------------------------
+
+    def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        method = self.special(ctx, "__call__")
+        if method is None:
+            ctx.throw(TypeError, f"'{self.cls.__name__}' object is not callable")
+        return ctx.call(method, args, kwargs)
+
+    def special(self, ctx: Tracer, name: str) -> Value | None:
+        """A special method, looked up on the type as Python does."""
+        owner, member = lookup(self.cls, name)
+        if member is _MISSING or member is None:
+            return None
+        return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
+
+    def truth(self, ctx: Tracer) -> bool:
+        for name in ("__bool__", "__len__"):
+            method = self.special(ctx, name)
+            if method is not None:
+                return ctx.call(method, []).truth(ctx)
+        return True
+
+    def parts(self) -> Iterator[Value]:
+        yield from self.new_args
+        for value in self.overlay.values():
+            if value is not None:
+                yield value
+
+    def describe(self) -> str:
+        name = f"`{self.source.expression()}`, " if self.source else ""
+        return f"{name}an object of class `{self.cls.__qualname__}`"
+
+
+def lookup(cls: type, name: str) -> tuple[type, Any]:
+    """The class that defines ``name`` and what it holds there, unbound."""
+    for owner in cls.__mro__:
+        if name in vars(owner):
+            return owner, vars(owner)[name]
+    return cls, _MISSING
+
+
+def is_missing(member: Any) -> bool:
+    return member is _MISSING
+
+
+def is_data_descriptor(member: Any) -> bool:
+    cls = type(member)
+    return hasattr(cls, "__get__") and (hasattr(cls, "__set__") or hasattr(cls, "__delete__"))

@@ -1,0 +1,365 @@
+"""Real objects to values: a table by type.  Each rule guards exactly what its value then takes for granted."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from typing import Any, Protocol
+
+import torch
+
+from capture._engine import Outside, Region
+from capture.graph import GraphRecorder
+from capture.sources import (
+    AttrSource,
+    ConstSource,
+    GetitemSource,
+    GlobalSource,
+    ItemSource,
+    KeySource,
+    Source,
+    TypeSource,
+)
+from capture.values.base import LazyValue, Tracer, Value
+from capture.values.constant import UNBOUND, ConstantValue
+from capture.values.exception import ExceptionValue
+from capture.values.function import (
+    BoundMethod,
+    BuiltinValue,
+    CellValue,
+    ClassValue,
+    FunctionValue,
+    NamespaceValue,
+    PartialValue,
+    PythonModuleValue,
+)
+from capture.values.mapping import DictValue
+from capture.values.module import ModuleValue
+from capture.values.sequence import ListValue, SetValue, SliceValue, TupleValue
+from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
+from capture.values.user_object import UserObject
+
+
+class World(Tracer, Protocol):
+    """What wrapping needs beyond a tracer."""
+
+    graph: GraphRecorder
+
+    def dynamic_dims(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
+        """The dimensions of a tensor input that are to be symbolic."""
+
+    def is_dynamic(self, source: Source) -> bool:
+        """Whether an int input is to be symbolic."""
+
+    def namespace(self, contents: dict[str, Any], source: Source, *, trusted: bool) -> NamespaceValue:
+        """The one value of a module's globals."""
+
+
+Rule = Callable[[World, Any, Source], Value]
+_BY_TYPE: dict[type, Rule] = {}
+
+
+def wraps(*types: type) -> Callable[[Rule], Rule]:
+    """Registers a rule for exactly these types."""
+
+    def register(rule: Rule) -> Rule:
+        for cls in types:
+            _BY_TYPE[cls] = rule
+        return rule
+
+    return register
+
+
+def wrap_object(ctx: World, obj: Any, source: Source) -> Value:
+    """The value of ``obj``; the caller keeps one value per object where identity matters."""
+    rule = _BY_TYPE.get(type(obj)) or _by_ancestry(obj)
+    return rule(ctx, obj, source)
+
+
+def _by_ancestry(obj: Any) -> Rule:
+    for cls, rule in _FALLBACKS:
+        if isinstance(obj, cls):
+            return rule
+    return wrap_user_object
+
+
+# -- immutable objects -------------------------------------------------------------------------------------------
+
+
+@wraps(float, complex, str, bytes, bool, type(None), type(...), type(NotImplemented))
+def wrap_constant(ctx: World, obj: Any, source: Source) -> Value:
+    ctx.guard(source, "equals", obj)
+    return ConstantValue(obj, source)
+
+
+@wraps(torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset)
+def wrap_plain_data(ctx: World, obj: Any, source: Source) -> Value:
+    ctx.guard(source, "equals", obj)
+    return ConstantValue(obj, source)
+
+
+@wraps(int)
+def wrap_int(ctx: World, obj: int, source: Source) -> Value:
+    if not ctx.is_dynamic(source):
+        return wrap_constant(ctx, obj, source)
+    ctx.guard(source, "type", int)
+    symbol = ctx.graph.symbolic_int(obj, source)
+    node = ctx.graph.add_input(source, symbol)
+    return SymbolicNumber(node, symbol, source)
+
+
+def wrap_enum(ctx: World, obj: enum.Enum, source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return ConstantValue(obj, source)
+
+
+@wraps(slice)
+def wrap_slice(ctx: World, obj: slice, source: Source) -> Value:
+    ctx.guard(source, "type", slice)
+    start, stop, step = (LazyValue(getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step"))
+    return SliceValue(start, stop, step)
+
+
+# -- tensors -----------------------------------------------------------------------------------------------------
+
+
+def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
+    if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        ctx.stop("tensor subclass", f"{source.expression()} is a {type(obj).__qualname__}, a subclass of Tensor")
+    if obj.layout is not torch.strided or obj.is_quantized or torch._C._functorch.is_functorch_wrapped_tensor(obj):
+        ctx.stop("tensor layout", f"{source.expression()} is not an ordinary strided tensor")
+    dims = ctx.dynamic_dims(source, obj)
+    fake = ctx.graph.fake_input(obj, source, dims)
+    node = ctx.graph.add_input(source, fake)
+    sizes = tuple(None if dim in dims else size for dim, size in enumerate(obj.shape))
+    strides = tuple(obj.stride()) if not dims else None
+    ctx.guard(source, "tensor", type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, ())
+    return TensorValue(node, fake, source, type(obj))
+
+
+# -- containers --------------------------------------------------------------------------------------------------
+
+
+@wraps(list)
+def wrap_list(ctx: World, obj: list[Any], source: Source) -> Value:
+    ctx.guard(source, "type", list)
+    ctx.guard(source, "length", len(obj))
+    return ListValue((LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)), source)
+
+
+@wraps(collections.deque)
+def wrap_deque(ctx: World, obj: collections.deque[Any], source: Source) -> Value:
+    ctx.guard(source, "type", collections.deque)
+    ctx.guard(source, "length", len(obj))
+    items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
+    value = ListValue(items, source, collections.deque)
+    value.maxlen = obj.maxlen
+    return value
+
+
+@wraps(tuple)
+def wrap_tuple(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
+    ctx.guard(source, "type", tuple)
+    ctx.guard(source, "length", len(obj))
+    return TupleValue((LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)), source)
+
+
+def wrap_tuple_subclass(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
+    ctx.guard(source, "type", type(obj))
+    ctx.guard(source, "length", len(obj))
+    items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
+    return TupleValue(items, source, type(obj))
+
+
+@wraps(dict, collections.OrderedDict, collections.defaultdict)
+def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
+    if not all(isinstance(key, _KEY_TYPES) for key in obj):
+        ctx.stop("dict keys", f"`{source.expression()}` has keys that are not constants", "use strings or numbers as keys")
+    ctx.guard(source, "type", type(obj))
+    ctx.guard(source, "keys", tuple(obj))
+    value = DictValue(source, type(obj))
+    step = KeySource if type(obj) is dict else GetitemSource
+    for key, item in obj.items():
+        value.entries[key] = (_key_value(ctx, key), LazyValue(item, step(source, key)))
+    if isinstance(obj, collections.defaultdict):
+        value.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
+    return value
+
+
+_KEY_TYPES = (str, int, float, bool, type(None), bytes, enum.Enum, torch.dtype, torch.device, tuple, type)
+
+
+def _key_value(ctx: World, key: Any) -> Value:
+    return ctx.literal(key)
+
+
+@wraps(set)
+def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
+    if not all(isinstance(item, _KEY_TYPES) for item in obj):
+        ctx.stop("set items", f"`{source.expression()}` has items that are not constants")
+    expected = frozenset(obj)
+    ctx.guard(source, "python", lambda now: type(now) is set and now == expected, text=f"{source.expression()} is {obj!r}")
+    return SetValue(((item, ctx.literal(item)) for item in obj), source)
+
+
+# -- callables ---------------------------------------------------------------------------------------------------
+
+
+def trusted(obj: Any) -> bool:
+    """Torch's and the standard library's own code is taken as fixed."""
+    name = obj.__name__ if isinstance(obj, ModuleType) else getattr(obj, "__module__", None)
+    if not isinstance(name, str):
+        return isinstance(obj, (BuiltinFunctionType, type(torch.Tensor.add), type(len)))
+    root = name.partition(".")[0]
+    return root == "torch" or (root in sys.stdlib_module_names and name != "__main__")
+
+
+def same_object(ctx: World, obj: Any, source: Source) -> Source:
+    """Guards the identity of ``obj``; what is trusted is afterwards found without the path."""
+    fixed = trusted(obj)
+    root = next(source.chain())
+    if not (fixed and isinstance(root, ConstSource)) and not isinstance(source, TypeSource):
+        ctx.guard(source, "is", obj)
+    return ConstSource(obj, getattr(obj, "__qualname__", source.expression())) if fixed else source
+
+
+@wraps(FunctionType)
+def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
+    source = same_object(ctx, obj, source)
+    defaults = [
+        LazyValue(item, ItemSource(AttrSource(source, "__defaults__"), i)) for i, item in enumerate(obj.__defaults__ or ())
+    ]
+    keyword_defaults = {
+        name: LazyValue(item, KeySource(AttrSource(source, "__kwdefaults__"), name))
+        for name, item in (obj.__kwdefaults__ or {}).items()
+    }
+    cells = []
+    for index, cell in enumerate(obj.__closure__ or ()):
+        found = ctx.wrap(cell, ItemSource(AttrSource(source, "__closure__"), index))
+        assert isinstance(found, CellValue)
+        cells.append(found)
+    namespace = namespace_of(ctx, obj, source)
+    return FunctionValue(
+        obj.__code__,
+        namespace,
+        qualname=obj.__qualname__,
+        defaults=defaults,
+        keyword_defaults=keyword_defaults,
+        closure=cells,
+        function=obj,
+        source=source,
+    )
+
+
+def namespace_of(ctx: World, function: FunctionType, source: Source) -> NamespaceValue:
+    module = sys.modules.get(function.__module__ or "")
+    if module is not None and vars(module) is function.__globals__ and trusted(module):
+        path: Source = AttrSource(ConstSource(module, module.__name__), "__dict__")
+    else:
+        path = AttrSource(source, "__globals__")
+    return ctx.namespace(function.__globals__, path, trusted=isinstance(next(path.chain()), ConstSource))
+
+
+@wraps(CellType)
+def wrap_cell(ctx: World, obj: Any, source: Source) -> Value:
+    try:
+        content: Value = LazyValue(obj.cell_contents, AttrSource(source, "cell_contents"))
+    except ValueError:
+        ctx.guard(AttrSource(source, "cell_contents"), "absent")
+        content = UNBOUND
+    return CellValue(content, source)
+
+
+@wraps(MethodType)
+def wrap_method(ctx: World, obj: MethodType, source: Source) -> Value:
+    ctx.guard(source, "type", MethodType)
+    receiver = ctx.wrap(obj.__self__, AttrSource(source, "__self__"))
+    return BoundMethod(receiver, ctx.wrap(obj.__func__, AttrSource(source, "__func__")))
+
+
+@wraps(functools.partial)
+def wrap_partial(ctx: World, obj: functools.partial[Any], source: Source) -> Value:
+    ctx.guard(source, "type", functools.partial)
+    ctx.guard(AttrSource(source, "args"), "length", len(obj.args))
+    ctx.guard(AttrSource(source, "keywords"), "keys", tuple(obj.keywords))
+    function = ctx.wrap(obj.func, AttrSource(source, "func"))
+    args = [LazyValue(item, ItemSource(AttrSource(source, "args"), i)) for i, item in enumerate(obj.args)]
+    kwargs = {k: LazyValue(v, KeySource(AttrSource(source, "keywords"), k)) for k, v in obj.keywords.items()}
+    return PartialValue(function, args, kwargs, source)
+
+
+@wraps(Region)
+def wrap_region(ctx: World, obj: Region, source: Source) -> Value:
+    """A captured function called by captured code is part of it."""
+    ctx.guard(source, "type", Region)
+    return ctx.wrap(obj.function, AttrSource(source, "function"))
+
+
+@wraps(Outside)
+def wrap_outside(ctx: World, obj: Outside, source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return BuiltinValue(obj, source)
+
+
+@wraps(ModuleType)
+def wrap_python_module(ctx: World, obj: ModuleType, source: Source) -> Value:
+    return PythonModuleValue(obj, same_object(ctx, obj, source))
+
+
+def wrap_class(ctx: World, obj: type, source: Source) -> Value:
+    return ClassValue(obj, same_object(ctx, obj, source))
+
+
+def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
+    owner = getattr(obj, "__self__", None)
+    if owner is None or isinstance(owner, (ModuleType, type)) or trusted(obj):
+        return BuiltinValue(obj, same_object(ctx, obj, source))
+    name = obj.__name__
+    ctx.guard(source, "type", type(obj))
+    receiver = ctx.wrap(owner, AttrSource(source, "__self__"))
+    return receiver.attribute(ctx, name)
+
+
+# -- objects -----------------------------------------------------------------------------------------------------
+
+
+def wrap_module(ctx: World, obj: torch.nn.Module, source: Source) -> Value:
+    ctx.guard(source, "type", type(obj))
+    return ModuleValue(type(obj), obj, source)
+
+
+def wrap_exception(ctx: World, obj: BaseException, source: Source) -> Value:
+    ctx.guard(source, "type", type(obj))
+    return ExceptionValue(type(obj), (), obj, source)
+
+
+def wrap_user_object(ctx: World, obj: Any, source: Source) -> Value:
+    ctx.guard(source, "type", type(obj))
+    if not hasattr(obj, "__dict__") and trusted(type(obj)) and type(obj).__flags__ & (1 << 9) == 0:
+        ctx.guard(source, "is", obj)  # opaque: all that is known of it is which one it is
+    return UserObject(type(obj), obj, source)
+
+
+_FALLBACKS: tuple[tuple[Any, Rule], ...] = (
+    (torch.Tensor, wrap_tensor),
+    (torch.nn.Module, wrap_module),
+    (enum.Enum, wrap_enum),
+    (type, wrap_class),
+    (ModuleType, wrap_python_module),
+    (BaseException, wrap_exception),
+    (tuple, wrap_tuple_subclass),
+    ((BuiltinFunctionType, type(len), type(str.join), type(object.__init__), type({}.__contains__.__call__)), wrap_builtin),
+    ((torch._ops.OpOverload, torch._ops.OpOverloadPacket, functools._lru_cache_wrapper), wrap_builtin),
+)
+
+
+def global_source(namespace: NamespaceValue, name: str) -> Source:
+    """Where a global of ``namespace`` is read: the frame's own by name, another module's through its dict."""
+    if namespace.source is None:
+        return GlobalSource(name)
+    return KeySource(namespace.source, name)
