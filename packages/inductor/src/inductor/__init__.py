@@ -1,3 +1,24 @@
 """Compiles an ATen FX graph into fused kernels: C++ on CPUs, Triton on GPUs."""
 
+from inductor.api import compile
+from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
+from inductor.decompose import decompositions
+from inductor.errors import BuildError, CacheError, InductorError, InvalidIR, UnsupportedGraph
+from inductor.options import Options
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "BuildError",
+    "CacheError",
+    "CompiledGraph",
+    "CompiledKernel",
+    "Fallback",
+    "InductorError",
+    "InvalidIR",
+    "Options",
+    "Report",
+    "UnsupportedGraph",
+    "compile",
+    "decompositions",
+]

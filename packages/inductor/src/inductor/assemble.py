@@ -7,10 +7,10 @@ import linecache
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
-from inductor.codegen.cpp import PrintedKernel
 from inductor.codegen.units import PrintedProgram, print_units
 from inductor.codegen.wrapper import Wrapper, print_wrapper
 from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
@@ -38,6 +38,7 @@ def build_kernels(program: Program, printed: PrintedProgram, options: Options) -
     homes: dict[str, Library] = {}
     for unit, library in zip(printed.units, libraries, strict=True):
         homes.update((kernel.kernel.name, library) for kernel in unit.kernels)
+    signatures = printed.signatures()
     launchers: dict[str, Callable[..., None]] = {}
     kernels = []
     for step in program.steps:
@@ -45,19 +46,28 @@ def build_kernels(program: Program, printed: PrintedProgram, options: Options) -
             name = step.kernel.name
             text = printed.printed[name]
             library = homes[text.kernel.name]
-            launchers[name] = _function(library, text)
+            launchers[name] = _function(library, *signatures[name])
             kernels.append(CompiledKernel(name, text.text, library.source, step.kernel.origins, library.from_cache))
     threaded = frozenset(name for name in launchers if printed.printed[name].threaded)
     return BuiltKernels(launchers, threaded, tuple(kernels))
 
 
-def _function(library: Library, printed: PrintedKernel) -> Callable[..., None]:
-    kernel = printed.kernel
-    function = library.functions[kernel.name]
+def _function(library: Library, name: str, pointers: int, integers: int) -> Callable[..., None]:
+    function = library.functions[name]
     function.restype = None
-    integers = len(kernel.sizes) + printed.threaded
-    function.argtypes = [ctypes.c_void_p] * len(kernel.arguments) + [ctypes.c_int64] * integers
+    function.argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * integers
     return function
+
+
+def load_folder(folder: Path, signatures: Mapping[str, tuple[str, int, int]]) -> dict[str, Callable[..., None]]:
+    """The kernels that a trace wrote into a folder, built from there."""
+    libraries = build([path.read_text() for path in sorted(folder.glob("kernels_*.cpp"))], Options.read(None))
+
+    def find(function: str, pointers: int, integers: int) -> Callable[..., None]:
+        home = next(library for library in libraries if hasattr(library.functions, function))
+        return _function(home, function, pointers, integers)
+
+    return {name: find(*signature) for name, signature in signatures.items()}
 
 
 def bind_wrapper(

@@ -145,7 +145,7 @@ def _compile(
                 key = waiting.pop(0)
                 running[key] = _start(compiler, flags, scratch / f"{key}.cpp", sources[key])
             key = next(iter(running))
-            _finish(running[key], scratch / f"{key}.cpp")
+            _finish(running[key], compiler)
             del running[key]
             built[key] = scratch / f"{key}.so"
     finally:
@@ -164,12 +164,12 @@ def _start(compiler: str, flags: Sequence[str], source: Path, text: str) -> subp
         raise BuildError(f"cannot run {compiler}: {error.strerror}") from error
 
 
-def _finish(process: subprocess.Popen[bytes], source: Path) -> None:
+def _finish(process: subprocess.Popen[bytes], compiler: str) -> None:
     output, _ = process.communicate()
     if process.returncode:
         complaint = output.decode(errors="replace").strip()
         first = next((line for line in complaint.splitlines() if "error" in line), complaint[:200])
-        raise BuildError(f"{process.args[0]} failed on a kernel: {first}", complaint)  # type: ignore[index]
+        raise BuildError(f"{compiler} failed on a kernel: {first}", complaint)
 
 
 def _load(path: Path | None, source: Path, from_cache: bool) -> Library:

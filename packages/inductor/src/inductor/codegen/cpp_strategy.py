@@ -64,7 +64,7 @@ def total_work(kernel: Kernel, strategy: Strategy) -> int | None:
 
 def expressions(statement: Statement) -> tuple[Expr, ...]:
     """Every tree of a statement."""
-    trees = (statement.value,)
+    trees: tuple[Expr, ...] = (statement.value,)
     if isinstance(statement, Store):
         trees += tuple(value for _, value in statement.bindings)
         trees += (statement.mask,) if statement.mask is not None else ()

@@ -363,8 +363,8 @@ def _rounded(scope: Scope, node: Apply, operands: list[Operand], vector: bool) -
 def _random(scope: Scope, node: Apply, operands: list[Operand], vector: bool) -> Operand:
     style = cpp_dialect.RANDOM[node.op]
     if not vector:
-        text = style(*(operand.text for operand in operands)).text
-        return Operand(Text(text.replace("(", f"<{scalar_type(node.dtype)}>(", 1)), node.dtype)
+        scalar = style(*(operand.text for operand in operands)).text
+        return Operand(Text(scalar.replace("(", f"<{scalar_type(node.dtype)}>(", 1)), node.dtype)
     operands = [scope.named(operand) for operand in operands]
     lanes = [Text(f"{operand.text}[lane]") if operand.vector else operand.text for operand in operands]
     text = style(*lanes).text.replace("(", f"<{scalar_type(node.dtype)}>(", 1)

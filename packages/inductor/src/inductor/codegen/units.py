@@ -28,6 +28,17 @@ class PrintedProgram:
     units: tuple[Unit, ...]
     printed: dict[str, PrintedKernel]
 
+    def files(self) -> dict[str, str]:
+        """The sources, as files for people."""
+        return {f"kernels_{number}.cpp": unit.source for number, unit in enumerate(self.units)}
+
+    def signatures(self) -> dict[str, tuple[str, int, int]]:
+        """For every kernel: the function that stands for it, how many pointers it takes and how many integers."""
+        return {
+            name: (kernel.kernel.name, len(kernel.kernel.arguments), len(kernel.kernel.sizes) + kernel.threaded)
+            for name, kernel in self.printed.items()
+        }
+
 
 def print_units(program: Program, vector_bytes: int, processes: int) -> PrintedProgram:
     kernels = [step.kernel for step in program.steps if isinstance(step, Launch) and step.kernel.device == "cpu"]

@@ -27,10 +27,12 @@ INDEX_STYLE = IndexStyle(
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """The function's source and the objects that its names stand for."""
+    """The function's source and the objects that its names stand for.  ``imports`` says the same as Python lines, for
+    whoever runs the source on its own; kernels and constants are not in it."""
 
     source: str
     namespace: dict[str, Any]
+    imports: tuple[str, ...]
 
 
 def print_wrapper(
@@ -67,6 +69,12 @@ class _WrapperPrinter:
             "check_input": check_input,
             "reinterpret": reinterpret,
         }
+        self.imports = [
+            "import torch",
+            "from torch import empty_strided",
+            "from torch import get_num_threads as threads",
+            "from inductor.codegen.wrapper import check_input, reinterpret",
+        ]
         self.names = Names(set(self.namespace) | set(keyword.kwlist) | {"inputs", "call"})
         self.local: dict[str, str] = {}
         self.known: dict[str, Buffer] = {}
@@ -88,7 +96,7 @@ class _WrapperPrinter:
                     self._body()
                 with self.lines.block("finally:"):
                     self.lines.line("torch._C._set_grad_enabled(grad_mode)")
-        return Wrapper(str(self.lines), self.namespace)
+        return Wrapper(str(self.lines), self.namespace, tuple(self.imports))
 
     def _body(self) -> None:
         self._inputs()
@@ -114,6 +122,8 @@ class _WrapperPrinter:
                 return name
         name = self.names.fresh(prefix) if prefix in self.names else self.names.reserve(prefix)
         self.namespace[name] = value
+        if (text := _as_python(value)) is not None:
+            self.imports.append(f"{name} = {text}")
         return name
 
     def _index(self, index: Index) -> str:
@@ -267,6 +277,17 @@ def _target_name(target: object) -> str:
     """``aten_mm`` for ``aten.mm.default``; other overloads say so."""
     name = str(target).replace("::", "_").replace(".", "_").removesuffix("_default")
     return name if name.isidentifier() else "operator"
+
+
+def _as_python(value: object) -> str | None:
+    """The object as Python would write it."""
+    if isinstance(value, torch._ops.OpOverload):
+        return f"torch.ops.{str(value).replace('::', '.')}"
+    if isinstance(value, torch.device):
+        return f"torch.{value!r}"
+    if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+        return str(value)
+    return None
 
 
 def _object_name(value: object) -> str:

@@ -62,14 +62,17 @@ template <class V> INLINE V expm1_single(V x) {
     return where(absolute(x) < splat<V>(1e-10f), x, doubled * 2.0f);
 }
 
-template <class V> INLINE V sigmoid_single(V x) { return 1.0f / (1.0f + exp_single(-x)); }
+template <class V> INLINE V sigmoid_single(V x) {
+    const V small = exp_single(-absolute(x));
+    return where(x < splat<V>(0), small, splat<V>(1)) / (1.0f + small);
+}
 
 template <class V> INLINE V tanh_single(V x) {
     const V size = absolute(x), square = x * x;
     const V tail = polynomial(square, -0.333333313f, 0.133332103f, -0.0539472327f, 0.021703111f, -0.00818299875f, 0.00214781333f);
     const V near_zero = fma(x * square, tail, x);  // below 0.625
     const V beyond = 1.0f - 2.0f / (exp_single(size + size) + 1.0f);
-    return where(size < splat<V>(0.625f), near_zero, copysign(beyond, x));
+    return copysign(where(size < splat<V>(0.625f), near_zero, beyond), x);
 }
 
 // -- logarithms -------------------------------------------------------------------------------------------------------
@@ -163,7 +166,7 @@ template <class V> INLINE V erf_single(V x) {
     const V bounded = where(size > splat<V>(4.0f), splat<V>(4.0f), size);
     const V log_erfc = polynomial(bounded, 0.000188043661f, -1.12957847f, -0.633219838f, -0.108418606f, 0.0252082758f,
                                   -0.00420456845f, 0.000441337615f, -2.16869521e-05f);
-    return where(size < splat<V>(1.0f), near_zero, copysign(1.0f - exp_single(log_erfc), x));
+    return copysign(where(size < splat<V>(1.0f), near_zero, 1.0f - exp_single(log_erfc)), x);
 }
 
 template <class V> INLINE V atan_single(V x) {

@@ -1,0 +1,99 @@
+"""The stages from an FX graph to something that runs: a list, in the order they happen.
+
+Each stage takes the work so far and returns it with its own part filled in.  What a stage made can be printed, so that
+a trace folder is nothing but this list written down.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch.fx import GraphModule
+
+from inductor import assemble, decompose, lower, schedule
+from inductor.assemble import BuiltKernels
+from inductor.codegen.units import PrintedProgram
+from inductor.codegen.wrapper import Wrapper
+from inductor.compiled import CompiledGraph
+from inductor.ir import show
+from inductor.ir.graph import Graph
+from inductor.ir.program import Program
+from inductor.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A graph on its way through the stages; what later stages make is None until then."""
+
+    name: str
+    gm: GraphModule
+    example_inputs: Sequence[Any]
+    options: Options
+    graph: Graph | None = None
+    program: Program | None = None
+    printed: PrintedProgram | None = None
+    built: BuiltKernels | None = None
+    wrapper: Wrapper | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """``run`` does the stage's part; ``texts`` gives what it made as files by name, for people."""
+
+    name: str
+    run: Callable[[Work], Work]
+    texts: Callable[[Work], dict[str, str]]
+
+
+def _prepare(work: Work) -> Work:
+    return replace(work, gm=decompose.prepare(work.gm, work.example_inputs))
+
+
+def _lower(work: Work) -> Work:
+    return replace(work, graph=lower.lower(work.gm, work.example_inputs, work.name))
+
+
+def _schedule(work: Work) -> Work:
+    assert work.graph is not None
+    return replace(work, program=schedule.schedule(work.graph))
+
+
+def _print(work: Work) -> Work:
+    assert work.program is not None
+    return replace(work, printed=assemble.print_kernels(work.program, work.options))
+
+
+def _build(work: Work) -> Work:
+    assert work.program is not None and work.printed is not None
+    return replace(work, built=assemble.build_kernels(work.program, work.printed, work.options))
+
+
+def _wrap(work: Work) -> Work:
+    assert work.program is not None and work.built is not None and work.graph is not None
+    return replace(work, wrapper=assemble.bind_wrapper(work.program, work.built, work.graph.constants, work.options))
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage("prepare", _prepare, lambda work: {"fx_graph.py": work.gm.print_readable(print_output=False)}),
+    Stage("lower", _lower, lambda work: {"graph.txt": show.graph_text(work.graph)}),
+    Stage("schedule", _schedule, lambda work: {"program.txt": show.program_text(work.program)}),
+    Stage("print", _print, lambda work: work.printed.files() if work.printed else {}),
+    Stage("build", _build, lambda work: {}),
+    Stage("wrap", _wrap, lambda work: {"wrapper.py": work.wrapper.source if work.wrapper else ""}),
+)
+
+
+def run(work: Work, observe: Callable[[Stage, Work], None] | None = None) -> CompiledGraph:
+    """Through every stage; ``observe`` sees the work after each."""
+    for stage in STAGES:
+        start = time.perf_counter()
+        work = stage.run(work)
+        work = replace(work, seconds={**work.seconds, stage.name: time.perf_counter() - start})
+        if observe is not None:
+            observe(stage, work)
+    assert work.program is not None and work.wrapper is not None and work.built is not None
+    return assemble.finish(work.program, work.wrapper, work.built, work.seconds)

@@ -1,0 +1,100 @@
+"""A folder that shows what every stage made of a graph, with a ``run.py`` that runs the result on its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from inductor import pipeline
+from inductor.compiled import CompiledGraph
+from inductor.ir.program import Buffer
+
+_RUN = '''\
+"""Builds the kernels of this folder and calls the wrapper with random inputs of the sizes it was compiled for."""
+
+import pathlib
+import sys
+import time
+
+{imports}
+from inductor.assemble import load_folder
+
+folder = pathlib.Path(__file__).parent
+globals().update(load_folder(folder, {kernels!r}))
+globals().update(torch.load(folder / "constants.pt"))
+exec(compile((folder / "wrapper.py").read_text(), str(folder / "wrapper.py"), "exec"))
+
+
+def made(sizes, strides, dtype, device):
+    """A random tensor; memory that strides leave out is there too."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides)) if 0 not in sizes else 0
+    flat = torch.randn(extent, device=device)
+    flat = flat.to(dtype) if dtype.is_floating_point else (flat.abs() < 1).to(dtype)
+    return flat.as_strided(sizes, strides)
+
+
+def inputs():
+    return [
+{inputs}
+    ]
+
+
+if __name__ == "__main__":
+    call(inputs())
+    start = time.perf_counter()
+    outputs = call(inputs())
+    print(f"{{1e6 * (time.perf_counter() - start):.0f}} us")
+    for output in outputs:
+        print(tuple(output.shape) if isinstance(output, torch.Tensor) else output)
+'''
+
+
+def folder(option: bool | str, name: str) -> Path:
+    """A new folder for this graph."""
+    base = Path("inductor_trace" if option is True else str(option))
+    for number in range(10_000):
+        path = base / (name if number == 0 else f"{name}_{number}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError(f"{base} holds too many traces of {name}")
+
+
+def run(work: pipeline.Work, path: Path) -> CompiledGraph:
+    """Runs the pipeline and writes each stage's texts."""
+    last = work
+
+    def observe(stage: pipeline.Stage, after: pipeline.Work) -> None:
+        nonlocal last
+        last = after
+        number = [other.name for other in pipeline.STAGES].index(stage.name)
+        for file, text in stage.texts(after).items():
+            plain = file.endswith((".cpp", ".py")) and stage.name in ("print", "wrap")
+            (path / (file if plain else f"{number}_{file}")).write_text(text)
+
+    compiled = pipeline.run(work, observe)
+    _write_run(last, path)
+    (path / "report.txt").write_text(f"{compiled.report}\n")
+    return compiled
+
+
+def _write_run(work: pipeline.Work, path: Path) -> None:
+    assert work.program is not None and work.wrapper is not None and work.graph is not None and work.printed is not None
+    torch.save(dict(work.graph.constants), path / "constants.pt")
+    lines = [f"        {_made(given, example)}," for given, example in zip(work.program.inputs, work.example_inputs, strict=True)]
+    text = _RUN.format(
+        imports="\n".join(work.wrapper.imports), inputs="\n".join(lines), kernels=work.printed.signatures()
+    )
+    (path / "run.py").write_text(text)
+
+
+def _made(given: object, example: object) -> str:
+    if isinstance(given, Buffer) and isinstance(example, torch.Tensor):
+        sizes, strides = tuple(int(size) for size in example.shape), tuple(int(stride) for stride in example.stride())
+        return f"made({sizes}, {strides}, {given.dtype}, {str(given.device)!r})"
+    return repr(int(example)) if isinstance(example, int | torch.SymInt) else "None"
+
+
