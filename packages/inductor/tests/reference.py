@@ -6,7 +6,6 @@ is a row of a table, a loop is a broadcast.
 
 from __future__ import annotations
 
-
 import torch
 
 from inductor.ir.expr import Apply, Const, IndexValue, Load, Masked, Result
@@ -134,7 +133,7 @@ class _KernelRun:
     def _reduce(self, statement, inner):
         value = self._value(statement.value).expand(self._shape(inner))
         dims = tuple(range(self.outer, len(self.axes)))
-        flat = value.reshape(*value.shape[: self.outer], -1)
+        flat = value.flatten(self.outer) if dims else value.unsqueeze(-1)
         for part, result in _REDUCE[statement.kind](flat, statement.dtype).items():
             self.results[statement.name, part] = result.reshape(*result.shape, *(1 for _ in dims))
 
@@ -284,5 +283,3 @@ def _apply(expr: Apply, args):
     if expr.op in _OPERATORS:
         return _OPERATORS[expr.op](*args)
     return getattr(torch, expr.op)(*args)
-
-

@@ -32,6 +32,9 @@ SHARED_COST = 4
 LARGEST = 80
 """An expression that costs more is given memory, so that trees stay small whatever the graph."""
 MOST_READS = 16
+UNDECLARED_WRITES = (aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
+"""Operators that change their fourth and fifth argument; the schema of the first does not say so."""
+SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
 VIEWS = frozenset(
     getattr(aten, name) for name in (
         "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze",
@@ -122,6 +125,8 @@ class _Lowerer:
             return self._on_sizes(node, args)
         metas = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
         self.ctx.begin(node, metas)
+        if node.target in UNDECLARED_WRITES:
+            self._before_writing(args[3:5], {})
         if node.target is aten.copy_.default:
             return self._copy_into(node, *args[:2])
         lower_operator = LOWERINGS.get(node.target)
@@ -158,9 +163,8 @@ class _Lowerer:
         schema = node.target._schema  # type: ignore[union-attr]
         if schema.is_mutable:
             self._before_writing(args, kwargs)
-        if isinstance(node.meta.get("val"), torch.SymInt):
-            if node.target in (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default):
-                return self.ctx.sizes.index(node.meta["val"])
+        if isinstance(node.meta.get("val"), torch.SymInt) and node.target in SIZES:
+            return self.ctx.sizes.index(node.meta["val"])
         return call_operator(self.ctx, node, args, kwargs, reason)
 
     def _settle(self, node: Node, value: Any) -> Any:
@@ -207,8 +211,7 @@ class _Lowerer:
     # -- what goes out ------------------------------------------------------------------------------------------------
 
     def _outputs(self, node: Node) -> tuple[Any, ...]:
-        results = node.args[0] if isinstance(node.args[0], list | tuple) else (node.args[0],)
-        return tuple(self._output(result) for result in results)
+        return tuple(self._output(result) for result in pytree.tree_leaves(node.args[0]))
 
     def _output(self, result: Any) -> Any:
         if not isinstance(result, Node):

@@ -95,8 +95,8 @@ CONVERSION = _table(
 )
 
 INDEXING = _table(
-    ("wrapped", 2, "same", "position a on an axis of b elements, counted from the end where negative; a position outside"
-                           " makes the call raise IndexError, and is read as 0 until then"),
+    ("wrapped", 2, "same", "position a on an axis of b elements, counted from the end where negative; a position"
+                           " outside makes the call raise IndexError, and is read as 0 until then"),
 )  # fmt: skip
 
 RANDOM = _table(

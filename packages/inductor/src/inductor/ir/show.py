@@ -81,7 +81,7 @@ def _bindings(bindings: Sequence[tuple[Symbol, Expr]]) -> str:
 # -- kernels ----------------------------------------------------------------------------------------------------------
 
 
-def kernel(value: Kernel) -> str:
+def kernel_text(value: Kernel) -> str:
     """A kernel as text, one statement a line."""
     arguments = ", ".join(_argument(argument) for argument in value.arguments)
     sizes = "".join(f", {symbol.name} >= {symbol.lower}" for symbol in value.sizes)
@@ -126,7 +126,7 @@ def _store(value: Store) -> str:
 # -- graphs and programs ----------------------------------------------------------------------------------------------
 
 
-def graph(value: Graph) -> str:
+def graph_text(value: Graph) -> str:
     """A lowered graph as text: nests and calls in order."""
     lines = [f"graph {value.name}({', '.join(_input(item) for item in value.inputs)})"]
     for operation in value.operations:
@@ -140,13 +140,13 @@ def _nest(value: Nest) -> list[str]:
     return [f"    nest {value.name} ({kept})", *_loops(value.loops, 2)]
 
 
-def program(value: Program) -> str:
+def program_text(value: Program) -> str:
     """A program as text: its steps, then its kernels."""
     lines = [f"program {value.name}({', '.join(_input(item) for item in value.inputs)})"]
     lines += [f"    constant {_buffer(constant)}" for constant in value.constants]
     lines += ["    " + step(item) for item in value.steps]
     lines.append(f"    return {_plain(value.outputs)}")
-    kernels = [kernel(item.kernel) for item in value.steps if isinstance(item, Launch)]
+    kernels = [kernel_text(item.kernel) for item in value.steps if isinstance(item, Launch)]
     return "\n".join(["\n".join(lines) + "\n", *kernels])
 
 

@@ -14,7 +14,7 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from inductor.errors import UnsupportedGraph
-from inductor.ir.program import Buffer
+from inductor.ir.program import Buffer, Ref
 from inductor.lowerings.context import Context
 from inductor.lowerings.registry import LIBRARY
 from inductor.lowerings.values import Tensor, load
@@ -85,7 +85,6 @@ def written(ctx: Context, target: Any, args: Any, kwargs: dict[str, Any]) -> lis
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
         value = args[position] if position < len(args) else kwargs.get(argument.name)
-        for ref in pytree.tree_leaves(value):
-            if hasattr(ref, "name"):
-                names.append(ctx.views[ref.name].base if ref.name in ctx.views else ref.name)
+        found = [leaf.name for leaf in pytree.tree_leaves(value) if isinstance(leaf, Ref)]
+        names += [ctx.views[name].base if name in ctx.views else name for name in found]
     return names

@@ -10,8 +10,8 @@ import torch
 
 OpOverload = torch._ops.OpOverload
 Lowering = Callable[..., Any]
-"""``(ctx, *args, **kwargs)`` with ``Tensor`` for tensors and ``Index`` for symbolic sizes; returns a Tensor, several, or
-``Declined``."""
+"""``(ctx, *args, **kwargs)`` with ``Tensor`` for tensors and ``Index`` for symbolic sizes; returns a Tensor, several,
+or ``Declined``."""
 
 LOWERINGS: dict[OpOverload, Lowering] = {}
 """Operator to lowering; filled by ``lowering`` and by the data rows of the families."""

@@ -110,7 +110,7 @@ def repeat(ctx: Context, x: Tensor, repeats: Sequence[Any]) -> Tensor:
     x = reshape(x, whole)
     sizes = tuple(size * time for size, time in zip(whole, times, strict=True))
     place = [
-        ZERO if size == ONE or size == ZERO else (at_ if time == ONE else at_ % size)
+        ZERO if size in (ONE, ZERO) else (at_ if time == ONE else at_ % size)
         for at_, size, time in zip(positions(sizes), whole, times, strict=True)
     ]
     copy = reindex(x, sizes, place)

@@ -161,9 +161,12 @@ def strided(tensor: Tensor) -> tuple[tuple[Index, ...], Index] | None:
     return tuple(strides), rest
 
 
-HEAVY = frozenset(
-    ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "div", "pow", "atan2", "hypot", "floordiv", "mod", "fmod"]
-)
+HEAVY = frozenset((
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid",
+    "div", "pow", "atan2", "hypot", "floordiv", "mod", "fmod",
+))  # fmt: skip
+"""Operators that cost about as much as eight additions."""
 
 
 def cost(expr: Expr, limit: int = 1 << 30) -> int:

@@ -43,7 +43,7 @@ def reshape(tensor: Tensor, sizes: Sequence[Index]) -> Tensor:
 def _unflatten(flat: Index, sizes: list[Index]) -> list[Index]:
     steps = contiguous_strides(tuple(sizes))
     return [
-        ZERO if size == ONE or size == ZERO else (flat // step if k == 0 else (flat // step) % size)
+        ZERO if size in (ONE, ZERO) else (flat // step if k == 0 else (flat // step) % size)
         for k, (size, step) in enumerate(zip(sizes, steps, strict=True))
     ]
 

@@ -163,6 +163,36 @@ def _renamed(loops: tuple[Loop, ...], runs: dict[Symbol, list[Symbol]]) -> tuple
     )
 
 
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def with_own_names(kernel: Kernel) -> Kernel:
+    """The kernel with arguments and values named by their place in it, so that equal kernels are equal texts."""
+    count: Counter[str] = Counter()
+    arguments: dict[str, str] = {}
+    for argument in kernel.arguments:
+        prefix = {"in": "in", "out": "out", "inout": "io"}[argument.role]
+        arguments[argument.name] = f"{prefix}{count[prefix]}"
+        count[prefix] += 1
+    named = [s.name for loop in kernel.loops for s in loop.body if not isinstance(s, Store)]
+    values = {name: f"v{number}" for number, name in enumerate(named)}
+
+    def rule(node: Expr) -> Expr | None:
+        if isinstance(node, Load):
+            return Load(arguments[node.buffer], node.index, node.dtype, node.bindings)
+        return Result(values[node.name], node.dtype, node.part) if isinstance(node, Result) else None
+
+    def renamed(statement: Statement) -> Statement:
+        changed = map_statement(statement, lambda expr: rewrite(expr, rule))
+        if isinstance(changed, Store):
+            return replace(changed, buffer=arguments[changed.buffer])
+        return replace(changed, name=values[changed.name])
+
+    loops = tuple(Loop(loop.axes, tuple(renamed(s) for s in loop.body)) for loop in kernel.loops)
+    own = tuple(replace(argument, name=arguments[argument.name]) for argument in kernel.arguments)
+    return replace(kernel, loops=loops, arguments=own)
+
+
 # -- what the kernel is given -----------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from inductor.ir.graph import Graph
 from inductor.ir.index import Index
 from inductor.ir.kernel import Argument, Kernel, Loop
 from inductor.ir.program import Allocate, Buffer, Call, Free, Launch, Ref, Step
-from inductor.schedule.kernels import storage
+from inductor.schedule.kernels import storage, with_own_names
 from inductor.schedule.merge import map_statement
 
 Work: TypeAlias = Kernel | Call
@@ -50,7 +50,7 @@ class _Planner:
                 self._window(name)
             if isinstance(item, Kernel):
                 item = self._allocate(item, number)
-                self.steps.append(Launch(item, tuple(argument.name for argument in item.arguments)))
+                self.steps.append(Launch(with_own_names(item), tuple(argument.name for argument in item.arguments)))
             else:
                 self.steps.append(item)
                 self.present.update(buffer.name for buffer in item.outputs if buffer is not None)

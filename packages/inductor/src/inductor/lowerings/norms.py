@@ -1,0 +1,195 @@
+"""Batch and group normalisation, forward and backward: statistics over some dimensions, then one pass that uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from inductor.ir.expr import Const
+from inductor.ir.index import ONE, ZERO, Index
+from inductor.lowerings.algebra import Value, rsqrt
+from inductor.lowerings.context import Context
+from inductor.lowerings.reductions import count, moments, widened
+from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.values import Tensor, at, broadcast_to, compute_dtype, convert, positions, pure, strided
+from inductor.lowerings.views import reshape
+
+aten = torch.ops.aten
+
+
+def along(tensor: Tensor, like: Tensor, dim: int = 1) -> Value:
+    """A vector laid along one dimension of ``like``, as a value."""
+    return Value(at(tensor, [positions(like.sizes)[dim]]))
+
+
+def others(x: Tensor) -> list[int]:
+    """All dimensions but that of the channels."""
+    return [dim for dim in range(x.ndim) if dim != 1]
+
+
+# -- batch normalisation ----------------------------------------------------------------------------------------------
+
+
+def _normalised(x: Tensor, mean: Value, scale: Value, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    value = (Value(x.expr) - mean) * scale
+    if weight is not None:
+        value = value * along(weight, x)
+    if bias is not None:
+        value = value + along(bias, x)
+    return pure(x, value.expr)
+
+
+def _nothing(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return Tensor((ZERO,), dtype, x.device, Const(0.0, compute_dtype(dtype)))
+
+
+def _saved_dtype(ctx: Context, x: Tensor) -> torch.dtype:
+    return ctx.dtypes[1] if len(ctx.dtypes) > 1 else compute_dtype(x.dtype)
+
+
+def _with_statistics(
+    ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(output, mean, 1 / deviation, unbiased variance) of a batch."""
+    dims = others(x)
+    n = count(x, dims, compute_dtype(x.dtype))
+
+    def kept(mean: Value, variance: Value) -> list[Value]:
+        return [mean, rsqrt(variance + eps), variance * (n / (n - 1.0))]
+
+    mean, scale, variance = moments(ctx, widened(x), dims, 0, False, kept)
+    return _normalised(x, along(mean, x), along(scale, x), weight, bias), mean, scale, variance
+
+
+def _without_statistics(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor, eps: float
+) -> Tensor:
+    return _normalised(x, along(mean, x), rsqrt(along(variance, x) + eps), weight, bias)
+
+
+def _moved(running: Tensor, batch: Tensor, momentum: float) -> Tensor:
+    """A running statistic after one more batch."""
+    value = Value(batch.expr).to(running.expr.dtype) * momentum + Value(running.expr) * (1.0 - momentum)
+    return pure(running, value.expr)
+
+
+def _declines(x: Tensor) -> Declined | None:
+    if any(size == 0 for size in x.sizes):
+        return Declined("a norm of nothing")
+    return None
+
+
+@lowering(aten._native_batch_norm_legit_functional.default)
+def batch_norm_functional(
+    ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor,
+    training: bool, momentum: float, eps: float,
+) -> Any:  # fmt: skip
+    if (declined := _declines(x)) is not None:
+        return declined
+    if not training:
+        saved = _nothing(x, _saved_dtype(ctx, x))
+        output = _without_statistics(x, weight, bias, running_mean, running_var, eps)
+        return [output, saved, saved, pure(running_mean, running_mean.expr), pure(running_var, running_var.expr)]
+    output, mean, scale, variance = _with_statistics(ctx, x, weight, bias, eps)
+    kept = _saved_dtype(ctx, x)
+    moved = [_moved(running_mean, mean, momentum), _moved(running_var, variance, momentum)]
+    return [output, convert(mean, kept), convert(scale, kept), *moved]
+
+
+@lowering(aten._native_batch_norm_legit.no_stats)
+def batch_norm_no_stats(
+    ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> Any:
+    if (declined := _declines(x)) is not None:
+        return declined
+    output, mean, scale, _ = _with_statistics(ctx, x, weight, bias, eps)
+    kept = _saved_dtype(ctx, x)
+    return [output, convert(mean, kept), convert(scale, kept)]
+
+
+@lowering(aten._native_batch_norm_legit_no_training.default)
+def batch_norm_inference(
+    ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor,
+    momentum: float, eps: float,
+) -> Any:  # fmt: skip
+    saved = _nothing(x, _saved_dtype(ctx, x))
+    return [_without_statistics(x, weight, bias, running_mean, running_var, eps), saved, saved]
+
+
+@lowering(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
+def batch_norm(
+    ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, training: bool, momentum: float, eps: float,
+) -> Any:  # fmt: skip
+    """Eager's own form, which changes the running statistics in place."""
+    if (declined := _declines(x)) is not None:
+        return declined
+    if not training and running_mean is not None and running_var is not None:
+        return batch_norm_inference(ctx, x, weight, bias, running_mean, running_var, momentum, eps)
+    output, mean, scale, variance = _with_statistics(ctx, x, weight, bias, eps)
+    for running, batch in ((running_mean, mean), (running_var, variance)):
+        if running is None:
+            continue
+        if running.base is None or strided(running) is None:
+            return Declined("running statistics without memory")
+        ctx.mutated.add(running.base)
+        ctx.store(running, _moved(running, batch, momentum).expr)
+    kept = _saved_dtype(ctx, x)
+    return [output, convert(mean, kept), convert(scale, kept)]
+
+
+@lowering(aten.native_batch_norm_backward.default)
+def batch_norm_backward(
+    ctx: Context, grad: Tensor, x: Tensor, weight: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, save_mean: Tensor | None, save_scale: Tensor | None, training: bool, eps: float,
+    mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    if (declined := _declines(x)) is not None:
+        return declined
+    if training and save_mean is not None and save_scale is not None:
+        mean, scale = along(save_mean, x), along(save_scale, x)
+    elif not training and running_mean is not None and running_var is not None:
+        mean, scale = along(running_mean, x), rsqrt(along(running_var, x) + eps)
+    else:
+        return Declined("no statistics")
+    dims, g = others(x), Value(grad.expr)
+    n = count(x, dims, g.dtype)
+    normal = (Value(x.expr) - mean) * scale
+    reductions = [("sum", g.expr, g.dtype), ("sum", (g * normal).expr, g.dtype)]
+    total, product = ctx.reduce(x, dims, reductions, lambda a, b: [(a, g.dtype), (b, g.dtype)])
+    factor = scale if weight is None else scale * along(weight, x)
+    centred = g - (along(total, x) + normal * along(product, x)) / n if training else g
+    gradient = pure(x, (centred * factor).expr)
+    kept = x.dtype if weight is None else weight.dtype
+    parts = [gradient, convert(product, kept), convert(total, kept)]
+    return [part if wanted else None for part, wanted in zip(parts, mask, strict=True)]
+
+
+# -- group normalisation ----------------------------------------------------------------------------------------------
+
+
+def grouped(x: Tensor, groups: int) -> Tensor:
+    """``x`` with its channels split into groups: (batch, groups, channels of a group, places)."""
+    places = ONE
+    for size in x.sizes[2:]:
+        places = places * size
+    return reshape(x, (x.sizes[0], Index.of(groups), x.sizes[1] // groups, places))
+
+
+@lowering(aten.native_group_norm.default)
+def group_norm(
+    ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, n: Any, c: Any, hxw: Any, groups: int,
+    eps: float,
+) -> Any:  # fmt: skip
+    if (declined := _declines(x)) is not None:
+        return declined
+    parts = grouped(x, groups)
+    mean, scale = moments(ctx, widened(parts), [2, 3], 0, False, lambda mean, variance: [mean, rsqrt(variance + eps)])
+    laid = [
+        Value(reshape(broadcast_to(reshape(part, (*part.sizes, ONE, ONE)), parts.sizes), x.sizes).expr)
+        for part in (mean, scale)
+    ]
+    kept = _saved_dtype(ctx, x)
+    return [_normalised(x, laid[0], laid[1], weight, bias), convert(mean, kept), convert(scale, kept)]
