@@ -93,7 +93,7 @@ bool guarded_code_is_owned_by(const GuardedCode *entry, PyObject *owner);
 extern PyType_Spec guards_spec;
 bool guards_pass(Guards *guards, const Call *call);
 
-/* References that do not keep their target alive where its type allows that. */
+/* References that do not keep their target alive where its type allows that; not for weak references themselves. */
 PyObject *hold_weakly(PyObject *object);      /* a weak reference, or the object itself */
 static inline PyObject *
 held(PyObject *reference)                     /* borrowed; None once the target is gone */

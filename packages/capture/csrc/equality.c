@@ -102,5 +102,10 @@ interchangeable(PyObject *value, PyObject *constant)
     if (type == &PyBool_Type || constant == Py_None) {
         return false; /* one object per value */
     }
+    if (type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBytes_Type) {
+        PyObject *verdict = type->tp_richcompare(value, constant, Py_EQ); /* a bool, and no call by way of the table */
+        Py_XDECREF(verdict);
+        return verdict == Py_True;
+    }
     return PyObject_RichCompareBool(value, constant, Py_EQ) == 1;
 }

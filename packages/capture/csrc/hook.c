@@ -13,15 +13,15 @@
 typedef struct {
     PyObject *config; /* borrowed from the Region that is running; NULL: capture is off */
     int depth;        /* nested frames that the evaluator runs on this thread */
+    Frame *passed_on; /* the frame just given to somebody else's evaluator */
 } ThreadState;
 
 static _Thread_local ThreadState here;
 
 static int threads_with_config;
 static _PyFrameEvalFunction evaluator_before;
-static bool buried; /* somebody put an evaluator on top of ours and left it there: it goes on calling ours */
 static struct {
-    unsigned long long frames, hits, misses;
+    unsigned long long frames, hits, misses, too_deep;
 } counters;
 
 static PyObject *evaluate(PyThreadState *tstate, Frame *frame, int throwing);
@@ -36,19 +36,17 @@ static void
 install(void)
 {
     _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(engine.interp);
-    if (current == evaluate || (buried && current != _PyEval_EvalFrameDefault)) {
-        return;
+    if (current != evaluate) {
+        evaluator_before = current;
+        _PyInterpreterState_SetEvalFrameFunc(engine.interp, evaluate);
     }
-    buried = false;
-    evaluator_before = current;
-    _PyInterpreterState_SetEvalFrameFunc(engine.interp, evaluate);
 }
 
 static void
 uninstall(void)
 {
-    buried = _PyInterpreterState_GetEvalFrameFunc(engine.interp) != evaluate;
-    if (!buried) {
+    /* Somebody else's evaluator on top of ours stays.  Should it go on calling ours, ours just passes frames on. */
+    if (_PyInterpreterState_GetEvalFrameFunc(engine.interp) == evaluate) {
         _PyInterpreterState_SetEvalFrameFunc(engine.interp, evaluator_before);
     }
 }
@@ -71,10 +69,18 @@ switch_config(PyObject *config)
     return previous;
 }
 
+/* Hands a frame to the evaluator before ours.  That may be one that was put on top of ours once and still hands its
+   frames to us; then evaluate() sees this frame again and ends the circle. */
 static PyObject *
-run_unseen(PyThreadState *tstate, Frame *frame, int throwing)
+pass_on(PyThreadState *tstate, Frame *frame, int throwing)
 {
-    return evaluator_before(tstate, frame, throwing);
+    if (evaluator_before == _PyEval_EvalFrameDefault) {
+        return _PyEval_EvalFrameDefault(tstate, frame, throwing);
+    }
+    here.passed_on = frame;
+    PyObject *result = evaluator_before(tstate, frame, throwing);
+    here.passed_on = NULL;
+    return result;
 }
 
 /* Runs a frame, plain or transformed, while capture stays on for what it calls. */
@@ -84,12 +90,13 @@ run(PyThreadState *tstate, Frame *frame, int throwing)
     PyObject *result;
     if (here.depth < DEEPEST) {
         here.depth++;
-        result = evaluator_before(tstate, frame, throwing);
+        result = pass_on(tstate, frame, throwing);
         here.depth--;
     }
     else {
+        counters.too_deep++;
         PyObject *previous = switch_config(NULL);
-        result = evaluator_before(tstate, frame, throwing);
+        result = pass_on(tstate, frame, throwing);
         switch_config(previous);
     }
     return result;
@@ -190,30 +197,27 @@ is_candidate(const Frame *frame, const PyCodeObject *code)
     return (code->co_flags & kinds) == (CO_OPTIMIZED | CO_NEWLOCALS) && frame_is_call(frame);
 }
 
-static PyObject *
-evaluate(PyThreadState *tstate, Frame *frame, int throwing)
+/* What the guards of the entries say; what they run is none of the user's code, so capture is off meanwhile. */
+static Lookup
+look_up(CodeState *state, PyObject *config, const Call *call, GuardedCode **entry)
 {
-    PyObject *config = here.config;
-    if (config == NULL || tstate->tracing) { /* tracing: this is a trace function's own frame */
-        return run_unseen(tstate, frame, throwing);
-    }
-    PyCodeObject *code = frame_code(frame);
-    if (throwing || here.depth >= DEEPEST || !is_candidate(frame, code)) {
-        return run(tstate, frame, throwing);
-    }
+    here.config = NULL;
+    Lookup lookup = cache_find(state, config, call, entry);
+    here.config = config;
+    return lookup;
+}
+
+static PyObject *
+run_candidate(PyThreadState *tstate, Frame *frame, PyObject *config, PyCodeObject *code)
+{
     CodeState *state = cache_state(code);
     if (state != NULL && cache_runs_as_is(state)) {
         return run(tstate, frame, 0);
     }
+    counters.frames++;
     Call call = {frame_function(frame), frame->localsplus, argument_slots(code)};
     GuardedCode *entry = NULL;
-    Lookup lookup = UNKNOWN;
-    counters.frames++;
-    if (state != NULL) {
-        here.config = NULL; /* what guards run is none of the user's code */
-        lookup = cache_find(state, config, &call, &entry);
-        here.config = config;
-    }
+    Lookup lookup = state == NULL ? UNKNOWN : look_up(state, config, &call, &entry);
     if (lookup == FOUND) {
         counters.hits++;
         return run_transformed(tstate, frame, entry, &call);
@@ -225,8 +229,27 @@ evaluate(PyThreadState *tstate, Frame *frame, int throwing)
     return miss(tstate, frame, config, &call);
 }
 
+static PyObject *
+evaluate(PyThreadState *tstate, Frame *frame, int throwing)
+{
+    if (here.passed_on == frame) {
+        here.passed_on = NULL;
+        return _PyEval_EvalFrameDefault(tstate, frame, throwing);
+    }
+    PyObject *config = here.config;
+    if (config == NULL || tstate->tracing) { /* tracing: this is a trace function's own frame */
+        return pass_on(tstate, frame, throwing);
+    }
+    PyCodeObject *code = frame_code(frame);
+    if (throwing || here.depth >= DEEPEST || !is_candidate(frame, code)) {
+        return run(tstate, frame, throwing);
+    }
+    return run_candidate(tstate, frame, config, code);
+}
+
 PyObject *
 hook_counters(void)
 {
-    return Py_BuildValue("{s:K, s:K, s:K}", "frames", counters.frames, "hits", counters.hits, "misses", counters.misses);
+    return Py_BuildValue("{s:K, s:K, s:K, s:K}", "frames", counters.frames, "hits", counters.hits, "misses",
+                         counters.misses, "too deep", counters.too_deep);
 }

@@ -109,7 +109,7 @@ static PyMethodDef methods[] = {
      "set_translator(translator, /)\n--\n\nWho is asked, as translator(config, function, args), about new calls."},
     {"active_config", active_config_method, METH_NOARGS,
      "active_config()\n--\n\nThe configuration capture runs under on this thread, or None."},
-    {"counters", counters_method, METH_NOARGS, "counters()\n--\n\nFrames seen, hits and misses so far."},
+    {"counters", counters_method, METH_NOARGS, "counters()\n--\n\nSo far: frames seen, hits, misses, and frames nested too deep for capture."},
     {"entries", entries_method, METH_O, "entries(code, /)\n--\n\nEvery GuardedCode kept for a code object."},
     {"add_entry", add_entry_method, METH_VARARGS,
      "add_entry(code, entry, /)\n--\n\nKeeps a GuardedCode, to be tried first, for its owner."},

@@ -337,25 +337,26 @@ tensor_spec_matches(TensorSpec *spec, PyObject *value)
     return true;
 }
 
-/* Puts the address of one C function into *function; false, with or without an error, where there is none. */
+/* Stores the address of one C function in a function pointer; false where there is none. */
 static bool
-take_address(PyObject *addresses, const char *name, void **function)
+take_address(PyObject *addresses, const char *name, void *function)
 {
-    PyObject *address = PyDict_GetItemString(addresses, name);
-    *function = address == NULL ? NULL : PyLong_AsVoidPtr(address);
-    return *function != NULL;
+    PyObject *number = PyDict_GetItemString(addresses, name);
+    void *address = number == NULL ? NULL : PyLong_AsVoidPtr(number);
+    memcpy(function, &address, sizeof address);
+    return address != NULL;
 }
 
 static bool
 take_addresses(PyObject *addresses)
 {
-    return take_address(addresses, "aoti_torch_get_dtype", (void **)&binding.dtype)
-        && take_address(addresses, "aoti_torch_get_device_type", (void **)&binding.device_type)
-        && take_address(addresses, "aoti_torch_get_device_index", (void **)&binding.device_index)
-        && take_address(addresses, "aoti_torch_get_layout", (void **)&binding.layout)
-        && take_address(addresses, "aoti_torch_get_dim", (void **)&binding.dim)
-        && take_address(addresses, "aoti_torch_get_sizes", (void **)&binding.sizes)
-        && take_address(addresses, "aoti_torch_get_strides", (void **)&binding.strides);
+    return take_address(addresses, "aoti_torch_get_dtype", &binding.dtype)
+        && take_address(addresses, "aoti_torch_get_device_type", &binding.device_type)
+        && take_address(addresses, "aoti_torch_get_device_index", &binding.device_index)
+        && take_address(addresses, "aoti_torch_get_layout", &binding.layout)
+        && take_address(addresses, "aoti_torch_get_dim", &binding.dim)
+        && take_address(addresses, "aoti_torch_get_sizes", &binding.sizes)
+        && take_address(addresses, "aoti_torch_get_strides", &binding.strides);
 }
 
 /* The one getter that serves requires_grad of all the types; NULL where they differ or have none. */

@@ -62,13 +62,18 @@ def test_deep_recursion_of_transformed_code(script):
     def transformed(n):
         return 0 if n == 0 else deep(n - 1) + 1
 
-    def plain(n):
-        return 0 if n == 0 else deep(n - 1) + 1
-
     region = script.replace(deep, transformed)
     assert region(300) == 300
-    with recursion_limit(700), pytest.raises(TypeError):
-        region(500)  # beyond the depth where capture stops the original runs: it returns None
+
+
+def test_calls_nested_too_deep_run_plain_and_are_counted(script):
+    def transformed(n):
+        return deep(n - 1)
+
+    before = counters()["too deep"]
+    with recursion_limit(900):
+        assert script.replace(deep, transformed)(500) is None
+    assert counters()["too deep"] == before + 1
 
 
 def test_recursion_errors_of_transformed_code(script):

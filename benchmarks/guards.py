@@ -1,0 +1,115 @@
+"""What the C engine adds to a call: nanoseconds per guard and per captured call.
+
+    python benchmarks/guards.py
+
+Every figure is the least of several repetitions, with the cost of an empty loop taken off.  Guard figures are per
+check, over trees of 1, 10 and 1000 checks of one kind.
+"""
+
+from __future__ import annotations
+
+import timeit
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from capture import _engine
+from capture._engine import GuardedCode, Guards, Outside, Region, add_entry
+from capture.hook import bind_tensors
+
+COUNTS = (1, 10, 1000)
+
+
+def nanoseconds(call: Callable[[], object]) -> float:
+    """Per call, at best."""
+    number = max(1, int(0.02 / max(min(timeit.repeat(call, number=1, repeat=3)), 1e-8)))
+    return min(timeit.repeat(call, number=number, repeat=7)) / number * 1e9
+
+
+def tensor_payload(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """All that a tensor check looks at."""
+    kind = (type(tensor), tensor.dtype, tensor.device, tensor.requires_grad)
+    return (*kind, tuple(tensor.shape), tensor.stride(), (("layout", torch.strided),))
+
+
+def guard_kinds() -> dict[str, tuple[tuple[Any, ...], tuple[Any, ...], Any]]:
+    """Accessor, check and argument by a name for the table."""
+    tensor = torch.randn(4, 5)
+    module = torch.nn.Linear(2, 2)
+    return {
+        "type of an argument": (("arg", 0), ("type", 0, int), 3),
+        "identity of a global": (("global", "COUNTS"), ("is", 0, COUNTS), None),
+        "int that equals": (("arg", 0), ("equals", 0, 12345), int("12345")),
+        "str that equals": (("arg", 0), ("equals", 0, "some text"), "some text"),
+        "length of a list": (("arg", 0), ("length", 0, 3), [1, 2, 3]),
+        "attribute of a module": (("arg", 0), ("attr", "training"), module),
+        "keys of a dict of 4": (("arg", 0), ("keys", 0, tuple("abcd")), dict.fromkeys("abcd")),
+        "grad mode": (("call", torch.is_grad_enabled), ("is", 0, True), None),
+        "Python callable": (("arg", 0), ("python", 0, lambda value: True), None),
+        "tensor": (("arg", 0), ("tensor", 0, tensor_payload(tensor)), tensor),
+        "parameter": (("arg", 0), ("tensor", 0, tensor_payload(module.weight)), module.weight),
+    }
+
+
+def tree(accessor: tuple[Any, ...], check: tuple[Any, ...], count: int) -> Guards:
+    """Guards of ``count`` equal nodes."""
+    if check[0] == "attr":
+        node = (accessor, (), ((check, (("true", 0),), ()),))
+    else:
+        node = (accessor, (check,), ())
+    return Guards((("root",), (), (node,) * count))
+
+
+def show_guards() -> None:
+    """The table of guards."""
+    baseline = Guards((("root",), (), ()))
+    empty = nanoseconds(lambda: baseline.check(show_guards, (None,)))
+    print(f"{'ns per check, in a tree of':28}" + "".join(f"{count:>8}" for count in COUNTS))
+    for name, (accessor, check, argument) in guard_kinds().items():
+        row = []
+        for count in COUNTS:
+            guards, args = tree(accessor, check, count), (argument,)
+            assert guards.check(show_guards, args)
+            row.append((nanoseconds(lambda g=guards, a=args: g.check(show_guards, a)) - empty) / count)
+        print(f"{name:28}" + "".join(f"{figure:8.1f}" for figure in row))
+
+
+def original(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Replaced by the next function where captured."""
+    return x
+
+
+def transformed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Stands for the code around a compiled graph."""
+    return y
+
+
+def show_calls() -> None:
+    """The table of whole calls: two tensor guards and one guard of global state on a hit."""
+    x, y = torch.randn(4, 5), torch.randn(3)
+    config = object()
+    nodes = tuple((("arg", i), (("tensor", i, tensor_payload(t)),), ()) for i, t in enumerate((x, y)))
+    state = (("call", torch.is_grad_enabled), (("is", 2, True),), ())
+    add_entry(original.__code__, GuardedCode(transformed.__code__, Guards((("root",), (), (*nodes, state))), config))
+    region, outside = Region(original, config), Outside(transformed)
+    assert region(x, y) is y
+    _engine.run_as_is(transformed.__code__)
+    hooked = Region(lambda: nanoseconds(lambda: transformed(x, y)), config)
+    direct = nanoseconds(lambda: transformed(x, y))
+    print(f"\n{'ns per call':28}{'all':>8}{'added':>8}")
+    rows = {
+        "called directly": direct,
+        "captured, guards pass": nanoseconds(lambda: region(x, y)),
+        "through Outside": nanoseconds(lambda: outside(x, y)),
+        "run as it is in a Region": hooked(),
+    }
+    for name, figure in rows.items():
+        print(f"{name:28}{figure:8.1f}{figure - direct:8.1f}")
+
+
+if __name__ == "__main__":
+    assert bind_tensors(), "tensors are not read in C"
+    _engine.set_translator(None)  # only what is added here is ever replaced
+    show_guards()
+    show_calls()
