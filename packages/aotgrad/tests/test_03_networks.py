@@ -116,6 +116,21 @@ def test_training_mode_is_part_of_the_call():
     torch.testing.assert_close(compiled(x), x)
 
 
+def test_instance_norm_updates_its_statistics(same_as_eager):
+    def program(x, mean, var, weight):
+        return F.instance_norm(x, mean, var, weight, use_input_stats=True)
+
+    same_as_eager(program, torch.randn(2, 3, 4), torch.zeros(3), torch.ones(3), torch.ones(3, requires_grad=True))
+
+
+def test_running_statistics_are_not_saved(graphs_of):
+    def program(x, mean, var):
+        return F.batch_norm(x, mean, var, training=True)
+
+    forward, _ = graphs_of(program, torch.randn(4, 3, requires_grad=True), torch.zeros(3), torch.ones(3))
+    assert len(forward.output_node().args[0]) == 2 + 1 + 3
+
+
 def test_frozen_parameters_get_no_gradient():
     module = mlp()
     module[0].requires_grad_(False)

@@ -99,11 +99,13 @@ def test_first_sample(op):
     outcome(op, next(iter(samples(op, dtype))))
 
 
+THOROUGH = [op for op in OPERATORS if name_of(op) not in REFUSED] if "AOTGRAD_ALL_SAMPLES" in os.environ else []
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("op", [op for op in OPERATORS if name_of(op) not in REFUSED], ids=name_of)
-@pytest.mark.skipif("AOTGRAD_ALL_SAMPLES" not in os.environ, reason="takes half an hour: set AOTGRAD_ALL_SAMPLES=1")
+@pytest.mark.parametrize("op", THOROUGH, ids=name_of)
 def test_all_samples(op, dtype):
     if op.supports_dtype(dtype, "cpu"):
         for sample in samples(op, dtype):

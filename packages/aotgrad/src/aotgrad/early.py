@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.nn import functional as nnf
 from torch.overrides import TorchFunctionMode
 
 Rule = Callable[..., Any]
@@ -27,11 +28,11 @@ class EarlyRules(TorchFunctionMode):
         return (func if rule is None else rule)(*args, **(kwargs or {}))
 
 
-def early(func: Callable[..., Any]) -> Callable[[Rule], Rule]:
-    """Register the decorated rule in place of `func`."""
+def early(*funcs: Callable[..., Any]) -> Callable[[Rule], Rule]:
+    """Register the decorated rule in place of each of `funcs`."""
 
     def register(rule: Rule) -> Rule:
-        RULES[func] = rule
+        RULES.update(dict.fromkeys(funcs, rule))
         return rule
 
     return register
@@ -48,3 +49,91 @@ def lstm(*args: Any, **kwargs: Any) -> Any:
         return torch.lstm(*args, **kwargs)
     finally:
         torch._C._set_mkldnn_enabled(enabled)
+
+
+@early(torch.batch_norm)
+def batch_norm(
+    input: torch.Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
+) -> torch.Tensor:
+    """torch's own path ends in a kernel that updates the running statistics without saying so in its schema."""
+    if not training or mean is None:
+        return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
+    normalised: torch.Tensor = torch._native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)[0]
+    return normalised
+
+
+@early(nnf.batch_norm)
+def functional_batch_norm(
+    input: torch.Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    """A mode meets a Python function of torch.nn.functional before what it calls."""
+    if training:
+        nnf._verify_batch_size(input.size())  # type: ignore[attr-defined]
+    return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
+
+
+@early(torch.native_batch_norm, torch.ops.aten.native_batch_norm, torch.ops.aten.native_batch_norm.default)
+def native_batch_norm(
+    input: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """The same kernel, called by its name."""
+    if not training or mean is None:
+        return torch.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps)
+    return torch._native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)
+
+
+@early(torch.instance_norm)
+def instance_norm(
+    input: torch.Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    use_input: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
+) -> torch.Tensor:
+    """A batch norm in which each sample is a group of channels; its statistics are updated by the batch's mean."""
+    if not use_input or mean is None:
+        return torch.instance_norm(input, weight, bias, mean, var, use_input, momentum, eps, cudnn)
+    batch, channels = input.shape[:2]
+    scale, shift = (None if value is None else value.repeat(batch) for value in (weight, bias))
+    means, variances = mean.repeat(batch), var.repeat(batch)
+    grouped = input.contiguous().view(1, batch * channels, *input.shape[2:])
+    normalised = batch_norm(grouped, scale, shift, means, variances, True, momentum, eps, cudnn)
+    with torch.no_grad():
+        mean.copy_(means.view(batch, channels).mean(0))
+        var.copy_(variances.view(batch, channels).mean(0))
+    return normalised.view(input.shape)
+
+
+@early(nnf.instance_norm)
+def functional_instance_norm(
+    input: torch.Tensor,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    if use_input_stats:
+        nnf._verify_spatial_size(input.size())  # type: ignore[attr-defined]
+    return instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)

@@ -22,7 +22,7 @@ from aotgrad.maxflow import INFINITE, FlowNetwork
 from aotgrad.partition import Pair, cut, is_random, needed, runs_in_backward
 from aotgrad.roles import Gradient
 from aotgrad.symbols import is_size, size_hint
-from aotgrad.views import is_view, root_of
+from aotgrad.views import root_of
 
 aten = torch.ops.aten
 

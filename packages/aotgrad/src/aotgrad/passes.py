@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from torch import fx
+import torch
 
 from aotgrad.joint import JointGraph
 from aotgrad.partition import must_run
+
+aten = torch.ops.aten
 
 JointPass = Callable[[JointGraph], JointGraph]
 
@@ -24,4 +26,13 @@ def drop_dead_code(joint: JointGraph) -> JointGraph:
     return joint
 
 
-JOINT_PASSES: Sequence[JointPass] = (drop_dead_code,)
+def forget_unread_statistics(joint: JointGraph) -> JointGraph:
+    """Backward of batch norm in training takes the running statistics and ignores them: they need not be saved."""
+    for node in joint.graph.find_nodes(op="call_function", target=aten.native_batch_norm_backward.default):
+        grad, value, weight, _, _, *rest = node.args
+        if rest[2]:
+            node.args = (grad, value, weight, None, None, *rest)
+    return joint
+
+
+JOINT_PASSES: Sequence[JointPass] = (forget_unread_statistics, drop_dead_code)

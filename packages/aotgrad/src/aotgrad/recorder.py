@@ -27,6 +27,15 @@ aten = torch.ops.aten
 Decompositions = Mapping[OpOverload, Callable[..., Any]]
 
 _QUERIES = frozenset({torch.ops.prim.device.default, aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default})
+# Kernels that write to running statistics while their schema denies it: where those are passed, and for which flag.
+_WRITES_IN_SECRET = {
+    aten.native_batch_norm.default: (3, 5),
+    aten.cudnn_batch_norm.default: (3, 5),
+    aten.miopen_batch_norm.default: (3, 5),
+    aten.batch_norm_gather_stats.default: (3, None),
+    aten.batch_norm_gather_stats_with_counts.default: (3, None),
+    aten.batch_norm_update_stats.default: (1, None),
+}
 _KERNEL_KEYS = ("CPU", "CUDA", "Meta", "CompositeExplicitAutograd")
 _LIFTS = frozenset({aten.lift.default, aten.lift_fresh.default, aten.lift_fresh_copy.default})
 
@@ -92,6 +101,7 @@ class Recorder(TorchDispatchMode):
         decomposed = self._decompose(func, args, kwargs)
         if decomposed is not NotImplemented:
             return decomposed
+        self._refuse_secret_writes(func, args)
         if self.phase == "backward" and torch.Tag.nondeterministic_seeded in func.tags:
             raise Unsupported(
                 f"backward draws random numbers ({func})", "a checkpoint around dropout, for example, runs eagerly"
@@ -105,6 +115,12 @@ class Recorder(TorchDispatchMode):
         self._annotate(node, result)
         self._bind_result(node, result)
         return result
+
+    def _refuse_secret_writes(self, func: OpOverload, args: Sequence[Any]) -> None:
+        if func in _WRITES_IN_SECRET:
+            statistics, flag = _WRITES_IN_SECRET[func]
+            if args[statistics] is not None and (flag is None or args[flag]):
+                raise Unsupported(f"{func} updates running statistics behind autograd's back", "call torch.batch_norm")
 
     def _decompose(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         rule = self._decompositions.get(func)
