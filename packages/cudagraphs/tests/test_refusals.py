@@ -139,3 +139,36 @@ def test_a_refusal_reads_well(device, manager, captured):
     captured(lambda x, y: x, inputs=2)(device.tensor([1]), object())
     assert "neither a tensor nor a plain value" in str(manager.report())
     assert "input 1 is a object" in str(manager.report())
+
+
+def test_a_failing_allocator_leaves_the_plain_call(device, manager, captured, monkeypatch):
+    def fail(tensor):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(device, "buffer_like", fail)
+    increment = captured(lambda x: x + 1)
+    assert [increment(device.tensor([n])).tolist() for n in range(4)] == [[n + 1] for n in range(4)]
+    assert reasons(manager) == [Refusal.DEVICE_FAILED]
+
+
+def test_an_output_that_requires_grad_is_refused(device, manager, captured, monkeypatch):
+    monkeypatch.setattr(device, "requires_grad", lambda tensor: tensor.view.shape == (2,))
+    head = captured(lambda x: x[:2] + 1)
+    assert [head(device.tensor([n] * 3)).tolist() for n in range(4)] == [[n + 1] * 2 for n in range(4)]
+    assert reasons(manager) == [Refusal.NEEDS_GRAD]
+
+
+def test_a_case_for_which_nothing_fits_is_looked_at_more_and_more_rarely(device, manager, captured, monkeypatch):
+    looks = []
+    increment = captured(lambda x: x + 1, recordings_per_function=1)
+    held = [increment(device.tensor([n])) for n in range(2)]
+    look = manager._ledger.live
+    monkeypatch.setattr(manager._ledger, "live", lambda: looks.append(1) or look())
+    for n in range(100):
+        assert increment(device.tensor([n])).tolist() == [n + 1]
+    assert len(looks) < 10
+    del held
+    before = manager.report().replayed
+    for n in range(70):
+        increment(device.tensor([n]))
+    assert manager.report().replayed > before

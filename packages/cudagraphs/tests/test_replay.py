@@ -1,6 +1,9 @@
 """Captured functions on the simulated device: what a caller sees."""
 
 import pytest
+import torch
+
+from cudagraphs import capture_on
 
 
 def test_a_replay_computes_with_the_inputs_of_the_call(device, manager, captured):
@@ -149,3 +152,12 @@ def test_a_captured_function_inside_another_becomes_part_of_it(device, manager, 
     for n in range(6):
         assert outer(device.tensor([n])).tolist() == [2 * n + 2]
     assert {recording.function for recording in manager.tree.recordings} == {outer.__name__}
+
+
+def test_parameters_and_buffers_of_a_module_are_inputs(device, manager):
+    module = torch.nn.BatchNorm1d(2)
+    captured = capture_on(None, module, [None])
+    assert len(captured._state()) == 5
+    assert captured._function.static == {1, 2, 3, 4, 5}
+    x = torch.ones(3, 2)
+    assert torch.equal(captured(x), module(x))

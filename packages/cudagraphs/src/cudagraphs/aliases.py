@@ -76,6 +76,8 @@ def classify(
 def _check_output(driver: Driver, result: object) -> None:
     if not driver.is_tensor(result):
         raise CannotRecord(Refusal.UNKNOWN_OUTPUT, f"a {type(result).__qualname__}")
+    if driver.requires_grad(result):
+        raise CannotRecord(Refusal.NEEDS_GRAD, f"an output of shape {driver.view(result).shape} requires grad")
     if driver.on_cpu(result):
         raise CannotRecord(Refusal.CPU_OUTPUT, f"shape {driver.view(result).shape}")
     if not driver.on_device(result):

@@ -24,12 +24,15 @@ from .show import show_tree
 class Captured:
     """A function whose calls are answered by replays wherever that is safe.  Returns what the function returns."""
 
-    def __init__(self, function: Function, manager: Manager | None, refusal: Refused | None = None) -> None:
-        self._function, self._manager = function, manager
+    def __init__(
+        self, function: Function, manager: Manager | None, state: Callable[[], Sequence[Any]], refusal: Refused | None
+    ) -> None:
+        self._function, self._manager, self._state = function, manager, state
         self.refusal = refusal
         self.__name__ = function.name
 
     def __call__(self, *inputs: Any) -> Any:
+        inputs = (*inputs, *self._state())
         if self._manager is None or self.refusal is not None:
             return self._function.fn(*inputs)
         return self._manager.run(self._function, inputs)
@@ -53,14 +56,12 @@ def capture(
     noticed.  ``mutated_inputs`` are those that ``fn`` changes by means that torch does not see, such as a kernel of its
     own; changes made through torch are seen without.
     """
-    device = _device_of(example_inputs)
-    manager = manager_of(device) if device is not None else None
+    manager, refusal = _manager_for(example_inputs)
     captured = capture_on(
         manager, fn, example_inputs, static_inputs=static_inputs, mutated_inputs=mutated_inputs, options=options
     )
-    if manager is None:
-        no_device = Refusal.CPU_INPUT if torch.cuda.is_available() else Refusal.NO_CUDA
-        captured.refusal = captured.refusal or Refused(captured.__name__, no_device)
+    if refusal is not None and captured.refusal is None:
+        captured.refusal = refusal.refused(captured.__name__)
     return captured
 
 
@@ -74,19 +75,37 @@ def capture_on(
     options: Options | None = None,
 ) -> Captured:
     """``capture`` for a manager of one's own, say one over a simulated device."""
-    static, mutated = frozenset(static_inputs), frozenset(mutated_inputs)
+    static, mutated = set(static_inputs), set(mutated_inputs)
     if unknown := [index for index in static | mutated if not 0 <= index < len(example_inputs)]:
         raise CudaGraphsError(f"there is no input {unknown[0]}: {len(example_inputs)} example inputs were given")
-    function = Function(fn, options or Options(), static, mutated)
-    refusal = None
+    plain, name, state = _with_state(fn, len(example_inputs))
+    static |= set(range(len(example_inputs), len(example_inputs) + len(state())))
+    function = Function(plain, options or Options(), static, mutated, name)
+    refusal = _refusal_of(fn, name)
+    if manager is not None:
+        manager.adopt(function, refusal)
+    return Captured(function, manager, state, refusal)
+
+
+def _refusal_of(fn: Callable[..., Any], name: str) -> Refused | None:
     if isinstance(fn, torch.fx.GraphModule):
         try:
             check_graph(fn)
         except CannotRecord as error:
-            refusal = error.refused(function.name)
-    if manager is not None:
-        manager.adopt(function, refusal)
-    return Captured(function, manager, refusal)
+            return error.refused(name)
+    return None
+
+
+def _with_state(fn: Callable[..., Any], count: int) -> tuple[Callable[..., Any], str, Callable[[], Sequence[Any]]]:
+    """A module's parameters and buffers are inputs too: a recording must notice when one is exchanged."""
+    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    if not isinstance(fn, torch.nn.Module) or not _state_of(fn):
+        return fn, name, tuple
+    return (lambda *inputs: fn(*inputs[:count])), name, lambda: _state_of(fn)
+
+
+def _state_of(module: torch.nn.Module) -> list[torch.Tensor]:
+    return [*module.parameters(), *module.buffers()]
 
 
 @cache
@@ -125,9 +144,14 @@ def _manager(device: int | None) -> Manager:
     return manager_of(torch.cuda.current_device() if device is None else device)
 
 
-def _device_of(inputs: Sequence[Any]) -> int | None:
-    """The first CUDA device among the inputs; calls are checked against it one by one."""
+def _manager_for(inputs: Sequence[Any]) -> tuple[Manager | None, CannotRecord | None]:
+    """The manager of the first CUDA device among the inputs; calls are checked against it one by one."""
     if not torch.cuda.is_available():
-        return None
+        return None, CannotRecord(Refusal.NO_CUDA)
     devices = [value.device for value in inputs if isinstance(value, torch.Tensor) and value.device.type == "cuda"]
-    return devices[0].index if devices else None
+    if not devices:
+        return None, CannotRecord(Refusal.CPU_INPUT, "no input is on a CUDA device")
+    try:
+        return manager_of(devices[0].index), None
+    except RuntimeError as error:  # an allocator without private pools
+        return None, CannotRecord(Refusal.DEVICE_FAILED, str(error).split("\n", 1)[0])

@@ -63,10 +63,10 @@ class CudaDriver:
         return tensor.requires_grad and torch.is_grad_enabled()
 
     def signature(self, values: Sequence[object]) -> Hashable:
-        # Autocast and inference mode change what operators do; both are usually off and cheap to ask.
-        modes = (torch.is_autocast_enabled("cuda"), torch.is_inference_mode_enabled())
+        # The modes that change what operators do, beyond what the values say.
         grad = torch.is_grad_enabled()
-        return (modes, *(_signature(value, grad) for value in values))
+        autocast = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+        return (grad, autocast, torch.is_inference_mode_enabled(), *[_signature(value, grad) for value in values])
 
     def view(self, tensor: Tensor) -> View:
         return View(tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())

@@ -32,7 +32,7 @@ def check_inputs(driver: Driver, inputs: Sequence[Any]) -> None:
         elif not driver.on_device(value):
             raise CannotRecord(Refusal.OTHER_DEVICE, f"input {index}")
         elif driver.requires_grad(value):
-            raise CannotRecord(Refusal.NEEDS_GRAD, f"input {index}")
+            raise CannotRecord(Refusal.NEEDS_GRAD, f"input {index} requires grad")
 
 
 def check_graph(graph_module: torch.fx.GraphModule) -> None:

@@ -18,7 +18,7 @@ class Refusal(Enum):
     CPU_OPERATOR = "an operator of the graph works on CPU tensors; move them to the device or split the graph there"
     CPU_OUTPUT = "an output lives on the CPU; only what stays on the device can be replayed"
     OTHER_DEVICE = "a tensor lives on another device; one graph belongs to one device"
-    NEEDS_GRAD = "an input requires grad while grad mode is on; record forward and backward as functions of their own"
+    NEEDS_GRAD = "autograd would record this call; capture its forward and its backward as functions of their own"
     UNKNOWN_VALUE = "an input is neither a tensor nor a plain value, so changes in it could not be noticed"
     UNKNOWN_OUTPUT = "an output is neither a tensor nor a plain value, so a replay could not make it anew"
     OVERLAPPING_LAYOUT = "an input's elements share memory with one another in a way that cannot be copied"
@@ -31,6 +31,7 @@ class Refusal(Enum):
     TOO_MANY_RECORDINGS = "as many recordings were made as the options allow"
     POOL_FULL = "the pool holds as much memory as the options allow"
     POOL_DISTURBED = "memory of the pool is held by someone unknown, so nothing more is recorded in it"
+    DEVICE_FAILED = "the device or its allocator failed to do what a recording needs"
     NO_GAIN = "replays were measured to be no faster than plain calls"
 
     @property

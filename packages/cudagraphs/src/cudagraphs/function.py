@@ -6,13 +6,15 @@ often each was found in the way says which are copied from then on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from .errors import Refusal
 from .node import Recording
 from .options import Options
 from .storage import CopyPolicy
+
+MOST_REST = 64  # calls
 
 
 class Case:
@@ -26,10 +28,28 @@ class Case:
         self.inputs = CopyPolicy(options)
         self.plain_seconds: float | None = None
         self.replay_seconds: list[float] = []
+        self._misses = 0
+        self._rest = 0
 
     def found_held(self, slot: int, nbytes: int) -> None:
         """An output was still held when its memory was wanted: perhaps it is better copied out."""
         self.outputs.stood_in_the_way(slot, nbytes)
+
+    def missed(self) -> None:
+        """No recording fitted and none could be made; looking again and again would make calls slower than plain."""
+        self._misses += 1
+        self._rest = min(2**self._misses, MOST_REST)
+
+    def hit(self) -> None:
+        """A recording was replayed."""
+        self._misses = 0
+
+    def rests(self) -> bool:
+        """Is this call to be run as it is, without looking?"""
+        if self._rest == 0:
+            return False
+        self._rest -= 1
+        return True
 
 
 class Function:
@@ -39,12 +59,12 @@ class Function:
         self,
         fn: Callable[..., Any],
         options: Options,
-        static: frozenset[int] = frozenset(),
-        changed: frozenset[int] = frozenset(),
-        name: str = "",
+        static: Collection[int],
+        changed: Collection[int],
+        name: str,
     ) -> None:
         self.fn = fn
-        self.name = name or getattr(fn, "__qualname__", None) or type(fn).__qualname__
+        self.name = name
         self.options = options
         self.static = static
         self.changed = changed

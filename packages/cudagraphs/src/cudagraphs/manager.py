@@ -102,7 +102,7 @@ class Manager:
         case = function.case(self._driver.signature(inputs))
         if case is None:
             return self._plainly(function, Refusal.TOO_MANY_RECORDINGS)
-        if case.refusal is not None:
+        if case.refusal is not None or case.rests():
             return self._plainly(function)
         case.calls += 1
         if case.calls <= function.options.warmups:
@@ -151,6 +151,7 @@ class Manager:
             result, handed = replay(self._driver, recording, inputs, copied)
         hold_weakly = self._driver.hold_weakly
         self._ledger.lend([Lent(hold_weakly(tensor), block, case, slot) for slot, block, tensor in handed])
+        case.hit()
         self._last = recording
         self._steps.ran(recording)
         self._journal.counts["replayed"] += 1
@@ -176,6 +177,8 @@ class Manager:
         owners = self._driver.occupy(self._last.state if self._last else None, [one.block for one in live])
         try:
             recording = record(self._driver, request)
+        except RuntimeError as error:  # out of memory, say; errors of the function itself are dealt with in record
+            raise CannotRecord(Refusal.DEVICE_FAILED, str(error).split("\n", 1)[0]) from None
         finally:
             del owners  # idle again: the ledger alone protects what is lent
         self._recorded += 1
@@ -190,7 +193,9 @@ class Manager:
         """The call runs as it is; the case is given up unless some of its recordings may fit again."""
         if error.reason is Refusal.POOL_DISTURBED:
             self._sealed = True
-        if not case.recordings:
+        if case.recordings:
+            case.missed()
+        else:
             case.refusal = error.reason
         self._journal.refuse(error.refused(function.name))
         return self._plainly(function)
