@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from capture.values.base import Value
 from capture.values.context import TorchContext
+from capture.values.function import NamespaceValue
 
 
 class Effects:
@@ -19,7 +20,7 @@ class Effects:
 
     def note(self, value: Value) -> None:
         """``value`` is about to change; only objects that exist already need a replay."""
-        if value.source is not None:
+        if value.source is not None or isinstance(value, NamespaceValue):
             self._changed.setdefault(value)
 
     def changed(self) -> list[Value]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import keyword
+import logging
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from capture.shapes import fresh_symbol, symbolic_arguments
 from capture.sources import Source
@@ -103,7 +105,7 @@ class GraphRecorder:
 
     def is_data_dependent(self, symbol: Any) -> bool:
         """Whether a symbol stands for a value that only the tensors' data can tell."""
-        return symbol in self.shape_env.unbacked_var_to_val or not self.shape_env.has_hint(symbol)
+        return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))
 
     def switch(self, function: Any, *args: Any) -> Any:
         """Record a change of the library's state and make it, so that fake operations see it too."""
@@ -133,6 +135,21 @@ class GraphRecorder:
         for node in reversed(list(self.graph.nodes)):
             if node.target in _STATE_SWITCHES:
                 self.graph.erase_node(node)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Errors of fake operations are the user's own, and eager reports them: torch's log of them would come first and twice."""
+    log = logging.getLogger(FakeTensorMode.__module__)
+    log.addFilter(_drop)
+    try:
+        yield
+    finally:
+        log.removeFilter(_drop)
+
+
+def _drop(record: logging.LogRecord) -> bool:
+    return False
 
 
 class Handle:

@@ -19,7 +19,7 @@ from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.effects import Effects
 from capture.errors import Break, Location, Reason, Restart, UserRaised
 from capture.frame import Frame
-from capture.graph import GraphRecorder
+from capture.graph import GraphRecorder, quiet
 from capture.guards import Guard, GuardSet
 from capture.instructions import Body, Instruction, slot_names
 from capture.opcodes import HANDLERS
@@ -322,13 +322,15 @@ class Machine:
         return known
 
     def dynamic_dims(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
+        if not _is_argument(source):
+            return frozenset()
         if self.varying.all_sizes and not isinstance(tensor, torch.nn.Parameter):
             return frozenset(dim for dim, size in enumerate(tensor.shape) if size > 1)
         dims = self.varying.dims.get(source, frozenset())
         return frozenset(dim for dim in dims if dim < tensor.dim() and tensor.shape[dim] > 1)
 
     def is_dynamic(self, source: Source) -> bool:
-        return source in self.varying.ints
+        return source in self.varying.ints and _is_argument(source)
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
@@ -373,7 +375,8 @@ def evaluate(inputs: Inputs, varying: Varying) -> tuple[Machine, Returned | Stop
         machine = Machine(inputs, varying, forced)
         finished = False
         try:
-            outcome = machine.run_root()
+            with quiet():
+                outcome = machine.run_root()
             finished = True
             return machine, outcome
         except _Again as again:
@@ -385,6 +388,11 @@ def evaluate(inputs: Inputs, varying: Varying) -> tuple[Machine, Returned | Stop
 
 def _name(obj: Any) -> str:
     return getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None) or f"a {type(obj).__name__}"
+
+
+def _is_argument(source: Source) -> bool:
+    """Relations between sizes are checked on the frame's arguments alone."""
+    return isinstance(next(source.chain()), ArgSource)
 
 
 def _has_rule(function: FunctionType) -> bool:

@@ -105,7 +105,7 @@ def wrap_plain_data(ctx: World, obj: Any, source: Source) -> Value:
 
 @wraps(int)
 def wrap_int(ctx: World, obj: int, source: Source) -> Value:
-    if not ctx.is_dynamic(source):
+    if obj in (0, 1) or not ctx.is_dynamic(source):  # 0 and 1 mean too much to be any number
         return wrap_constant(ctx, obj, source)
     ctx.guard(source, "type", int)
     symbol = ctx.graph.symbolic_int(obj, source)

@@ -56,7 +56,7 @@ def length(ctx: Tracer, value: Value) -> Value:
 def _tensor_length(ctx: Tracer, value: TensorValue) -> Value:
     if value.fake.dim() == 0:
         ctx.throw(TypeError, "len() of a 0-d tensor")
-    return ctx.record("size", [value, ConstantValue(0)], {}, method=True)
+    return value.shape(ctx).elements(ctx)[0]
 
 
 @rule(range)

@@ -96,6 +96,12 @@ def dimensions(ctx: Tracer, tensor: TensorValue) -> Value:
     return ConstantValue(tensor.fake.dim())
 
 
+@rule(torch.Tensor.size, kinds=(TensorValue,))
+def size(ctx: Tracer, tensor: TensorValue, dim: Value | None = None) -> Value:
+    sizes = tensor.shape(ctx)
+    return sizes if dim is None or dim is NONE else ctx.call_builtin(operator.getitem, [sizes, dim], {})
+
+
 @rule(torch.Tensor.is_floating_point, torch.is_floating_point, kinds=(TensorValue,))
 def is_floating_point(ctx: Tracer, tensor: TensorValue) -> Value:
     return boolean(tensor.fake.is_floating_point())

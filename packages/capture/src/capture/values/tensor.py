@@ -10,6 +10,7 @@ from torch import fx
 from capture.sources import Source
 from capture.values.base import Tracer, Value
 from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.sequence import TupleValue
 
 # What a fake tensor answers about its real one; anything else of a tensor is a method or an operation.
 _METADATA = frozenset(
@@ -27,6 +28,7 @@ class TensorValue(Value):
         self.fake = fake
         self.source = source
         self.cls = cls
+        self._sizes: dict[int, Value] = {}
 
     def python_type(self) -> type:
         return self.cls
@@ -38,7 +40,7 @@ class TensorValue(Value):
         if name in _METADATA:
             return ctx.literal(getattr(self.fake, name))
         if name == "shape":
-            return ctx.call(TensorMethod(self, "size"), [])
+            return self.shape(ctx)
         if name in _VIEWS:
             return ctx.record(getattr, [self, ConstantValue(name)], {})
         if name == "grad" and self.source is None:
@@ -48,6 +50,18 @@ class TensorValue(Value):
         if name == "__class__":
             return ctx.literal(self.cls)
         return self._method(ctx, name)
+
+    def shape(self, ctx: Tracer) -> Value:
+        """Fixed sizes are constants; a size that varies is one node of the graph, however often it is asked for."""
+        sizes: list[Value] = []
+        for dim, size in enumerate(self.fake.shape):
+            if isinstance(size, int):
+                sizes.append(ConstantValue(size))
+                continue
+            if dim not in self._sizes:
+                self._sizes[dim] = ctx.record("size", [self, ConstantValue(dim)], {}, method=True)
+            sizes.append(self._sizes[dim])
+        return TupleValue(sizes, cls=torch.Size)
 
     def _method(self, ctx: Tracer, name: str) -> Value:
         member = getattr(self.cls, name, None)
