@@ -17,7 +17,7 @@ def options(tmp_path_factory):
     return Options(cache_dir=str(tmp_path_factory.mktemp("cache")))
 
 
-@pytest.fixture(params=[4, 16, 32, 64], ids=["scalar", "128 bits", "256 bits", "512 bits"])
+@pytest.fixture(params=[4, 32, 64], ids=["scalar", "256 bits", "512 bits"])
 def register(request):
     """The size of a vector register; with 4 bytes every kernel is printed for single elements."""
     return request.param

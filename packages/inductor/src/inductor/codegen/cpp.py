@@ -45,6 +45,43 @@ ACCUMULATORS = {
 }
 
 
+LONG_REDUCTION = 32768
+"""From here on a reduction is done in pieces."""
+
+PIECES = 64
+"""How many: enough for the threads of a machine, few enough to add up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of an axis, as text; ``extent`` where it is the whole axis and that is known."""
+
+    axis: Symbol
+    start: str
+    stop: str
+    extent: int | None
+
+    @staticmethod
+    def whole(axis: Symbol) -> Span:
+        return Span(axis, "0", _text(_size(axis)).within(Precedence.MULTIPLY), _size(axis).as_int())
+
+    def rest(self, step: int) -> int:
+        """What steps leave over at the end; where that is unknown, as much as it can be."""
+        return step - 1 if self.extent is None else self.extent % step
+
+    def last_start(self, step: int) -> str:
+        """Steps begin below this."""
+        return str(self.extent // step * step) if self.extent is not None else f"{self.stop} - {step - 1}"
+
+    def whole_until(self, step: int) -> str:
+        """Where the last whole step ends."""
+        if self.extent is not None:
+            return str(self.extent // step * step)
+        if self.start == "0":
+            return f"{self.stop} / {step} * {step}"
+        return f"{self.start} + ({self.stop} - {self.start}) / {step} * {step}"
+
+
 @dataclass(frozen=True, slots=True)
 class PrintedKernel:
     """A kernel's text; ``threaded`` where the function takes the number of threads as its last argument."""
@@ -100,33 +137,31 @@ class _KernelPrinter:
             return
         with ExitStack() as stack:
             self._outer_loops(stack, self.kernel.axes)
-            scope = Scope(self.lines, self.names)
-            for loop in self.kernel.loops:
-                self._loop(loop, scope)
+            self._every_loop(Scope(self.lines, self.names))
 
     def _outer_loops(self, stack: ExitStack, axes: Sequence[Symbol]) -> bool:
         """Opens plain loops, shared by threads where that pays."""
         shared = self._parallel(axes)
         for axis in axes:
-            stack.enter_context(self._for(axis))
+            stack.enter_context(self._for(Span.whole(axis)))
         return shared
 
     def _columns(self) -> None:
         *outer, inner = self.kernel.axes
-        width = self.strategy.width
+        width, span = self.strategy.width, Span.whole(inner)
         with ExitStack() as stack:
             shared = self._outer_loops(stack, outer)
             if not shared:
                 self._parallel([inner], step=width)
-            with self._vector_for(inner, width):
-                scope = Scope(self.lines, self.names.inner(), Lanes(inner, width))
-                for loop in self.kernel.loops:
-                    self._loop(loop, scope)
-            if not _divides(inner, width):
-                with self._tail_for(inner, width):
-                    scope = Scope(self.lines, self.names.inner())
-                    for loop in self.kernel.loops:
-                        self._loop(loop, scope)
+            with self._vector_for(span, width, "0"):
+                self._every_loop(Scope(self.lines, self.names.inner(), Lanes(inner, width)))
+            if span.rest(width):
+                with self._tail_for(span, width):
+                    self._every_loop(Scope(self.lines, self.names.inner()))
+
+    def _every_loop(self, scope: Scope) -> None:
+        for loop in self.kernel.loops:
+            self._loop(loop, scope)
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
@@ -156,57 +191,72 @@ class _KernelPrinter:
             total = total * _size(axis)
         return str(_text(total))
 
-    # -- loop headers -------------------------------------------------------------------------------------------------
-
-    def _for(self, axis: Symbol, step: int = 1) -> AbstractContextManager[None]:
-        increment = f"{axis.name}++" if step == 1 else f"{axis.name} += {step}"
-        return self.lines.block(f"for (i64 {axis.name} = 0; {axis.name} < {_text(_size(axis))}; {increment}) {{", "}")
-
-    def _vector_for(self, axis: Symbol, width: int, start: str = "0") -> AbstractContextManager[None]:
-        extent = _size(axis).as_int()
-        limit = str(extent // width * width) if extent is not None else f"{_text(_size(axis) - (width - 1))}"
-        return self.lines.block(f"for (i64 {axis.name} = {start}; {axis.name} < {limit}; {axis.name} += {width}) {{", "}")
-
-    def _tail_for(self, axis: Symbol, width: int) -> AbstractContextManager[None]:
-        return self.lines.block(
-            f"for (i64 {axis.name} = {_whole(axis, width)}; {axis.name} < {_text(_size(axis))}; {axis.name}++) {{", "}"
-        )
-
     # -- one pass -----------------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop, scope: Scope) -> None:
         if not loop.axes:
             self._statements(loop.body, scope, {})
             return
+        reductions = [statement for statement in loop.body if isinstance(statement, Reduce)]
         totals = self._accumulators(loop, scope.lanes.width if scope.lanes else None, "all")
-        if self.strategy.vector == "rows" and self.strategy.width <= _extent(loop.axes[-1]):
-            self._row(loop, scope, totals)
+        spans = [Span.whole(axis) for axis in loop.axes]
+        if scope.lanes is None and reductions and _is_long(loop):
+            self._pieces(loop, scope, totals)
         else:
-            with ExitStack() as stack:
-                for axis in loop.axes:
-                    stack.enter_context(self._for(axis))
-                self._statements(loop.body, scope.inner(), totals)
-        for statement in loop.body:
-            if isinstance(statement, Reduce):
-                self._results(statement, scope, totals[statement.name])
+            if not reductions and not self.kernel.axes:
+                self._parallel(loop.axes[:1], self.strategy.width if len(loop.axes) == 1 else 1)
+            self._pass(loop, spans, scope, totals)
+        for reduction in reductions:
+            self._results(reduction, scope, totals[reduction.name])
 
-    def _row(self, loop: Loop, scope: Scope, totals: dict[str, str]) -> None:
+    def _pass(self, loop: Loop, spans: Sequence[Span], scope: Scope, totals: dict[str, str]) -> None:
+        """The loop over the given stretches of its axes."""
+        if self.strategy.vector == "rows" and self.strategy.width <= _extent(loop.axes[-1]):
+            self._row(loop, spans, scope, totals)
+            return
+        with ExitStack() as stack:
+            for span in spans:
+                stack.enter_context(self._for(span))
+            self._statements(loop.body, scope.inner(), totals)
+
+    def _pieces(self, loop: Loop, scope: Scope, totals: dict[str, str]) -> None:
+        """A long reduction in pieces with accumulators of their own, added up in order: threads share the pieces, the
+        result does not depend on how many there are, and rounding errors stay small."""
+        first = Span.whole(loop.axes[0])
+        name, count = first.axis.name, PIECES if first.extent is None else min(PIECES, first.extent)
+        unit = UNROLLED * self.strategy.width if len(loop.axes) == 1 else 1
+        step, begin, end = (self.names.fresh(f"{name}_{part}") for part in ("step", "begin", "end"))
+        rounded = index_text(_size(first.axis) + (count * unit - 1), cpp_dialect.INDEX_STYLE)
+        self.lines.line(f"const i64 {step} = {rounded.within(Precedence.MULTIPLY)} / {count * unit} * {unit};")
+        pieces = self._accumulators(loop, None, "pieces", count)
+        if not self.kernel.axes:
+            self._parallel(loop.axes)
+        with self.lines.block(f"for (i64 piece = 0; piece < {count}; piece++) {{", "}"):
+            self.lines.line(f"const i64 {begin} = minimum<i64>(piece * {step}, {first.stop});")
+            self.lines.line(f"const i64 {end} = minimum<i64>({begin} + {step}, {first.stop});")
+            spans = [Span(first.axis, begin, end, None), *(Span.whole(axis) for axis in loop.axes[1:])]
+            own = {name: f"{text}[piece]" for name, text in pieces.items()}
+            self._pass(loop, spans, scope.inner(), own)
+        with self.lines.block(f"for (i64 piece = 0; piece < {count}; piece++) {{", "}"):
+            for name, text in pieces.items():
+                self.lines.line(f"{totals[name]}.take({text}[piece]);")
+
+    def _row(self, loop: Loop, spans: Sequence[Span], scope: Scope, totals: dict[str, str]) -> None:
         """The last axis along the lanes: blocks of several vectors, single vectors, single elements."""
-        *outer, inner = loop.axes
-        width = self.strategy.width
-        count = self._side_by_side(loop)
+        *outer, inner = spans
+        width, count = self.strategy.width, self._side_by_side(loop)
         partial = self._accumulators(loop, width, "lanes", count)
         with ExitStack() as stack:
-            for axis in outer:
-                stack.enter_context(self._for(axis))
+            for span in outer:
+                stack.enter_context(self._for(span))
             if count > 1:
-                self._blocks(loop, scope, partial, count)
-            if count == 1 or _rest(inner, width * count) >= width:
-                start = "0" if count == 1 else _whole(inner, width * count)
+                self._blocks(loop, inner, scope, partial, count)
+            if count == 1 or inner.rest(width * count) >= width:
                 first = {name: f"{text}[0]" if count > 1 else text for name, text in partial.items()}
+                start = inner.start if count == 1 else inner.whole_until(width * count)
                 with self._vector_for(inner, width, start):
-                    self._statements(loop.body, self._lane_scope(scope, inner), first)
-            if not _divides(inner, width):
+                    self._statements(loop.body, self._lane_scope(scope, inner.axis), first)
+            if inner.rest(width):
                 with self._tail_for(inner, width):
                     self._statements(loop.body, scope.inner(), totals)
         for name, text in partial.items():
@@ -215,24 +265,31 @@ class _KernelPrinter:
             else:
                 self.lines.line(f"{totals[name]}.take({text});")
 
-    def _blocks(self, loop: Loop, scope: Scope, partial: dict[str, str], count: int) -> None:
-        inner, width = loop.axes[-1], self.strategy.width
-        block = self.names.fresh(f"{inner.name}_block")
-        extent, stride = _size(inner).as_int(), width * count
-        limit = str(extent // stride * stride) if extent is not None else str(_text(_size(inner) - (stride - 1)))
-        with self.lines.block(f"for (i64 {block} = 0; {block} < {limit}; {block} += {stride}) {{", "}"):
+    def _blocks(self, loop: Loop, span: Span, scope: Scope, partial: dict[str, str], count: int) -> None:
+        width, name = self.strategy.width, span.axis.name
+        block = self.names.fresh(f"{name}_block")
+        with self.lines.block(_header(block, span.start, span.last_start(width * count), width * count), "}"):
             with self.lines.block(f"for (i32 k = 0; k < {count}; k++) {{", "}"):
-                self.lines.line(f"const i64 {inner.name} = {block} + {width} * k;")
-                each = {name: f"{text}[k]" for name, text in partial.items()}
-                self._statements(loop.body, self._lane_scope(scope, inner), each)
+                self.lines.line(f"const i64 {name} = {block} + {width} * k;")
+                each = {result: f"{text}[k]" for result, text in partial.items()}
+                self._statements(loop.body, self._lane_scope(scope, span.axis), each)
 
     def _side_by_side(self, loop: Loop) -> int:
         """How many accumulators take turns."""
         if not any(isinstance(statement, Reduce) for statement in loop.body) or not is_cheap(loop):
             return 1
-        extent = _size(loop.axes[-1]).as_int()
-        enough = extent is None or extent >= UNROLLED * self.strategy.width
-        return UNROLLED if enough else 1
+        return UNROLLED if _extent(loop.axes[-1]) >= UNROLLED * self.strategy.width else 1
+
+    # -- loop headers -------------------------------------------------------------------------------------------------
+
+    def _for(self, span: Span) -> AbstractContextManager[None]:
+        return self.lines.block(_header(span.axis.name, span.start, span.stop, 1), "}")
+
+    def _vector_for(self, span: Span, width: int, start: str) -> AbstractContextManager[None]:
+        return self.lines.block(_header(span.axis.name, start, span.last_start(width), width), "}")
+
+    def _tail_for(self, span: Span, width: int) -> AbstractContextManager[None]:
+        return self.lines.block(_header(span.axis.name, span.whole_until(width), span.stop, 1), "}")
 
     def _lane_scope(self, scope: Scope, axis: Symbol) -> Scope:
         inner = scope.inner()
@@ -400,23 +457,15 @@ def _extent(axis: Symbol) -> int:
     return 1 << 30 if extent is None else extent
 
 
-def _divides(axis: Symbol, step: int) -> bool:
-    extent = _size(axis).as_int()
-    return extent is not None and extent % step == 0
+def _is_long(loop: Loop) -> bool:
+    """Whether one accumulator would lose digits, or one thread time."""
+    extent = static_extent(loop.axes)
+    return extent is None or extent >= LONG_REDUCTION
 
 
-def _rest(axis: Symbol, step: int) -> int:
-    """What whole blocks leave over; where that is unknown, as much as it can be."""
-    extent = _size(axis).as_int()
-    return step - 1 if extent is None else extent % step
-
-
-def _whole(axis: Symbol, step: int) -> str:
-    """Where the last whole vector of the axis ends."""
-    extent = _size(axis).as_int()
-    if extent is not None:
-        return str(extent // step * step)
-    return f"{_text(_size(axis)).within(Precedence.MULTIPLY)} / {step} * {step}"
+def _header(name: str, start: str, stop: str, step: int) -> str:
+    increment = f"{name}++" if step == 1 else f"{name} += {step}"
+    return f"for (i64 {name} = {start}; {name} < {stop}; {increment}) {{"
 
 
 def _text(index: Index) -> Text:
