@@ -7,8 +7,9 @@ import compile_api
 
 
 @pytest.fixture(autouse=True)
-def fresh():
+def fresh(monkeypatch):
     torch.manual_seed(0)
+    monkeypatch.setenv("COMPILE_API_STRICT", "1")
     compile_api.reset()
     yield
     compile_api.reset()

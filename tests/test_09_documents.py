@@ -19,7 +19,7 @@ def blocks():
             yield pytest.param(block, page, id=f"{page.relative_to(ROOT)}:{number}")
 
 
-@pytest.mark.parametrize(("block", "page"), blocks())
+@pytest.mark.parametrize(("block", "page"), list(blocks()))
 def test_the_block_runs(block, page, tmp_path):
     # Written to a file, since functions without source lines cannot be reported on by line.
     path = tmp_path / f"{page.stem}.py"

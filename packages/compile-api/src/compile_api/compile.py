@@ -73,14 +73,13 @@ def compile(
     if not callable(model):
         raise TypeError(f"compile takes a function or a module, not {type(model).__name__}")
     ctx = Context(chosen, Ledger(), Progress.for_terminal())
-    optimized = capture.optimize(entry.make(ctx), nopython=fullgraph, dynamic=dynamic)
-    if isinstance(model, torch.nn.Module):
-        call = optimized(model.__call__)
-        call.ledger = ctx.ledger
-        return compiled_module(model, call, again)
-    call = optimized(model)
+    optimized = capture.optimize(
+        entry.make(ctx), nopython=fullgraph, dynamic=dynamic, strict=chosen.strict, log=ctx.ledger.frames
+    )
+    is_module = isinstance(model, torch.nn.Module)
+    call = optimized(model.__call__ if is_module else model)
     call.ledger = ctx.ledger
-    return call
+    return compiled_module(model, call, again) if is_module else call
 
 
 def optimize(backend: str | CompilerFn = "inductor", *, nopython: bool = False, dynamic: bool | None = None) -> Any:

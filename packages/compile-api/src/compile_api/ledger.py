@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import capture
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
@@ -52,8 +54,9 @@ Record: TypeAlias = GraphCaptured | GraphCompiled | GraphRefused
 
 @dataclass
 class Ledger:
-    """An append-only list of records; several threads may compile at once."""
+    """An append-only list of records, beside the log that capture keeps; several threads may compile at once."""
 
+    frames: capture.Log = field(default_factory=capture.Log)
     _records: list[Record] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -73,6 +76,15 @@ class Ledger:
 
     def refused(self) -> tuple[GraphRefused, ...]:
         return tuple(record for record in self.records() if isinstance(record, GraphRefused))
+
+    def breaks(self) -> tuple[capture.BreakRecord, ...]:
+        return tuple(record for record in self.frames.records() if isinstance(record, capture.BreakRecord))
+
+    def recompiled(self) -> tuple[capture.RecompileRecord, ...]:
+        return tuple(record for record in self.frames.records() if isinstance(record, capture.RecompileRecord))
+
+    def left_alone(self) -> tuple[capture.FallbackRecord, ...]:
+        return tuple(record for record in self.frames.records() if isinstance(record, capture.FallbackRecord))
 
 
 def total(seconds: Iterable[tuple[str, float]]) -> float:

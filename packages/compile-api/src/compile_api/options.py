@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -25,6 +26,8 @@ class CompileOptions:
     """Each graph leaves a folder with its stages, kernels and a script that reruns it."""
     min_cut: bool = True
     """Backward recomputes what is cheap instead of saving it."""
+    strict: bool = False
+    """A mistake inside the compiler is raised instead of worked around; ``COMPILE_API_STRICT=1`` does the same."""
 
 
 MODES: Mapping[str, Mapping[str, bool]] = {
@@ -43,7 +46,8 @@ def resolve(
     """The options that a mode and overrides amount to."""
     if mode is not None and mode not in MODES:
         raise BadOption(f"there is no mode {mode!r}{_nearest(mode, MODES)}; modes are {', '.join(MODES)}")
-    chosen = replace(CompileOptions(fullgraph=fullgraph, dynamic=dynamic), **MODES[mode or "default"])
+    strict = os.environ.get("COMPILE_API_STRICT", "0") not in ("", "0")
+    chosen = replace(CompileOptions(fullgraph, dynamic, strict=strict), **MODES[mode or "default"])
     for name, value in (options or {}).items():
         if name not in _SETTABLE:
             raise BadOption(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import capture
 from compile_api.errors import CompileApiError
 from compile_api.ledger import GraphCaptured, GraphCompiled, GraphRefused, Kernel, Ledger, total
 
@@ -17,6 +18,9 @@ class Report:
     captured: tuple[GraphCaptured, ...]
     compiled: tuple[GraphCompiled, ...]
     refused: tuple[GraphRefused, ...]
+    breaks: tuple[capture.BreakRecord, ...] = ()
+    recompiled: tuple[capture.RecompileRecord, ...] = ()
+    left_alone: tuple[capture.FallbackRecord, ...] = ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -45,6 +49,10 @@ class Report:
         for graph in self.compiled:
             stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in graph.seconds)
             lines.append(f"  {graph.direction}: {graph.nodes} nodes in {total(graph.seconds):.2f} s ({stages})")
+        for broken in self.breaks:
+            lines.append(f"graph break at {broken.location}: {broken.reason.explanation}")
+        lines += [f"recompiled {each.location}: {each.failed}" for each in self.recompiled]
+        lines += [f"left to CPython, {each.location}: {each.reason.explanation}" for each in self.left_alone]
         lines += [f"refused by {each.stage}: {each.reason}; {each.consequence}" for each in self.refused]
         return "\n".join(lines)
 
@@ -55,7 +63,14 @@ def report(compiled: Callable[..., Any]) -> Report:
     ledger = getattr(call, "ledger", None)
     if not isinstance(ledger, Ledger):
         raise CompileApiError(f"{compiled!r} was not made by compile_api.compile, so there is nothing to report")
-    return Report(ledger.captured(), ledger.compiled(), ledger.refused())
+    return Report(
+        ledger.captured(),
+        ledger.compiled(),
+        ledger.refused(),
+        ledger.breaks(),
+        ledger.recompiled(),
+        ledger.left_alone(),
+    )
 
 
 def _names(graphs: tuple[GraphCompiled, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -33,7 +34,7 @@ def aot_eager(ctx: Context) -> CompilerFn:
     def interpret(direction: str) -> FxCompiler:
         def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
             ctx.ledger.add(GraphCompiled(direction, len(gm.graph.nodes), (), (), (), ()))
-            return lambda inputs: gm.forward(*inputs)
+            return aotgrad.run_eagerly(gm, example_inputs)
 
         return compile_graph
 
@@ -68,6 +69,8 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
             ctx.progress.stage(f"{direction}: {len(gm.graph.nodes)} operators to kernels")
             compiled = inductor.compile(gm, example_inputs, options={"trace": ctx.options.trace})
             ctx.ledger.add(described(direction, gm, compiled))
+            if compiled.report.failure is not None:
+                ctx.ledger.add(GraphRefused("inductor", compiled.report.failure, "this graph runs operator by operator"))
             return recorded(ctx, compiled, example_inputs) if ctx.options.cuda_graphs else compiled.call
 
         return compile_graph
@@ -84,13 +87,13 @@ def recorded(ctx: Context, function: Callable[..., Any], example_inputs: list[An
 def described(direction: str, gm: torch.fx.GraphModule, compiled: inductor.CompiledGraph) -> GraphCompiled:
     """The ledger's record of one compiled graph."""
     report = compiled.report
-    kernels = tuple(Kernel(k.name, None if k.path is None else str(k.path), tuple(k.origins)) for k in compiled.kernels)
+    kernels = tuple(Kernel(k.name, None if k.path is None else str(k.path), k.operators) for k in report.kernels)
     return GraphCompiled(
         direction,
         len(gm.graph.nodes),
         kernels,
-        tuple(report.library_calls),
-        tuple(report.fallbacks),
+        report.library_calls,
+        tuple(fallback.operator for fallback in report.fallbacks),
         tuple(report.seconds.items()),
     )
 
@@ -114,8 +117,20 @@ def through_aotgrad(ctx: Context, compiler: Callable[[str], FxCompiler], decompo
         except aotgrad.AotgradError as error:
             ctx.ledger.add(GraphRefused("aotgrad", str(error), "this graph runs eagerly"))
             return gm.forward
+        except Exception as error:  # a mistake of ours must never be the user's problem
+            if ctx.options.strict:
+                raise
+            return after_our_mistake(ctx, gm, error)
 
     return compile_graph
+
+
+def after_our_mistake(ctx: Context, gm: torch.fx.GraphModule, error: Exception) -> Callable[..., Any]:
+    """The graph as it is; what went wrong is kept, and said once."""
+    reason = f"{type(error).__name__}: {error}"
+    ctx.ledger.add(GraphRefused("compiler", reason, "this graph runs eagerly; please report it"))
+    warnings.warn(f"compiling a graph failed inside compile-api, so it runs eagerly ({reason})", stacklevel=2)
+    return gm.forward
 
 
 def counted(ctx: Context, name: str, compiler: CompilerFn) -> CompilerFn:
