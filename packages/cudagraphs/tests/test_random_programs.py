@@ -54,6 +54,7 @@ FUNCTIONS = {  # name: (function, tensors taken after the parameter)
     "in_place": (lambda w, x: in_place(x), 1),
     "view_of_input": (lambda w, x: view_of_input(x), 1),
     "every_other": (lambda w, x: [x[::2], (x + 3)[::2]], 1),
+    "peek": (lambda w, x: x + x.tolist()[0], 1),
     "update_parameter": (lambda w, x: [w.add_(x), x * 9], 1),
 }
 
@@ -118,6 +119,12 @@ class Program(RuleBasedStateMachine):
     @rule(data=st.data())
     def drop(self, data):
         del self.held[data.draw(st.integers(0, len(self.held) - 1))]
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def change_in_place(self, data):
+        for tensor in self.held[data.draw(st.integers(0, len(self.held) - 1))]:
+            tensor.add_(5)
 
     @rule()
     def drop_all(self):

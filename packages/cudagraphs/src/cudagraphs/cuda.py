@@ -142,11 +142,13 @@ class CudaDriver:
             torch._C._cuda_clearCublasWorkspaces()  # those made in the pool belong to this graph alone
         return graph, result
 
-    def launch(self, graph: torch.cuda.CUDAGraph) -> None:
+    def follow(self) -> None:
         stream = torch.cuda.current_stream(self._device)
         if self._last_stream is not None and stream != self._last_stream:
             stream.wait_stream(self._last_stream)
         self._last_stream = stream
+
+    def launch(self, graph: torch.cuda.CUDAGraph) -> None:
         graph.replay()
 
     def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:

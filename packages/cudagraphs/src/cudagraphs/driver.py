@@ -85,8 +85,11 @@ class Driver(Protocol):
     def record(self, fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Graph, Any]:
         """Record the call in the pool; what it returns holds no values yet."""
 
+    def follow(self) -> None:
+        """Whatever comes next on the current stream comes after all earlier replays, on whatever stream they were."""
+
     def launch(self, graph: Graph) -> None:
-        """Replay, in the order of the current stream and after all earlier launches."""
+        """Replay on the current stream."""
 
     def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         """Copy each source to its destination, all at once where possible."""

@@ -23,6 +23,7 @@ def replay(
 ) -> tuple[Any, list[Handed]]:
     """Run it on ``inputs``; blocks in the slots ``cloned`` are handed out as copies instead of being lent."""
     plan = recording.inputs
+    driver.follow()
     if plan.copied:
         driver.copy(recording.buffers, [inputs[index] for index in plan.copied])
     driver.launch(recording.graph)

@@ -276,6 +276,9 @@ class Device:
         finally:
             self._graph = None
 
+    def follow(self) -> None:
+        """There is one stream."""
+
     def launch(self, graph: SimulatedGraph) -> None:
         for instruction in graph.instructions:
             self._execute(instruction)
