@@ -145,8 +145,7 @@ def _compile(
                 key = waiting.pop(0)
                 running[key] = _start(compiler, flags, scratch / f"{key}.cpp", sources[key])
             key = next(iter(running))
-            _finish(running[key], compiler)
-            del running[key]
+            _finish(running.pop(key), compiler)
             built[key] = scratch / f"{key}.so"
     finally:
         for process in running.values():

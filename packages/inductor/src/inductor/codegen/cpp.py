@@ -84,11 +84,17 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class PrintedKernel:
-    """A kernel's text; ``threaded`` where the function takes the number of threads as its last argument."""
+    """A kernel's text in two parts, so that equal bodies can be found; ``threaded`` where the function takes the number
+    of threads as its last argument."""
 
     kernel: Kernel
-    text: str
+    heading: str
+    body: str
     threaded: bool
+
+    @property
+    def text(self) -> str:
+        return f"{self.heading}{self.body}"
 
 
 def print_kernel(kernel: Kernel, vector_bytes: int) -> PrintedKernel:
@@ -108,16 +114,12 @@ class _KernelPrinter:
         self.threaded = False
 
     def print(self) -> PrintedKernel:
-        body = self.lines
-        if not self._has_no_iterations():
-            with body.block("{"):
+        with self.lines.block("{", "}"):
+            if not self._has_no_iterations():
                 self._axes()
-        lines = Lines()
-        if self.kernel.origins:
-            lines.line(f"// {', '.join(self.kernel.origins)}")
-        lines.line(f'extern "C" void {self.kernel.name}({self._signature()}) {{')
-        text = str(lines) + "".join(f"{line}\n" for line in str(body).splitlines()[1:]) + "}\n"
-        return PrintedKernel(self.kernel, text, self.threaded)
+        comment = f"// {', '.join(self.kernel.origins)}\n" if self.kernel.origins else ""
+        heading = f'{comment}extern "C" void {self.kernel.name}'
+        return PrintedKernel(self.kernel, heading, f"({self._signature()}) {self.lines}", self.threaded)
 
     def _has_no_iterations(self) -> bool:
         return static_extent(self.kernel.axes) == 0

@@ -63,9 +63,13 @@ class Scope:
         self._parent = parent
         self._named: dict[tuple[str, str], Text] = {}
 
-    def inner(self, mask: Operand | None = None) -> Scope:
+    def inner(self) -> Scope:
         """A block inside this one: sees what is named here, and keeps its own names to itself."""
-        return Scope(self.lines, self.names.inner(), self.lanes, dict(self.results), self, mask or self.mask)
+        return Scope(self.lines, self.names.inner(), self.lanes, dict(self.results), self, self.mask)
+
+    def masked(self, mask: Operand) -> Scope:
+        """The same block where only some lanes may be read: what is read there is not what is read outside."""
+        return Scope(self.lines, self.names, self.lanes, dict(self.results), self, mask)
 
     # -- types --------------------------------------------------------------------------------------------------------
 
@@ -253,7 +257,7 @@ def _masked_lanes(scope: Scope, node: Masked, condition: Operand) -> Operand:
     if scope.mask is not None and scope.mask.vector:
         both = cpp_dialect.format_of("and", "mask")(scope.mask.text, condition.text)
         mask = scope.named(Operand(both, torch.bool, True), "inside")
-    body = scope.spread(scope.inner(mask).value(node.body))
+    body = scope.spread(scope.masked(mask).value(node.body))
     other = scope.spread(_const(scope, node.other, {}))
     return Operand(cpp_dialect.format_of("where", "any")(condition.text, body.text, other.text), node.dtype, True)
 

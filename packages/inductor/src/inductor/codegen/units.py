@@ -56,8 +56,7 @@ def _distinct(kernels: Sequence[Kernel], vector_bytes: int) -> tuple[list[Printe
         if kernel.name in printed:
             continue
         candidate = print_kernel(kernel, vector_bytes)
-        body = candidate.text.replace(f" {kernel.name}(", " (")
-        printed[kernel.name] = by_body.setdefault(body, candidate)
+        printed[kernel.name] = by_body.setdefault(candidate.body, candidate)
     return list(by_body.values()), printed
 
 

@@ -1,0 +1,108 @@
+"""``inductor.compile`` from a function to results, against eager."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import inductor
+
+CASES = {
+    "pointwise chain": (lambda x, y: torch.tanh(x * y + 1).exp() - x.sigmoid(), (37, 65), (37, 65)),
+    "broadcast": (lambda x, y: x * y[:, None] + y, (33, 33), (33,)),
+    "softmax": (lambda x: x.softmax(-1), (17, 100)),
+    "log_softmax over rows": (lambda x: x.log_softmax(0), (17, 100)),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (100,), w, b), (8, 100), (100,), (100,)),
+    "batch_norm": (lambda x, m, v: F.batch_norm(x, m, v.abs()), (2, 5, 7, 9), (5,), (5,)),
+    "sums": (lambda x: (x.sum(), x.sum(0), x.mean(1), x.var(0), x.amax(1), x.argmax(0)), (50, 40)),
+    "large sum": (lambda x: x.sum(), (300, 999)),
+    "transpose and add": (lambda x, y: x.t() + y, (30, 50), (50, 30)),
+    "cat": (lambda x, y: torch.cat([x, y.exp()], 1), (5, 7), (5, 20)),
+    "gelu mlp": (lambda x, w, v: F.gelu(x @ w) @ v, (9, 16), (16, 32), (32, 8)),
+    "index": (lambda x: x[torch.tensor([3, 1, -1])] * 2, (8, 17)),
+    "pad and pool": (lambda x: F.max_pool2d(F.pad(x, (1, 2, 3, 0)), 2), (2, 3, 9, 10)),
+    "cumsum": (lambda x: (x * 2).cumsum(1), (5, 40)),
+    "where and compare": (lambda x, y: torch.where(x > y, x, -y).clamp(-1, 0.5), (40, 3), (40, 3)),
+    "conv bn relu": (lambda x, w: F.conv2d(x, w, padding=1).relu() + 1, (2, 3, 8, 8), (4, 3, 3, 3)),
+    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), (2, 4, 10, 8), (2, 4, 10, 8), (2, 4, 10, 8)),
+    "upsample": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), (1, 2, 5, 5)),
+    "no elements": (lambda x: (x + 1, x.sum(0)), (0, 5)),
+    "one number": (lambda x: x * 2 + x.sin(), ()),
+}
+
+
+@pytest.fixture(autouse=True)
+def _private_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compiled_agrees_with_eager(name):
+    function, *shapes = CASES[name]
+    inputs = [torch.randn(shape) for shape in shapes]
+    compiled = inductor.compile(make_fx(function)(*inputs), inputs, options={"fallback": False})
+    expected = function(*inputs)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for found, value in zip(compiled(*inputs), expected, strict=True):
+        torch.testing.assert_close(found, value, check_stride=True, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_other_floats(dtype):
+    x, y = torch.randn(20, 50).to(dtype), torch.randn(50).to(dtype)
+
+    def function(x, y):
+        return (x * y + 1).softmax(-1), (x + y).sum(0)
+
+    compiled = inductor.compile(make_fx(function)(x, y), [x, y], options={"fallback": False})
+    for found, value in zip(compiled(x, y), function(x, y), strict=True):
+        torch.testing.assert_close(found, value, rtol=2e-2 if dtype != torch.float64 else 1e-7, atol=2e-2)
+
+
+def test_a_torch_level_graph_with_modules():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.LayerNorm(16)).eval()
+    x = torch.randn(5, 8)
+    (found,) = inductor.compile(torch.fx.symbolic_trace(model), [x])(x)
+    torch.testing.assert_close(found, model(x))
+
+
+def test_boxed_call_empties_the_list():
+    x = torch.randn(10)
+    compiled = inductor.compile(make_fx(torch.sin)(x), [x])
+    inputs = [x]
+    (found,) = compiled.call(inputs)
+    assert inputs == []
+    torch.testing.assert_close(found, x.sin())
+
+
+def test_report_names_kernels_operators_and_files():
+    x = torch.randn(10)
+    compiled = inductor.compile(make_fx(lambda x: (x.sin() + 1).sort()[0])(x), [x])
+    (kernel,) = compiled.kernels
+    assert kernel.operators == ("sin", "add")
+    assert kernel.name in kernel.path.read_text()
+    assert [fallback.operator for fallback in compiled.report.fallbacks] == ["aten.sort.default"]
+    assert "aten.sort.default" in str(compiled.report)
+
+
+def test_an_input_of_another_size_is_refused():
+    x = torch.randn(10)
+    compiled = inductor.compile(make_fx(torch.sin)(x), [x])
+    with pytest.raises(ValueError, match=r"of size \(11,\); this graph was compiled for torch.float32 of size \(10,\)"):
+        compiled(torch.randn(11))
+    with pytest.raises(ValueError, match="strides"):
+        compiled(torch.randn(20)[::2])
+
+
+def test_results_record_no_autograd_graph():
+    x = torch.randn(4, 4, requires_grad=True)
+    compiled = inductor.compile(make_fx(lambda x: x.detach() @ x.detach())(x), [x])
+    (found,) = compiled(x)
+    assert not found.requires_grad
+    assert torch.is_grad_enabled()
+
+
+def test_equal_kernels_are_built_once():
+    x = [torch.randn(6) for _ in range(3)]
+    compiled = inductor.compile(make_fx(lambda a, b, c: (a.exp().sort()[0], b.exp().sort()[0], c.exp().sort()[0]))(*x), x)
+    assert len({kernel.source for kernel in compiled.kernels}) == 1
