@@ -138,27 +138,50 @@ def test_methods_and_super_work_in_transformed_code(script):
     assert [region(Derived()) for _ in range(2)] == [("derived of base", Derived)] * 2
 
 
-def test_more_locals_and_more_stack_than_the_original_has(script):
+def function_with_locals(name, count):
+    """A function of one argument that returns the sum of its many locals: its frame has a word for each."""
+    names = [f"local{i}" for i in range(count)]
+    lines = [f"    {local} = {i}\n" for i, local in enumerate(names)]
+    space = {}
+    exec(f"def {name}(x):\n{''.join(lines)}    return {' + '.join(names[-3:])} + x", space)
+    return space[name]
+
+
+@pytest.mark.parametrize("count", [3, 500, 20_000])
+def test_transformed_code_may_need_a_larger_frame(script, count):
     def small(x):
         return x
 
-    names = [f"v{i}" for i in range(500)]
-    body = "\n".join(f"    {name} = x + {i}" for i, name in enumerate(names))
-    space = {}
-    exec(f"def large(x):\n{body}\n    return sum([{', '.join(names)}])", space)
-    region = script.replace(small, space["large"])
-    assert [region(1) for _ in range(3)] == [sum(range(500)) + 500] * 3
+    region = script.replace(small, function_with_locals("large", count))
+    assert [region(1) for _ in range(3)] == [3 * count - 5] * 3
 
 
-def test_frames_larger_than_a_whole_chunk_of_the_stack(script):
-    def small(x, **rest):
-        return x
+def at_depth(depth, call):
+    return call() if depth == 0 else at_depth(depth - 1, call)
 
-    items = ", ".join(f"(x, {i})" for i in range(20_000))
-    space = {}
-    exec(f"def huge(x, rest):\n    return len((lambda *a: a)({items}))", space)
-    region = script.replace(small, space["huge"])
-    assert [region(object(), y=object()) for _ in range(3)] == [20_000] * 3
+
+@pytest.mark.parametrize("before", [3, 100, 3_000])
+@pytest.mark.parametrize("after", [4, 101, 3_001])
+def test_frames_at_every_place_of_the_stack(script, before, after):
+    """CPython's stack of frames grows in chunks: a frame can be the last to fit, or the first of its chunk."""
+    original = function_with_locals("original", before)
+    region = script.replace(original, function_with_locals("transformed", after))
+    assert [at_depth(depth, lambda: region(1)) for depth in range(250)] == [3 * after - 5] * 250
+    assert original(1) == 3 * before - 5
+
+
+@pytest.mark.parametrize("count", [3, 100, 3_000])
+def test_frames_given_up_at_every_place_of_the_stack(count):
+    def translator(config, function, args):
+        raise LookupError
+
+    original = function_with_locals("original", count)
+    set_translator(translator)
+    for depth in range(250):
+        with pytest.raises(LookupError):
+            at_depth(depth, lambda: Region(original, "config")(1))
+    set_translator(None)
+    assert original(1) == 3 * count - 5
 
 
 def test_skip_once_asks_again_and_skip_always_does_not(script):
@@ -295,6 +318,34 @@ def test_a_translator_that_returns_anything_else_is_told(verdict):
     with pytest.raises(TypeError, match="must return GuardedCode, SKIP_ONCE or SKIP_ALWAYS"):
         Region(lambda: 1, "config")()
     set_translator(None)
+
+
+def test_a_translator_that_answers_for_another_configuration_is_told():
+    def translator(config, function, args):
+        return GuardedCode((lambda: 1).__code__, Guards(HOLDS_ALWAYS), "another")
+
+    set_translator(translator)
+    with pytest.raises(ValueError, match="of another owner"):
+        Region(lambda: 1, "config")()
+    set_translator(None)
+
+
+def test_what_the_engine_makes_says_what_it_is():
+    def function(x):
+        return x
+
+    entry = GuardedCode(function.__code__, Guards(HOLDS_ALWAYS), "owner")
+    assert repr(entry).endswith("function, hit 0 times>")
+    assert entry.guards.check(function, ())
+    assert [repr(SKIP_ONCE), repr(SKIP_ALWAYS)] == ["SKIP_ONCE", "SKIP_ALWAYS"]
+    assert repr(Region(len, "config")) == "<Region of <built-in function len>>"
+    assert repr(Outside(len)) == "<Outside of <built-in function len>>"
+
+
+@pytest.mark.parametrize("call", [lambda: entries(3), lambda: run_as_is(len), lambda: set_translator(3)])
+def test_arguments_of_another_type_are_refused(call):
+    with pytest.raises(TypeError):
+        call()
 
 
 def test_code_that_cannot_take_the_place_of_the_call_is_refused(script):

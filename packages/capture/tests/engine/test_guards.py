@@ -342,6 +342,11 @@ MALFORMED = [
     ((ROOT, (("true", "x"),), ()), TypeError),
     ((ROOT, (("tensor", 0, 3),), ()), TypeError),
     ((ROOT, (("tensor", 0, (1, 2)),), ()), TypeError),
+    ((ROOT, (("tensor", 0, (int, 1, 2, 3, (1,), (1,), None)),), ()), TypeError),
+    ((ROOT, (("tensor", 0, (int, 1, 2, True, (1,), (1, 2), None)),), ()), TypeError),
+    ((ROOT, (("tensor", 0, (int, 1, 2, True, ("x",), (1,), None)),), ()), TypeError),
+    ((ROOT, (("tensor", 0, (int, 1, 2, True, (1,), (1,), (("name",),))),), ()), TypeError),
+    ((ROOT, (3,), ()), TypeError),
     ((ROOT, (), (3,)), TypeError),
 ]
 
@@ -399,6 +404,13 @@ EXACT = (FakeTensor, "float32", "cpu", False, (2, 3), (3, 1), (("layout", "s"),)
 def test_tensors_differ_in_any_property(other):
     assert passes(FakeTensor(), ("tensor", 0, EXACT))
     assert not passes(other, ("tensor", 0, EXACT))
+
+
+def test_extras_of_tensors_are_attributes():
+    spec = (FakeTensor, None, None, None, None, None, (("dtype", "float32"), ("layout", "s"), ("device", "cpu")))
+    assert passes(FakeTensor(), ("tensor", 0, spec))
+    assert not passes(FakeTensor(device="cuda"), ("tensor", 0, spec))
+    assert not passes(FakeTensor(layout="other"), ("tensor", 0, spec))
 
 
 def test_what_a_tensor_check_leaves_open_may_be_anything():
