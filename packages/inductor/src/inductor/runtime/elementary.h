@@ -1,4 +1,5 @@
-// Elementary functions.  Single precision is computed here, a vector at a time, to at most 2 units in the last place;
+// Elementary functions.  Single precision is computed here, a vector at a time, to at most 2 units in the last place
+// (sigmoid: 2.5);
 // double precision goes lane by lane to the C library.  A scalar takes the same path as a vector, so an element's value
 // does not depend on where the vectors end.
 //

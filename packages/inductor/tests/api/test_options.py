@@ -1,0 +1,69 @@
+"""Options: read once, unknown names refused; trace folders."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import inductor
+from inductor.options import Options
+
+
+def test_unknown_options_are_refused():
+    with pytest.raises(TypeError, match="unknown option speed; known are"):
+        Options.read({"speed": 11})
+
+
+def test_an_options_object_passes_through():
+    options = Options(check_inputs=False)
+    assert Options.read(options) is options
+
+
+def test_the_cache_moves_with_option_and_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path / "variable"))
+    assert Options().cache_folder() == tmp_path / "variable"
+    assert Options(cache_dir=str(tmp_path / "option")).cache_folder() == tmp_path / "option"
+    monkeypatch.delenv("COMPILE_API_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert Options().cache_folder() == tmp_path / "compile-api"
+
+
+def test_inputs_go_unchecked_if_so_wished():
+    x = torch.randn(10)
+    compiled = inductor.compile(make_fx(torch.neg)(x), [x], options={"check_inputs": False})
+    assert "check_input" not in compiled.source
+
+
+def traced(path):
+    def function(x, y):
+        return (x @ y + x.t()[:, :4].sum()).softmax(-1), x.to(torch.int64).cumsum(0)
+
+    x, y = torch.randn(6, 5), torch.randn(5, 4)
+    return inductor.compile(make_fx(function)(x, y), [x, y], options={"trace": str(path)})
+
+
+def test_a_trace_shows_every_stage(tmp_path):
+    traced(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    names = {path.name for path in folder.iterdir()}
+    assert {"0_fx_graph.py", "1_graph.txt", "2_program.txt", "kernels_0.cpp", "wrapper.py", "run.py", "report.txt"} <= names
+    assert "softmax" in (folder / "kernels_0.cpp").read_text()
+
+
+def test_a_trace_runs_on_its_own(tmp_path):
+    traced(tmp_path)
+    (run,) = tmp_path.glob("*/run.py")
+    path = ":".join(sys.path)
+    done = subprocess.run([sys.executable, str(run)], env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "(6, 4)" in done.stdout
+
+
+def test_a_variable_switches_traces_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("INDUCTOR_TRACE", str(tmp_path / "here"))
+    x = torch.randn(3)
+    inductor.compile(make_fx(torch.neg)(x), [x])
+    assert list((tmp_path / "here").glob("*/wrapper.py"))

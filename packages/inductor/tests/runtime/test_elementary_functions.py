@@ -1,0 +1,86 @@
+"""Our vector mathematics against double precision, over the whole range of floats and the special values."""
+
+import pytest
+import torch
+
+from inductor.assemble import build_program
+from inductor.ir.expr import Load, apply
+from inductor.ir.index import Index, loop_variable
+from inductor.ir.kernel import Argument, Kernel, Loop, Store
+from inductor.ir.program import Allocate, Buffer, Launch, Program, Ref
+from inductor.options import Options
+
+# The largest error in units of the last place.  Double precision results, rounded once, are good to half a unit.
+LIMITS = {
+    "exp": 1, "exp2": 1, "expm1": 2, "log": 1, "log2": 1.5, "log10": 1, "log1p": 1, "sqrt": 0.5, "rsqrt": 1.5,
+    "sin": 2, "cos": 2, "tan": 1, "asin": 1, "acos": 1, "atan": 2, "sinh": 2, "cosh": 2, "tanh": 2, "asinh": 2,
+    "acosh": 2, "atanh": 2, "erf": 2, "erfc": 0.51, "erfinv": 0.51, "lgamma": 0.51, "digamma": 0.51, "sigmoid": 2.5,
+    "reciprocal": 0.5,
+}  # fmt: skip
+EXACT = ("floor", "ceil", "trunc", "round", "abs", "sign", "neg")
+
+
+def program_of(op, n, dtype):
+    i = loop_variable("i", n)
+    at, size, cpu = Index.of(i), (Index.of(n),), torch.device("cpu")
+    arguments = (Argument("x", dtype, Index.of(n), "in"), Argument("y", dtype, Index.of(n), "out"))
+    kernel = Kernel("k", "cpu", (i,), (Loop((), (Store("y", at, apply(op, Load("x", at, dtype))),)),), arguments)
+    x, y = (Buffer(name, dtype, cpu, size, (Index.of(1),)) for name in "xy")
+    return Program("g", (x,), (), (Allocate(y), Launch(kernel, ("x", "y"))), (Ref("y"),))
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory):
+    return Options(cache_dir=str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="module")
+def sample():
+    """Every 6151st float, the neighbourhood of what is interesting, and the special values."""
+    bits = torch.arange(-(2**31), 2**31, 6151, dtype=torch.int64).to(torch.int32).view(torch.float32)
+    special = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1.0, -1.0, 2.0**-126, 2.0**-149, -(2.0**-149)])
+    return torch.cat([bits, torch.linspace(-30, 30, 100_003), torch.linspace(-1.1, 1.1, 50_001), special])
+
+
+def reference(op, x):
+    function = getattr(torch, op, None) or getattr(torch.special, op)
+    return function(x)
+
+
+def units_off(found, exact):
+    """The error in units of the last place of a float; 0 where both are NaN or the same infinity."""
+    rounded = exact.float()
+    unit = 2.0 ** (exact.abs().clamp(min=2.0**-126).log2().floor() - 23)
+    error = (found.double() - exact).abs() / unit
+    same = (found == rounded) | (found.isnan() & exact.isnan())
+    return torch.where(same, 0.0, error.nan_to_num(nan=torch.inf))
+
+
+@pytest.mark.parametrize("op", LIMITS)
+@pytest.mark.parametrize("register", [4, 64], ids=["scalar", "vector"])
+def test_single_precision_is_accurate(op, register, sample, options):
+    options = Options(cache_dir=options.cache_dir, vector_bytes=register)
+    x = sample if register > 4 else sample[::50].contiguous()
+    (found,) = build_program(program_of(op, x.numel(), torch.float32), {}, options)(x)
+    exact = reference(op, x.double())
+    error = units_off(found, exact)
+    worst = error.argmax()
+    # A result just at the rounding boundary may look a hair beyond half a unit, as the reference is rounded too.
+    assert error[worst] <= LIMITS[op] + 1e-6, f"{op}({x[worst].item()!r}) = {found[worst].item()!r}"
+    zeros = found == 0
+    assert torch.equal(found[zeros].signbit(), exact.float()[zeros].signbit())
+
+
+@pytest.mark.parametrize("op", EXACT)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rounding_is_exact(op, dtype, sample, options):
+    x = sample.to(dtype)
+    (found,) = build_program(program_of(op, x.numel(), dtype), {}, options)(x)
+    torch.testing.assert_close(found, reference(op, x), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("op", LIMITS)
+def test_double_precision_agrees_with_torch(op, options):
+    x = torch.cat([torch.linspace(-20, 20, 4001, dtype=torch.float64), torch.linspace(-1, 1, 1001, dtype=torch.float64)])
+    (found,) = build_program(program_of(op, x.numel(), torch.float64), {}, options)(x)
+    torch.testing.assert_close(found, reference(op, x), rtol=1e-11, atol=1e-14, equal_nan=True)
