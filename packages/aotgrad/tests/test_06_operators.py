@@ -62,9 +62,9 @@ def evaluate(fn, sample):
     return pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (outputs, grads))
 
 
-def check(op, sample):
+def check(op, sample, **options):
     expected = evaluate(op.op, sample)
-    ours = evaluate(aotgrad.function(op.op, forward=aotgrad.run_eagerly), sample)
+    ours = evaluate(aotgrad.function(op.op, forward=aotgrad.run_eagerly, **options), sample)
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
@@ -110,3 +110,11 @@ def test_all_samples(op, dtype):
     if op.supports_dtype(dtype, "cpu"):
         for sample in samples(op, dtype):
             check(op, sample)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("op", THOROUGH, ids=name_of)
+def test_first_sample_in_core_operators(op):
+    dtype = torch.float32 if op.supports_dtype(torch.float32, "cpu") else min(op.dtypes, key=str)
+    check(op, next(iter(samples(op, dtype))), decompositions=aotgrad.decompositions.core())

@@ -1,5 +1,6 @@
 """Turns a torch graph or callable into forward and backward ATen graphs, ahead of time."""
 
+from aotgrad import decompositions
 from aotgrad.api import aot_function, aot_module, compile, function, module
 from aotgrad.eager import run_eagerly
 from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported
@@ -16,6 +17,7 @@ __all__ = [
     "aot_function",
     "aot_module",
     "compile",
+    "decompositions",
     "default_partition",
     "function",
     "min_cut_partition",

@@ -6,10 +6,12 @@ Must not know: graphs, roles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 
 @contextmanager
@@ -20,6 +22,25 @@ def functionalization() -> Iterator[None]:
         yield
     finally:
         torch._disable_functionalization()
+
+
+@contextmanager
+def below_autograd() -> Iterator[None]:
+    """Functionalization for code that already runs under it, where torch has switched it off."""
+    key = torch._C.DispatchKey.Functionalize
+    excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(key)
+    torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
+    try:
+        yield
+    finally:
+        torch._C._dispatch_tls_set_dispatch_key_excluded(key, excluded)
+
+
+def call(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """`fn` of plain tensors, whose mutations inside leave no trace outside."""
+    wrapped = pytree.tree_map_only(torch.Tensor, wrap, (args, kwargs))
+    result = fn(*wrapped[0], **wrapped[1])
+    return pytree.tree_map_only(torch.Tensor, lambda t: current(t) if is_functional(t) else t, result)
 
 
 def wrap(value: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import islice
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from aotgrad import functional
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.symbols import SYM_TYPES, SizeNodes
 
@@ -53,6 +55,7 @@ class Recorder(TorchDispatchMode):
         self.fake_mode = fake_mode
         self._recording = True
         self._decompositions = decompositions
+        self._running: set[OpOverload] = set()
         self._composite: dict[OpOverload, bool] = {}
         self._nodes: dict[int, tuple[torch.Tensor, fx.Node]] = {}
         self._constants: dict[int, tuple[torch.Tensor, fx.Node, FakeTensor]] = {}
@@ -124,15 +127,30 @@ class Recorder(TorchDispatchMode):
 
     def _decompose(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         rule = self._decompositions.get(func)
-        if rule is not None:
-            with self:
-                result = rule(*args, **kwargs)
+        if rule is not None and func not in self._running:
+            self._running.add(func)  # a rule may end in its own operator, which is then left as it is
+            try:
+                result = self._run_rule(rule, args, kwargs)
+            finally:
+                self._running.discard(func)
             if result is not NotImplemented:
                 return result
         if self._is_composite(func):
             with self:
                 return func.decompose(*args, **kwargs)
         return NotImplemented
+
+    def _run_rule(self, rule: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        before = len(self.graph.nodes)
+        with self:
+            result = rule(*args, **kwargs)
+        written = list(islice(reversed(self.graph.nodes), len(self.graph.nodes) - before))
+        if not any(isinstance(n.target, OpOverload) and n.target._schema.is_mutable for n in written):
+            return result
+        for node in written:
+            self.graph.erase_node(node)
+        with self, functional.below_autograd():
+            return functional.call(rule, args, kwargs)
 
     def _is_composite(self, func: OpOverload) -> bool:
         known = self._composite.get(func)
