@@ -50,9 +50,52 @@ def test_the_private_functions_of_torch_that_the_driver_calls_exist():
 
 def test_signatures_tell_apart_what_a_recording_bakes_in():
     x, scalar = torch.ones(2, 3), torch.tensor(2.0)
+    imaginary = torch.ones(2, 3, dtype=torch.complex64)
     signature = cuda_driver._signature
-    different = [x, x.t(), x.double(), x[:1], scalar, scalar + 1, 1, True, 1.0, None, "a", object()]
+    different = [
+        imaginary,
+        imaginary.conj(),
+        x,
+        x.t(),
+        x.double(),
+        x[:1],
+        scalar,
+        scalar + 1,
+        1,
+        True,
+        1.0,
+        None,
+        "a",
+        object(),
+    ]
     assert len({signature(value, False) for value in different}) == len(different)
     assert signature(x, False) == signature(x + 1, False)
     needs_grad = torch.ones(2, 3, requires_grad=True)
     assert signature(needs_grad, True) != signature(needs_grad, False) == signature(x, False)
+
+
+def test_what_is_not_plain_memory_is_no_tensor_to_the_driver():
+    imaginary = torch.ones(2, dtype=torch.complex64)
+    no_memory = [imaginary.conj(), imaginary.conj().imag, torch.ones(2).to_sparse(), type("Own", (torch.Tensor,), {})()]
+    assert [cuda_driver._is_memory(value) for value in no_memory] == [False] * 4
+    assert cuda_driver._is_memory(torch.nn.Parameter(imaginary))
+
+
+def test_a_storage_is_alive_as_long_as_a_view_or_autograd_holds_it():
+    x = torch.ones(3, requires_grad=True)
+    squared = x.exp()
+    held = cuda_driver._WeakStorage(squared.untyped_storage())
+    view = squared[1:].detach()
+    loss = squared.sum()
+    del squared
+    assert held.alive()
+    del view
+    assert held.alive()  # exp saves its result for its backward
+    del loss
+    assert not held.alive()
+
+
+def test_an_expanded_tensor_is_copied_without_its_repetitions():
+    source, buffer = torch.ones(3, 1).expand(3, 4), torch.zeros(3, 1).expand(3, 4)
+    cuda_driver._dense(buffer).copy_(cuda_driver._dense(source))
+    assert torch.equal(buffer, source)

@@ -1,5 +1,6 @@
 """Captured functions on the simulated device: what a caller sees."""
 
+
 import pytest
 import torch
 

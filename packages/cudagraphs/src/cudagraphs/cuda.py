@@ -20,7 +20,7 @@ from .errors import CannotRecord, Refusal
 from .inputs import dense_shape
 from .storage import PLAIN, Block, Held, View
 
-_TENSORS = (Tensor, torch.nn.Parameter)  # a subclass with a mind of its own is no plain memory
+_TENSORS = (Tensor, torch.nn.Parameter)
 
 
 class _WeakStorage(StorageWeakRef):
@@ -51,7 +51,7 @@ class CudaDriver:
     # Looking at values.
 
     def is_tensor(self, value: object) -> bool:
-        return type(value) in _TENSORS
+        return _is_memory(value)
 
     def on_device(self, tensor: Tensor) -> bool:
         return tensor.device == self._device
@@ -132,7 +132,7 @@ class CudaDriver:
         torch._C._cuda_clearCublasWorkspaces()  # else a workspace made before is used by every graph at once
         self._is_recording = True
         try:
-            with self._capturing(graph, self._pool):
+            with self._capturing(graph, self._pool), _no_autocast_cache():
                 result = fn(*inputs)
         except BaseException:
             self._recover()
@@ -219,14 +219,28 @@ class CudaDriver:
         return [block for segment in self._segments() for block in segment["blocks"]]
 
 
-def _signature(value: object, grad: bool) -> Hashable:
-    if type(value) in _TENSORS:
-        tensor: Tensor = value
-        if tensor.device.type == "cpu" and tensor.dim() == 0:
-            return (tensor.dtype, tensor.item())  # a number in effect: kernels take it as an argument
-        return (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, grad and tensor.requires_grad)
-    plain: Hashable = value if isinstance(value, PLAIN) else None
-    return (type(value), plain)
+@contextmanager
+def _no_autocast_cache() -> Iterator[None]:
+    """A weight cast before the recording and kept in autocast's cache is freed long before the last replay."""
+    enabled = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(enabled)
+
+
+def _is_memory(value: Any) -> bool:
+    """A subclass may have a mind of its own, and a pending conjugation or negation is not in the memory."""
+    return type(value) in _TENSORS and value.layout is torch.strided and not (value.is_conj() or value.is_neg())
+
+
+def _signature(value: Any, grad: bool) -> Hashable:
+    if not _is_memory(value):
+        return (type(value), value if isinstance(value, PLAIN) else None)
+    if value.device.type == "cpu" and value.dim() == 0:
+        return (value.dtype, value.item(), grad and value.requires_grad)  # a number: kernels take it as an argument
+    return (value.shape, value.stride(), value.dtype, value.device, grad and value.requires_grad)
 
 
 def _bare_storage(address: int, nbytes: int, device: torch.device) -> UntypedStorage:

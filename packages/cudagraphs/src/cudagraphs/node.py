@@ -5,7 +5,7 @@ Exists so that whatever decides about recordings (the tree) and whatever runs th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ class Recording:
     loans: tuple[Loan, ...]
     others: tuple[tuple[int, OfInput | Constant], ...]
     returns: int
-    structure: type
+    rebuild: Callable[[list[Any]], Any]
     protected: Mapping[int, int]
     after: Mapping[int, int]
     graph: Graph
@@ -53,8 +53,10 @@ class Recording:
 
     def path(self) -> list[Recording]:
         """From the root to this recording."""
-        above = self.parent.path() if self.parent else []
-        return [*above, self]
+        path = [self]
+        while path[-1].parent is not None:
+            path.append(path[-1].parent)
+        return path[::-1]
 
 
 def arranged(
@@ -70,15 +72,12 @@ def arranged(
     return tuple(loans), others
 
 
-def structured(structure: type, values: list[Any]) -> Any:
-    """Give back what the function gave: one value, a list, or a tuple."""
-    if structure is list:
-        return values
-    return tuple(values) if structure is tuple else values[0]
-
-
-def flattened(result: Any) -> tuple[type, list[Any]]:
-    """The inverse of ``structured``; a named tuple comes back as a plain one."""
+def flattened(result: Any) -> tuple[Callable[[list[Any]], Any], list[Any]]:
+    """The values that a function returned, and what makes its own kind of result of others."""
     if isinstance(result, list | tuple):
-        return (list if isinstance(result, list) else tuple), list(result)
-    return type(result), [result]
+        return getattr(type(result), "_make", type(result)), list(result)  # a named tuple has _make
+    return _only, [result]
+
+
+def _only(values: list[Any]) -> Any:
+    return values[0]

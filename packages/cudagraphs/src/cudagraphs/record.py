@@ -45,7 +45,7 @@ class _Traced:
     """What recording left behind, without holding any of its tensors."""
 
     graph: Graph
-    structure: type
+    rebuild: Callable[[list[Any]], Any]
     outputs: tuple[Output, ...]
     lends: tuple[Block, ...]
     state: State
@@ -68,7 +68,7 @@ def record(driver: Driver, request: Request) -> Recording:
         loans=loans,
         others=others,
         returns=len(traced.outputs),
-        structure=traced.structure,
+        rebuild=traced.rebuild,
         protected=dict(request.protected),
         after=after,
         graph=traced.graph,
@@ -87,7 +87,7 @@ def _trace(driver: Driver, request: Request) -> _Traced:
     graph, result = _call_recorded(driver, request.fn, arguments)
     declared = request.declared_changed
     changed = tuple(i for i in tensors if i in declared or driver.version(arguments[i]) != versions[i])
-    structure, results = flattened(result)
+    rebuild, results = flattened(result)
     del result
     made = driver.occupied() - request.protected.keys() - {block.address for block, _ in buffers}
     outputs, lends = classify(driver, arguments, results, made, request.protected)
@@ -96,7 +96,7 @@ def _trace(driver: Driver, request: Request) -> _Traced:
     _check_nothing_kept(driver, request.protected, lends)
     state = driver.checkpoint()
     del returned
-    return _Traced(graph, structure, outputs, lends, state, changed, buffers)
+    return _Traced(graph, rebuild, outputs, lends, state, changed, buffers)
 
 
 def _call_recorded(driver: Driver, fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Graph, Any]:
@@ -104,8 +104,6 @@ def _call_recorded(driver: Driver, fn: Callable[..., Any], arguments: Sequence[A
     that; one that is the user's own comes up again in the plain call that follows."""
     try:
         return driver.record(fn, arguments)
-    except CannotRecord:
-        raise
     except Exception as error:  # noqa: BLE001 - defended above
         detail, where = f"{type(error).__name__}: {error}", _where(error)
     # Raised out here so that it does not drag along the frames, and with them the memory, of the failed call.

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from .aliases import Constant, OfInput
 from .driver import Driver, Tensor
-from .node import Recording, structured
+from .node import Recording
 from .storage import Block
 
 Handed: TypeAlias = tuple[int, Block, Tensor]
@@ -41,7 +41,7 @@ def replay(
             values[position] = tensor
     for position, output in recording.others:
         values[position] = output.value if isinstance(output, Constant) else _view_of_input(driver, output, inputs)
-    return structured(recording.structure, values), handed
+    return recording.rebuild(values), handed
 
 
 def _pass_on_changes(driver: Driver, recording: Recording, inputs: Sequence[Any]) -> None:
