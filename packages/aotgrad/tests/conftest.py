@@ -26,8 +26,8 @@ def clone_inputs(args):
 def run(fn, args):
     """Outputs, and the gradients of every input that requires grad."""
     torch.manual_seed(0)
-    outputs = fn(*args)
     leaves = [leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    outputs = fn(*args)
     results = [o for o in pytree.tree_leaves(outputs) if isinstance(o, torch.Tensor) and o.requires_grad]
     grads = ()
     if results and torch.is_grad_enabled():
