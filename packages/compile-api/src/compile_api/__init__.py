@@ -5,6 +5,10 @@
 ... def step(model, batch): ...
 """
 
+from compile_api.deferred import defer_the_peer
+
+defer_the_peer()  # before the engines import torch's tracing toolbox
+
 from compile_api import wiring as _wiring  # fills the table of backends
 from compile_api.backends import Backend, describe_backends, list_backends, register_backend
 from compile_api.compile import compile, optimize
@@ -33,4 +37,4 @@ __all__ = [
     "reset",
 ]
 
-del _wiring
+del _wiring, defer_the_peer

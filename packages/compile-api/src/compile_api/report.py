@@ -49,8 +49,7 @@ class Report:
         for graph in self.compiled:
             stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in graph.seconds)
             lines.append(f"  {graph.direction}: {graph.nodes} nodes in {total(graph.seconds):.2f} s ({stages})")
-        for broken in self.breaks:
-            lines.append(f"graph break at {broken.location}: {broken.reason.explanation}")
+        lines += [f"graph break at {each.location}: {each.reason.explanation}" for each in self.breaks]
         lines += [f"recompiled {each.location}: {each.failed}" for each in self.recompiled]
         lines += [f"left to CPython, {each.location}: {each.reason.explanation}" for each in self.left_alone]
         lines += [f"refused by {each.stage}: {each.reason}; {each.consequence}" for each in self.refused]

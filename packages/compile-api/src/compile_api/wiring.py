@@ -70,7 +70,9 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
             compiled = inductor.compile(gm, example_inputs, options={"trace": ctx.options.trace})
             ctx.ledger.add(described(direction, gm, compiled))
             if compiled.report.failure is not None:
-                ctx.ledger.add(GraphRefused("inductor", compiled.report.failure, "this graph runs operator by operator"))
+                ctx.ledger.add(
+                    GraphRefused("inductor", compiled.report.failure, "this graph runs operator by operator")
+                )
             return recorded(ctx, compiled, example_inputs) if ctx.options.cuda_graphs else compiled.call
 
         return compile_graph
