@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import cudagraphs
-from cudagraphs import CudaGraphsError, Refusal, capture
+from cudagraphs import CudaGraphsError, Refusal, capture, tensors
 from cudagraphs import cuda as cuda_driver
 
 without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is there")
@@ -51,7 +51,7 @@ def test_the_private_functions_of_torch_that_the_driver_calls_exist():
 def test_signatures_tell_apart_what_a_recording_bakes_in():
     x, scalar = torch.ones(2, 3), torch.tensor(2.0)
     imaginary = torch.ones(2, 3, dtype=torch.complex64)
-    signature = cuda_driver._signature
+    signature = tensors._signature
     different = [
         imaginary,
         imaginary.conj(),
@@ -77,14 +77,14 @@ def test_signatures_tell_apart_what_a_recording_bakes_in():
 def test_what_is_not_plain_memory_is_no_tensor_to_the_driver():
     imaginary = torch.ones(2, dtype=torch.complex64)
     no_memory = [imaginary.conj(), imaginary.conj().imag, torch.ones(2).to_sparse(), type("Own", (torch.Tensor,), {})()]
-    assert [cuda_driver._is_memory(value) for value in no_memory] == [False] * 4
-    assert cuda_driver._is_memory(torch.nn.Parameter(imaginary))
+    assert [tensors._is_memory(value) for value in no_memory] == [False] * 4
+    assert tensors._is_memory(torch.nn.Parameter(imaginary))
 
 
 def test_a_storage_is_alive_as_long_as_a_view_or_autograd_holds_it():
     x = torch.ones(3, requires_grad=True)
     squared = x.exp()
-    held = cuda_driver._WeakStorage(squared.untyped_storage())
+    held = tensors.WeakStorage(squared.untyped_storage())
     view = squared[1:].detach()
     loss = squared.sum()
     del squared
@@ -97,5 +97,5 @@ def test_a_storage_is_alive_as_long_as_a_view_or_autograd_holds_it():
 
 def test_an_expanded_tensor_is_copied_without_its_repetitions():
     source, buffer = torch.ones(3, 1).expand(3, 4), torch.zeros(3, 1).expand(3, 4)
-    cuda_driver._dense(buffer).copy_(cuda_driver._dense(source))
+    tensors._dense(buffer).copy_(tensors._dense(source))
     assert torch.equal(buffer, source)

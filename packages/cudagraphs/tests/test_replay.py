@@ -1,6 +1,5 @@
 """Captured functions on the simulated device: what a caller sees."""
 
-
 import pytest
 import torch
 

@@ -8,87 +8,34 @@ bare addresses and own nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 from torch import Tensor, UntypedStorage
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from .errors import CannotRecord, Refusal
 from .inputs import dense_shape
-from .storage import PLAIN, Block, Held, View
-
-_TENSORS = (Tensor, torch.nn.Parameter)
-
-
-class _WeakStorage(StorageWeakRef):
-    """Made and asked at every replay, so it is no more than torch's own."""
-
-    __slots__ = ()
-
-    def alive(self) -> bool:
-        return not UntypedStorage._expired(self.cdata)
+from .storage import Block, Held, View
+from .tensors import TorchTensors, WeakStorage
 
 
-class CudaDriver:
+class CudaDriver(TorchTensors):
     """One CUDA device with a private pool, which lives as long as the process: tensors handed out point into it."""
 
     def __init__(self, index: int) -> None:
         torch.cuda.init()
+        super().__init__(torch.device("cuda", index))
         self.index = index
-        self._device = torch.device("cuda", index)
-        self._stream = torch.cuda.Stream(self._device)
+        self._stream = torch.cuda.Stream(self.device)
         self._pool = torch.cuda.graph_pool_handle()
         self._last_stream: torch.cuda.Stream | None = None
         self._is_recording = False
-        self._word = torch.zeros(1, device=self._device)
+        self._word = torch.zeros(1, device=self.device)
         # Entering the pool once creates it, and not releasing it keeps it.
         torch._C._cuda_beginAllocateCurrentThreadToPool(index, self._pool)
         torch._C._cuda_endAllocateToPool(index, self._pool)
-
-    # Looking at values.
-
-    def is_tensor(self, value: object) -> bool:
-        return _is_memory(value)
-
-    def on_device(self, tensor: Tensor) -> bool:
-        return tensor.device == self._device
-
-    def on_cpu(self, tensor: Tensor) -> bool:
-        return tensor.device.type == "cpu"
-
-    def requires_grad(self, tensor: Tensor) -> bool:
-        return tensor.requires_grad and torch.is_grad_enabled()
-
-    def signature(self, values: Sequence[object]) -> Hashable:
-        # The modes that change what operators do, beyond what the values say.
-        grad = torch.is_grad_enabled()
-        autocast = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
-        return (grad, autocast, torch.is_inference_mode_enabled(), *[_signature(value, grad) for value in values])
-
-    def view(self, tensor: Tensor) -> View:
-        return View(tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
-
-    def block(self, tensor: Tensor) -> Block:
-        storage = tensor.untyped_storage()
-        return Block(storage.data_ptr(), storage.nbytes())
-
-    def address(self, tensor: Tensor) -> int:
-        return tensor.data_ptr()
-
-    def version(self, tensor: Tensor) -> int:
-        return 0 if tensor.is_inference() else tensor._version  # an inference tensor has none
-
-    def note_change(self, tensors: Sequence[Tensor]) -> None:
-        torch.autograd.graph.increment_version([tensor for tensor in tensors if not tensor.is_inference()])
-
-    def hold_weakly(self, tensor: Tensor) -> Held:
-        return _WeakStorage(tensor.untyped_storage())
-
-    def same_addresses(self, values: Sequence[Any], which: Sequence[int], addresses: Sequence[int]) -> bool:
-        return all(values[i].data_ptr() == address for i, address in zip(which, addresses, strict=True))
 
     # The pool.
 
@@ -97,7 +44,7 @@ class CudaDriver:
             return []
         wanted = {block.address for block in blocks}
         taken, checkpoint = state
-        storages = [_bare_storage(address, nbytes, self._device) for address, nbytes in taken]
+        storages = [_bare_storage(address, nbytes, self.device) for address, nbytes in taken]
         try:
             torch._C._cuda_setCheckpointPoolState(self.index, checkpoint, [], [storage._cdata for storage in storages])
         except RuntimeError as error:  # the allocator is configured in a way that has no checkpoints
@@ -118,7 +65,7 @@ class CudaDriver:
     def buffer_like(self, tensor: Tensor) -> Tensor:
         with self._allocating_in_pool(), torch.inference_mode(False):
             buffer = torch.empty_strided(
-                dense_shape(tensor.shape, tensor.stride()), tensor.stride(), dtype=tensor.dtype, device=self._device
+                dense_shape(tensor.shape, tensor.stride()), tensor.stride(), dtype=tensor.dtype, device=self.device
             )
             return buffer.expand(tensor.shape)
 
@@ -143,7 +90,7 @@ class CudaDriver:
         return graph, result
 
     def follow(self) -> None:
-        stream = torch.cuda.current_stream(self._device)
+        stream = torch.cuda.current_stream(self.device)
         if self._last_stream is not None and stream != self._last_stream:
             stream.wait_stream(self._last_stream)
         self._last_stream = stream
@@ -151,31 +98,21 @@ class CudaDriver:
     def launch(self, graph: torch.cuda.CUDAGraph) -> None:
         graph.replay()
 
-    def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-        with torch.no_grad():
-            if len(destinations) == 1:
-                _dense(destinations[0]).copy_(_dense(sources[0]), non_blocking=True)
-            else:
-                torch._foreach_copy_([_dense(t) for t in destinations], [_dense(t) for t in sources], non_blocking=True)
-
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
-        return _over(_bare_storage(block.address, block.nbytes, self._device), views)
+        return _over(_bare_storage(block.address, block.nbytes, self.device), views)
 
     def clone(self, block: Block, views: Sequence[View]) -> list[Tensor]:
-        return _over(_bare_storage(block.address, block.nbytes, self._device).clone(), views)
-
-    def view_of(self, tensor: Tensor, view: View) -> Tensor:
-        return tensor.as_strided(view.shape, view.strides, view.offset)
+        return _over(_bare_storage(block.address, block.nbytes, self.device).clone(), views)
 
     def forbid(self, held: Held, message: str) -> None:
-        if isinstance(held, _WeakStorage) and held.alive():
+        if isinstance(held, WeakStorage) and held.alive():
             torch._C._set_storage_data_ptr_access_error_msg(held.cdata, message)
 
     def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
-        torch.cuda.synchronize(self._device)
+        torch.cuda.synchronize(self.device)
         start = time.perf_counter()
         result = work()
-        torch.cuda.synchronize(self._device)
+        torch.cuda.synchronize(self.device)
         return time.perf_counter() - start, result
 
     # Below: torch's capture and allocator.
@@ -184,8 +121,8 @@ class CudaDriver:
     def _capturing(self, graph: torch.cuda.CUDAGraph, pool: Any) -> Iterator[None]:
         # The outer stream context brings the caller's stream back; torch.cuda.graph does not where ending it fails.
         with (
-            torch.cuda.device(self._device),
-            torch.cuda.stream(torch.cuda.current_stream(self._device)),
+            torch.cuda.device(self.device),
+            torch.cuda.stream(torch.cuda.current_stream(self.device)),
             torch.cuda.graph(graph, pool=pool, stream=self._stream, capture_error_mode="thread_local"),
         ):
             yield
@@ -230,19 +167,6 @@ def _no_autocast_cache() -> Iterator[None]:
         torch.set_autocast_cache_enabled(enabled)
 
 
-def _is_memory(value: Any) -> bool:
-    """A subclass may have a mind of its own, and a pending conjugation or negation is not in the memory."""
-    return type(value) in _TENSORS and value.layout is torch.strided and not (value.is_conj() or value.is_neg())
-
-
-def _signature(value: Any, grad: bool) -> Hashable:
-    if not _is_memory(value):
-        return (type(value), value if isinstance(value, PLAIN) else None)
-    if value.device.type == "cpu" and value.dim() == 0:
-        return (value.dtype, value.item(), grad and value.requires_grad)  # a number: kernels take it as an argument
-    return (value.shape, value.stride(), value.dtype, value.device, grad and value.requires_grad)
-
-
 def _bare_storage(address: int, nbytes: int, device: torch.device) -> UntypedStorage:
     return torch._C._construct_storage_from_data_pointer(address, device, nbytes)
 
@@ -254,10 +178,3 @@ def _over(storage: UntypedStorage, views: Sequence[View]) -> list[Tensor]:
         )
         for view in views
     ]
-
-
-def _dense(tensor: Tensor) -> Tensor:
-    """The tensor without expanded dimensions, whose elements would be written more than once."""
-    if 0 not in tensor.stride():
-        return tensor
-    return tensor.as_strided(dense_shape(tensor.shape, tensor.stride()), tensor.stride())

@@ -1,0 +1,150 @@
+"""A driver whose device is the CPU: its pool is a stretch of host memory, its graphs are calls made again.
+
+Exists so that everything over a driver runs with torch's own tensors (views, strides, versions, lifetimes) where there
+is no CUDA device.  It gains nothing; it is for tests.  Must not know recordings, trees or managers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, UntypedStorage
+
+from .errors import CudaGraphsError
+from .inputs import dense_shape
+from .simulated import Allocator
+from .storage import Block, View
+from .tensors import TorchTensors, WeakStorage
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A graph: the function, its arguments at fixed addresses, and where the memory of each result goes."""
+
+    fn: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    homes: tuple[Block | None, ...]
+
+
+class EmulatedDriver(TorchTensors):
+    """Tensors on the CPU stand for tensors on a device."""
+
+    def __init__(self, nbytes: int = 1 << 26) -> None:
+        super().__init__(torch.device("cpu"))
+        self._memory = torch.zeros(nbytes, dtype=torch.uint8)
+        self._allocator = Allocator(self._memory.data_ptr())
+        self._owners: dict[int, WeakStorage] = {}
+        self._is_recording = False
+
+    def on_cpu(self, tensor: Tensor) -> bool:
+        return False
+
+    # The pool.
+
+    def occupy(self, state: Any, blocks: Iterable[Block]) -> list[UntypedStorage]:
+        return [self._owning(Block(block.address, state[block.address])) for block in blocks]
+
+    def occupied(self) -> frozenset[int]:
+        return frozenset(self.checkpoint())
+
+    def checkpoint(self) -> dict[int, int]:
+        for address in [address for address, owner in self._owners.items() if not owner.alive()]:
+            del self._owners[address]
+            self._allocator.free(address)
+        return dict(self._allocator.taken)
+
+    def segments(self) -> list[Block]:
+        return [Block(self._allocator.start, self._allocator.reserved - self._allocator.start)]
+
+    def buffer_like(self, tensor: Tensor) -> Tensor:
+        shape, strides = dense_shape(tensor.shape, tensor.stride()), tensor.stride()
+        nbytes = torch.empty_strided(shape, strides, dtype=tensor.dtype).untyped_storage().nbytes()
+        return _over(self._allocate(nbytes), [View(tensor.dtype, tuple(tensor.shape), strides, 0)])[0]
+
+    # Work.
+
+    def recording(self) -> bool:
+        return self._is_recording
+
+    def record(self, fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Call, Any]:
+        """Runs the function to see what it returns, and takes back what it did to its inputs and to the generator."""
+        storages = {value.untyped_storage() for value in inputs if self.is_tensor(value)}
+        before = [(storage, storage.clone()) for storage in storages]
+        self._is_recording = True
+        try:
+            with torch.random.fork_rng(devices=[]):
+                result = fn(*inputs)
+        finally:
+            self._is_recording = False
+            for storage, content in before:
+                storage.copy_(content)
+        arguments = tuple(self._at_its_address(value) if self.is_tensor(value) else value for value in inputs)
+        results = list(result) if isinstance(result, list | tuple) else [result]
+        moved, homes = self._moved_into_pool(results, {storage.data_ptr() for storage in storages})
+        return Call(fn, arguments, homes), moved if isinstance(result, list | tuple) else moved[0]
+
+    def follow(self) -> None:
+        """There is no other stream."""
+
+    def launch(self, graph: Call) -> None:
+        result = graph.fn(*graph.arguments)
+        results = result if isinstance(result, list | tuple) else [result]
+        for value, home in zip(results, graph.homes, strict=True):
+            if home is not None:
+                _bare_storage(home).copy_(value.untyped_storage())
+
+    def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
+        return _over(_bare_storage(block), views)
+
+    def clone(self, block: Block, views: Sequence[View]) -> list[Tensor]:
+        return _over(_bare_storage(block).clone(), views)
+
+    def forbid(self, held: Held, message: str) -> None:
+        raise CudaGraphsError("torch forbids access to memory on a CUDA device only")
+
+    def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
+        return 0.0, work()
+
+    def _at_its_address(self, tensor: Tensor) -> Tensor:
+        """A graph knows addresses; it keeps no memory alive."""
+        return self.lend(self.block(tensor), [self.view(tensor)])[0]
+
+    def _moved_into_pool(self, results: list[Any], given: set[int]) -> tuple[list[Any], tuple[Block | None, ...]]:
+        """New memory among the results moves into the pool, where a recording on a device would have made it."""
+        moved = list(results)
+        homes: list[Block | None] = [None] * len(results)
+        made: dict[int, UntypedStorage] = {}
+        for position, value in enumerate(results):
+            address = self.block(value).address if self.is_tensor(value) else 0
+            if address and address not in given:
+                home = made.setdefault(address, made.get(address) or self._allocate(self.block(value).nbytes))
+                moved[position] = _over(home, [self.view(value)])[0]
+                homes[position] = Block(home.data_ptr(), home.nbytes())
+        return moved, tuple(homes)
+
+    def _allocate(self, nbytes: int) -> UntypedStorage:
+        self.checkpoint()
+        rounded = -(-nbytes // ALIGNMENT) * ALIGNMENT
+        address = self._allocator.allocate(rounded)
+        storage = _bare_storage(Block(address, nbytes))
+        self._owners[address] = WeakStorage(storage)
+        return storage
+
+    def _owning(self, block: Block) -> UntypedStorage:
+        storage = _bare_storage(block)
+        self._allocator.taken[block.address] = block.nbytes
+        self._owners[block.address] = WeakStorage(storage)
+        return storage
+
+
+def _bare_storage(block: Block) -> UntypedStorage:
+    return torch._C._construct_storage_from_data_pointer(block.address, torch.device("cpu"), block.nbytes)
+
+
+def _over(storage: UntypedStorage, views: Sequence[View]) -> list[Tensor]:
+    return [torch.empty(0, dtype=view.dtype).set_(storage, view.offset, view.shape, view.strides) for view in views]

@@ -1,0 +1,104 @@
+"""What a driver over torch knows of tensors, whatever device they are on.
+
+Must not know pools or graphs; ``cuda`` and ``emulated`` add those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, UntypedStorage
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .inputs import dense_shape
+from .storage import PLAIN, Block, Held, View
+
+_TENSORS = (Tensor, torch.nn.Parameter)
+
+
+class WeakStorage(StorageWeakRef):
+    """Made and asked at every replay, so it is no more than torch's own."""
+
+    __slots__ = ()
+
+    def alive(self) -> bool:
+        return not UntypedStorage._expired(self.cdata)
+
+
+class TorchTensors:
+    """The part of a driver that looks at tensors and copies them."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def is_tensor(self, value: object) -> bool:
+        return _is_memory(value)
+
+    def on_device(self, tensor: Tensor) -> bool:
+        return tensor.device == self.device
+
+    def on_cpu(self, tensor: Tensor) -> bool:
+        return tensor.device.type == "cpu"
+
+    def requires_grad(self, tensor: Tensor) -> bool:
+        return tensor.requires_grad and torch.is_grad_enabled()
+
+    def signature(self, values: Sequence[object]) -> Hashable:
+        # The modes that change what operators do, beyond what the values say.
+        grad, kind = torch.is_grad_enabled(), self.device.type
+        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        return (grad, autocast, torch.is_inference_mode_enabled(), *[_signature(value, grad) for value in values])
+
+    def view(self, tensor: Tensor) -> View:
+        return View(tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+
+    def block(self, tensor: Tensor) -> Block:
+        storage = tensor.untyped_storage()
+        return Block(storage.data_ptr(), storage.nbytes())
+
+    def address(self, tensor: Tensor) -> int:
+        return tensor.data_ptr()
+
+    def version(self, tensor: Tensor) -> int:
+        return 0 if tensor.is_inference() else tensor._version  # an inference tensor has none
+
+    def note_change(self, tensors: Sequence[Tensor]) -> None:
+        torch.autograd.graph.increment_version([tensor for tensor in tensors if not tensor.is_inference()])
+
+    def hold_weakly(self, tensor: Tensor) -> Held:
+        return WeakStorage(tensor.untyped_storage())
+
+    def same_addresses(self, values: Sequence[Any], which: Sequence[int], addresses: Sequence[int]) -> bool:
+        return all(values[i].data_ptr() == address for i, address in zip(which, addresses, strict=True))
+
+    def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+        with torch.no_grad():
+            if len(destinations) == 1:
+                _dense(destinations[0]).copy_(_dense(sources[0]), non_blocking=True)
+            else:
+                torch._foreach_copy_([_dense(t) for t in destinations], [_dense(t) for t in sources], non_blocking=True)
+
+    def view_of(self, tensor: Tensor, view: View) -> Tensor:
+        return tensor.as_strided(view.shape, view.strides, view.offset)
+
+
+def _is_memory(value: Any) -> bool:
+    """A subclass may have a mind of its own, and a pending conjugation or negation is not in the memory."""
+    return type(value) in _TENSORS and value.layout is torch.strided and not (value.is_conj() or value.is_neg())
+
+
+def _signature(value: Any, grad: bool) -> Hashable:
+    if not _is_memory(value):
+        return (type(value), value if isinstance(value, PLAIN) else None)
+    if value.device.type == "cpu" and value.dim() == 0:
+        return (value.dtype, value.item(), grad and value.requires_grad)  # a number: kernels take it as an argument
+    return (value.shape, value.stride(), value.dtype, value.device, grad and value.requires_grad)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """The tensor without expanded dimensions, whose elements would be written more than once."""
+    if 0 not in tensor.stride():
+        return tensor
+    return tensor.as_strided(dense_shape(tensor.shape, tensor.stride()), tensor.stride())
