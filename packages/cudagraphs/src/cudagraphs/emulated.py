@@ -16,7 +16,7 @@ from torch import Tensor, UntypedStorage
 from .errors import CudaGraphsError
 from .inputs import dense_shape
 from .simulated import Allocator
-from .storage import Block, View
+from .storage import Block, Held, View
 from .tensors import TorchTensors, WeakStorage
 
 ALIGNMENT = 64
