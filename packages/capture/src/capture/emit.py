@@ -376,8 +376,9 @@ def build_builtin(writer: Writer, value: BuiltinValue) -> None:
         writer.load(value.receiver)
         writer.emit.load_attr(_CONTEXT_METHODS[value.function.__name__])
     else:
-        writer.load(value.receiver)
-        writer.emit.load_attr(value.function.__name__)
+        # By the function, never by its name: the receiver's class may have overridden what ``super()`` found.
+        bind = value.function.__get__ if hasattr(value.function, "__objclass__") else functools.partial(types.MethodType, value.function)
+        writer.call_const(bind, value.receiver)
 
 
 _CONTEXT_METHODS = {"enter_context": "__enter__", "leave_context": "__exit__", "clone_context": "clone"}

@@ -73,6 +73,12 @@ def _super_here(ctx: Tracer, frame: Frame) -> Value:
     return SuperValue(cls.cls, receiver)
 
 
+def _cell(ctx: Tracer, value: Value) -> CellValue:
+    cell = realize(ctx, value)
+    assert isinstance(cell, CellValue)
+    return cell
+
+
 @opcode("MAKE_FUNCTION")
 def make_function(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     code = frame.pop().constant()
@@ -86,7 +92,7 @@ def make_function(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
         frame.function.namespace,
         defaults=defaults,
         keyword_defaults=_keywords(ctx, keyword_defaults) if keyword_defaults else {},
-        closure=[cell for cell in closure if isinstance(cell, CellValue)],
+        closure=[_cell(ctx, cell) for cell in closure],
     )
     made.annotations = annotations
     frame.push(made)

@@ -39,10 +39,6 @@ class UserObject(Value):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
-        if name == "__class__":
-            return ctx.literal(self.cls)
-        if name == "__dict__":
-            return self._dict(ctx)
         getter = self.cls.__getattribute__
         if getter is not object.__getattribute__ and isinstance(getter, FunctionType):
             return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
@@ -51,6 +47,10 @@ class UserObject(Value):
 
     def plain_attribute(self, ctx: Tracer, name: str) -> Value | None:
         """``object.__getattribute__``, without the error."""
+        if name == "__class__":
+            return ctx.literal(self.cls)
+        if name == "__dict__":
+            return self._dict(ctx)
         owner, member = lookup(self.cls, name)
         if member is not _MISSING and is_data_descriptor(member):
             return self._data_descriptor(ctx, owner, member, name)
@@ -64,8 +64,7 @@ class UserObject(Value):
                 return ctx.wrap(held, self._entry(name))
         if member is _MISSING:
             return None
-        if self.source is not None and name not in self.overlay and hasattr(self.obj, "__dict__"):
-            ctx.guard(self._entry(name), "absent")
+        self.absent(ctx, name)
         return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
 
     def _data_descriptor(self, ctx: Tracer, owner: type, member: Any, name: str) -> Value | None:
@@ -86,11 +85,11 @@ class UserObject(Value):
         ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def absent(self, ctx: Tracer, name: str) -> None:
-        if self.source is not None and name not in self.overlay and hasattr(self.obj, "__dict__"):
+        if self.source is not None and name not in self.overlay and instance_dict(self.obj) is not None:
             ctx.guard(self._entry(name), "absent")
 
     def _instance_dict(self) -> dict[str, Any]:
-        return getattr(self.obj, "__dict__", {}) if self.obj is not None else {}
+        return instance_dict(self.obj) or {}
 
     def _entry(self, name: str) -> Source:
         assert self.source is not None
@@ -104,7 +103,7 @@ class UserObject(Value):
 
     def _dict(self, ctx: Tracer) -> Value:
         if self.source is not None and not self.overlay:
-            return ctx.wrap(self.obj.__dict__, DictSource(self.source))
+            return ctx.wrap(instance_dict(self.obj), DictSource(self.source))
         if self.source is not None:
             ctx.stop("__dict__", f"`__dict__` of {self.describe()} is read after one of its attributes was assigned")
         # A copy would miss later writes; reading it at once is what programs do.
@@ -176,6 +175,14 @@ class UserObject(Value):
     def describe(self) -> str:
         name = f"`{self.source.expression()}`, " if self.source else ""
         return f"{name}an object of class `{self.cls.__qualname__}`"
+
+
+def instance_dict(obj: Any) -> dict[str, Any] | None:
+    """The ``__dict__`` of an object, read past any ``__getattribute__`` of its class; None where it has none."""
+    try:
+        return object.__getattribute__(obj, "__dict__")  # type: ignore[no-any-return]
+    except AttributeError:
+        return None
 
 
 def lookup(cls: type, name: str) -> tuple[type, Any]:
