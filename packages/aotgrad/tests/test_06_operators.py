@@ -30,6 +30,7 @@ EXCLUDED = {
         "eager itself returns uninitialised memory",
     ),
     "linalg.eig": "the gradient of ones is not defined in eager: eigenvectors have a free phase",
+    "as_strided.partial_views": "the sample reads memory outside its tensor, which a clone of it does not have",
     "torch._scaled_mm": "float8 results cannot be compared with a tolerance",
 }
 

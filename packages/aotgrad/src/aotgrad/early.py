@@ -13,6 +13,8 @@ import torch
 from torch.nn import functional as nnf
 from torch.overrides import TorchFunctionMode
 
+from aotgrad.custom_ops import call_functional, writing_overload
+
 Rule = Callable[..., Any]
 
 RULES: dict[Callable[..., Any], Rule] = {}
@@ -24,8 +26,12 @@ class EarlyRules(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        kwargs = dict(kwargs or {})
         rule = RULES.get(func)
-        return (func if rule is None else rule)(*args, **(kwargs or {}))
+        if rule is not None:
+            return rule(*args, **kwargs)
+        writing = writing_overload(func, args, kwargs)
+        return func(*args, **kwargs) if writing is None else call_functional(writing, args, kwargs)
 
 
 def early(*funcs: Callable[..., Any]) -> Callable[[Rule], Rule]:

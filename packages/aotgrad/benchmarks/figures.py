@@ -1,0 +1,99 @@
+"""Prints the figures of the README: tracing time, wrapper time, saved bytes and peak memory."""
+
+import resource
+import sys
+import time
+import timeit
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+import aotgrad
+
+
+class Layer(nn.Module):
+    """One encoder layer of BERT's size."""
+
+    def __init__(self, width: int = 768, heads: int = 12) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+        self.dropout, self.heads = nn.Dropout(0.1), heads
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        split = (batch, length, self.heads, width // self.heads)
+        q, k, v = (part.view(split).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        weights = self.dropout(torch.softmax(q @ k.transpose(-1, -2) / 8, -1))
+        x = self.norms[0](x + self.dropout(self.out((weights @ v).transpose(1, 2).reshape(x.shape))))
+        return self.norms[1](x + self.dropout(self.down(nn.functional.gelu(self.up(x)))))
+
+
+class Encoder(nn.Module):
+    def __init__(self, layers: int = 12) -> None:
+        super().__init__()
+        self.table, self.layers = nn.Embedding(1000, 768), nn.Sequential(*(Layer() for _ in range(layers)))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.layers(self.table(tokens)).square().mean()
+
+
+def best(fn: Callable[[], object], number: int = 5000) -> float:
+    """Microseconds of one call."""
+    fn()
+    return min(timeit.repeat(fn, number=number, repeat=7)) / number * 1e6
+
+
+def wrappers() -> None:
+    inner = []
+
+    def compiler(gm: torch.fx.GraphModule, example_inputs: list) -> aotgrad.eager.Boxed:
+        inner.append(aotgrad.run_eagerly(gm, example_inputs))
+        return inner[-1]
+
+    gm = torch.fx.symbolic_trace(lambda x, w: (x * w).relu())
+    x, w = torch.randn(8), torch.randn(8, requires_grad=True)
+    training = aotgrad.compile(gm, [x, w], forward=compiler)
+    with torch.no_grad():
+        inference = aotgrad.compile(gm, [x, w], forward=compiler)
+        print(f"inference: {best(lambda: inference(x, w)) - best(lambda: inner[1]([x, w])):.1f} us over the inner function")
+        alone = best(lambda: inner[0]([x, w]))
+    print(f"training: {best(lambda: training(x, w)) - alone:.1f} us over the inner forward")
+
+
+def tracing() -> None:
+    model, tokens = Encoder(), torch.randint(0, 1000, (2, 64))
+    for name in ("default", "min_cut"):
+        pairs = []
+
+        def partition(joint: object, name: str = name, pairs: list = pairs) -> object:
+            pairs.append((getattr(aotgrad, f"{name}_partition")(joint), len(joint.graph.nodes)))
+            return pairs[0][0]
+
+        compiled = aotgrad.module(model, forward=aotgrad.run_eagerly, partition=partition)
+        start = time.perf_counter()
+        compiled(tokens)
+        pair, nodes = pairs[0]
+        print(f"{name}: first call {time.perf_counter() - start:.2f} s, {nodes} nodes, {pair.saved_bytes / 2**20:.0f} MiB saved")
+
+
+def memory(kind: str) -> None:
+    """Peak resident memory of three training steps, in a process of its own."""
+    model, tokens = Encoder(4), torch.randint(0, 1000, (8, 128))
+    partition = aotgrad.default_partition if kind == "default" else aotgrad.min_cut_partition
+    step = model if kind == "eager" else aotgrad.module(model, forward=aotgrad.run_eagerly, partition=partition)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(3):
+        model.zero_grad()
+        step(tokens).backward()
+    print(f"{kind}: {(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024:.0f} MiB above the model")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        memory(sys.argv[1])
+    else:
+        wrappers()
+        tracing()

@@ -1,0 +1,80 @@
+"""Custom operators that write to their arguments, as functional twins that return the new values instead.
+
+A twin is an operator of its own, made once per operator, so that every later stage sees an ordinary functional one.
+Must not know: tracing, graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.utils import _pytree as pytree
+
+from aotgrad.errors import Unsupported
+
+_NAMESPACE = "aotgrad_functional"
+
+
+def writing_overload(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> OpOverload | None:
+    """The overload behind a call, if it is a custom operator that writes to an argument."""
+    if isinstance(func, OpOverloadPacket):
+        overloads = func.overloads()
+        func = getattr(func, overloads[0]) if len(overloads) == 1 else None
+    if not isinstance(func, OpOverload) or func.namespace in ("aten", "prims", "prim", _NAMESPACE):
+        return None
+    return func if func._schema.is_mutable else None
+
+
+def call_functional(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call the twin of `op`, then write what it returns to the arguments that `op` would have written to."""
+    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise Unsupported(f"{op} writes to its arguments while gradients are recorded", "call it under no_grad")
+    given = _by_name(op, args, kwargs)
+    results = functional_twin(op)(**given)
+    results = results if isinstance(results, (list, tuple)) else (results,)
+    names = written_names(op)
+    for name, value in zip(names, results[len(results) - len(names) :], strict=True):
+        given[name].copy_(value)
+    own = results[: len(results) - len(names)]
+    return None if not own else own[0] if len(own) == 1 else own
+
+
+def _by_name(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Every argument under its name, defaults included."""
+    given = dict(zip((argument.name for argument in op._schema.arguments), args, strict=False)) | kwargs
+    return {a.name: given.get(a.name, a.default_value) for a in op._schema.arguments}
+
+
+def written_names(op: OpOverload) -> list[str]:
+    return [a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+
+
+@cache
+def functional_twin(op: OpOverload) -> OpOverload:
+    """An operator that computes what `op` computes on copies, and returns the copies after `op`'s own results."""
+    names = written_names(op)
+    if any(str(a.type) != "Tensor" for a in op._schema.arguments if a.name in names):
+        raise Unsupported(f"{op} writes to a list of tensors or to an optional one", "it runs eagerly")
+    if any(result.alias_info is not None for result in op._schema.returns):
+        raise Unsupported(f"{op} returns an alias of an argument", "it runs eagerly")
+    name = f"{_NAMESPACE}::{op.namespace}_{op._opname}_{op._overloadname}"
+    arguments = ", ".join(f"{a.real_type} {a.name}" for a in op._schema.arguments)
+    results = ", ".join([str(r.real_type) for r in op._schema.returns] + ["Tensor"] * len(names))
+    torch.library.define(name, f"(*, {arguments}) -> ({results})")
+
+    def compute(**given: Any) -> Any:
+        copies = {key: value.clone() if key in names else value for key, value in given.items()}
+        own = op(**copies)
+        own = () if own is None else own if isinstance(own, tuple) else (own,)
+        everything = (*own, *(copies[key] for key in names))
+        return everything[0] if len(everything) == 1 else everything
+
+    torch.library.impl(name, "CompositeExplicitAutograd", compute)
+    torch.library.register_fake(name, compute)
+    twin: OpOverload = getattr(torch.ops, _NAMESPACE).__getattr__(name.split("::")[1]).default
+    return twin

@@ -1,0 +1,65 @@
+"""Operators that the user registers: opaque in the graph, with their own gradient, and allowed to write."""
+
+import pytest
+import torch
+
+import aotgrad
+
+
+@torch.library.custom_op("aotgrad_tests::sine", mutates_args=())
+def sine(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x)
+
+
+sine.register_fake(torch.empty_like)
+sine.register_autograd(
+    lambda ctx, grad: grad * ctx.saved_tensors[0].cos(),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+)
+
+
+@torch.library.custom_op("aotgrad_tests::scale", mutates_args={"x"})
+def scale(x: torch.Tensor, factor: float) -> None:
+    x.mul_(factor)
+
+
+@torch.library.custom_op("aotgrad_tests::scale_and_sum", mutates_args={"x"})
+def scale_and_sum(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
+    x.mul_(factor)
+    return x.sum()
+
+
+@scale_and_sum.register_fake
+def _(x, factor=2.0):
+    return x.new_empty(())
+
+
+def test_a_custom_operator_keeps_its_gradient_and_stays_whole(same_as_eager, graphs_of):
+    x = torch.randn(3, requires_grad=True)
+    same_as_eager(lambda x: sine(x) * 2, x)
+    forward, _ = graphs_of(lambda x: sine(x) * 2, x)
+    assert torch.ops.aotgrad_tests.sine.default in [node.target for node in forward.nodes]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: (scale(x, 2.0), x + 1),
+        lambda x: (scale(x[0], 3.0), x.sum()),
+        lambda x: (scale(y := x * 2, 2.0), y, y[0]),
+        lambda x: (scale_and_sum(x), scale_and_sum(x, factor=5.0)),
+        lambda x: torch.ops.aotgrad_tests.scale(x, 2.0),
+    ],
+)
+def test_a_custom_operator_may_write(same_as_eager, program):
+    same_as_eager(program, torch.randn(2, 3))
+
+
+def test_writing_while_gradients_are_recorded_is_refused():
+    with pytest.raises(aotgrad.Unsupported, match="while gradients are recorded"):
+        aotgrad.function(lambda x: scale(x * 2, 2.0), forward=aotgrad.run_eagerly)(torch.ones(2, requires_grad=True))
+
+
+def test_inference_mode(same_as_eager):
+    with torch.inference_mode():
+        same_as_eager(lambda x: (x.add_(1), x @ x, x.view(3, 1)), torch.ones(3))
