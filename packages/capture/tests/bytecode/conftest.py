@@ -2,15 +2,22 @@
 
 import sys
 from dataclasses import dataclass
-from types import FunctionType
+from importlib.util import find_spec
+from pathlib import Path
+from types import FunctionType, ModuleType
 
 import pytest
+
+if find_spec("torch") is None:
+    # These modules need no torch, the package as a whole does: make it an empty one.
+    sys.modules["capture"] = ModuleType("capture")
+    sys.modules["capture"].__path__ = [str(Path(__file__).parents[2] / "src" / "capture")]
 
 from capture.assembler import assemble
 from capture.emitting import Emitter
 from capture.flow import JUMPS, NO_FALL_THROUGH, Flow, stack_effect
 from capture.instructions import Body
-from capture.resume import Point, Slot, continuation
+from capture.resume import Continuations, Point, Slot
 from capture.versions import NULL_UNDER_CALLABLE
 
 PAIR = [Slot.NULL, Slot.VALUE] if NULL_UNDER_CALLABLE else [Slot.VALUE, Slot.NULL]
@@ -33,7 +40,10 @@ def stack_after(instruction, stack, jump):
             stack[-1], stack[-instruction.arg] = stack[-instruction.arg], stack[-1]
             return stack
         case "COPY":
-            return [*stack, stack[-instruction.arg]]
+            kind = stack[-instruction.arg]
+            return [*stack, Slot.VALUE if kind is Slot.HANDLED else kind]
+        case "UNPACK_SEQUENCE" | "UNPACK_EX":
+            return stack[:-1] + [Slot.VALUE] * (effect + 1)
         case "PUSH_EXC_INFO":
             return [*stack[:-1], Slot.HANDLED, Slot.VALUE]
     if op in JUMPS or op.startswith(PUSH_NOTHING) or op in ("NOP", "MAKE_CELL"):
@@ -72,8 +82,13 @@ def cells_at(body, code, index):
     return sorted(made)
 
 
+continuation = Continuations()
+
+
 @dataclass
 class Snapshot:
+    """What a frame holds at a point: enough to go on from there."""
+
     stack: list
     variables: dict
     point: Point
@@ -81,23 +96,67 @@ class Snapshot:
     def continued(self, function):
         return with_code(function, continuation(function.__code__, self.point).code)
 
-    def arguments(self, function):
-        places = continuation(function.__code__, self.point).parameters
+    def arguments(self, code):
+        places = continuation(code, self.point).parameters
         return [self.stack[place] if isinstance(place, int) else self.variables[place] for place in places]
 
     def resume(self, function):
-        return self.continued(function)(*self.arguments(function))
+        return self.continued(function)(*self.arguments(function.__code__))
 
 
 def stopped_at(function, index):
     """`function`, but returning a `Snapshot` when it gets to instruction `index`."""
-    code = function.__code__
+    return with_code(function, stopping_code(function.__code__, index, lambda emit: emit.return_value()))
+
+
+def split_code(code, index):
+    """`code`, but leaving the rest to a continuation when it gets to instruction `index`."""
+
+    def run(snapshot, frame_globals, closure):
+        rest = continuation(code, snapshot.point).code
+        return FunctionType(rest, frame_globals, code.co_name, None, closure)(*snapshot.arguments(code))
+
+    def go_on(emit):
+        emit.store_fast(".snapshot")
+        emit.load_callable(run)
+        emit.load_fast(".snapshot")
+        emit.load_callable(lambda: sys._getframe(1).f_globals)
+        emit.call(0)
+        emit.build_closure(code.co_freevars)
+        emit.call(3)
+        emit.return_value()
+
+    return stopping_code(code, index, go_on)
+
+
+def stopping_code(code, index, then):
+    """`code` with a detour before instruction `index`: there its frame becomes a `Snapshot`, for `then` to use."""
     body = Body.from_code(code)
     layout = stack_layouts(body)[index]
-    if SAVED in (layout or ()) and set(code.co_freevars).intersection(code.co_varnames):
-        return function  # f_locals cannot tell two variables of one name apart
+    if layout is None or SAVED in layout and set(code.co_freevars).intersection(code.co_varnames):
+        return code  # never reached; or two variables of one name, which f_locals cannot tell apart
     cells = cells_at(body, code, index)
     handled = [place for place, slot in enumerate(layout) if slot is Slot.HANDLED]
+    emit = Emitter()
+    emit.append(_with_plain_attributes(body.instructions[:index]))
+    start = emit.label()
+    emit.place(start)
+    for place in reversed(range(len(layout))):
+        emit.store_fast(f".saved{place}")
+    emit.load_callable(_looker(code, index, layout, cells, handled))
+    emit.build_closure(cells)
+    emit.call(1)
+    if handled:  # leave the handlers, as returning would
+        emit.load_fast(f".saved{handled[0]}")
+        emit.emit("POP_EXCEPT")
+    then(emit)
+    emit.append(_with_plain_attributes(body.instructions[index:]))
+    _redirect(body, body.instructions[index], start)
+    return assemble(emit.body(), code)
+
+
+def _looker(code, index, layout, cells, handled):
+    """A function that makes a snapshot of the frame that calls it."""
 
     def look(cell_values):
         frame = dict(sys._getframe(1).f_locals)
@@ -111,22 +170,7 @@ def stopped_at(function, index):
         variables |= zip(cells, cell_values)
         return Snapshot(stack, variables, Point(index, tuple(kinds), frozenset(variables)))
 
-    emit = Emitter()
-    emit.append(_with_plain_attributes(body.instructions[:index]))
-    start = emit.label()
-    emit.place(start)
-    for place in reversed(range(len(layout))):
-        emit.store_fast(f".saved{place}")
-    emit.load_callable(look)
-    emit.build_closure(cells)
-    emit.call(1)
-    if handled:
-        emit.load_fast(f".saved{handled[0]}")
-        emit.emit("POP_EXCEPT")
-    emit.return_value()
-    emit.append(_with_plain_attributes(body.instructions[index:]))
-    _redirect(body, body.instructions[index], start)
-    return with_code(function, assemble(emit.body(), code))
+    return look
 
 
 def with_code(function, code):

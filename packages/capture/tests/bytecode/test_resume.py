@@ -290,7 +290,7 @@ def test_a_continuation_can_be_continued(stopped_at):
             continue
         rest = first.continued(handlers)
         middle = points(rest)[len(points(rest)) // 2]
-        second = stopped_at(rest, middle)(*first.arguments(handlers))
+        second = stopped_at(rest, middle)(*first.arguments(handlers.__code__))
         result = second.resume(rest) if type(second).__name__ == "Snapshot" else second
         assert ("returned", result) == whole
         assert log == expected_log
