@@ -6,6 +6,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor.decompose import prepare
 from inductor.ir.program import Call, Launch
+from inductor.ir.verify import verify_program
 from inductor.lower import lower
 from inductor.schedule import schedule
 
@@ -37,6 +38,7 @@ def check(function, *inputs, exact_strides=True, **tolerance):
     gm = traced(function, *inputs)
     graph = lower(gm, inputs)
     program = schedule(graph)
+    verify_program(program)
     ours, theirs = [copied(value) for value in inputs], [copied(value) for value in inputs]
     results = run_program(program, ours, graph.constants)
     with torch.no_grad():

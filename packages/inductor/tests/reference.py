@@ -26,7 +26,7 @@ def run_kernel(kernel, buffers, sizes=None):
 
 class _Run:
     def __init__(self, program, inputs, constants):
-        self.program, self.tensors, self.sizes, self.allocated = program, dict(constants), {}, {}
+        self.program, self.tensors, self.sizes = program, dict(constants), {}
         for declared, value in zip(program.inputs, inputs, strict=True):
             if isinstance(declared, Buffer):
                 self.tensors[declared.name] = value
@@ -62,10 +62,10 @@ class _Run:
             flat = torch.as_strided(tensor, (_extent(sizes, strides),), (1,))
             flat.view(torch.uint8).fill_(0x5A)  # so that reading what nobody wrote shows
         else:
-            old = self.allocated[step.reuse]
+            old = self.tensors[step.reuse]
             typed = torch.empty(0, dtype=step.buffer.dtype, device=device).set_(old.untyped_storage())
             tensor = torch.as_strided(typed, sizes, strides, 0)
-        self.tensors[step.buffer.name] = self.allocated[step.buffer.name] = tensor
+        self.tensors[step.buffer.name] = tensor
 
     def _view(self, step: View):
         base = self.tensors[step.base]
@@ -88,11 +88,17 @@ class _Run:
             return
         for buffer, value in zip(step.outputs, leaves, strict=True):
             if buffer is not None:
-                assert list(value.stride()) == self._numbers(buffer.strides), step
-                self.tensors[buffer.name] = value
+                self.tensors[buffer.name] = _with_strides(value, self._numbers(buffer.strides))
 
     def _free(self, step: Free):
         del self.tensors[step.name]
+
+
+def _with_strides(value, strides):
+    """A result as the tracer saw it; some library kernels choose strides of their own."""
+    if all(size == 1 or a == b for size, a, b in zip(value.shape, value.stride(), strides, strict=True)):
+        return value
+    return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _extent(sizes, strides):

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from inductor.ir.expr import Expr, IndexValue, Load, walk
 from inductor.ir.graph import Graph, Nest, Operation
 from inductor.ir.index import Index
-from inductor.ir.kernel import Loop, Statement, Store
+from inductor.ir.kernel import Loop, Reduce, Statement, Store
 from inductor.ir.program import Call, Ref, View
 
 RANDOM_STATE = "<random state>"
@@ -52,6 +52,11 @@ def indices_of(loops: Sequence[Loop]) -> Iterator[Index]:
             yield node.index
     for store in stores_of(loops):
         yield store.index
+
+
+def counts_positions(loops: Sequence[Loop]) -> bool:
+    """True if a reduction's outcome is a position: the order of its axes is part of its meaning."""
+    return any(isinstance(s, Reduce) and s.kind in ("argmax", "argmin") for loop in loops for s in loop.body)
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ class Index:
             for atom in monomial:
                 product = product * _subs_atom(atom, replacements)
             total = total + product
-        return total
+        return _recombined(total)
 
     def evaluate(self, values: Mapping[Symbol, int]) -> int:
         """The number this is for the given values of its symbols."""
@@ -310,6 +310,19 @@ def _subs_atom(atom: Atom, replacements: Mapping[Symbol, IndexLike]) -> Index:
         return Index.of(replacements[atom]) if atom in replacements else Index.of(atom)
     numerator, divisor = atom.numerator.subs(replacements), atom.divisor.subs(replacements)
     return numerator // divisor if isinstance(atom, FloorDiv) else numerator % divisor
+
+
+def _recombined(index: Index) -> Index:
+    """``c * (x % m) + c * m * (x // m)`` is ``c * x``."""
+    for monomial, coefficient in index.terms:
+        if len(monomial) != 1 or not isinstance(monomial[0], Mod):
+            continue
+        rest = monomial[0]
+        whole = rest.numerator // rest.divisor * rest.divisor * coefficient
+        if len(whole.terms) == 1 and whole.terms[0] in index.terms:
+            part = Index(((monomial, coefficient),))
+            return _recombined(index - part - whole + rest.numerator * coefficient)
+    return index
 
 
 def _value_of(atom: Atom, values: Mapping[Symbol, int]) -> int:

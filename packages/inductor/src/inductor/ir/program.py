@@ -27,7 +27,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Allocate:
-    """Makes an uninitialised buffer, in the memory of ``reuse`` (a dead buffer of the same device) where given."""
+    """Makes an uninitialised buffer, in the memory of ``reuse`` (a buffer that is freed next) where given."""
 
     buffer: Buffer
     reuse: str | None = None

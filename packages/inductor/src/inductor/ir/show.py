@@ -1,5 +1,18 @@
 """Kernels, graphs and programs as text: what people read in traces and tests compare.  Deterministic.
 
+A kernel is written in Python's syntax:
+
+```
+def softmax_0(in0: read[float32, 8192], out0: write[float32, 8192]) -> cpu:
+    for i0 in 128:
+        for r0 in reduce(64):
+            v0 = max(in0[64 * i0 + r0], float32)
+        for r0 in reduce(64):
+            v1 = sum(exp(in0[64 * i0 + r0] - v0), float32)
+        for r0 in reduce(64):
+            out0[64 * i0 + r0] = exp(in0[64 * i0 + r0] - v0) / v1
+```
+
 A load has the dtype of its buffer, a name that of its definition, a number float32 or int64 unless it says otherwise:
 ``ir/parse.py`` reads kernels back.
 """
@@ -12,18 +25,23 @@ import torch
 
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result
 from inductor.ir.graph import Graph, Nest
-from inductor.ir.index import Symbol
-from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement, Store
+from inductor.ir.index import Index, Symbol
+from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Step, View
 
 INFIX: dict[str, tuple[str, int]] = {
-    "or": ("|", 1), "xor": ("^", 2), "and": ("&", 3),
-    "eq": ("==", 4), "ne": ("!=", 4), "lt": ("<", 4), "le": ("<=", 4), "gt": (">", 4), "ge": (">=", 4),
+    "eq": ("==", 1), "ne": ("!=", 1), "lt": ("<", 1), "le": ("<=", 1), "gt": (">", 1), "ge": (">=", 1),
+    "or": ("|", 2), "xor": ("^", 3), "and": ("&", 4),
     "shl": ("<<", 5), "shr": (">>", 5), "add": ("+", 6), "sub": ("-", 6),
     "mul": ("*", 7), "div": ("/", 7), "floordiv": ("//", 7), "mod": ("%", 7),
 }  # fmt: skip
 """Operators written between their operands, with how tightly they bind."""
-ATOM = 10
+COMPARISON = 1
+TYPED = frozenset(("cast", "bitcast", "rand", "randn", "randint64"))
+"""Operators whose dtype does not follow from their operands."""
+SPELLED = {"not": "invert"}
+"""Names that Python's grammar keeps for itself."""
+ROLES = {"in": "read", "out": "write", "inout": "update"}
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -40,13 +58,13 @@ def expression(expr: Expr) -> str:
 
 def _text(expr: Expr, outer: int) -> str:
     if isinstance(expr, Const):
-        return _constant(expr)
+        return _constant(expr, outer)
     if isinstance(expr, Load):
-        return f"{expr.buffer}[{expr.index}{_bindings(expr.bindings)}]"
+        return f"{expr.buffer}[{_place(expr.index, expr.bindings)}]"
     if isinstance(expr, Result):
         return f"{expr.name}.{expr.part}" if expr.part else expr.name
     if isinstance(expr, IndexValue):
-        return f"index({expr.index})" + ("" if expr.dtype == torch.int64 else f":{dtype_name(expr.dtype)}")
+        return f"index({expr.index})" if expr.dtype == torch.int64 else f"index({expr.index}, {dtype_name(expr.dtype)})"
     if isinstance(expr, Masked):
         parts = (_text(part, 0) for part in (expr.condition, expr.body, expr.other))
         return f"masked({', '.join(parts)})"
@@ -56,53 +74,53 @@ def _text(expr: Expr, outer: int) -> str:
 def _operator(expr: Apply, outer: int) -> str:
     if expr.op in INFIX:
         sign, strength = INFIX[expr.op]
-        text = f"{_text(expr.args[0], strength)} {sign} {_text(expr.args[1], strength + 1)}"
+        left = strength + 1 if strength == COMPARISON else strength
+        text = f"{_text(expr.args[0], left)} {sign} {_text(expr.args[1], strength + 1)}"
         return f"({text})" if strength < outer else text
-    args = ", ".join(_text(arg, 0) for arg in expr.args)
-    if expr.op in ("cast", "bitcast"):
-        return f"{expr.op}({args}, {dtype_name(expr.dtype)})"
-    if expr.op == "rounded":
-        assert expr.param is not None
-        return f"rounded({args}, {dtype_name(expr.param)})"
-    suffix = f":{dtype_name(expr.dtype)}" if expr.op in ("rand", "randn", "randint64") else ""
-    return f"{expr.op}({args}){suffix}"
+    args = [_text(arg, 0) for arg in expr.args]
+    if expr.op in TYPED:
+        args.append(dtype_name(expr.dtype))
+    if expr.param is not None:
+        args.append(dtype_name(expr.param))
+    return f"{SPELLED.get(expr.op, expr.op)}({', '.join(args)})"
 
 
-def _constant(expr: Const) -> str:
+def _constant(expr: Const, outer: int) -> str:
     """Floats are float32 and integers int64 unless they say otherwise."""
     usual = {float: torch.float32, int: torch.int64, bool: torch.bool}[type(expr.value)]
-    return repr(expr.value) + ("" if expr.dtype == usual else f":{dtype_name(expr.dtype)}")
+    text = repr(expr.value)
+    if expr.dtype != usual:
+        return f"{dtype_name(expr.dtype)}({text})"
+    return f"({text})" if text.startswith("-") and outer else text
 
 
-def _bindings(bindings: Sequence[tuple[Symbol, Expr]]) -> str:
-    return "".join(f"; {symbol.name} in {symbol.size} = {_text(value, 0)}" for symbol, value in bindings)
+def _place(index: Index, bindings: Sequence[tuple[Symbol, Expr]]) -> str:
+    return str(index) + "".join(f", {symbol.name}({symbol.size}, {_text(value, 0)})" for symbol, value in bindings)
 
 
 # -- kernels ----------------------------------------------------------------------------------------------------------
 
 
 def kernel_text(value: Kernel) -> str:
-    """A kernel as text, one statement a line."""
-    arguments = ", ".join(_argument(argument) for argument in value.arguments)
-    sizes = "".join(f", {symbol.name} >= {symbol.lower}" for symbol in value.sizes)
-    lines = [f"kernel {value.name} on {value.device} ({arguments}{sizes})"]
-    depth = 0
-    for axis in value.axes:
+    """A kernel as text, one statement a line, in Python's syntax."""
+    given = [_argument(argument) for argument in value.arguments]
+    given += [f"{symbol.name}: size[{symbol.lower}]" for symbol in value.sizes]
+    lines = [f"def {value.name}({', '.join(given)}) -> {value.device}:"]
+    for depth, axis in enumerate(value.axes, 1):
         lines.append(f"{'    ' * depth}for {axis.name} in {axis.size}:")
-        depth += 1
-    lines += _loops(value.loops, depth)
+    lines += _loops(value.loops, 1 + len(value.axes))
     return "\n".join(lines) + "\n"
 
 
 def _argument(argument: Argument) -> str:
-    return f"{argument.role} {argument.name}: {dtype_name(argument.dtype)}[{argument.numel}]"
+    return f"{argument.name}: {ROLES[argument.role]}[{dtype_name(argument.dtype)}, {argument.numel}]"
 
 
 def _loops(loops: Sequence[Loop], depth: int) -> Iterator[str]:
     for loop in loops:
         if loop.axes:
-            head = ", ".join(f"{axis.name} in {axis.size}" for axis in loop.axes)
-            yield f"{'    ' * depth}reduce {head}:"
+            names, sizes = ", ".join(axis.name for axis in loop.axes), ", ".join(str(axis.size) for axis in loop.axes)
+            yield f"{'    ' * depth}for {names} in reduce({sizes}):"
         indent = "    " * (depth + bool(loop.axes))
         for line in loop.body:
             yield indent + statement(line)
@@ -111,16 +129,12 @@ def _loops(loops: Sequence[Loop], depth: int) -> Iterator[str]:
 def statement(value: Statement) -> str:
     """One statement as text."""
     if isinstance(value, Let):
-        return f"let {value.name} = {expression(value.value)}"
+        return f"{value.name} = {expression(value.value)}"
     if isinstance(value, Reduce):
-        return f"{value.name} = {value.kind} {expression(value.value)} as {dtype_name(value.dtype)}"
-    return _store(value)
-
-
-def _store(value: Store) -> str:
+        return f"{value.name} = {value.kind}({expression(value.value)}, {dtype_name(value.dtype)})"
     sign = "=" if value.mode == "set" else "+="
-    mask = "" if value.mask is None else f" if {expression(value.mask)}"
-    return f"{value.buffer}[{value.index}{_bindings(value.bindings)}] {sign} {expression(value.value)}{mask}"
+    mask = "" if value.mask is None else f"if {expression(value.mask)}: "
+    return f"{mask}{value.buffer}[{_place(value.index, value.bindings)}] {sign} {expression(value.value)}"
 
 
 # -- graphs and programs ----------------------------------------------------------------------------------------------

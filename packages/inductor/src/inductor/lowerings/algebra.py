@@ -124,9 +124,17 @@ def where(condition: Value, then: Operand, other: Operand) -> Value:
     model = then if isinstance(then, Value) else other
     if not isinstance(model, Value):
         raise TypeError("where needs at least one value to take its dtype from")
+    if model.dtype == torch.bool and (truths := (_truth(then), _truth(other))) in ((True, False), (False, True)):
+        return condition if truths[0] else ~condition
     if isinstance(condition.expr, Const):
         return model.like(then) if condition.expr.value else model.like(other)
     return Value(apply("where", condition.expr, model.like(then).expr, model.like(other).expr))
+
+
+def _truth(operand: Operand) -> bool | None:
+    """The value of a constant bool."""
+    value = operand.expr if isinstance(operand, Value) else Const(bool(operand), torch.bool)
+    return bool(value.value) if isinstance(value, Const) else None
 
 
 def masked(condition: Value, body: Value, other: Number) -> Value:

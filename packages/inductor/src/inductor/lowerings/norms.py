@@ -1,4 +1,4 @@
-"""Batch and group normalisation, forward and backward: statistics over some dimensions, then one pass that uses them."""
+"""Batch and group normalisation, forward and backward: statistics over some dimensions, then a pass that uses them."""
 
 from __future__ import annotations
 

@@ -1,13 +1,16 @@
-"""Sizes as the tracer knows them (ints and ``SymInt``) turned into exact indices."""
+"""Sizes as the tracer knows them (ints and ``SymInt``) turned into exact indices.
+
+A ``SymInt`` holds a sympy expression, which is read by its shape alone: importing sympy costs half a second, and
+whoever has a ``SymInt`` has paid that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-import sympy
 import torch
-from torch.utils._sympy.functions import FloorDiv, Mod
 
 from inductor.errors import UnsupportedGraph
 from inductor.ir.index import ONE, ZERO, Index, Symbol, size_symbol
@@ -23,7 +26,7 @@ class Sizes:
         if isinstance(value, Index):
             return value
         if isinstance(value, torch.SymInt):
-            return self._from_sympy(sympy.sympify(value.node.expr))
+            return self._from_sympy(value.node.expr)
         return Index.of(int(value))
 
     def indices(self, values: Iterable[int | torch.SymInt | Index]) -> tuple[Index, ...]:
@@ -32,7 +35,7 @@ class Sizes:
     def symbol(self, name: str) -> Symbol:
         return self.symbols.setdefault(name, size_symbol(name))
 
-    def _from_sympy(self, expr: sympy.Expr) -> Index:
+    def _from_sympy(self, expr: Any) -> Index:
         if expr.is_Integer:
             return Index.of(int(expr))
         if expr.is_Symbol:
@@ -45,9 +48,9 @@ class Sizes:
             for arg in args:
                 product = product * arg
             return product
-        if isinstance(expr, FloorDiv):
+        if type(expr).__name__ in ("FloorDiv", "CleanDiv"):
             return args[0] // args[1]
-        if isinstance(expr, Mod):
+        if type(expr).__name__ in ("Mod", "PythonMod"):
             return args[0] % args[1]
         if expr.is_Pow and (exponent := args[1].as_int()) is not None and exponent > 0:
             product = ONE

@@ -84,7 +84,31 @@ def view(ctx: Context, x: Tensor, size: Sequence[Size]) -> Tensor:
     if (hole := next((k for k, value in enumerate(sizes) if value == -1), None)) is not None:
         known = numel(value for k, value in enumerate(sizes) if k != hole)
         sizes[hole] = x.numel // known if known != 0 else ZERO
-    return reshape(x, sizes)
+    seen = _as_traced(ctx, x, sizes)
+    return reshape(x, sizes) if seen is None else seen
+
+
+def _as_traced(ctx: Context, x: Tensor, sizes: Sequence[Index]) -> Tensor | None:
+    """The window that the tracer saw a view to be: its strides say it without any division."""
+    node, layout = ctx.node, strided(x)
+    if node is None or node.target is not aten.view.default or layout is None or x.base is None:
+        return None
+    source, result = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+    for size, ours, theirs in zip(x.sizes, layout[0], ctx.sizes.indices(source.stride()), strict=True):
+        if size != ONE and ours != theirs:
+            return None
+    return window_on(ctx, x.base, tuple(sizes), ctx.sizes.indices(result.stride()), layout[1], x.dtype)
+
+
+def window_on(
+    ctx: Context, base: str, sizes: tuple[Index, ...], strides: tuple[Index, ...], offset: Index, dtype: torch.dtype
+) -> Tensor:
+    """A strided window on a buffer."""
+    index = offset
+    for place, step in zip(positions(sizes), strides, strict=True):
+        index = index + place * step
+    element = cast(Load(base, index, dtype), compute_dtype(dtype))
+    return Tensor(sizes, dtype, ctx.buffers[base].device, element, base)
 
 
 @lowering(aten.flatten.using_ints)
@@ -291,11 +315,7 @@ def as_strided(
         return Declined("a window at an offset that is not known")
     if base.dtype != x.dtype:
         return Declined("a window on memory of another dtype")
-    index = offset
-    for at, step in zip(positions(sizes), strides, strict=True):
-        index = index + at * step
-    element = cast(Load(base.name, index, base.dtype), compute_dtype(x.dtype))
-    return Tensor(sizes, x.dtype, x.device, element, base.name)
+    return window_on(ctx, base.name, sizes, strides, offset, x.dtype)
 
 
 def _offset_from_base(ctx: Context, x: Tensor, source: torch.Tensor, wanted: Size) -> Index | None:

@@ -39,9 +39,17 @@ def schedule(graph: Graph) -> Program:
     return Program(graph.name, graph.inputs, constants, plan(graph, work[::-1]), graph.outputs)
 
 
+SILENT = frozenset((
+    "view", "unsafe_view", "reshape", "getitem", "expand", "permute", "t", "transpose", "unsqueeze", "squeeze", "slice",
+    "select", "clone", "alias", "detach",
+))  # fmt: skip
+"""Operators that only move things and say little about a kernel."""
+
+
 def _name(nest: Nest, number: int) -> str:
     """A name that says what is inside: ``softmax_add_3``."""
     words = dict.fromkeys(re.sub(r"_\d+$", "", origin).strip("_") for origin in nest.origins)
+    words = {word: None for word in words if word not in SILENT} or words
     return f"{'_'.join(list(words)[-4:]) or 'kernel'}_{number}"
 
 

@@ -6,14 +6,14 @@ Decides how the loops run; it no longer changes what is computed or which nests 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from inductor.deps import expressions, indices_of, loads_of, stores_of
+from inductor.deps import counts_positions, expressions, indices_of, loads_of, stores_of
 from inductor.ir.expr import Const, Expr, IndexValue, Load, Result, rewrite, substitute, walk
 from inductor.ir.graph import Nest
 from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
-from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement, Store
+from inductor.ir.kernel import Argument, Kernel, Let, Loop, Statement, Store
 from inductor.ir.program import Buffer
 from inductor.schedule.merge import map_statement
 from inductor.schedule.profit import LIKELY_SIZE
@@ -21,14 +21,16 @@ from inductor.schedule.profit import LIKELY_SIZE
 
 def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Collection[str]) -> Kernel | None:
     """The kernel of a nest; ``live`` are the buffers somebody reads later.  None if nothing is left to do."""
-    nest = replace(nest, loops=inlined(pruned(nest.loops, live)))
+    nest = split(replace(nest, loops=inlined(pruned(nest.loops, live))))
     if not nest.loops:
         return None
     kept = _ordered(nest.kept, nest.loops)
-    inner = nest.inner if _counts_positions(nest.loops) else _ordered(nest.inner, nest.loops)
+    inner = nest.inner if counts_positions(nest.loops) else _ordered(nest.inner, nest.loops)
     loops = tuple(Loop(inner if loop.axes else (), loop.body) for loop in nest.loops)
-    kept, loops = _joined(kept, loops, "i")
-    inner, loops = _joined(inner, loops, "r")
+    runs = {**_runs(kept, loops, "i"), **_runs(inner, loops, "r")}
+    loops = _renamed(loops, runs)
+    kept = tuple(axis for axis in runs if axis.name.startswith("i"))
+    inner = tuple(axis for axis in runs if axis.name.startswith("r"))
     return Kernel(
         name,
         "cuda" if nest.device.type == "cuda" else "cpu",
@@ -99,11 +101,72 @@ def _keeps_order(value: Expr, stores: Collection[str]) -> bool:
     return all(not isinstance(node, Load) or node.buffer not in stores for node in walk(value))
 
 
+# -- axes that indices take apart -------------------------------------------------------------------------------------
+
+
+def split(nest: Nest) -> Nest:
+    """The nest with an axis ``a`` cut in two where indices use ``a // m`` and ``a % m``: they become plain strides."""
+    cuts: dict[Symbol, set[int]] = {}
+    for index in set(indices_of(nest.loops)):
+        for axis, divisor in _divisions(index):
+            cuts.setdefault(axis, set()).add(divisor)
+    moves: dict[Symbol, Index] = {}
+    pieces: dict[Symbol, list[Symbol]] = {}
+    for axis, divisors in cuts.items():
+        if axis in nest.domain and (parts := _cut(axis, sorted(divisors))):
+            pieces[axis] = parts
+            moves[axis] = _recomposed(parts)
+    if not moves:
+        return nest
+    loops = tuple(
+        Loop(
+            tuple(piece for axis in loop.axes for piece in pieces.get(axis, [axis])),
+            tuple(map_statement(s, lambda expr: substitute(expr, moves), moves) for s in loop.body),
+        )
+        for loop in nest.loops
+    )
+    domain = tuple(piece for axis in nest.domain for piece in pieces.get(axis, [axis]))
+    reduced = frozenset(piece for axis in nest.reduced for piece in pieces.get(axis, [axis]))
+    return replace(nest, domain=domain, reduced=reduced, loops=loops)
+
+
+def _divisions(index: Index) -> Iterator[tuple[Symbol, int]]:
+    """The axes an index divides, with the number."""
+    for monomial, _ in index.terms:
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                continue
+            axis, divisor = atom.numerator.as_symbol(), atom.divisor.as_int()
+            if axis is not None and divisor is not None:
+                yield axis, divisor
+            else:
+                yield from _divisions(atom.numerator)
+
+
+def _cut(axis: Symbol, divisors: list[int]) -> list[Symbol]:
+    """The axis as axes of its own, outermost first; nothing if the divisors do not fit into one another."""
+    size = axis.size.as_int() if axis.size is not None else None
+    if size is None:
+        return []
+    parts, inner = [], 1
+    for outer in [*divisors, size]:
+        if outer % inner:
+            return []
+        if outer != inner:
+            parts.append(loop_variable(f"{axis.name}_{len(parts)}", outer // inner))
+        inner = outer
+    return parts[::-1]
+
+
+def _recomposed(parts: list[Symbol]) -> Index:
+    total, step = ZERO, ONE
+    for part in reversed(parts):
+        assert part.size is not None
+        total, step = total + Index.of(part) * step, step * part.size
+    return total
+
+
 # -- order and number of axes -----------------------------------------------------------------------------------------
-
-
-def _counts_positions(loops: Sequence[Loop]) -> bool:
-    return any(isinstance(s, Reduce) and s.kind in ("argmax", "argmin") for loop in loops for s in loop.body)
 
 
 def _ordered(axes: tuple[Symbol, ...], loops: Sequence[Loop]) -> tuple[Symbol, ...]:
@@ -122,10 +185,8 @@ def _step(index: Index, axis: Symbol) -> int:
     return LIKELY_SIZE if known is None else abs(known)
 
 
-def _joined(
-    axes: tuple[Symbol, ...], loops: tuple[Loop, ...], prefix: str
-) -> tuple[tuple[Symbol, ...], tuple[Loop, ...]]:
-    """Neighbouring axes that every index walks as one become one; all are named after their place."""
+def _runs(axes: tuple[Symbol, ...], loops: tuple[Loop, ...], prefix: str) -> dict[Symbol, list[Symbol]]:
+    """Neighbouring axes that every index walks as one, by the axis they become, which is named after its place."""
     indices = set(indices_of(loops))
     runs: list[list[Symbol]] = []
     for axis in axes:
@@ -133,15 +194,14 @@ def _joined(
             runs[-1].append(axis)
         else:
             runs.append([axis])
-    joined = []
+    result: dict[Symbol, list[Symbol]] = {}
     for number, run in enumerate(runs):
         size = ONE
         for axis in run:
             assert axis.size is not None
             size = size * axis.size
-        symbol = loop_variable(f"{prefix}{number}", size)
-        joined.append(symbol)
-    return tuple(joined), _renamed(loops, dict(zip(joined, runs, strict=True)))
+        result[loop_variable(f"{prefix}{number}", size)] = run
+    return result
 
 
 def _walks_as_one(index: Index, outer: Symbol, inner: Symbol) -> bool:

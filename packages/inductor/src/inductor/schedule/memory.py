@@ -32,10 +32,10 @@ def plan(graph: Graph, work: Sequence[Work]) -> tuple[Step, ...]:
 class _Planner:
     graph: Graph
     work: Sequence[Work]
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Step | None] = field(default_factory=list)
     last: dict[str, int] = field(default_factory=dict)
     present: set[str] = field(default_factory=set)
-    dead: dict[_MemoryClass, list[str]] = field(default_factory=dict)
+    dead: dict[_MemoryClass, list[tuple[str, int]]] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
     allocated: set[str] = field(default_factory=set)
     ending: dict[int, list[str]] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class _Planner:
         for output in self.graph.outputs:
             if isinstance(output, Ref) and output.name in self.graph.views:
                 self._window(output.name)
-        return tuple(self.steps)
+        return tuple(step for step in self.steps if step is not None)
 
     # -- how long buffers live ----------------------------------------------------------------------------------------
 
@@ -83,11 +83,11 @@ class _Planner:
         for name in sorted(self.ending.get(number, ())):
             if name not in self.present or name in self.graph.constants:
                 continue
-            self.steps.append(Free(name))
             self.present.discard(name)
             buffer = self.graph.buffers.get(name)
             if buffer is not None and self._is_ours(name):
-                self.dead.setdefault(_memory_class(buffer), []).append(name)
+                self.dead.setdefault(_memory_class(buffer), []).append((name, len(self.steps)))
+            self.steps.append(Free(name))
 
     def _is_ours(self, name: str) -> bool:
         """True for memory that this program allocated and nobody else can see."""
@@ -119,7 +119,12 @@ class _Planner:
                 self.steps += [Allocate(buffer, victim), Free(victim)]
                 continue
             idle = self.dead.get(_memory_class(buffer))
-            self.steps.append(Allocate(buffer, idle.pop() if idle else None))
+            if not idle:
+                self.steps.append(Allocate(buffer))
+                continue
+            name, freed = idle.pop()
+            self.steps[freed] = None
+            self.steps += [Allocate(buffer, name), Free(name)]
         return kernel
 
     def _overwritable(self, kernel: Kernel, target: Argument, number: int) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from inductor.deps import expressions, loads_of, stores_of
+from inductor.deps import counts_positions, expressions, loads_of, stores_of
 from inductor.ir.expr import Apply, Expr, Load, Result, loads, rewrite, substitute, walk
 from inductor.ir.graph import Nest
 from inductor.ir.index import Index, Symbol
@@ -53,7 +53,9 @@ def _laid(first: Nest, second: Nest) -> Iterator[tuple[Nest, Nest]]:
 
 
 def _turned(first: Nest, second: Nest) -> Overlay | None:
-    """An overlay that follows the strides of a buffer both use."""
+    """An overlay that follows the strides of a buffer both use; positions are counted in tensor order, so not there."""
+    if counts_positions(first.loops) or counts_positions(second.loops):
+        return None
     places: dict[str, Index] = {store.buffer: store.index for store in stores_of(first.loops)}
     for load in loads_of(first.loops):
         places.setdefault(load.buffer, load.index)

@@ -1,0 +1,186 @@
+"""What a kernel and a program must obey.  A broken rule is a defect of the pass that made them, never of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from inductor.errors import InvalidIR
+from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, walk
+from inductor.ir.index import Index, Symbol
+from inductor.ir.kernel import Kernel, Let, Reduce, Statement, Store
+from inductor.ir.ops import OPERATORS, REDUCTIONS
+from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
+
+MIXED = frozenset(("where", "cast", "bitcast", "rand", "randn", "randint64"))
+"""Operators whose operands need not have one dtype."""
+PARTS = ("mean", "m2", "weight")
+
+
+def verify_kernel(kernel: Kernel) -> None:
+    """Axes bound, values defined before they are read, dtypes agreed, roles true."""
+    _KernelRules(kernel).check()
+
+
+class _KernelRules:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.arguments = {argument.name: argument for argument in kernel.arguments}
+        self.values: dict[str, tuple[torch.dtype, bool]] = {}
+        self.written: set[str] = set()
+        self.outer = frozenset((*kernel.axes, *kernel.sizes))
+
+    def check(self) -> None:
+        self.require(len(self.arguments) == len(self.kernel.arguments), "two arguments of one name")
+        inner = {loop.axes for loop in self.kernel.loops if loop.axes}
+        self.require(len(inner) <= 1, "loops over different axes")
+        for loop in self.kernel.loops:
+            scope = self.outer | set(loop.axes)
+            fresh: list[str] = []
+            pending: dict[str, tuple[torch.dtype, bool]] = {}
+            for statement in loop.body:
+                self.statement(statement, scope)
+                if isinstance(statement, Let):
+                    self.define(statement.name, statement.value.dtype, False)
+                    fresh += [statement.name] if loop.axes else []
+                elif isinstance(statement, Reduce):
+                    pending[statement.name] = (statement.dtype, statement.kind == "welford")
+            for name, (dtype, moments) in pending.items():
+                self.define(name, dtype, moments)
+            for name in fresh:
+                del self.values[name]
+        self.roles()
+
+    def require(self, condition: bool, message: str) -> None:
+        if not condition:
+            raise InvalidIR(f"kernel {self.kernel.name}: {message}")
+
+    def define(self, name: str, dtype: torch.dtype, moments: bool) -> None:
+        self.require(name not in self.values and name not in self.arguments, f"{name} is defined twice")
+        self.values[name] = (dtype, moments)
+
+    def statement(self, statement: Statement, scope: frozenset[Symbol]) -> None:
+        self.expr(statement.value, scope)
+        if isinstance(statement, Reduce):
+            self.require(statement.kind in REDUCTIONS, f"no reduction {statement.kind}")
+        if isinstance(statement, Store):
+            self.store(statement, scope)
+
+    def store(self, store: Store, scope: frozenset[Symbol]) -> None:
+        argument = self.arguments.get(store.buffer)
+        self.require(argument is not None and argument.role != "in", f"{store.buffer} is not given to be written")
+        assert argument is not None
+        half = argument.dtype in (torch.float16, torch.bfloat16) and store.value.dtype == torch.float32
+        same = store.value.dtype == argument.dtype
+        self.require(same or half, f"{store.value.dtype} stored to {store.buffer}")
+        for _, value in store.bindings:
+            self.expr(value, scope)
+        self.index(store.index, scope | {symbol for symbol, _ in store.bindings})
+        self.written.add(store.buffer)
+
+    def expr(self, expr: Expr, scope: frozenset[Symbol]) -> None:
+        for node in walk(expr):
+            if isinstance(node, Load):
+                argument = self.arguments.get(node.buffer)
+                self.require(argument is not None, f"{node.buffer} is no argument")
+                assert argument is not None
+                self.require(argument.dtype == node.dtype, f"{node.buffer} is not {node.dtype}")
+                known = argument.role != "out" or node.buffer in self.written
+                self.require(known, f"{node.buffer} is read before it is written")
+                self.index(node.index, scope | {symbol for symbol, _ in node.bindings})
+            elif isinstance(node, IndexValue):
+                self.index(node.index, scope)
+            elif isinstance(node, Result):
+                self.result(node)
+            elif isinstance(node, Masked):
+                same = node.body.dtype == node.other.dtype == node.dtype
+                self.require(node.condition.dtype == torch.bool and same, "an ill-typed masked")
+            elif isinstance(node, Apply):
+                self.apply(node)
+
+    def result(self, node: Result) -> None:
+        self.require(node.name in self.values, f"{node.name} is read before it is defined, or outside its loop")
+        dtype, moments = self.values[node.name]
+        self.require(dtype == node.dtype, f"{node.name} is not {node.dtype}")
+        self.require(node.part in PARTS if moments else not node.part, f"{node.name} has no part {node.part!r}")
+
+    def apply(self, node: Apply) -> None:
+        self.require(node.op in OPERATORS, f"no operator {node.op}")
+        operator = OPERATORS[node.op]
+        self.require(len(node.args) == operator.arity, f"{node.op} takes {operator.arity} operands")
+        operands = node.args[1:] if node.op == "where" else node.args if node.op not in MIXED else ()
+        self.require(len({arg.dtype for arg in operands}) <= 1, f"operands of {node.op} differ in dtype")
+        if node.op == "where":
+            self.require(node.args[0].dtype == torch.bool, "the condition of where is not bool")
+        if operator.result == "same":
+            self.require(node.dtype == node.args[-1].dtype, f"{node.op} changes the dtype")
+        elif operator.result == "bool":
+            self.require(node.dtype == torch.bool, f"{node.op} is not bool")
+
+    def index(self, index: Index, scope: Iterable[Symbol]) -> None:
+        unbound = index.symbols - set(scope)
+        self.require(not unbound, f"{', '.join(sorted(map(str, unbound)))} not bound in {index}")
+
+    def roles(self) -> None:
+        for argument in self.kernel.arguments:
+            if argument.role != "in":
+                self.require(argument.name in self.written, f"{argument.name} is never written")
+
+
+# -- programs ---------------------------------------------------------------------------------------------------------
+
+
+def verify_program(program: Program) -> None:
+    """Every buffer made before it is used and not used once it is gone; every kernel right."""
+    rules = _ProgramRules(program)
+    for step in program.steps:
+        rules.step(step)
+    for output in program.outputs:
+        if isinstance(output, Ref):
+            rules.present(output.name, "the result")
+
+
+class _ProgramRules:
+    def __init__(self, program: Program) -> None:
+        self.name = program.name
+        inputs = [buffer for buffer in program.inputs if isinstance(buffer, Buffer)]
+        self.buffers = {buffer.name: buffer for buffer in (*inputs, *program.constants)}
+        self.gone: set[str] = set()
+
+    def present(self, name: str, who: str) -> None:
+        if name not in self.buffers or name in self.gone:
+            state = "was freed" if name in self.gone else "does not exist"
+            raise InvalidIR(f"program {self.name}: {who} uses {name}, which {state}")
+
+    def add(self, buffer: Buffer) -> None:
+        if buffer.name in self.buffers:
+            raise InvalidIR(f"program {self.name}: {buffer.name} is made twice")
+        self.buffers[buffer.name] = buffer
+
+    def step(self, step: Allocate | View | Launch | Call | Bind | Free) -> None:
+        if isinstance(step, Allocate):
+            if step.reuse is not None:
+                self.present(step.reuse, step.buffer.name)
+            self.add(step.buffer)
+        elif isinstance(step, View):
+            self.present(step.base, step.buffer.name)
+            self.add(step.buffer)
+        elif isinstance(step, Free):
+            self.present(step.name, "free")
+            self.gone.add(step.name)
+        elif isinstance(step, Launch):
+            self.launch(step)
+        elif isinstance(step, Call):
+            for buffer in step.outputs:
+                if buffer is not None:
+                    self.add(buffer)
+
+    def launch(self, step: Launch) -> None:
+        verify_kernel(step.kernel)
+        for name, argument in zip(step.buffers, step.kernel.arguments, strict=True):
+            self.present(name, step.kernel.name)
+            if self.buffers[name].dtype != argument.dtype:
+                raise InvalidIR(f"program {self.name}: {name} is not {argument.dtype} as {step.kernel.name} expects")
+        if len(set(step.buffers)) != len(step.buffers):
+            raise InvalidIR(f"program {self.name}: {step.kernel.name} is given one buffer twice")

@@ -1,0 +1,48 @@
+"""Reading and writing at places read from tensors, against eager."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compiled import check, fallbacks, program_of
+from reference import run_program
+
+IDX = torch.tensor([0, 2, -1])
+PICK = torch.randint(0, 7, (5, 3))
+CASES = {
+    "index": (lambda x, k: (x[k], x[:, k], x[k, k], x[k][:, k] + 1, x[None, :, k]), IDX),
+    "index by matrices": (lambda x, k: (x[k], x[:, k]), torch.tensor([[0, 1], [3, -2]])),
+    "index by int32": (lambda x, k: x[k], IDX.int()),
+    "index_select": (lambda x, k: (x.index_select(0, k), x.index_select(1, k) * 2), IDX.abs()),
+    "index of a value": (lambda x, k: (x * 2).exp()[k], IDX),
+    "gather": (lambda x, k: (x.gather(1, k), (x + 1).gather(1, k) * 2), PICK),
+    "take along": (lambda x, k: torch.take_along_dim(x, x.argsort(1), 1), PICK),
+    "embedding": (lambda x, k: F.embedding(k, x), torch.tensor([[0, 1], [4, 2]])),
+    "embedding backward": (
+        lambda x, k: torch.ops.aten.embedding_dense_backward(x[:4].view(2, 2, 7), k, 6, 1, False),
+        torch.tensor([[0, 1], [4, 0]]),
+    ),
+    "scatter_add": (lambda x, k: x.scatter_add(1, k, x[:, :3] * 2), PICK),
+    "scatter": (lambda x, k: x.scatter(1, k, 1.0), PICK),
+    "index_put": (lambda x, k: (x.index_put((k,), x[:3], accumulate=True), x.index_put((k,), x[:3])), IDX.abs()),
+    "index_add": (lambda x, k: x.index_add(0, k, x[:3]), IDX.abs()),
+    "set where": (lambda x, k: x.index_put((x > 0,), torch.tensor(5.0)), IDX),
+    "arange index": (lambda x, k: x[torch.arange(3), k], IDX),
+    "bucketize": (lambda x, k: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])), IDX),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_indexing(name):
+    function, index = CASES[name]
+    check(function, torch.randn(5, 7), index)
+
+
+def test_places_outside_raise():
+    x = torch.randn(5, 7)
+    program = program_of(lambda x, k: x[k] + 1, x, torch.tensor([0, 1]))
+    with pytest.raises(IndexError):
+        run_program(program, [x, torch.tensor([0, 5])])
+
+
+def test_gathers_are_no_fallback():
+    assert fallbacks(lambda x, k: x[k].relu(), torch.randn(5, 7), IDX) == []
