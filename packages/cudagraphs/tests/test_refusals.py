@@ -172,3 +172,13 @@ def test_a_case_for_which_nothing_fits_is_looked_at_more_and_more_rarely(device,
     for n in range(70):
         increment(device.tensor([n]))
     assert manager.report().replayed > before
+
+
+def test_an_output_that_is_the_output_of_another_graph_is_refused(device, manager, captured):
+    double = captured(lambda x: x * 2)
+    double(device.tensor([0]))
+    table = double(device.tensor([21]))
+    both = captured(lambda x: (x + 1, table))
+    for n in range(4):
+        assert [value.tolist() for value in both(device.tensor([n]))] == [[n + 1], [42]]
+    assert reasons(manager) == [Refusal.UNKNOWN_MEMORY]

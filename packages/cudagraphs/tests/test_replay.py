@@ -161,3 +161,14 @@ def test_parameters_and_buffers_of_a_module_are_inputs(device, manager):
     assert captured._function.static == {1, 2, 3, 4, 5}
     x = torch.ones(3, 2)
     assert torch.equal(captured(x), module(x))
+
+
+def test_an_output_held_by_another_function_is_read_and_never_overwritten(device, captured):
+    double = captured(lambda x: x * 2)
+    double(device.tensor([0]))
+    table = double(device.tensor([21]))
+    look_up = captured(lambda x: x + table)
+    for n in range(5):
+        assert look_up(device.tensor([n])).tolist() == [n + 42]
+        assert double(device.tensor([n])).tolist() == [2 * n]
+    assert table.tolist() == [42]

@@ -24,7 +24,7 @@ from .record import Request, record
 from .replay import replay
 from .report import Journal, Report
 from .storage import Ledger, Lent
-from .tree import Choice, Tree, choose
+from .tree import Obstacle, Tree, choose, obstacle
 
 RELEASED = "this tensor was made by a CUDA graph in an earlier step, and step_begin(release=True) gave its memory back"
 
@@ -128,11 +128,10 @@ class Manager:
     def _replay_or_record(self, function: Function, case: Case, inputs: Sequence[Any]) -> Any:
         live = self._ledger.live()
         position = self._steps.position(live)
-        choice = choose(self._driver, case.recordings, position, live, inputs)
-        recording = choice.recording
+        recording = choose(self._driver, case.recordings, position, live, inputs)
         if recording is None:
             try:
-                self._learn(case, choice, inputs)
+                self._learn(case, obstacle(self._driver, case.recordings, live, inputs), inputs)
                 self._check_room(function)
                 recording = self._record(function, case, inputs, live, position)
             except CannotRecord as error:
@@ -200,11 +199,11 @@ class Manager:
         self._journal.refuse(error.refused(function.name))
         return self._plainly(function)
 
-    def _learn(self, case: Case, choice: Choice, inputs: Sequence[Any]) -> None:
+    def _learn(self, case: Case, found: Obstacle, inputs: Sequence[Any]) -> None:
         """Whatever kept a recording from being used is copied, sooner or later, so that this comes to an end."""
-        for lent in choice.in_the_way:
+        for lent in found.in_the_way:
             lent.lender.found_held(lent.slot, lent.block.nbytes)
-        for index in choice.moved:
+        for index in found.moved:
             case.inputs.stood_in_the_way(index, self._driver.block(inputs[index]).nbytes)
 
     def _check_room(self, function: Function) -> None:

@@ -17,12 +17,11 @@ from .node import Recording
 from .storage import Lent
 
 
-class Choice(NamedTuple):
-    """The recording to replay, or why there is none: inputs that moved, or loans that would be overwritten."""
+class Obstacle(NamedTuple):
+    """Why none of a function's recordings may be replayed: inputs that moved, or loans that would be overwritten."""
 
-    recording: Recording | None = None
-    moved: tuple[int, ...] = ()
-    in_the_way: tuple[Lent, ...] = ()
+    moved: Sequence[int] = ()
+    in_the_way: Sequence[Lent] = ()
 
 
 @dataclass(slots=True)
@@ -47,23 +46,21 @@ class Tree:
 
 def choose(
     driver: Driver, candidates: Sequence[Recording], here: Recording | None, live: Sequence[Lent], inputs: Sequence[Any]
-) -> Choice:
-    """The first of the function's recordings that may be replayed now; children of ``here`` come first."""
-    refused: list[Choice] = []
-    for is_child in (True, False):
-        for recording in candidates:
-            if (recording.parent is here) is is_child:
-                choice = _judge(driver, recording, live, inputs)
-                if choice.recording is not None:
-                    return choice
-                refused.append(choice)
-    # A loan in the way says more than a moved input: that recording was otherwise the right one.
-    return next((choice for choice in refused if choice.in_the_way), refused[0] if refused else Choice())
+) -> Recording | None:
+    """One of the function's recordings that may be replayed now, a child of ``here`` if there is one."""
+    elsewhere = None
+    for recording in candidates:
+        if recording.inputs.fits(driver, inputs) and not recording.overwrites(live):
+            if recording.parent is here:
+                return recording
+            elsewhere = elsewhere or recording
+    return elsewhere
 
 
-def _judge(driver: Driver, recording: Recording, live: Sequence[Lent], inputs: Sequence[Any]) -> Choice:
-    if not recording.inputs.fits(driver, inputs):
-        return Choice(moved=tuple(recording.inputs.moved(driver, inputs)))
-    if overwritten := recording.overwrites(live):
-        return Choice(in_the_way=tuple(overwritten))
-    return Choice(recording)
+def obstacle(driver: Driver, candidates: Sequence[Recording], live: Sequence[Lent], inputs: Sequence[Any]) -> Obstacle:
+    """What kept the most promising of them from being replayed: loans in the way of one whose inputs lie right, or
+    the inputs that moved since the newest."""
+    for recording in candidates:
+        if recording.inputs.fits(driver, inputs):
+            return Obstacle(in_the_way=recording.overwrites(live))
+    return Obstacle(moved=candidates[-1].inputs.moved(driver, inputs)) if candidates else Obstacle()
