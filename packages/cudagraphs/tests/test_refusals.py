@@ -20,6 +20,24 @@ def test_a_function_that_waits_for_the_device_is_refused_with_its_line(device, m
     assert refusal.where.endswith(f"test_refusals.py:{peek.__code__.co_firstlineno + 1}")
 
 
+def test_the_first_of_several_errors_is_the_one_reported(device, manager, captured, monkeypatch):
+    record = device.record
+
+    def fails_at_its_end_too(fn, inputs):
+        try:
+            return record(fn, inputs)
+        finally:
+            raise RuntimeError("the recording was broken off")
+
+    monkeypatch.setattr(device, "record", fails_at_its_end_too)
+    peeking = captured(lambda x: x + x.tolist()[0])
+    for n in range(3):
+        peeking(device.tensor([n]))
+    (refusal,) = manager.report().refusals
+    assert "not permitted" in refusal.detail
+    assert "test_refusals.py" in refusal.where
+
+
 def test_the_users_own_error_is_raised_as_it_is(device, captured):
     def fail(x):
         raise LookupError("mine")

@@ -105,12 +105,21 @@ def _call_recorded(driver: Driver, fn: Callable[..., Any], arguments: Sequence[A
     try:
         return driver.record(fn, arguments)
     except Exception as error:  # noqa: BLE001 - defended above
-        detail, where = f"{type(error).__name__}: {error}", _where(error)
+        first = _first(error)
+        detail, where = f"{type(first).__name__}: {first}", _where(first)
+        del first
     # Raised out here so that it does not drag along the frames, and with them the memory, of the failed call.
     raise CannotRecord(Refusal.UNSAFE_OPERATOR, detail, where)
 
 
-def _where(error: Exception) -> str:
+def _first(error: BaseException) -> BaseException:
+    """What went wrong first: ending a recording that failed fails too, and hides the operator that is to blame."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
+def _where(error: BaseException) -> str:
     """The innermost line that is neither ours nor torch's."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((_OURS, _TORCH))
