@@ -11,12 +11,13 @@ from pathlib import Path
 
 import torch
 
+from inductor import triton_launch
 from inductor.codegen.units import PrintedProgram, print_units
 from inductor.codegen.wrapper import Wrapper, print_wrapper
 from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
 from inductor.ir.program import Call, Launch, Program
 from inductor.options import Options
-from inductor.toolchain import Library, build, machine
+from inductor.toolchain import Library, build, machine, open_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +39,25 @@ def build_kernels(program: Program, printed: PrintedProgram, options: Options) -
     homes: dict[str, Library] = {}
     for unit, library in zip(printed.units, libraries, strict=True):
         homes.update((kernel.kernel.name, library) for kernel in unit.kernels)
-    signatures = printed.signatures()
     launchers: dict[str, Callable[..., None]] = {}
     kernels = []
-    for step in program.steps:
-        if isinstance(step, Launch) and step.kernel.name not in launchers:
-            name = step.kernel.name
-            text = printed.printed[name]
-            library = homes[text.kernel.name]
-            launchers[name] = _function(library, *signatures[name])
-            kernels.append(CompiledKernel(name, text.text, library.source, step.kernel.origins, library.from_cache))
-    threaded = frozenset(name for name in launchers if printed.printed[name].threaded)
+    for name, signature in printed.signatures().items():
+        text = printed.printed[name]
+        library = homes[text.kernel.name]
+        launchers[name] = _function(library, *signature)
+        origins = _origins(program, name)
+        kernels.append(CompiledKernel(name, text.text, library.source, origins, library.from_cache))
+    if printed.triton:
+        loaded, path = triton_launch.load(printed.triton, open_cache(options))
+        launchers.update(loaded)
+        kernels += [CompiledKernel(k.kernel.name, k.text, path, k.kernel.origins, False) for k in printed.triton]
+    threaded = frozenset(name for name, text in printed.printed.items() if text.threaded)
     return BuiltKernels(launchers, threaded, tuple(kernels))
+
+
+def _origins(program: Program, name: str) -> tuple[str, ...]:
+    """The operators of the kernel of this name; the one it shares its text with may have had others."""
+    return next(step.kernel.origins for step in program.steps if isinstance(step, Launch) and step.kernel.name == name)
 
 
 def _function(library: Library, name: str, pointers: int, integers: int) -> Callable[..., None]:

@@ -77,12 +77,26 @@ class Cache:
         self._evict(keeping=key)
         return target
 
+    def keep_text(self, name: str, text: str) -> Path:
+        """A file with this text; its name must depend on it."""
+        path = self.folder / name
+        if path.exists() and path.read_text() == text:
+            return path
+        with self.scratch() as scratch:
+            try:
+                fresh = Path(scratch) / name
+                fresh.write_text(text)
+                os.replace(fresh, path)
+            except OSError as error:
+                raise CacheError(f"cannot keep a kernel in {self.folder}: {error.strerror}") from error
+        return path
+
     def _evict(self, keeping: str) -> None:
         """Removes the entries unused for longest until the rest fits."""
         entries = []
         with os.scandir(self.folder) as found:
             for entry in found:
-                if entry.name.endswith((".so", ".cpp")):
+                if entry.name.endswith((".so", ".cpp", ".py")):
                     status = _stat(entry)
                     if status is not None:
                         entries.append((status.st_mtime_ns, status.st_size, entry))

@@ -101,7 +101,7 @@ def _headers_digest() -> str:
 def build(sources: Sequence[str], options: Options) -> list[Library]:
     """Each source as a loaded library: from the cache, or built now, several at once."""
     compiler = find_compiler(options.compiler)
-    store = _open_cache(options)
+    store = open_cache(options)
     flags = (*FLAGS, *options.cpp_flags)
     common = (_identity(compiler), machine().features, _headers_digest(), *flags)
     keys = [key_of((source, *common)) for source in sources]
@@ -115,7 +115,7 @@ def build(sources: Sequence[str], options: Options) -> list[Library]:
     return [_load(found[key], store.source_path(key), key not in missing) for key in keys]
 
 
-def _open_cache(options: Options) -> Cache:
+def open_cache(options: Options) -> Cache:
     """The user's cache, or where it cannot be used one that ends with the process."""
     try:
         return Cache(options.cache_folder(), options.cache_bytes)

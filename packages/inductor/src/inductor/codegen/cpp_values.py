@@ -7,7 +7,6 @@ meets it.  What has no vector form is computed lane by lane inside the vector co
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ import torch
 from inductor.codegen import cpp_dialect
 from inductor.codegen.cpp_types import FLOATS, HALVES, PROMOTED, literal, scalar_type, vector_type
 from inductor.codegen.expressions import Precedence, Text, index_text
+from inductor.codegen.order import plan
 from inductor.codegen.printer import Lines, Names
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result, children
 from inductor.ir.index import Index, Symbol
@@ -123,7 +123,7 @@ class Scope:
 
     def value(self, expr: Expr) -> Operand:
         """Prints what ``expr`` needs and returns its text."""
-        uses, order = _plan(expr)
+        uses, order = plan(expr)
         done: dict[int, Operand] = {}
         for node in order:
             operand = _PRINTERS[type(node)](self, node, done)
@@ -157,25 +157,6 @@ class Scope:
             operand = done[id(value)] if done is not None else self.value(value)
             bound[symbol] = self.named(operand, "at")
         return bound
-
-
-def _plan(expr: Expr) -> tuple[Counter[int], list[Expr]]:
-    """Every node once, operands first, with its number of uses.  Bodies of masks are left to their own scope."""
-    uses: Counter[int] = Counter()
-    order: list[Expr] = []
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
-    seen: set[int] = set()
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            below = (node.condition,) if isinstance(node, Masked) else children(node)
-            uses.update(id(child) for child in below)
-            stack.extend((child, False) for child in reversed(below))
-    return uses, order
 
 
 # -- nodes --------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inductor.codegen.cpp import PrintedKernel, print_kernel
+from inductor.codegen.triton import HEADER, PrintedTritonKernel
+from inductor.codegen.triton import print_kernel as print_triton
 from inductor.ir.kernel import Kernel
 from inductor.ir.program import Launch, Program
 
@@ -23,14 +25,19 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class PrintedProgram:
-    """The units of a program, and which printed kernel each of its kernels is: equal ones are printed once."""
+    """The units of a program, and which printed kernel each of its kernels is: equal ones are printed once.  Kernels for
+    GPUs are apart."""
 
     units: tuple[Unit, ...]
     printed: dict[str, PrintedKernel]
+    triton: tuple[PrintedTritonKernel, ...] = ()
 
     def files(self) -> dict[str, str]:
         """The sources, as files for people."""
-        return {f"kernels_{number}.cpp": unit.source for number, unit in enumerate(self.units)}
+        files = {f"kernels_{number}.cpp": unit.source for number, unit in enumerate(self.units)}
+        if self.triton:
+            files["kernels.py"] = HEADER + "".join(f"\n\n{kernel.text}" for kernel in self.triton)
+        return files
 
     def signatures(self) -> dict[str, tuple[str, int, int]]:
         """For every kernel: the function that stands for it, how many pointers it takes and how many integers."""
@@ -41,11 +48,12 @@ class PrintedProgram:
 
 
 def print_units(program: Program, vector_bytes: int, processes: int) -> PrintedProgram:
-    kernels = [step.kernel for step in program.steps if isinstance(step, Launch) and step.kernel.device == "cpu"]
-    distinct, printed = _distinct(kernels, vector_bytes)
+    kernels = {step.kernel.name: step.kernel for step in program.steps if isinstance(step, Launch)}
+    distinct, printed = _distinct([kernel for kernel in kernels.values() if kernel.device == "cpu"], vector_bytes)
+    triton = tuple(print_triton(kernel) for kernel in kernels.values() if kernel.device == "cuda")
     count = max(1, min(processes, -(-len(distinct) // PER_UNIT)))
     groups = [distinct[start::count] for start in range(count)] if distinct else []
-    return PrintedProgram(tuple(_unit(group) for group in groups), printed)
+    return PrintedProgram(tuple(_unit(group) for group in groups), printed, triton)
 
 
 def _distinct(kernels: Sequence[Kernel], vector_bytes: int) -> tuple[list[PrintedKernel], dict[str, PrintedKernel]]:
@@ -53,8 +61,6 @@ def _distinct(kernels: Sequence[Kernel], vector_bytes: int) -> tuple[list[Printe
     by_body: dict[str, PrintedKernel] = {}
     printed: dict[str, PrintedKernel] = {}
     for kernel in kernels:
-        if kernel.name in printed:
-            continue
         candidate = print_kernel(kernel, vector_bytes)
         printed[kernel.name] = by_body.setdefault(candidate.body, candidate)
     return list(by_body.values()), printed

@@ -210,7 +210,8 @@ class _WrapperPrinter:
 
     def _launch(self, step: Launch) -> None:
         kernel = step.kernel
-        arguments = [f"{self._local(name)}.data_ptr()" for name in step.buffers]
+        pointer = ".data_ptr()" if kernel.device == "cpu" else ""
+        arguments = [f"{self._local(name)}{pointer}" for name in step.buffers]
         arguments += [self._local(size.name) for size in kernel.sizes]
         if kernel.name in self.threaded:
             arguments.append("threads()")

@@ -1,5 +1,7 @@
 """Kernels of every construct, at every vector width and for single elements, against what torch computes."""
 
+import os
+
 import pytest
 import torch
 
@@ -321,7 +323,7 @@ def test_reduction_over_two_axes(run, kernel_of):
     assert torch.equal(found["at"], x.permute(1, 0, 2).reshape(5, -1).argmax(1))
 
 
-@pytest.mark.parametrize("n", [100, 70000, 1000003])
+@pytest.mark.parametrize("n", [100, 70000] if os.environ.get("TRITON_INTERPRET") else [100, 70000, 1000003])
 def test_full_reductions_share_the_work(run, kernel_of, n):
     r, at = axis("r", n)
     x = Load("x", at, F32)

@@ -1,0 +1,191 @@
+"""Expression trees as Triton: every value is a block, and broadcasting does what lanes do in C++."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from inductor.codegen import triton_dialect
+from inductor.codegen.expressions import Precedence, Text, index_text
+from inductor.codegen.order import plan
+from inductor.codegen.printer import Lines, Names
+from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result, children
+from inductor.ir.index import Index, Symbol
+
+LONGEST_INLINE = 72
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A printed value."""
+
+    text: Text
+    dtype: torch.dtype
+    constant: bool = False
+
+
+class BlockScope:
+    """Where values are printed: a suite of statements, the names in it, and which elements may be read."""
+
+    def __init__(self, lines: Lines, names: Names, mask: str | None, results: dict[str, Block]) -> None:
+        self.lines = lines
+        self.names = names
+        self.mask = mask
+        self.results = results
+        self._named: dict[str, Text] = {}
+
+    def masked(self, mask: str) -> BlockScope:
+        return BlockScope(self.lines, self.names, mask, dict(self.results))
+
+    def named(self, block: Block, prefix: str = "t") -> Block:
+        if block.text.text.isidentifier():
+            return block
+        known = self._named.get(block.text.text)
+        if known is None:
+            known = Text(self.names.fresh(prefix))
+            self.lines.line(f"{known} = {block.text}")
+            self._named[block.text.text] = known
+        return Block(known, block.dtype)
+
+    def let(self, name: str, block: Block) -> None:
+        self.lines.line(f"{name} = {block.text}")
+        self.results[name] = Block(Text(name), block.dtype)
+
+    def forget_loads(self) -> None:
+        self._named.clear()
+
+    def index(self, index: Index, names: Mapping[Symbol, str] | None = None) -> Text:
+        return index_text(index, triton_dialect.INDEX_STYLE, names)
+
+    def bind(
+        self, bindings: tuple[tuple[Symbol, Expr], ...], done: Mapping[int, Block] | None = None
+    ) -> dict[Symbol, str]:
+        return {
+            symbol: str(self.named(done[id(value)] if done is not None else self.value(value), "at").text)
+            for symbol, value in bindings
+        }
+
+    def value(self, expr: Expr) -> Block:
+        """Prints what ``expr`` needs and returns its text."""
+        uses, order = plan(expr)
+        done: dict[int, Block] = {}
+        for node in order:
+            block = _PRINTERS[type(node)](self, node, done)
+            if uses[id(node)] > 1 or len(block.text.text) > LONGEST_INLINE:
+                block = self.named(block)
+            done[id(node)] = block
+        return done[id(expr)]
+
+
+def _const(scope: BlockScope, node: Const, done: Mapping[int, Block]) -> Block:
+    text = triton_dialect.literal(node.value, node.dtype)
+    return Block(Text(text, Precedence.UNARY if text.startswith("-") else Precedence.ATOM), node.dtype, True)
+
+
+def _index_value(scope: BlockScope, node: IndexValue, done: Mapping[int, Block]) -> Block:
+    text = scope.index(node.index)
+    if not node.index.symbols:
+        return Block(text, node.dtype, True)
+    return Block(Text(f"({text}).to({triton_dialect.DTYPES[node.dtype]})"), node.dtype)
+
+
+def _load(scope: BlockScope, node: Load, done: Mapping[int, Block]) -> Block:
+    place = scope.index(node.index, scope.bind(node.bindings, done))
+    text = f"{node.buffer} + {place.within(Precedence.ADD)}"
+    if scope.mask is not None and (node.index.symbols or scope.mask != "x_inside"):
+        text += f", {scope.mask}"
+    return scope.named(Block(Text(f"tl.load({text})"), node.dtype), "x")
+
+
+def _result(scope: BlockScope, node: Result, done: Mapping[int, Block]) -> Block:
+    return scope.results[f"{node.name}_{node.part}" if node.part else node.name]
+
+
+def _masked(scope: BlockScope, node: Masked, done: Mapping[int, Block]) -> Block:
+    condition = scope.named(done[id(node.condition)], "inside")
+    mask = str(condition.text)
+    if scope.mask is not None:
+        mask = str(scope.named(Block(Text(f"{scope.mask} & {mask}", Precedence.AND), torch.bool), "inside").text)
+    body = scope.masked(mask).value(node.body)
+    other = _const(scope, node.other, done)
+    return Block(_typed_where(condition, body, other, node.dtype), node.dtype)
+
+
+def _apply(scope: BlockScope, node: Apply, done: Mapping[int, Block]) -> Block:
+    operands = [done[id(arg)] for arg in node.args]
+    special = _SPECIAL.get(node.op)
+    if special is not None:
+        return Block(special(node, operands), node.dtype)
+    style = triton_dialect.format_of(node.op, operands[-1].dtype)
+    if style.is_call and node.op not in ("where", "rand", "randn", "randint64"):
+        operands = [_as_block(operand) for operand in operands]
+    text = style(*(operand.text for operand in operands))
+    constant = all(operand.constant for operand in operands)
+    if node.op in ("rand", "randn", "randint64"):
+        text = Text(f"{text}.to({triton_dialect.DTYPES[node.dtype]})")
+    return Block(text, node.dtype, constant and not style.is_call)
+
+
+def _as_block(operand: Block) -> Block:
+    """A constant as something that functions take: they ask for its dtype."""
+    if not operand.constant:
+        return operand
+    return Block(Text(f"tl.full([], {operand.text}, {triton_dialect.DTYPES[operand.dtype]})"), operand.dtype)
+
+
+def _typed_where(condition: Block, yes: Block, no: Block, dtype: torch.dtype) -> Text:
+    text = triton_dialect.format_of("where", dtype)(condition.text, yes.text, no.text)
+    if yes.constant and no.constant:
+        return Text(f"{text}.to({triton_dialect.DTYPES[dtype]})")
+    return text
+
+
+def _where(node: Apply, operands: list[Block]) -> Text:
+    return _typed_where(operands[0], operands[1], operands[2], node.dtype)
+
+
+def _cast(node: Apply, operands: list[Block]) -> Text:
+    return cast_block(operands[0], node.dtype).text
+
+
+def cast_block(operand: Block, dtype: torch.dtype) -> Block:
+    """The operand converted, as torch converts."""
+    if operand.dtype == dtype:
+        return operand
+    operand = _as_block(operand)
+    if dtype == torch.bool:
+        return Block(Text(f"{operand.text.within(Precedence.ADD)} != 0", Precedence.OR), dtype)
+    text = operand.text.within(Precedence.ATOM)
+    if operand.dtype.is_floating_point and dtype in (torch.uint8, torch.int8, torch.int16):
+        text = f"{text}.to(tl.int32)"
+    return Block(Text(f"{text}.to({triton_dialect.DTYPES[dtype]})"), dtype)
+
+
+def _bitcast(node: Apply, operands: list[Block]) -> Text:
+    operand = _as_block(operands[0])
+    return Text(f"{operand.text.within(Precedence.ATOM)}.to({triton_dialect.DTYPES[node.dtype]}, bitcast=True)")
+
+
+def _rounded(node: Apply, operands: list[Block]) -> Text:
+    assert node.param is not None
+    text = _as_block(operands[0]).text.within(Precedence.ATOM)
+    return Text(f"{text}.to({triton_dialect.DTYPES[node.param]}).to({triton_dialect.DTYPES[node.dtype]})")
+
+
+_SPECIAL: Mapping[str, Callable[[Apply, list[Block]], Text]] = {
+    "where": _where,
+    "cast": _cast,
+    "bitcast": _bitcast,
+    "rounded": _rounded,
+}
+
+_PRINTERS: Mapping[type, Callable[..., Block]] = {
+    Const: _const,
+    IndexValue: _index_value,
+    Load: _load,
+    Apply: _apply,
+    Masked: _masked,
+    Result: _result,
+}

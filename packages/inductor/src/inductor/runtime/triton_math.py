@@ -1,0 +1,262 @@
+"""Functions that generated Triton kernels call.  Imported by them alone, so Triton is loaded only where it is used."""
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+# -- arithmetic -----------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def maximum(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def minimum(a, b):
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def sign(x):
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
+@triton.jit
+def is_nan(x):
+    return x != x
+
+
+@triton.jit
+def is_inf(x):
+    return tl.abs(x) == float("inf")
+
+
+@triton.jit
+def modulo(a, b):
+    """Python's remainder; Triton's has the sign of ``a``."""
+    rest = a % b
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+@triton.jit
+def floor_divide(a, b):
+    """Python's quotient; Triton's is rounded towards zero."""
+    quotient = a // b
+    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), quotient - 1, quotient)
+
+
+@triton.jit
+def modulo_floats(a, b):
+    rest = libdevice.fmod(a, b)
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+@triton.jit
+def floor_divide_floats(a, b):
+    rest = libdevice.fmod(a, b)
+    quotient = (a - rest) / b
+    quotient = tl.where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1, quotient)
+    whole = tl.floor(quotient)
+    whole = tl.where(quotient - whole > 0.5, whole + 1, whole)
+    return tl.where(b == 0, a / b, whole)
+
+
+@triton.jit
+def shift_left(a, b):
+    width: tl.constexpr = a.dtype.primitive_bitwidth
+    fits = (b >= 0) & (b < width)
+    return tl.where(fits, a << tl.where(fits, b, 0), 0)
+
+
+@triton.jit
+def shift_right(a, b):
+    width: tl.constexpr = a.dtype.primitive_bitwidth
+    fits = (b >= 0) & (b < width)
+    return a >> tl.where(fits, b, width - 1)
+
+
+@triton.jit
+def integer_power(a, b):
+    """By squaring; a negative exponent leaves only 1 and -1 standing."""
+    power = a * 0 + 1
+    base, rest = a, tl.where(b < 0, 0, b)
+    for _ in range(64):
+        power = tl.where((rest & 1) != 0, power * base, power)
+        base, rest = base * base, rest >> 1
+    odd = (b & 1) != 0
+    standing = tl.where(a == 1, 1, tl.where(a == -1, tl.where(odd, -1, 1), 0)).to(a.dtype)
+    return tl.where(b < 0, standing, power)
+
+
+@triton.jit
+def wrap_index(index, size):
+    wrapped = tl.where(index < 0, index + size, index)
+    return tl.where(wrapped < 0, 0, tl.where(wrapped >= size, size - 1, wrapped))
+
+
+@triton.jit
+def digamma(x):
+    """Reflection below 0, recurrence up to 10, then the asymptotic series; in double precision."""
+    pi: tl.constexpr = 3.14159265358979323846
+    given = x.to(tl.float64)
+    below = given < 0
+    y = tl.where(below, 1 - given, given)
+    total = y * 0
+    for _ in range(10):
+        small = y < 10
+        total = tl.where(small, total - 1 / y, total)
+        y = tl.where(small, y + 1, y)
+    z = 1 / (y * y)
+    series = z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z * (1 / 132 - z * (691 / 32760 - z / 12))))))
+    total = total + tl.log(y) - 0.5 / y - series
+    part = given - libdevice.trunc(given)
+    reflected = tl.where(part == 0, float("nan"), total - pi / libdevice.tan(pi * part))
+    return tl.where(below, reflected, total).to(x.dtype)
+
+
+# -- random numbers: as in random.h ---------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _block(seed, offset):
+    low = (offset & 0xFFFFFFFF).to(tl.uint32)
+    high = (offset >> 32).to(tl.uint32)
+    zero = low * 0
+    return tl.philox(seed, low, high, zero, zero)
+
+
+@triton.jit
+def _unit(word):
+    return (word.to(tl.uint32, bitcast=True) >> 8).to(tl.float32) * 5.9604644775390625e-08
+
+
+@triton.jit
+def random_uniform(seed, offset):
+    first, _, _, _ = _block(seed, offset)
+    return _unit(first)
+
+
+@triton.jit
+def random_normal(seed, offset):
+    first, second, _, _ = _block(seed, offset)
+    radius = tl.sqrt(-2.0 * tl.log(1.0 - _unit(first)))
+    return radius * tl.cos(6.283185307179586 * _unit(second))
+
+
+@triton.jit
+def random_integer(seed, offset, low, high):
+    first, second, _, _ = _block(seed, offset)
+    bits = (first.to(tl.uint64) << 32) | second.to(tl.uint64)
+    return low + (bits % (high - low).to(tl.uint64)).to(tl.int64)
+
+
+# -- reductions -----------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _product(a, b):
+    return a * b
+
+
+@triton.jit
+def _either(a, b):
+    return a | b
+
+
+@triton.jit
+def _both(a, b):
+    return a & b
+
+
+@triton.jit
+def _differ(a, b):
+    return a ^ b
+
+
+@triton.jit
+def sum_along(x):
+    return tl.sum(x, 1)[:, None]
+
+
+@triton.jit
+def product_along(x):
+    return tl.reduce(x, 1, _product)[:, None]
+
+
+@triton.jit
+def max_along(x):
+    return tl.reduce(x, 1, maximum)[:, None]
+
+
+@triton.jit
+def min_along(x):
+    return tl.reduce(x, 1, minimum)[:, None]
+
+
+@triton.jit
+def any_along(x):
+    return tl.reduce(x.to(tl.int32), 1, _either)[:, None] != 0
+
+
+@triton.jit
+def all_along(x):
+    return tl.reduce(x.to(tl.int32), 1, _both)[:, None] != 0
+
+
+@triton.jit
+def xor_along(x):
+    return tl.reduce(x, 1, _differ)[:, None]
+
+
+@triton.jit
+def beats_max(value, at, best, best_at):
+    """Whether a value takes the place of the best so far: larger, NaN, or equal and earlier."""
+    nan, had_nan = value != value, best != best
+    same = (value == best) | (nan & had_nan)
+    return (value > best) | (nan & (best == best)) | (same & (at < best_at))
+
+
+@triton.jit
+def beats_min(value, at, best, best_at):
+    nan, had_nan = value != value, best != best
+    same = (value == best) | (nan & had_nan)
+    return (value < best) | (nan & (best == best)) | (same & (at < best_at))
+
+
+@triton.jit
+def _later_max(a, a_at, b, b_at):
+    wins = beats_max(b, b_at, a, a_at)
+    return tl.where(wins, b, a), tl.where(wins, b_at, a_at)
+
+
+@triton.jit
+def _later_min(a, a_at, b, b_at):
+    wins = beats_min(b, b_at, a, a_at)
+    return tl.where(wins, b, a), tl.where(wins, b_at, a_at)
+
+
+@triton.jit
+def argmax_along(value, at):
+    _, position = tl.reduce((value, at), 1, _later_max)
+    return position[:, None]
+
+
+@triton.jit
+def argmin_along(value, at):
+    _, position = tl.reduce((value, at), 1, _later_min)
+    return position[:, None]
+
+
+@triton.jit
+def _merged(mean, m2, weight, other_mean, other_m2, other_weight):
+    total = weight + other_weight
+    share = tl.where(total == 0, 0.0, other_weight / total)
+    apart = other_mean - mean
+    return mean + apart * share, m2 + other_m2 + apart * apart * weight * share, total
+
+
+@triton.jit
+def welford_along(mean, m2, weight):
+    mean, m2, weight = tl.reduce((mean, m2, weight), 1, _merged)
+    return mean[:, None], m2[:, None], weight[:, None]
