@@ -1,4 +1,4 @@
-"""Captures the torch operations of any Python function as guarded FX graphs, through CPython's frame-evaluation hook."""
+"""Captures the torch operations of Python functions as guarded FX graphs, through CPython's frame-evaluation hook."""
 
 from capture.api import LOG, Explanation, disable, eager, explain, export, optimize, records, reset
 from capture.errors import BackendError, CaptureError, CaptureWarning, InternalError, Unsupported

@@ -15,7 +15,7 @@ from capture import _engine
 from capture.errors import CaptureError
 from capture.hook import Config
 from capture.options import Options
-from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, Record, RecompileRecord
+from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord, Record
 from capture.translate import Backend
 
 LOG = Log()
@@ -41,7 +41,8 @@ def optimize(
 ) -> Callable[[Any], Any]:
     """Captures what the decorated function, method or module runs, and gives its graphs to ``backend``.
 
-    ``backend(graph_module, example_inputs)`` returns a callable that takes the same inputs and returns a sequence of tensors.
+    ``backend(graph_module, example_inputs)`` returns a callable that takes the same inputs and returns a sequence of
+    tensors.
     """
     if isinstance(backend, str):
         if backend != "eager":
@@ -112,12 +113,16 @@ class Explanation:
     fallbacks: tuple[FallbackRecord, ...]
 
     def __str__(self) -> str:
-        lines = [f"{len(self.graphs)} graphs, {sum(len(g.operators) for g in self.graphs)} operators, {len(self.breaks)} breaks"]
+        operators = sum(len(graph.operators) for graph in self.graphs)
+        lines = [f"{len(self.graphs)} graphs, {operators} operators, {len(self.breaks)} breaks"]
         for number, graph in enumerate(self.graphs, 1):
             lines.append(f"graph {number}, {graph.location}: {', '.join(graph.operators)}")
             lines.append(f"  {len(graph.guards)} guards, captured in {graph.capture_seconds:.3f} s")
         for broken in self.breaks:
-            lines += [f"break ({broken.reason.kind}), {broken.location}: {broken.reason.explanation}", f"    {broken.location.source}"]
+            lines += [
+                f"break ({broken.reason.kind}), {broken.location}: {broken.reason.explanation}",
+                f"    {broken.location.source}",
+            ]
         lines += [f"left to CPython, {left.location}: {left.reason.explanation}" for left in self.fallbacks]
         return "\n".join(lines)
 
@@ -152,7 +157,10 @@ def export(function: Any, *, strict: bool = False) -> Callable[..., tuple[fx.Gra
         log = Log()
         optimize(keep, nopython=True, strict=strict, log=log)(function)(*args, **kwargs)
         if len(graphs) != 1:
-            raise CaptureError(f"{function} gave {len(graphs)} graphs where one was wanted: it runs no tensor operation, or runs several frames")
+            raise CaptureError(
+                f"{function} gave {len(graphs)} graphs where one was wanted: it runs no tensor operation, or "
+                "runs several frames"
+            )
         record = next(record for record in log.records() if isinstance(record, GraphRecord))
         return graphs[0], record.guards
 

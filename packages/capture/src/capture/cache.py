@@ -109,4 +109,6 @@ def without_objects(guards: Sequence[Guard]) -> tuple[Guard, ...]:
 def too_many(location: Location, state: CodeState, limit: int) -> FallbackRecord:
     varied = "; ".join(dict.fromkeys(state.reasons[-3:]))
     explanation = f"{limit} versions exist already and none fits: {varied}"
-    return FallbackRecord(location, Reason("recompile limit", explanation, "raise recompile_limit, or make what varies a tensor"))
+    return FallbackRecord(
+        location, Reason("recompile limit", explanation, "raise recompile_limit, or make what varies a tensor")
+    )

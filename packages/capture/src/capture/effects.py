@@ -1,6 +1,8 @@
-"""What the evaluated code changed in objects that existed before it: seen at once inside, replayed when the frame leaves.
+"""What the evaluated code changed in objects that existed before it: seen at once inside, replayed when the frame
+leaves.
 
-The new state lives in the values themselves (a list's items, an object's overlay); here is only who changed, in order.  How a
+The new state lives in the values themselves (a list's items, an object's overlay); here is only who changed, in
+order.  How a
 change is replayed is the emitter's business.
 """
 

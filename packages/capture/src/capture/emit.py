@@ -1,6 +1,7 @@
 """Values and sources to instructions: how the transformed code gets hold of what the evaluation left behind.
 
-A value with a source is read from it; a result of the graph is a local; anything else is built anew, once, so that what was one
+A value with a source is read from it; a result of the graph is a local; anything else is built anew, once, so that
+what was one
 object stays one.  Which values are wanted, and when, is decided by ``translate``.
 """
 
@@ -377,7 +378,11 @@ def build_builtin(writer: Writer, value: BuiltinValue) -> None:
         writer.emit.load_attr(_CONTEXT_METHODS[value.function.__name__])
     else:
         # By the function, never by its name: the receiver's class may have overridden what ``super()`` found.
-        bind = value.function.__get__ if hasattr(value.function, "__objclass__") else functools.partial(types.MethodType, value.function)
+        bind = (
+            value.function.__get__
+            if hasattr(value.function, "__objclass__")
+            else functools.partial(types.MethodType, value.function)
+        )
         writer.call_const(bind, value.receiver)
 
 

@@ -1,6 +1,7 @@
 """Everything that can stop a capture, in one hierarchy.
 
-Two families: what the user sees (``CaptureError`` and below) and signals between the parts of the evaluator (``Signal`` and
+Two families: what the user sees (``CaptureError`` and below) and signals between the parts of the evaluator
+(``Signal`` and
 below), which never leave the package.  This module knows nothing of frames, values or torch.
 """
 
@@ -70,7 +71,7 @@ class CaptureWarning(UserWarning):
     """Said once for each frame that is given up: an internal error, or too many recompilations."""
 
 
-class Signal(Exception):  # noqa: N818 - a signal is not an error
+class Signal(Exception):
     """Base of the control flow inside the evaluator."""
 
 

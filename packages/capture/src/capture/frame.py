@@ -1,4 +1,6 @@
-"""The state of one frame under evaluation: where it is, its operand stack, its variables.  State only; no behaviour of opcodes."""
+"""The state of one frame under evaluation: where it is, its operand stack, its variables.  State only; no behaviour
+of opcodes.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ NULL = NullValue()
 class Frame:
     """``slots`` holds locals, cells and free variables under one name each; a cell variable's slot holds the cell."""
 
-    def __init__(self, tracer: Tracer, function: FunctionValue, instructions: list[Instruction], slots: dict[str, Value]) -> None:
+    def __init__(
+        self, tracer: Tracer, function: FunctionValue, instructions: list[Instruction], slots: dict[str, Value]
+    ) -> None:
         self.tracer = tracer
         self.function = function
         self.code = function.code

@@ -33,10 +33,13 @@ _STATE_SWITCHES: tuple[Any, ...] = (
 
 
 class GraphRecorder:
-    """One per translation: one fake mode, one shape environment, one graph."""
+    """One per translation: one fake mode, one graph, and a shape environment where sizes vary.
 
-    def __init__(self) -> None:
-        self.shape_env = ShapeEnv()
+    A shape environment is made only then: its first use in a process imports two seconds' worth of torch.
+    """
+
+    def __init__(self, *, symbolic: bool) -> None:
+        self.shape_env = ShapeEnv() if symbolic else None
         self.mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self.graph = fx.Graph()
         self.inputs: dict[Source, fx.Node] = {}
@@ -62,6 +65,7 @@ class GraphRecorder:
         return self.mode.from_tensor(tensor, **symbolic_arguments(tensor, source, dynamic))
 
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt:
+        assert self.shape_env is not None
         return fresh_symbol(self.shape_env, value, source)
 
     @contextlib.contextmanager
@@ -139,7 +143,9 @@ class GraphRecorder:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Errors of fake operations are the user's own, and eager reports them: torch's log of them would come first and twice."""
+    """Errors of fake operations are the user's own, and eager reports them: torch's log of them would come first and
+    twice.
+    """
     log = logging.getLogger(FakeTensorMode.__module__)
     log.addFilter(_drop)
     try:

@@ -29,7 +29,17 @@ _LAYERS = os.path.join(_TORCH, "nn", "modules") + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _PACKAGES = (sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep)
 _OURS = os.path.dirname(__file__) + os.sep
-_NOT_CAPTURED_PACKAGES = ("numpy", "scipy", "sympy", "pandas", "pytest", "_pytest", "hypothesis", "pluggy", "matplotlib")
+_NOT_CAPTURED_PACKAGES = (
+    "numpy",
+    "scipy",
+    "sympy",
+    "pandas",
+    "pytest",
+    "_pytest",
+    "hypothesis",
+    "pluggy",
+    "matplotlib",
+)
 
 
 class Config:
@@ -51,7 +61,7 @@ class Config:
 def is_captured(code: CodeType) -> bool:
     """Whether a frame of this code is worth evaluating when the hook meets it; callees are inlined regardless."""
     filename = code.co_filename
-    if filename.startswith("<frozen") or filename.startswith(_OURS):
+    if filename.startswith(("<frozen", _OURS)):
         return False
     if filename.startswith(_TORCH):
         return filename.startswith(_LAYERS) and not filename.endswith(os.sep + "module.py")
@@ -77,9 +87,15 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
     except Exception as error:  # a mistake of ours must never be the user's problem
         if config.options.strict:
             raise InternalError(f"capturing {location} failed: {type(error).__name__}: {error}") from error
-        reason = Reason("internal error", f"{type(error).__name__}: {error}", "please report it; the frame runs in CPython")
+        reason = Reason(
+            "internal error", f"{type(error).__name__}: {error}", "please report it; the frame runs in CPython"
+        )
         record = FallbackRecord(location, reason, traceback.format_exc())
-        warnings.warn(f"{location}: {reason.explanation} (inside capture; the function runs uncompiled)", CaptureWarning, stacklevel=2)
+        warnings.warn(
+            f"{location}: {reason.explanation} (inside capture; the function runs uncompiled)",
+            CaptureWarning,
+            stacklevel=2,
+        )
         return _give_up(config, record)
 
 
@@ -141,7 +157,11 @@ def _addresses() -> dict[str, int]:
 
 def _payload_offset() -> int | None:
     """The place in a tensor's Python object of the word that ``_cdata`` tells, where all samples agree on one."""
-    samples: list[torch.Tensor] = [torch.empty(1), torch.empty(2, 3, dtype=torch.float64), torch.nn.Parameter(torch.empty(1))]
+    samples: list[torch.Tensor] = [
+        torch.empty(1),
+        torch.empty(2, 3, dtype=torch.float64),
+        torch.nn.Parameter(torch.empty(1)),
+    ]
     candidates = set.intersection(*(set(_words_equal_to_cdata(tensor)) for tensor in samples))
     return min(candidates) if candidates else None
 

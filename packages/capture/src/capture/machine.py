@@ -1,6 +1,7 @@
 """The symbolic interpreter: steps frames, opens frames for calls, and answers for all values as their ``Tracer``.
 
-One machine evaluates one frame of the user's program, the root, and whatever it calls.  It ends with the root's return value or
+One machine evaluates one frame of the user's program, the root, and whatever it calls.  It ends with the root's
+return value or
 with the instruction where CPython has to take over.
 """
 
@@ -73,7 +74,7 @@ class Machine:
         self.inputs = inputs
         self.varying = varying
         self.forced = forced
-        self.graph = GraphRecorder()
+        self.graph = GraphRecorder(symbolic=bool(varying))
         self.guards = GuardSet()
         self.effects = Effects()
         self.tensors: dict[int, TensorValue] = {}
@@ -97,7 +98,10 @@ class Machine:
         slots: dict[str, Value] = {}
         for index, arg in enumerate(args):
             slots[names[index]] = LazyValue(arg, ArgSource(index, names[index]))
-        cells = [self._root_cell(i, name, cell) for i, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or (), strict=True))]
+        cells = [
+            self._root_cell(i, name, cell)
+            for i, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        ]
         slots.update(zip(code.co_freevars, cells, strict=True))
         namespace = self.namespace(function.__globals__, None, trusted=False)
         value = FunctionValue(code, namespace, closure=cells, qualname=function.__qualname__)

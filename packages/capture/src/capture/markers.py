@@ -25,7 +25,9 @@ def is_compiling() -> bool:
 
 
 def allow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
-    """Records calls of ``function`` as one node of the graph.  It must compute tensors from tensors and do nothing else."""
+    """Records calls of ``function`` as one node of the graph.  It must compute tensors from tensors and do nothing
+    else.
+    """
     ALLOWED.add(id(function))
     _KEPT.append(function)
     return function

@@ -13,7 +13,9 @@ class Options:
     """Raise ``Unsupported`` instead of breaking the graph."""
 
     dynamic: bool | None = None
-    """``None``: a size or an int becomes symbolic once it has varied; ``True``: from the first call; ``False``: never."""
+    """``None``: a size or an int becomes symbolic once it has varied; ``True``: from the first call; ``False``:
+    never.
+    """
 
     strict: bool = False
     """Raise our own internal errors instead of running the frame in CPython."""

@@ -7,7 +7,11 @@ from typing import Any, Protocol
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from capture.errors import Signal
@@ -54,11 +58,16 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
     except Signal:
         raise
     except _DATA_DEPENDENT:
-        ctx.stop("data-dependent operation", f"the result of `{name}` has a shape or value that depends on the tensor's data")
+        ctx.stop(
+            "data-dependent operation", f"the result of `{name}` has a shape or value that depends on the tensor's data"
+        )
     except UnsupportedOperatorException as error:
         ctx.stop("operator without shape rule", f"torch cannot tell the shape of `{name}`: {error}")
     except Exception as error:  # noqa: BLE001 - torch raises any kind for wrong operands; eager raises the real one when CPython runs it
-        ctx.stop("error in an operation", f"`{name}` fails: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+        ctx.stop(
+            "error in an operation",
+            f"`{name}` fails: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+        )
 
 
 def _needs_a_node(result: Any) -> bool:
@@ -97,7 +106,9 @@ def _item(ctx: Recording, node: fx.Node, index: int, item: Any) -> Value:
 def _number(ctx: Recording, node: fx.Node, result: Any) -> Value:
     expression = result.node.expr
     if not expression.free_symbols:
-        return ConstantValue(result.node.maybe_as_int() if isinstance(result, torch.SymInt) else result.node.pytype(expression))
+        return ConstantValue(
+            result.node.maybe_as_int() if isinstance(result, torch.SymInt) else result.node.pytype(expression)
+        )
     if any(ctx.graph.is_data_dependent(symbol) for symbol in expression.free_symbols):
         ctx.stop("data-dependent operation", "a number is read out of a tensor")
     return SymbolicNumber(node, result)

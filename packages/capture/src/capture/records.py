@@ -1,6 +1,7 @@
 """What happened, as data: graphs, breaks, recompilations, frames given up.
 
-A record is frozen and refers to no tensor, frame or module, so that keeping it keeps nothing alive.  Rendering belongs to
+A record is frozen and refers to no tensor, frame or module, so that keeping it keeps nothing alive.  Rendering
+belongs to
 whoever reads the log.
 """
 

@@ -59,8 +59,10 @@ def fresh_symbol(env: ShapeEnv, value: int, source: Source) -> torch.SymInt:
     return made
 
 
-def relations(env: ShapeEnv, location: Location) -> list[Guard]:
+def relations(env: ShapeEnv | None, location: Location) -> list[Guard]:
     """The conditions on sizes that the trace relied on, each as a guard over the frame's arguments."""
+    if env is None:
+        return []
     origins = {symbol: sources[0] for symbol, sources in env.var_to_sources.items() if sources}
     guards = []
     for condition in dict.fromkeys(_conditions(env)):
@@ -81,9 +83,11 @@ def _conditions(env: ShapeEnv) -> list[sympy.Basic]:
 def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: Location) -> Guard:
     names = {symbol: sympy.Symbol(f"s{i}") for i, symbol in enumerate(symbols)}
     text = PythonPrinter().doprint(condition.xreplace(names))
-    check = eval(f"lambda {', '.join(map(str, names.values()))}: {text}", {"math": math})  # noqa: S307 - printed by sympy above
+    check = eval(f"lambda {', '.join(map(str, names.values()))}: {text}", {"math": math})
     readers = [_reader(origin) for origin in origins]
-    spoken = condition.xreplace({symbol: sympy.Symbol(origin.name) for symbol, origin in zip(symbols, origins, strict=True)})
+    spoken = condition.xreplace(
+        {symbol: sympy.Symbol(origin.name) for symbol, origin in zip(symbols, origins, strict=True)}
+    )
 
     def holds(*args: Any) -> bool:
         return bool(check(*(read(args) for read in readers)))
@@ -105,5 +109,8 @@ def _reader(origin: Any) -> Callable[[tuple[Any, ...]], int]:
     return lambda args: holder.read(Inputs(_no_function, args)).storage_offset()
 
 
-def _no_function() -> None:
+def _only_arguments() -> None:
     """Stands for the frame's function where only arguments are read."""
+
+
+_no_function: Any = _only_arguments

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 Accessor = tuple[Any, ...]
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Source:
         if known is None:
             known = hash((type(self).__name__, *(v for k, v in self.__dict__.items() if k != "_hash")))
             object.__setattr__(self, "_hash", known)
-        return known  # type: ignore[no-any-return]
+        return known
 
     def chain(self) -> Iterator[Source]:
         """From the root of the path to this source."""
@@ -54,10 +55,11 @@ class Source:
         yield self
 
 
-def _path(cls: type) -> type:
+@dataclass_transform(frozen_default=True)
+def _path(cls: type[S]) -> type[S]:
     """A frozen dataclass that keeps the cached hash of ``Source``."""
     made = dataclass(frozen=True, eq=True)(cls)
-    made.__hash__ = Source.__hash__  # type: ignore[method-assign]
+    setattr(made, "__hash__", Source.__hash__)  # noqa: B010 - mypy forbids the assignment of a method
     return made
 
 

@@ -1,7 +1,9 @@
 """One frame in, guarded code out.
 
-The transformed code calls the compiled graph, makes the recorded effects real, and either returns or, where evaluation had to
-stop, lets CPython run that one instruction and calls the rest of the function as a continuation, which is captured in its turn:
+The transformed code calls the compiled graph, makes the recorded effects real, and either returns or, where
+evaluation had to
+stop, lets CPython run that one instruction and calls the rest of the function as a continuation, which is captured in
+its turn:
 
     load the graph's inputs by their sources; call the graph; keep its results
     build what the rest needs; replay effects; enter contexts again
@@ -20,10 +22,10 @@ import torch
 from torch import fx
 
 from capture._engine import Outside, run_as_is
+from capture.assembler import assemble
 from capture.emit import Writer, is_result
 from capture.emitting import Emitter
 from capture.errors import BackendError, Location, Reason, SkipFrame, Unsupported
-from capture.assembler import assemble
 from capture.flow import JUMPS, NO_FALL_THROUGH, Flow, stack_effect
 from capture.frame import NULL
 from capture.guards import Guard
@@ -148,9 +150,14 @@ class _Translator:
         try:
             compiled = self.settings.backend(module, examples)
         except Exception as error:
-            raise BackendError(f"the backend failed on a graph of {self.code.co_qualname}: {type(error).__name__}: {error}") from error
+            raise BackendError(
+                f"the backend failed on a graph of {self.code.co_qualname}: {type(error).__name__}: {error}"
+            ) from error
         if not callable(compiled):
-            raise BackendError(f"the backend gave {type(compiled).__name__}, which cannot be called, for a graph of {self.code.co_qualname}")
+            raise BackendError(
+                f"the backend gave {type(compiled).__name__}, which cannot be called, "
+                f"for a graph of {self.code.co_qualname}"
+            )
         return compiled
 
     def _keep_results(self, results: Sequence[Value]) -> None:
@@ -266,7 +273,13 @@ class _Translator:
         location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
         if self.graph is not None:
             guards += [
-                Guard(CallSource(function, f"torch.{name}()"), "equals", (function(),), location, f"torch.{name}() is {function()}")
+                Guard(
+                    CallSource(function, f"torch.{name}()"),
+                    "equals",
+                    (function(),),
+                    location,
+                    f"torch.{name}() is {function()}",
+                )
                 for name, function in _STATE
             ]
         return guards + relations(self.machine.graph.shape_env, location)
@@ -279,7 +292,9 @@ class _Translator:
         module = self.graph
         if module is None:
             return
-        operators = tuple(_operator_name(node) for node in module.graph.nodes if node.op in ("call_function", "call_method"))
+        operators = tuple(
+            _operator_name(node) for node in module.graph.nodes if node.op in ("call_function", "call_method")
+        )
         names = tuple(node.name for node in module.graph.nodes if node.op == "placeholder")
         self.settings.log.add(
             GraphRecord(
@@ -392,7 +407,9 @@ class _Step:
             self._continue(writer, self.jumped, jump=True)
 
     def _load_before_the_instruction(self, writer: Writer, value: Value) -> None:
-        """The instruction may change anything: what comes from a path is read before it, what is new is built before it."""
+        """The instruction may change anything: what comes from a path is read before it, what is new is built before
+        it.
+        """
         value = settled(value)
         if isinstance(value.source, ArgSource) or writer.is_kept(value):
             return

@@ -179,7 +179,9 @@ def wrap_tuple_subclass(ctx: World, obj: tuple[Any, ...], source: Source) -> Val
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
 def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
     if not all(isinstance(key, _KEY_TYPES) for key in obj):
-        ctx.stop("dict keys", f"`{source.expression()}` has keys that are not constants", "use strings or numbers as keys")
+        ctx.stop(
+            "dict keys", f"`{source.expression()}` has keys that are not constants", "use strings or numbers as keys"
+        )
     ctx.guard(source, "type", type(obj))
     ctx.guard(source, "keys", tuple(obj))
     value = DictValue(source, type(obj))
@@ -203,7 +205,9 @@ def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
     if not all(isinstance(item, _KEY_TYPES) for item in obj):
         ctx.stop("set items", f"`{source.expression()}` has items that are not constants")
     expected = frozenset(obj)
-    ctx.guard(source, "python", lambda now: type(now) is set and now == expected, text=f"{source.expression()} is {obj!r}")
+    ctx.guard(
+        source, "python", lambda now: type(now) is set and now == expected, text=f"{source.expression()} is {obj!r}"
+    )
     return SetValue(((item, ctx.literal(item)) for item in obj), source)
 
 
@@ -232,7 +236,8 @@ def same_object(ctx: World, obj: Any, source: Source) -> Source:
 def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
     source = same_object(ctx, obj, source)
     defaults = [
-        LazyValue(item, ItemSource(AttrSource(source, "__defaults__"), i)) for i, item in enumerate(obj.__defaults__ or ())
+        LazyValue(item, ItemSource(AttrSource(source, "__defaults__"), i))
+        for i, item in enumerate(obj.__defaults__ or ())
     ]
     keyword_defaults = {
         name: LazyValue(item, KeySource(AttrSource(source, "__kwdefaults__"), name))
@@ -353,7 +358,10 @@ _FALLBACKS: tuple[tuple[Any, Rule], ...] = (
     (ModuleType, wrap_python_module),
     (BaseException, wrap_exception),
     (tuple, wrap_tuple_subclass),
-    ((BuiltinFunctionType, type(len), type(str.join), type(object.__init__), type({}.__contains__.__call__)), wrap_builtin),
+    (
+        (BuiltinFunctionType, type(len), type(str.join), type(object.__init__), type({}.__contains__)),
+        wrap_builtin,
+    ),
     ((torch._ops.OpOverload, torch._ops.OpOverloadPacket, functools._lru_cache_wrapper), wrap_builtin),
 )
 

@@ -81,7 +81,7 @@ def remove(ctx: Tracer, items: ListValue, item: Value) -> Value:
             ctx.changed(items)
             del items.items[position]
             return NONE
-    ctx.throw(ValueError, "list.remove(x): x not in list")
+    return ctx.throw(ValueError, "list.remove(x): x not in list")
 
 
 @rule(list.clear, collections.deque.clear, kinds=(ListValue,))
@@ -116,7 +116,9 @@ def find(ctx: Tracer, items: SequenceValue, item: Value) -> Value:
     for position, other in enumerate(items.items):
         if values_equal(ctx, other, item):
             return ConstantValue(position)
-    ctx.throw(ValueError, f"{item.constant()!r} is not in list" if items.cls is list else "tuple.index(x): x not in tuple")
+    return ctx.throw(
+        ValueError, f"{item.constant()!r} is not in list" if items.cls is list else "tuple.index(x): x not in tuple"
+    )
 
 
 @rule(list.count, tuple.count, kinds=(SequenceValue, None))
@@ -167,7 +169,7 @@ def pop_key(ctx: Tracer, mapping: DictValue, key: Value, default: Value | None =
     if found is not None:
         return found
     if default is None:
-        ctx.throw(KeyError, key)  # type: ignore[arg-type]
+        ctx.throw(KeyError, key)
     return default
 
 
@@ -299,7 +301,7 @@ def discard(ctx: Tracer, items: SetValue, item: Value) -> Value:
 @rule(set.remove, kinds=(SetValue, None))
 def remove_from_set(ctx: Tracer, items: SetValue, item: Value) -> Value:
     if key_of(ctx, item) not in items.entries:
-        ctx.throw(KeyError, item)  # type: ignore[arg-type]
+        ctx.throw(KeyError, item)
     return discard(ctx, items, item)
 
 
@@ -319,7 +321,8 @@ def make_set(ctx: Tracer, iterable: Value | None = None) -> Value:
 @rule(set.union, kinds=(SetValue,))
 def set_union(ctx: Tracer, items: SetValue, *others: Value) -> Value:
     made = SetValue(items.entries.items())
-    return made if update_set(ctx, made, *others) is NONE else made
+    update_set(ctx, made, *others)
+    return made
 
 
 @rule(frozenset)

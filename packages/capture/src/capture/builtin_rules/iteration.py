@@ -29,7 +29,28 @@ from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
-pure(abs, round, divmod, pow, ord, chr, bin, hex, oct, hash, repr, str, int, float, complex, bool, bytes, format, len, slice)
+pure(
+    abs,
+    round,
+    divmod,
+    pow,
+    ord,
+    chr,
+    bin,
+    hex,
+    oct,
+    hash,
+    repr,
+    str,
+    int,
+    float,
+    complex,
+    bool,
+    bytes,
+    format,
+    len,
+    slice,
+)
 
 
 @rule(len, kinds=(None,))
@@ -50,7 +71,7 @@ def length(ctx: Tracer, value: Value) -> Value:
         folded = fold(ctx, len, [value], {})
         assert folded is not None
         return folded
-    ctx.throw(TypeError, f"object of type '{value.python_type().__name__}' has no len()")
+    return ctx.throw(TypeError, f"object of type '{value.python_type().__name__}' has no len()")
 
 
 def _tensor_length(ctx: Tracer, value: TensorValue) -> Value:
@@ -84,7 +105,7 @@ def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Val
         return found
     if default is not None:
         return default
-    ctx.throw(StopIteration, *_returned(iterator))
+    return ctx.throw(StopIteration, *_returned(iterator))
 
 
 def _returned(iterator: Value) -> tuple[Any, ...]:
@@ -112,7 +133,8 @@ class EnumerateIterator(IteratorValue):
         value = self.over.step(ctx)
         if value is None:
             return None
-        number = self.numbers.step(ctx)
+        number = self.numbers.current
+        self.numbers.step(ctx)
         return TupleValue([number, value])
 
     def parts(self) -> Any:
@@ -281,12 +303,14 @@ def make_sorted(ctx: Tracer, iterable: Value, *, key: Value = NONE, reverse: Val
     values = [realize(ctx, value) for value in iterate(ctx, iterable).rest(ctx)]
     measures = [value if key is NONE else ctx.call(key, [value]) for value in values]
 
-    def less(a: int, b: int) -> bool:
-        return ctx.call_builtin(operator.lt, [measures[a], measures[b]], {}).truth(ctx)
+    def compare(a: int, b: int) -> int:
+        if ctx.call_builtin(operator.lt, [measures[a], measures[b]], {}).truth(ctx):
+            return -1
+        return int(ctx.call_builtin(operator.lt, [measures[b], measures[a]], {}).truth(ctx))
 
     order = sorted(
         range(len(values)),
-        key=functools.cmp_to_key(lambda a, b: -1 if less(a, b) else int(less(b, a))),
+        key=functools.cmp_to_key(compare),
         reverse=reverse is not None and reverse.truth(ctx),
     )
     return ListValue([values[i] for i in order])

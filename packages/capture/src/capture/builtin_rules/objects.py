@@ -1,4 +1,6 @@
-"""Builtins that ask or change objects: types, attributes, instances, conversion to numbers and strings; making objects."""
+"""Builtins that ask or change objects: types, attributes, instances, conversion to numbers and strings; making
+objects.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from capture.values.module import ModuleValue
 from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
-from capture.values.user_object import UserObject, is_missing, lookup
+from capture.values.user_object import UserObject, lookup
 
 pure(issubclass, torch.finfo, torch.iinfo, torch.device)
 
@@ -63,7 +65,7 @@ def identity(ctx: Tracer, value: Value) -> Value:
     if isinstance(value, UserObject) and value.obj is not None and value.source is not None:
         ctx.guard(value.source, "is", value.obj)
         return ConstantValue(id(value.obj))
-    ctx.stop("identity", "`id()` of an object is read", "compare objects with `is`")
+    return ctx.stop("identity", "`id()` of an object is read", "compare objects with `is`")
 
 
 @rule(getattr, kinds=(None, ConstantValue))
@@ -149,7 +151,9 @@ def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: Constant
 
 
 @fallback(order=20)
-def methods_of_constants(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def methods_of_constants(
+    ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value | None:
     """Methods of strings, numbers and the like on constant operands: immutable receivers make them pure."""
     owner = getattr(function, "__objclass__", None)
     if owner in _IMMUTABLE and args and isinstance(args[0], ConstantValue):
@@ -160,7 +164,21 @@ def methods_of_constants(ctx: Tracer, function: Any, args: Sequence[Value], kwar
     return None
 
 
-_IMMUTABLE = (str, bytes, int, float, complex, bool, frozenset, range, torch.dtype, torch.device, type(None), tuple, object)
+_IMMUTABLE = (
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    bool,
+    frozenset,
+    range,
+    torch.dtype,
+    torch.device,
+    type(None),
+    tuple,
+    object,
+)
 
 
 def _specialized(value: Value) -> Value:
@@ -185,7 +203,11 @@ def to_number(ctx: Tracer, value: TensorValue) -> Value:
 
 def _read_scalar(ctx: Tracer, value: TensorValue, what: str) -> Value:
     if what == "bool":
-        ctx.stop("tensor value", f"the truth of {value.describe()} decides what happens next", "use torch.where or torch.cond")
+        ctx.stop(
+            "tensor value",
+            f"the truth of {value.describe()} decides what happens next",
+            "use torch.where or torch.cond",
+        )
     ctx.stop("tensor value", f"{value.describe()} is read as a Python number", "keep it a tensor")
 
 
@@ -205,7 +227,9 @@ def object_to_number(ctx: Tracer, value: UserObject) -> Value:
         method = value.special(ctx, name)
         if method is not None:
             return ctx.call(method, [])
-    ctx.throw(TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{value.cls.__name__}'")
+    return ctx.throw(
+        TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{value.cls.__name__}'"
+    )
 
 
 @rule(str, format, repr, kinds=(SymbolicNumber,))
@@ -217,7 +241,7 @@ def symbolic_text(ctx: Tracer, value: SymbolicNumber, *rest: Value) -> Value:
 
 @rule(str, kinds=(UserObject,))
 def object_to_text(ctx: Tracer, value: UserObject) -> Value:
-    if isinstance(value, ExceptionValue) and value.cls.__str__ is BaseException.__str__ and value.source is None:
+    if isinstance(value, ExceptionValue) and _inherited(value.cls, "__str__", BaseException) and value.source is None:
         texts = [constant_of(ctx, ctx.call_builtin(str, [arg], {})) for arg in value.new_args]
         if len(texts) <= 1:
             return ConstantValue(texts[0] if texts else "")
@@ -355,13 +379,19 @@ def construct(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping
     """``cls(...)`` for classes without a rule: exceptions, named tuples, and classes whose code can be evaluated."""
     if not isinstance(function, type):
         return None
-    if type(function).__call__ is not type.__call__:
+    if not _inherited(type(function), "__call__", type):
         return _through_metaclass(ctx, function, args, kwargs)
     if issubclass(function, BaseException):
         return _make_exception(ctx, function, args, kwargs)
     if issubclass(function, torch.nn.Module):
-        ctx.stop("module", f"a module of class `{function.__qualname__}` is made in the captured code", "make it outside")
+        ctx.stop(
+            "module", f"a module of class `{function.__qualname__}` is made in the captured code", "make it outside"
+        )
     return _make_instance(ctx, function, args, kwargs)
+
+
+def _inherited(cls: type, name: str, owner: type) -> bool:
+    return getattr(cls, name) is getattr(owner, name)
 
 
 def _through_metaclass(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
@@ -371,7 +401,9 @@ def _through_metaclass(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Ma
     return None
 
 
-def _make_exception(ctx: Tracer, cls: type[BaseException], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _make_exception(
+    ctx: Tracer, cls: type[BaseException], args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value | None:
     made = ExceptionValue(cls, args)
     made.class_source = ctx.literal(cls).source
     if isinstance(cls.__init__, FunctionType):
@@ -386,7 +418,8 @@ def _owner(cls: type, name: str) -> type:
 
 
 def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    new, init = cls.__new__, cls.__init__  # type: ignore[misc]
+    new: Any = cls.__new__
+    init: Any = cls.__init__  # type: ignore[misc]
     target = ctx.literal(cls)
     if isinstance(new, FunctionType):
         made = ctx.call(ctx.literal(new), [target, *args], kwargs)

@@ -46,7 +46,7 @@ _IN_PLACE = frozenset(f.__name__ for symbol, f in BINARY.items() if symbol.endsw
 
 @fallback(order=10)
 def operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """Operators on operands that no rule of the table knows: tensors, symbolic numbers, objects with special methods."""
+    """Operators on operands that no rule knows: tensors, symbolic numbers, objects with special methods."""
     if not isinstance(function, type(operator.add)) or function not in _ALL:
         return None
     if any(isinstance(arg, TensorValue) for arg in args):
@@ -57,7 +57,11 @@ def operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping
         return _special_methods(ctx, function, args)
     if function in (operator.eq, operator.ne):
         return _equality(ctx, function, *args)
-    if all(isinstance(arg, _WITHOUT_ARITHMETIC) for arg in args) and len(args) == 2 and not _in_place_union(function, args):
+    if (
+        all(isinstance(arg, _WITHOUT_ARITHMETIC) for arg in args)
+        and len(args) == 2
+        and not _in_place_union(function, args)
+    ):
         names = [arg.python_type().__name__ for arg in args]
         ctx.throw(TypeError, f"unsupported operand type(s) for {_symbol(function)}: '{names[0]}' and '{names[1]}'")
     return None
@@ -124,7 +128,7 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
         text = f"'{_symbol(function)}' not supported between instances of '{names[0]}' and '{names[1]}'"
     else:
         text = f"unsupported operand type(s) for {_symbol(function)}: '{names[0]}' and '{names[1]}'"
-    ctx.throw(TypeError, text)
+    return ctx.throw(TypeError, text)
 
 
 def _not_implemented(value: Value) -> bool:
@@ -134,8 +138,9 @@ def _not_implemented(value: Value) -> bool:
 def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Value | None:
     if not isinstance(receiver, UserObject):
         return None
-    if name in ("__eq__", "__ne__") and getattr(receiver.cls, name) is getattr(object, name):
-        if name == "__ne__" and receiver.cls.__eq__ is not object.__eq__:
+    members: dict[str, Any] = {known: getattr(receiver.cls, known) for known in ("__eq__", "__ne__")}
+    if name in members and members[name] is getattr(object, name):
+        if name == "__ne__" and members["__eq__"] is not getattr(object, "__eq__"):  # noqa: B009
             equal = _try_method(ctx, receiver, "__eq__", *operands)
             return equal if equal is None or _not_implemented(equal) else boolean(not equal.truth(ctx))
         return None
@@ -286,7 +291,9 @@ def item_in_object(ctx: Tracer, container: UserObject, item: Value) -> Value:
     method = container.special(ctx, "__contains__")
     if method is not None:
         return boolean(ctx.call(method, [item]).truth(ctx))
-    return boolean(any(values_equal(ctx, item, other) for other in ctx.call_builtin(list, [container], {}).elements(ctx)))
+    return boolean(
+        any(values_equal(ctx, item, other) for other in ctx.call_builtin(list, [container], {}).elements(ctx))
+    )
 
 
 # -- indexing ----------------------------------------------------------------------------------------------------
@@ -375,7 +382,7 @@ def index_dict(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
         made = ctx.call(mapping.default_factory, [])
         mapping.put(ctx, key, made)
         return made
-    ctx.throw(KeyError, key)  # type: ignore[arg-type]
+    return ctx.throw(KeyError, key)
 
 
 @rule(operator.setitem, kinds=(DictValue, None, None))
@@ -387,7 +394,7 @@ def assign_key(ctx: Tracer, mapping: DictValue, key: Value, value: Value) -> Val
 @rule(operator.delitem, kinds=(DictValue, None))
 def delete_key(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
     if mapping.remove(ctx, key) is None:
-        ctx.throw(KeyError, key)  # type: ignore[arg-type]
+        ctx.throw(KeyError, key)
     return ConstantValue(None)
 
 

@@ -1,7 +1,9 @@
 """The table: (function, kinds of operands) to a small rule.
 
-``call_builtin`` walks the rules of a function in the order in which they were written and takes the first whose kinds match.
-Functions without a fitting rule are folded where they are pure and all operands constant, recorded where they are torch's, and
+``call_builtin`` walks the rules of a function in the order in which they were written and takes the first whose kinds
+match.
+Functions without a fitting rule are folded where they are pure and all operands constant, recorded where they are
+torch's, and
 otherwise left to CPython.
 """
 
@@ -32,7 +34,7 @@ def rule(*functions: Any, kinds: Kinds = ()) -> Callable[[Rule], Rule]:
 
 
 def fallback(order: int) -> Callable[[Fallback], Fallback]:
-    """Registers a rule for whole families of functions, tried by ``order`` after the table; it may decline with None."""
+    """Registers a rule for whole families of functions, tried by ``order`` after the table; None declines."""
 
     def register(handler: Fallback) -> Fallback:
         FALLBACKS.append((order, handler))
@@ -61,7 +63,7 @@ def call_builtin(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapp
         answer = family(ctx, function, args, kwargs)
         if answer is not None:
             return answer
-    ctx.stop(
+    return ctx.stop(
         "builtin",
         f"{name_of(function)} is called on {operand_words(args)}, which capture cannot evaluate",
         "move the call out of the compiled function, or mark it with allow_in_graph if it is a torch operation",

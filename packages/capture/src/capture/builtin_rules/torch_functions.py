@@ -1,4 +1,4 @@
-"""Torch's functions and methods: which go into the graph, which answer now, which read or switch the library's state."""
+"""Torch's functions and methods: which go into the graph, which answer now, which read or switch its state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from capture.builtin_rules.registry import constant_of, fallback, fold, rule
 from capture.sources import CallSource
 from capture.values.base import Tracer, Value
 from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
-from capture.values.context import GradModeSwitch, TorchContext, autocast_arguments, clone_context, enter_context, leave_context
+from capture.values.context import (
+    GradModeSwitch,
+    TorchContext,
+    autocast_arguments,
+    clone_context,
+    enter_context,
+    leave_context,
+)
 from capture.values.function import FunctionValue
 from capture.values.tensor import TensorValue
 
@@ -69,7 +76,11 @@ def _tensor_method(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Ma
         return None
     reason = _READS_VALUES.get(name)
     if reason is not None:
-        ctx.stop("tensor value", f"`.{name}()` of {args[0].describe()} {reason}", "keep the value a tensor, or read it at the end")
+        ctx.stop(
+            "tensor value",
+            f"`.{name}()` of {args[0].describe()} {reason}",
+            "keep the value a tensor, or read it at the end",
+        )
     if name in _UNTRACKED:
         ctx.stop("autograd", f"`.{name}()` of a tensor is called", "call it outside the compiled function")
     return ctx.record(name, args, kwargs, method=True)
@@ -88,7 +99,16 @@ _READS_VALUES = {
     "__repr__": "is turned into text",
     "__format__": "is turned into text",
 }
-_UNTRACKED = frozenset({"backward", "register_hook", "retain_grad", "register_post_accumulate_grad_hook", "requires_grad_", "share_memory_"})
+_UNTRACKED = frozenset(
+    {
+        "backward",
+        "register_hook",
+        "retain_grad",
+        "register_post_accumulate_grad_hook",
+        "requires_grad_",
+        "share_memory_",
+    }
+)
 
 
 @rule(torch.Tensor.dim, torch.Tensor.ndimension, kinds=(TensorValue,))
@@ -129,7 +149,9 @@ def tensor_hash(ctx: Tracer, value: TensorValue) -> Value:
 
 @rule(torch.Tensor.__format__, str, repr, format, kinds=(TensorValue,))
 def tensor_text(ctx: Tracer, value: TensorValue, *rest: Value) -> Value:
-    ctx.stop("tensor value", f"{value.describe()} is turned into text", "print shapes, or print after the compiled part")
+    ctx.stop(
+        "tensor value", f"{value.describe()} is turned into text", "print shapes, or print after the compiled part"
+    )
 
 
 @rule(torch.Tensor.new_tensor, torch.tensor, torch.as_tensor, kinds=(TensorValue,))
@@ -163,12 +185,21 @@ def _answer(value: Value) -> Callable[..., Value]:
 
 
 # Library code must not take another path because it is looked at: eager's answers are the right ones.
-for _function in (torch.jit.is_scripting, torch.jit.is_tracing, torch._C._get_tracing_state, torch.compiler.is_compiling):
+for _function in (
+    torch.jit.is_scripting,
+    torch.jit.is_tracing,
+    torch._C._get_tracing_state,
+    torch.compiler.is_compiling,
+):
     rule(_function)(_answer(NONE if _function is torch._C._get_tracing_state else FALSE))
 for _name in ("is_dynamo_compiling", "is_exporting"):
     if hasattr(torch.compiler, _name):
         rule(getattr(torch.compiler, _name))(_answer(FALSE))
-for _function in (torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic):
+for _function in (
+    torch.overrides.has_torch_function,
+    torch.overrides.has_torch_function_unary,
+    torch.overrides.has_torch_function_variadic,
+):
     rule(_function)(_answer(FALSE))
 rule(torch._C._log_api_usage_once, torch._assert)(_answer(NONE))
 
@@ -188,17 +219,31 @@ def _reading(function: Callable[..., Any], *, guarded: bool) -> None:
     rule(function)(read)
 
 
-# Grad mode, inference mode and autocast are guarded for every graph, at its entry; what is read here may have been switched since.
-for _name in ("is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_autocast_dtype", "is_autocast_cache_enabled"):
+# Grad mode, inference mode and autocast are guarded for every graph, at its entry; what is read here may have been
+# switched since.
+for _name in (
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "is_autocast_enabled",
+    "get_autocast_dtype",
+    "is_autocast_cache_enabled",
+):
     _reading(getattr(torch, _name), guarded=False)
-for _function in (torch.get_default_dtype, torch.cuda.is_available, torch.is_deterministic_algorithms_warn_only_enabled, torch.are_deterministic_algorithms_enabled):
+for _function in (
+    torch.get_default_dtype,
+    torch.cuda.is_available,
+    torch.is_deterministic_algorithms_warn_only_enabled,
+    torch.are_deterministic_algorithms_enabled,
+):
     _reading(_function, guarded=True)
 
 
 def _grad_context(cls: type) -> Callable[..., Value]:
     def make(ctx: Tracer, function: Value | None = None) -> Value:
         if function is not None:
-            ctx.stop("context", f"`{cls.__name__}` decorates a function in the captured code", "use it in a with statement")
+            ctx.stop(
+                "context", f"`{cls.__name__}` decorates a function in the captured code", "use it in a with statement"
+            )
         return TorchContext(cls, ())
 
     return make

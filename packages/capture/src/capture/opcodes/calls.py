@@ -55,7 +55,7 @@ def call_function_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def _keywords(ctx: Tracer, mapping: Value) -> dict[str, Value]:
     if isinstance(mapping, DictValue):
         return {str(key): value for key, (_, value) in mapping.entries.items()}
-    ctx.stop("call", f"keyword arguments are unpacked from {mapping.describe()}", "unpack a plain dict")
+    return ctx.stop("call", f"keyword arguments are unpacked from {mapping.describe()}", "unpack a plain dict")
 
 
 def _call(ctx: Tracer, frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:

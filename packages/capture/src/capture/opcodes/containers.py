@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from capture.builtin_rules.containers import add as add_to_set
+from capture.builtin_rules.containers import append, extend, make_tuple, update, update_set
 from capture.frame import Frame
 from capture.instructions import Instruction
 from capture.opcodes.registry import opcode
-from capture.builtin_rules.containers import append, extend, make_tuple, update
-from capture.builtin_rules.containers import add as add_to_set
-from capture.builtin_rules.containers import update_set
 from capture.values.base import Tracer, Value, realize
+from capture.values.constant import NONE, boolean
 from capture.values.iterator import iterate
 from capture.values.mapping import DictValue, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
-from capture.values.constant import NONE, boolean
 
 
 @opcode("BUILD_TUPLE")

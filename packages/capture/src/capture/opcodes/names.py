@@ -25,7 +25,9 @@ def load_const(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def load_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     value = frame.load(inst.arg)
     if value is None:
-        ctx.throw(UnboundLocalError, f"cannot access local variable '{inst.arg}' where it is not associated with a value")
+        ctx.throw(
+            UnboundLocalError, f"cannot access local variable '{inst.arg}' where it is not associated with a value"
+        )
     frame.push(value)
 
 
@@ -65,7 +67,10 @@ def load_closure(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def load_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     cell = frame.cell(inst.arg)
     if cell.content is UNBOUND:
-        ctx.throw(NameError, f"cannot access free variable '{inst.arg}' where it is not associated with a value in enclosing scope")
+        ctx.throw(
+            NameError,
+            f"cannot access free variable '{inst.arg}' where it is not associated with a value in enclosing scope",
+        )
     frame.push(cell.content)
 
 
@@ -134,7 +139,11 @@ def import_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     depth = level.constant()
     full = importlib.util.resolve_name("." * depth + inst.arg, package) if depth else inst.arg
     if full not in sys.modules:
-        ctx.stop("import", f"the module `{full}` is imported for the first time", "import it before the compiled function runs")
+        ctx.stop(
+            "import",
+            f"the module `{full}` is imported for the first time",
+            "import it before the compiled function runs",
+        )
     chosen = sys.modules[full if names.truth(ctx) else full.partition(".")[0] if not depth else full]
     frame.push(ctx.literal(chosen))
 

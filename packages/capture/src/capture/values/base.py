@@ -1,8 +1,10 @@
 """What every symbolic value answers, and the one door through which values reach the world.
 
 A value stands for an object of the user's program while a frame is evaluated.  It may know where the object came from
-(``source``), and it answers Python's questions about it: its type, an attribute, a call, its truth.  Whatever needs more than
-the value itself (recording an operation, looking at a real object, running a function) goes through ``Tracer``.  Values never
+(``source``), and it answers Python's questions about it: its type, an attribute, a call, its truth.  Whatever needs
+more than
+the value itself (recording an operation, looking at a real object, running a function) goes through ``Tracer``.
+Values never
 import the frame, the machine or the bytecode.
 """
 
@@ -14,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 from capture.sources import Source
 
 
-class NotConstant(Exception):  # noqa: N818 - an answer, not an error
+class NotConstant(Exception):
     """The value depends on more than constants."""
 
 
@@ -153,7 +155,7 @@ def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
     for owner in cls.__mro__:
         if name in vars(owner):
             return ctx.call_builtin(bind_member, [value, ctx.literal(cls), ctx.literal(name)], {})
-    ctx.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+    return ctx.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
 
 
 def bind_member(obj: Any, cls: type, name: str) -> Any:

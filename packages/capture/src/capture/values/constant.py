@@ -30,7 +30,7 @@ class ConstantValue(Value):
     def elements(self, ctx: Tracer) -> list[Value]:
         if isinstance(self.value, (str, bytes, range, frozenset)):
             return [ctx.literal(item) for item in self.value]
-        ctx.throw(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+        return ctx.throw(TypeError, f"'{type(self.value).__name__}' object is not iterable")
 
     def __repr__(self) -> str:
         return f"<constant {self.value!r}>"

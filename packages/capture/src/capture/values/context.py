@@ -43,7 +43,7 @@ class TorchContext(Value):
             return BuiltinValue(clone_context, receiver=self)
         if name in ("__class__",):
             return ctx.literal(self.cls)
-        ctx.stop("context", f"`{name}` of a `{self.cls.__name__}` context is read")
+        return ctx.stop("context", f"`{name}` of a `{self.cls.__name__}` context is read")
 
     def enter(self, graph: StateRecorder) -> None:
         if issubclass(self.cls, torch.inference_mode):

@@ -13,7 +13,9 @@ from capture.values.user_object import UserObject
 
 
 class ExceptionValue(UserObject):
-    def __init__(self, cls: type[BaseException], args: Sequence[Value] = (), obj: Any = None, source: Source | None = None) -> None:
+    def __init__(
+        self, cls: type[BaseException], args: Sequence[Value] = (), obj: Any = None, source: Source | None = None
+    ) -> None:
         super().__init__(cls, obj, source)
         self.new_args = list(args)
 

@@ -87,7 +87,7 @@ class FunctionValue(Value):
             return ConstantValue(self.namespace.contents.get("__name__"))
         if name in ("__dict__", "__defaults__", "__annotations__", "__globals__", "__kwdefaults__", "__closure__"):
             ctx.stop("function attribute", f"`{name}` of a function defined in the captured code is read")
-        ctx.throw(AttributeError, f"'function' object has no attribute '{name}'")
+        return ctx.throw(AttributeError, f"'function' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         if self.function is not None or value is None or name in ("__code__", "__defaults__"):
@@ -240,7 +240,9 @@ def _static_lookup(cls: type, name: str) -> Any:
 class PartialValue(Value):
     """``functools.partial``."""
 
-    def __init__(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value], source: Source | None = None) -> None:
+    def __init__(
+        self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value], source: Source | None = None
+    ) -> None:
         self.function = function
         self.args = list(args)
         self.kwargs = dict(kwargs)
@@ -296,7 +298,7 @@ class SuperValue(Value):
         self.receiver = receiver
 
     def python_type(self) -> type:
-        return super  # type: ignore[return-value]
+        return super
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         is_class = isinstance(self.receiver, ClassValue)
@@ -304,11 +306,13 @@ class SuperValue(Value):
         for owner in order[order.index(self.cls) + 1 :]:
             if name in vars(owner):
                 return bind(ctx, vars(owner)[name], owner, name, self.receiver)
-        ctx.throw(AttributeError, f"'super' object has no attribute '{name}'")
+        return ctx.throw(AttributeError, f"'super' object has no attribute '{name}'")
 
 
 def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path: Source | None = None) -> Value:
-    """A member of a class seen through an instance (or a subclass): the descriptor protocol for the known descriptors."""
+    """A member of a class seen through an instance (or a subclass): the descriptor protocol for the known
+    descriptors.
+    """
     source = path or AttrSource(class_source(ctx, owner), name)
     if isinstance(member, staticmethod):
         return ctx.wrap(member.__func__, source)
@@ -344,4 +348,4 @@ def _bind_other(ctx: Tracer, member: Any, owner: type, name: str, receiver: Valu
     if isinstance(getter, FunctionType):
         descriptor = ctx.wrap(member, AttrSource(class_source(ctx, owner), name))
         return ctx.call(ctx.literal(getter), [descriptor, receiver, ctx.literal(receiver.python_type())])
-    ctx.stop("descriptor", f"the attribute `{name}` of {receiver.describe()} is a descriptor of kind {kind}")
+    return ctx.stop("descriptor", f"the attribute `{name}` of {receiver.describe()} is a descriptor of kind {kind}")

@@ -121,10 +121,15 @@ class ZipIterator(IteratorValue):
         if not self.strict:
             return
         if index:
-            ctx.throw(ValueError, f"zip() argument {index + 1} is shorter than argument{'s 1-' if index > 1 else ' '}{index}")
+            ctx.throw(
+                ValueError, f"zip() argument {index + 1} is shorter than argument{'s 1-' if index > 1 else ' '}{index}"
+            )
         for later, iterator in enumerate(self.iterators[1:], 2):
             if iterator.step(ctx) is not None:
-                ctx.throw(ValueError, f"zip() argument {later} is longer than argument{'s 1-' if later > 2 else ' '}{later - 1}")
+                ctx.throw(
+                    ValueError,
+                    f"zip() argument {later} is longer than argument{'s 1-' if later > 2 else ' '}{later - 1}",
+                )
 
     def parts(self) -> Iterator[Value]:
         return iter(self.iterators)

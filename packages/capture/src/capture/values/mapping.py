@@ -44,7 +44,8 @@ def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
     cls = value.python_type()
     if cls.__hash__ is None:
         ctx.throw(TypeError, f"unhashable type: '{cls.__name__}'")
-    if cls.__hash__ is not object.__hash__ and not _hashes_by_identity(cls):
+    own: Any = cls.__hash__
+    if own is not object.__hash__ and not _hashes_by_identity(cls):
         ctx.stop("hash", f"{value.describe()} is hashed by code of its own", "use a constant as key")
     return ObjectKey(value)
 

@@ -1,4 +1,6 @@
-"""``torch.nn.Module``: an object whose parameters, buffers and submodules live in three dicts, and whose call has hooks."""
+"""``torch.nn.Module``: an object whose parameters, buffers and submodules live in three dicts, and whose call has
+hooks.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,23 @@ from torch.nn.modules import module as torch_module
 
 from capture.sources import AttrSource, ConstSource, KeySource
 from capture.values.base import Tracer, Value, realize
+from capture.values.mapping import DictValue
 from capture.values.user_object import UserObject
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 _OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
+_GLOBAL_HOOKS = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
 
 
 class ModuleValue(UserObject):
-    """Calls go straight to ``forward`` where no hook is registered (guarded), else through the module's own machinery."""
+    """Calls go straight to ``forward`` where no hook is registered (guarded), else through the module's own
+    machinery.
+    """
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         own_call = self.cls.__call__ is not torch.nn.Module.__call__
@@ -55,9 +65,10 @@ class ModuleValue(UserObject):
             contents = self.obj.__dict__.get(table) if self.obj is not None else None
             if contents is None:
                 continue
-            known = realize(ctx, self.overlay[table]) if self.overlay.get(table) is not None else None
-            if known is not None:
-                return known.get_constant(ctx, name)  # type: ignore[attr-defined, no-any-return]
+            written = self.overlay.get(table)
+            if written is not None:
+                known = realize(ctx, written)
+                return known.get_constant(ctx, name) if isinstance(known, DictValue) else None
             if name in contents:
                 return ctx.wrap(contents[name], KeySource(self._entry(table), name))
         return None

@@ -15,7 +15,8 @@ from capture.values.sequence import TupleValue
 # What a fake tensor answers about its real one; anything else of a tensor is a method or an operation.
 _METADATA = frozenset(
     {
-        "dtype", "device", "layout", "ndim", "itemsize", "nbytes", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse",
+        "dtype", "device", "layout", "ndim", "itemsize", "nbytes", "requires_grad", "is_leaf", "is_cuda", "is_cpu",
+        "is_sparse",
         "is_quantized", "is_mkldnn", "is_nested", "is_meta", "is_xpu", "is_mps", "output_nr", "names", "is_sparse_csr",
     }
 )  # fmt: skip
@@ -23,7 +24,9 @@ _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
 class TensorValue(Value):
-    def __init__(self, node: fx.Node, fake: torch.Tensor, source: Source | None = None, cls: type = torch.Tensor) -> None:
+    def __init__(
+        self, node: fx.Node, fake: torch.Tensor, source: Source | None = None, cls: type = torch.Tensor
+    ) -> None:
         self.node = node
         self.fake = fake
         self.source = source
@@ -70,7 +73,7 @@ class TensorValue(Value):
             ctx.stop("tensor attribute", f"the attribute `{name}` is read from a tensor", "keep data beside the tensor")
         if callable(member):
             return TensorMethod(self, name)
-        ctx.stop("tensor attribute", f"`{name}` of a tensor is read", "read it outside the compiled function")
+        return ctx.stop("tensor attribute", f"`{name}` of a tensor is read", "read it outside the compiled function")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         if name == "requires_grad" and isinstance(value, ConstantValue):

@@ -39,8 +39,8 @@ class UserObject(Value):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
-        getter = self.cls.__getattribute__
-        if getter is not object.__getattribute__ and isinstance(getter, FunctionType):
+        getter: Any = self.cls.__getattribute__
+        if isinstance(getter, FunctionType):
             return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
         found = self.plain_attribute(ctx, name)
         return found if found is not None else self._fallback(ctx, name)
@@ -82,7 +82,7 @@ class UserObject(Value):
         handler = getattr(self.cls, "__getattr__", None)
         if handler is not None:
             return ctx.call(ctx.literal(handler), [self, ConstantValue(name)])
-        ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def absent(self, ctx: Tracer, name: str) -> None:
         if self.source is not None and name not in self.overlay and instance_dict(self.obj) is not None:
@@ -126,7 +126,7 @@ class UserObject(Value):
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
         """``object.__setattr__`` and ``object.__delattr__``."""
-        owner, member = lookup(self.cls, name)
+        _, member = lookup(self.cls, name)
         if isinstance(member, property):
             accessor = member.fset if value is not None else member.fdel
             if accessor is None:
@@ -180,7 +180,7 @@ class UserObject(Value):
 def instance_dict(obj: Any) -> dict[str, Any] | None:
     """The ``__dict__`` of an object, read past any ``__getattribute__`` of its class; None where it has none."""
     try:
-        return object.__getattribute__(obj, "__dict__")  # type: ignore[no-any-return]
+        return object.__getattribute__(obj, "__dict__")
     except AttributeError:
         return None
 
