@@ -12,7 +12,11 @@ README = SOURCE.parents[1] / "README.md"
 
 def layers():
     listing = re.search(r"## The layers\n.*?```\n(.*?)```", README.read_text(), re.DOTALL).group(1)
-    return [line.split()[0].removesuffix(".py").removesuffix("/") for line in listing.splitlines() if line and line[0] != " "]
+    return [
+        line.split()[0].removesuffix(".py").removesuffix("/")
+        for line in listing.splitlines()
+        if line and line[0] != " "
+    ]
 
 
 def imports(path):

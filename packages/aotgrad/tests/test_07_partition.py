@@ -132,3 +132,15 @@ def test_the_cut_is_minimal(edges):
     assert 7 in behind
     assert 0 not in behind
     assert value == networkx.maximum_flow_value(theirs, 0, 7)
+
+
+def test_values_are_computed_again_right_before_their_use(graphs_of):
+    def program(x, w, v):
+        return (x @ w).sin().exp() @ v
+
+    inputs = [torch.randn(4, 4, requires_grad=True) for _ in range(3)]
+    _, backward = graphs_of(lambda *a: program(program(*a), *a[1:]), *inputs, partition=aotgrad.min_cut_partition)
+    names = [str(node.target) for node in backward.nodes if node.op == "call_function"]
+    exps = [index for index, name in enumerate(names) if name == "aten.exp.default"]
+    assert len(exps) == 2
+    assert names.index("aten.mm.default") < exps[-1]

@@ -83,7 +83,7 @@ def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
     split = sum(not isinstance(role, Gradient) for role in joint.outputs)
     results, gradients = joint.values[:split], joint.values[split:]
     keep = needed(gradients)
-    backward = [n for n in joint.graph.nodes if n in keep and (runs_in_backward(n) or n in recomputed)]
+    backward = _just_in_time([n for n in joint.graph.nodes if n in keep and runs_in_backward(n)], gradients, recomputed)
     saved = _saved(backward, gradients, set(backward))
     saved = [*filter(is_size, saved), *(node for node in saved if not is_size(node))]
     roles = [SavedSize(node.name) if is_size(node) else Saved(node.name) for node in saved]
@@ -92,6 +92,29 @@ def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
     inputs = [*zip(saved, roles, strict=True), *((node, node.meta["role"]) for node in tangents)]
     backward_half = _extract(joint.root, inputs, backward, gradients, joint.outputs[split:])
     return Pair(forward_half, backward_half, joint.facts)
+
+
+def _just_in_time(
+    backward: Sequence[fx.Node], gradients: Sequence[Any], recomputed: frozenset[fx.Node]
+) -> list[fx.Node]:
+    """`backward` with each recomputed node right before its first use, so that few of them are alive at a time."""
+    ordered: dict[fx.Node, None] = {}
+
+    def place(node: fx.Node) -> None:
+        pending = [node]
+        while pending:
+            waiting = [s for s in pending[-1].all_input_nodes if s in recomputed and s not in ordered]
+            if waiting:
+                pending.extend(waiting)
+            else:
+                ordered[pending.pop()] = None
+
+    for node in backward:
+        place(node)
+    for gradient in gradients:
+        if gradient in recomputed and gradient not in ordered:
+            place(gradient)
+    return list(ordered)
 
 
 def _saved(backward: Sequence[fx.Node], gradients: Sequence[Any], inside: set[fx.Node]) -> list[fx.Node]:
