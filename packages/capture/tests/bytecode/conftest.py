@@ -21,18 +21,38 @@ from capture.resume import Continuations, Point, Slot
 from capture.versions import NULL_UNDER_CALLABLE
 
 PAIR = [Slot.NULL, Slot.VALUE] if NULL_UNDER_CALLABLE else [Slot.VALUE, Slot.NULL]
-SAVED = object()  # a variable an inlined comprehension keeps on the stack, bound or not
+
+
+@dataclass(frozen=True)
+class Saved:
+    """On the stack: a variable that an inlined comprehension uses meanwhile.  It may have been unbound, or a cell."""
+
+    was_cell: bool
+
+
 PUSH_NOTHING = ("STORE", "DELETE", "POP", "LIST_APPEND", "LIST_EXTEND", "SET_", "DICT_", "MAP_ADD", "RETURN", "R")
 
 
-def stack_after(instruction, stack, jump):
+def cells_after(instruction, stack, cells):
+    """The cell variables that have their cell after an instruction, from those before."""
+    match instruction.op:
+        case "MAKE_CELL":
+            return cells | {instruction.arg}
+        case "STORE_FAST" if isinstance(stack[-1], Saved) and stack[-1].was_cell:
+            return cells | {instruction.arg}
+        case "STORE_FAST" | "LOAD_FAST_AND_CLEAR":
+            return cells - {instruction.arg}
+    return cells
+
+
+def stack_after(instruction, stack, cells, jump):
     """The kinds of the stack's slots after an instruction, from those before."""
     op, effect = instruction.op, stack_effect(instruction, jump=jump)
     match op:
         case "PUSH_NULL":
             return [*stack, Slot.NULL]
         case "LOAD_FAST_AND_CLEAR" if not instruction.arg.startswith("."):
-            return [*stack, SAVED]
+            return [*stack, Saved(instruction.arg in cells)]
         case "LOAD_METHOD" | "LOAD_SUPER_METHOD" | "LOAD_ZERO_SUPER_METHOD":
             return stack[: len(stack) + effect - 2] + PAIR
         case "SWAP":
@@ -52,34 +72,26 @@ def stack_after(instruction, stack, jump):
     return stack[:below] + [Slot.VALUE] * (len(stack) + effect - below)
 
 
-def stack_layouts(body):
+def layouts(body):
+    """For each instruction the kinds of the stack's slots and the cells that exist before it; None if never reached."""
     flow = Flow(body)
-    layouts = [None] * len(body)
-    todo = [(0, [])]
+    known = [None] * len(body)
+    todo = [(0, [], frozenset())]
     while todo:
-        i, stack = todo.pop()
-        if layouts[i] is not None:
+        i, stack, cells = todo.pop()
+        if known[i] is not None:
             continue
-        layouts[i] = stack
+        known[i] = stack, cells
         instruction = body.instructions[i]
         if instruction.handler:
             handler = instruction.handler
             caught = stack[: handler.depth] + [Slot.LASTI] * handler.lasti + [Slot.VALUE]
-            todo.append((flow.handler(i), caught))
+            todo.append((flow.handler(i), caught, cells))
+        after = cells_after(instruction, stack, cells)
         for n, following in enumerate(flow.successors[i]):
-            todo.append((following, stack_after(instruction, stack, n == 1 or instruction.op in NO_FALL_THROUGH)))
-    return layouts
-
-
-def cells_at(body, code, index):
-    """The cell variables whose cell exists before this instruction."""
-    made = set()
-    for instruction in body.instructions[:index]:
-        if instruction.op == "MAKE_CELL":
-            made.add(instruction.arg)
-        elif instruction.op in ("STORE_FAST", "LOAD_FAST_AND_CLEAR"):
-            made.discard(instruction.arg)
-    return sorted(made)
+            jumps = n == 1 or instruction.op in NO_FALL_THROUGH
+            todo.append((following, stack_after(instruction, stack, cells, jumps), after))
+    return known
 
 
 continuation = Continuations()
@@ -132,10 +144,12 @@ def split_code(code, index):
 def stopping_code(code, index, then):
     """`code` with a detour before instruction `index`: there its frame becomes a `Snapshot`, for `then` to use."""
     body = Body.from_code(code)
-    layout = stack_layouts(body)[index]
-    if layout is None or SAVED in layout and set(code.co_freevars).intersection(code.co_varnames):
-        return code  # never reached; or two variables of one name, which f_locals cannot tell apart
-    cells = cells_at(body, code, index)
+    known = layouts(body)[index]
+    if known is None:
+        return code  # never reached
+    layout, cells = known[0], sorted(known[1])
+    if any(isinstance(slot, Saved) for slot in layout) and set(code.co_freevars).intersection(code.co_varnames):
+        return code  # two variables of one name, which f_locals cannot tell apart
     handled = [place for place, slot in enumerate(layout) if slot is Slot.HANDLED]
     emit = Emitter()
     emit.append(_with_plain_attributes(body.instructions[:index]))
@@ -162,7 +176,9 @@ def _looker(code, index, layout, cells, handled):
         frame = dict(sys._getframe(1).f_locals)
         held = {place for place in range(len(layout)) if f".saved{place}" in frame}
         stack = [frame.pop(f".saved{place}", None) for place in range(len(layout))]
-        kinds = [(Slot.VALUE if i in held else Slot.NULL) if slot is SAVED else slot for i, slot in enumerate(layout)]
+        kinds = [
+            slot if isinstance(slot, Slot) else Slot.VALUE if i in held else Slot.NULL for i, slot in enumerate(layout)
+        ]
         for place, above in zip(handled, [*(stack[p] for p in handled[1:]), sys.exc_info()[1]]):
             stack[place] = above
         own = set(code.co_varnames).difference(code.co_freevars)
@@ -188,7 +204,7 @@ def _redirect(body, old, new):
 
 
 def _with_plain_attributes(instructions):
-    """A method that was looked up is a bound method and a NULL, never a function and its self: so slots have one kind."""
+    """Looked up methods become a bound method and a NULL, never a function and its self: a slot has one kind."""
     emit = Emitter()
     for instruction in instructions:
         emit.append([instruction])
