@@ -40,6 +40,9 @@ static void
 state_free(void *memory)
 {
     CodeState *state = memory;
+    if (state == NULL) {
+        return; /* another user of code extras with a higher index was here; our own slot never was filled */
+    }
     while (state->records != NULL) {
         OwnerRecord *record = state->records;
         state->records = record->next;
