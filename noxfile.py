@@ -104,7 +104,7 @@ def tests(session: nox.Session, torch: str, device: str) -> None:
     python = str(session.python)
     if torch == "none":
         session.install("pytest>=8", "pytest-timeout", "hypothesis", *BUILD_TOOLS)
-        session.run("python", "packages/capture/hatch_build.py", "--in-place")
+        session.run("python", "packages/capture/csrc/build.py")
         env = {"PYTHONPATH": "packages/capture/src"}
         folders = ["packages/capture/tests/engine", "packages/capture/tests/bytecode"]
         session.run("python", "-m", "pytest", "-q", *folders, *session.posargs, env=env)
