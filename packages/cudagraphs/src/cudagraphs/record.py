@@ -106,7 +106,7 @@ def _call_recorded(driver: Driver, fn: Callable[..., Any], arguments: Sequence[A
         return driver.record(fn, arguments)
     except Exception as error:  # noqa: BLE001 - defended above
         first = _first(error)
-        detail, where = f"{type(first).__name__}: {first}", _where(first)
+        detail, where = f"{type(first).__name__}: {first}".split("\n", 1)[0], _where(first)
         del first
     # Raised out here so that it does not drag along the frames, and with them the memory, of the failed call.
     raise CannotRecord(Refusal.UNSAFE_OPERATOR, detail, where)

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import RLock, get_ident
 from typing import Any
 
 from .errors import CudaGraphsError
@@ -30,21 +31,24 @@ class Allocator:
     def __init__(self, start: int) -> None:
         self.start = self.reserved = start
         self.taken: dict[int, int] = {}
+        self._lock = RLock()  # a collection during an allocation may free
 
     def allocate(self, nbytes: int) -> int:
         """The lowest gap that is large enough."""
-        address = self.start
-        for taken in sorted(self.taken):
-            if taken - address >= nbytes:
-                break
-            address = taken + self.taken[taken]
-        self.taken[address] = nbytes
-        self.reserved = max(self.reserved, address + nbytes)
-        return address
+        with self._lock:
+            address = self.start
+            for taken, size in sorted(self.taken.items()):
+                if taken - address >= nbytes:
+                    break
+                address = taken + size
+            self.taken[address] = nbytes
+            self.reserved = max(self.reserved, address + nbytes)
+            return address
 
     def free(self, address: int) -> None:
         """The block must be taken."""
-        del self.taken[address]
+        with self._lock:
+            del self.taken[address]
 
 
 class Storage:
@@ -132,7 +136,7 @@ class Device:
         self.clock = 0.0
         self.operator_seconds, self.launch_seconds = 1e-5, 2e-6
         self._graph: SimulatedGraph | None = None
-        self._into_pool = False
+        self._into_pool: int | None = None  # the thread that allocates there
 
     # What a program does on it.
 
@@ -147,7 +151,7 @@ class Device:
         out = out or self._empty(left.view.shape)
         operand = right if isinstance(right, int) else tuple(right.addresses)
         instruction = Instruction(operator, tuple(left.addresses), operand, tuple(out.addresses))
-        if self._graph is not None:
+        if self._graph is not None and self._into_pool == get_ident():
             self._graph.instructions.append(instruction)
         else:
             self._check_allowed(left, right)
@@ -162,7 +166,7 @@ class Device:
 
     def synchronise(self) -> None:
         """Wait for the device: what a recording cannot contain."""
-        if self._graph is not None:
+        if self._graph is not None and self._into_pool == get_ident():
             raise CudaGraphsError("operation not permitted while recording")
 
     def wipe(self, kept: Iterable[Tensor]) -> None:
@@ -175,7 +179,7 @@ class Device:
         strides = _contiguous(shape) if strides is None else strides
         reach = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
         nbytes = WORD * (reach + 1) if all(shape) else 0
-        allocator = self.pool if self._into_pool else self.memory
+        allocator = self.pool if self._into_pool == get_ident() else self.memory
         storage = Storage(allocator.allocate(nbytes), nbytes, allocator)
         for address in range(storage.address, storage.address + nbytes, WORD):
             self.words.pop(address, None)  # fresh memory holds nothing yet
@@ -316,7 +320,7 @@ class Device:
 
     @contextmanager
     def _allocating_in_pool(self) -> Iterator[None]:
-        before, self._into_pool = self._into_pool, True
+        before, self._into_pool = self._into_pool, get_ident()
         try:
             yield
         finally:
