@@ -58,9 +58,8 @@ def wrappers() -> None:
     training = aotgrad.compile(gm, [x, w], forward=compiler)
     with torch.no_grad():
         inference = aotgrad.compile(gm, [x, w], forward=compiler)
-        print(
-            f"inference: {best(lambda: inference(x, w)) - best(lambda: inner[1]([x, w])):.1f} us over the inner function"
-        )
+        added = best(lambda: inference(x, w)) - best(lambda: inner[1]([x, w]))
+        print(f"inference: {added:.1f} us over the inner function")
         alone = best(lambda: inner[0]([x, w]))
     print(f"training: {best(lambda: training(x, w)) - alone:.1f} us over the inner forward")
 
@@ -78,9 +77,8 @@ def tracing() -> None:
         start = time.perf_counter()
         compiled(tokens)
         pair, nodes = pairs[0]
-        print(
-            f"{name}: first call {time.perf_counter() - start:.2f} s, {nodes} nodes, {pair.saved_bytes / 2**20:.0f} MiB saved"
-        )
+        seconds, saved = time.perf_counter() - start, pair.saved_bytes / 2**20
+        print(f"{name}: first call {seconds:.2f} s, {nodes} nodes, {saved:.0f} MiB saved")
 
 
 def memory(kind: str) -> None:

@@ -31,9 +31,7 @@ def run(fn, args):
     results = [o for o in pytree.tree_leaves(outputs) if isinstance(o, torch.Tensor) and o.requires_grad]
     grads = ()
     if results and torch.is_grad_enabled():
-        weights = [
-            torch.linspace(0.5, 1.5, r.numel(), dtype=r.real.dtype).reshape(r.shape).to(r.dtype) for r in results
-        ]
+        weights = [torch.linspace(0.5, 1.5, r.numel()).reshape(r.shape).to(r) for r in results]
         grads = torch.autograd.grad(results, leaves, weights, allow_unused=True)
     return outputs, grads
 

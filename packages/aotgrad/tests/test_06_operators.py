@@ -7,11 +7,14 @@ import os
 
 import pytest
 import torch
-from torch.testing._internal import common_methods_invocations
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import aotgrad
+
+samples_of_torch = pytest.importorskip(
+    "torch.testing._internal.common_methods_invocations", reason="they need expecttest", exc_type=ImportError
+)
+op_db = samples_of_torch.op_db
 
 REFUSED = {
     **dict.fromkeys(
@@ -38,7 +41,7 @@ EXCLUDED = {
 @pytest.fixture(autouse=True)
 def _samples_keep_the_random_stream(monkeypatch):
     """The samples of random operators seed the generator within the program, which is no operator's business."""
-    monkeypatch.setattr(common_methods_invocations, "wrapper_set_seed", lambda op, *args, **kwargs: op(*args, **kwargs))
+    monkeypatch.setattr(samples_of_torch, "wrapper_set_seed", lambda op, *args, **kwargs: op(*args, **kwargs))
 
 
 def inputs_of(sample):
