@@ -237,6 +237,8 @@ def _first(value, largest):
 
 
 def _extreme(value, largest):
+    if not value.shape[-1]:
+        return {"": value.new_full(value.shape[:-1], -torch.inf if largest else torch.inf)}
     return {"": value.amax(-1) if largest else value.amin(-1)}
 
 

@@ -20,39 +20,39 @@ from inductor.lowerings import LIBRARY, LOWERINGS
 
 aten = torch.ops.aten
 
-WHOLE = frozenset((
-    aten.native_dropout.default, aten.upsample_nearest2d.default, aten.index_add.default, aten.linear_backward.default,
-))  # fmt: skip
-"""Operators that run better as they are than taken apart."""
-
-
-TAKEN_APART = frozenset((
-    aten.smooth_l1_loss.default, aten.huber_loss.default, aten.mse_loss.default, aten.binary_cross_entropy.default,
-    aten.binary_cross_entropy_with_logits.default, aten.nll_loss_forward.default, aten.nll_loss2d_forward.default,
-    aten.soft_margin_loss.default, aten.addr.default, aten.index_fill.int_Scalar, aten.glu.default,
-    aten.linspace.default, aten.logspace.default, aten.nll_loss_backward.default,
-    aten.native_group_norm_backward.default,
-    aten.celu.default, aten.rrelu.default, aten.im2col.default, aten.col2im.default, aten.pixel_shuffle.default,
-    aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.replication_pad2d.default,
-    aten.replication_pad1d.default, aten.upsample_bilinear2d.vec, aten.upsample_bilinear2d.default,
-    aten.log_sigmoid_forward.default, aten.log_sigmoid_backward.default, aten.elu_backward.default,
-    aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default, aten.huber_loss_backward.default,
-))  # fmt: skip
-"""Operators that make a graph worth tracing again where its maker did not take them apart."""
+TAKEN_APART = (
+    "_chunk_cat", "_fused_rms_norm_backward", "_prelu_kernel", "_prelu_kernel_backward", "_reshape_alias",
+    "_safe_softmax", "_unsafe_index", "_unsafe_index_put", "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate", "_weight_norm_interface", "addr", "affine_grid_generator", "alias_copy",
+    "aminmax", "baddbmm", "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits",
+    "block_diag", "celu", "channel_shuffle", "col2im", "count_nonzero", "cudnn_batch_norm",
+    "cudnn_batch_norm_backward", "diag_embed", "diagonal_backward", "diagonal_copy", "elu_backward", "expand_copy",
+    "glu", "glu_backward", "hann_window", "huber_loss", "huber_loss_backward", "im2col", "index_copy", "index_fill",
+    "isin", "linalg_cross", "linspace", "log_sigmoid_backward", "log_sigmoid_forward", "logaddexp2", "logit_backward",
+    "logspace", "max_unpool2d", "max_unpool3d", "miopen_batch_norm_backward", "mse_loss", "mse_loss_backward",
+    "multi_margin_loss", "multilabel_margin_loss_forward", "mvlgamma", "nansum", "native_group_norm_backward",
+    "nll_loss2d_backward", "nll_loss2d_forward", "nll_loss_backward", "nll_loss_forward", "norm", "pixel_shuffle",
+    "pixel_unshuffle", "reflection_pad1d", "reflection_pad1d_backward", "reflection_pad2d",
+    "reflection_pad2d_backward", "reflection_pad3d", "reflection_pad3d_backward", "replication_pad1d",
+    "replication_pad2d", "replication_pad3d", "rot90", "select_backward", "slice_backward", "smooth_l1_loss",
+    "smooth_l1_loss_backward", "soft_margin_loss", "soft_margin_loss_backward", "special_entr", "special_log_ndtr",
+    "special_xlog1py", "split_with_sizes_copy", "squeeze_copy", "std_mean", "t_copy", "take", "trace",
+    "transpose_copy", "unfold_backward", "unfold_copy", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze_copy",
+    "upsample_linear1d", "vdot",
+)  # fmt: skip
+"""Operators that torch's own decompositions express in operators with a lowering, to our advantage."""
 
 
 def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
     """What a tracer should take apart before it hands us a graph."""
-    from torch._decomp import core_aten_decompositions
+    from torch._decomp import decomposition_table
 
     return {
-        overload: function
-        for overload, function in core_aten_decompositions().items()
-        if isinstance(overload, torch._ops.OpOverload)
-        and overload not in LOWERINGS
-        and overload not in LIBRARY
-        and overload not in WHOLE
-        and torch.Tag.nondeterministic_seeded not in overload.tags
+        overload: decomposition_table[overload]
+        for name in TAKEN_APART
+        if (packet := getattr(aten, name, None)) is not None
+        for overload in (getattr(packet, kind) for kind in packet.overloads())
+        if overload in decomposition_table and overload not in LOWERINGS and not overload._schema.is_mutable
     }
 
 
@@ -62,8 +62,10 @@ def prepare(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
         return gm
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    mode = _mode_of(example_inputs)
-    fakes = [_fake(mode, value) for value in example_inputs]
+    seen = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
+    values = list(example_inputs) if any(value is None for value in seen) else seen
+    mode = _mode_of(values)
+    fakes = [_fake(mode, value) for value in values]
     allowed, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
     try:
         with torch.no_grad(), mode:
@@ -97,13 +99,15 @@ def _is_ready(node: Node) -> bool:
     if node.op != "call_function":
         return False
     if node.target is operator.getitem:
-        return isinstance(node.args[1], int) and not isinstance(node.args[0].meta.get("val"), torch.Tensor)  # type: ignore[union-attr]
+        return isinstance(node.args[1], int) and not isinstance(node.args[0].meta.get("val"), torch.Tensor)
     if not isinstance(node.target, torch._ops.OpOverload):
         return "val" in node.meta and isinstance(node.meta["val"], torch.SymInt | torch.SymFloat | torch.SymBool)
     if node.target.namespace == "aten" and node.target._schema.is_mutable:
         return _writes_input(node)
+    if isinstance(node.meta.get("val"), torch.SymInt):
+        return True
     known = "val" in node.meta or not node.target._schema.returns
-    return known and node.target not in TAKEN_APART and not _is_composite(node.target)
+    return known and node.target.overloadpacket.__name__ not in TAKEN_APART and not _is_composite(node.target)
 
 
 def _writes_input(node: Node) -> bool:

@@ -14,6 +14,11 @@ from inductor.ir.index import Index
 from inductor.ir.kernel import Loop, Reduce, Statement, Store
 from inductor.ir.program import Call, Ref, View
 
+UNDECLARED_WRITES = (
+    torch.ops.aten.native_batch_norm.default,
+    torch.ops.aten._native_batch_norm_legit.default,
+)
+"""Operators that change their fourth and fifth argument; the schema of the first does not say so."""
 RANDOM_STATE = "<random state>"
 OUTSIDE = "<outside>"
 """Stand for what operators change beside tensors: the random stream, and anything a custom operator may do."""
@@ -99,6 +104,8 @@ def refs(call: Call) -> list[Ref]:
 
 def mutated(call: Call) -> list[str]:
     """The arguments a call writes to, by its schema."""
+    if call.target in UNDECLARED_WRITES:
+        return [ref.name for ref in call.args[3:5] if isinstance(ref, Ref)]
     if not call.target._schema.is_mutable:
         return []
     named, names = dict(call.kwargs), []

@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from inductor.deps import UNDECLARED_WRITES
 from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Expr, loads
 from inductor.ir.graph import Graph
@@ -32,8 +33,6 @@ SHARED_COST = 4
 LARGEST = 80
 """An expression that costs more is given memory, so that trees stay small whatever the graph."""
 MOST_READS = 16
-UNDECLARED_WRITES = (aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
-"""Operators that change their fourth and fifth argument; the schema of the first does not say so."""
 SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
 VIEWS = frozenset(
     getattr(aten, name) for name in (
@@ -160,7 +159,7 @@ class _Lowerer:
         return structure
 
     def _fall_back(self, node: Node, args: Any, kwargs: Any, reason: str) -> Any:
-        schema = node.target._schema  # type: ignore[union-attr]
+        schema = node.target._schema
         if schema.is_mutable:
             self._before_writing(args, kwargs)
         if isinstance(node.meta.get("val"), torch.SymInt) and node.target in SIZES:

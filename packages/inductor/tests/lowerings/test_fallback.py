@@ -114,3 +114,21 @@ def test_a_graph_of_torch_functions_is_traced_again():
     graph = lower(prepare(gm, [x]))
     with torch.no_grad():
         torch.testing.assert_close(run_program(schedule(graph), [x], graph.constants)[0], net(x))
+
+
+FOREACH = {
+    "add": lambda a, b: torch._foreach_add(a, b, alpha=2),
+    "mul": lambda a, b: torch._foreach_mul(a, [2.0, 3.0]),
+    "addcdiv": lambda a, b: torch._foreach_addcdiv(a, b, torch._foreach_exp(a), value=0.5),
+    "lerp": lambda a, b: torch._foreach_lerp(a, b, 0.3),
+    "pow": lambda a, b: torch._foreach_sqrt(torch._foreach_pow(a, 2)),
+    "clamp": lambda a, b: torch._foreach_clamp_min(a, 0.1),
+}
+
+
+@pytest.mark.parametrize("name", FOREACH)
+def test_lists_of_tensors(name):
+    function = lambda *tensors: FOREACH[name](list(tensors[:2]), list(tensors[2:]))
+    inputs = [torch.randn(3, 4), torch.randn(5), torch.randn(3, 4), torch.randn(5)]
+    assert fallbacks(function, *inputs) == []
+    check(function, *inputs)

@@ -1,6 +1,6 @@
 """What every operator means, in loop expressions; importing this package fills the table."""
 
-from inductor.lowerings import creation, fallback, indexing, norms, pointwise, reductions, shapes, views
+from inductor.lowerings import creation, fallback, foreach, indexing, norms, pointwise, reductions, shapes, views
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, Declined, lowering
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Declined",
     "creation",
     "fallback",
+    "foreach",
     "indexing",
     "lowering",
     "norms",

@@ -167,7 +167,8 @@ class Context:
             size if dim not in dims else ONE for dim, size in enumerate(like.sizes) if keepdim or dim not in dims
         )
         reduced = tuple(axes(like.sizes)[k] for k, dim in enumerate(_named(like.sizes)) if dim in dims)
-        statements, results = [], []
+        statements: list[Statement] = []
+        results: list[Expr] = []
         for kind, value, dtype in reductions:
             if reduced:
                 name = f"t{next(self._counter)}"
@@ -176,7 +177,8 @@ class Context:
             else:
                 results.extend(_single(kind, value, dtype))
         where = _kept_positions(like.sizes, dims, keepdim)
-        outputs, body = [], []
+        outputs: list[Tensor] = []
+        body: list[Statement] = []
         for value, dtype in finish(*results):
             buffer = self.buffer(sizes, dtype, like.device)
             index = sum((at * stride for at, stride in zip(where, buffer.strides, strict=True)), ZERO)

@@ -81,8 +81,8 @@ def index_select(ctx: Context, x: Tensor, dim: int, index: Tensor) -> Tensor | D
 
 @lowering(aten.gather.default)
 def gather(ctx: Context, x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor | Declined:
-    if not x.ndim or not index.ndim or x.dtype.is_complex:
-        return Declined("a 0-d tensor or complex numbers")
+    if not x.ndim or x.ndim != index.ndim:
+        return Declined("a 0-d tensor")
     dim = wrap(dim, x.ndim)
     symbol = place(0, x.sizes[dim])
     indices = list(positions(index.sizes))
@@ -184,7 +184,7 @@ def index_put(
 
 @lowering(aten.scatter_add.default)
 def scatter_add(ctx: Context, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor | Declined:
-    if not x.ndim or not index.ndim:
+    if not x.ndim or not x.ndim == index.ndim == src.ndim:
         return Declined("a 0-d tensor")
     dim = wrap(dim, x.ndim)
     symbol = place(0, x.sizes[dim])

@@ -13,7 +13,7 @@ from inductor.lowerings.algebra import Value, rsqrt
 from inductor.lowerings.context import Context
 from inductor.lowerings.reductions import count, moments, widened
 from inductor.lowerings.registry import Declined, lowering
-from inductor.lowerings.values import Tensor, at, broadcast_to, compute_dtype, convert, positions, pure, strided
+from inductor.lowerings.values import Tensor, at, broadcast_to, compute_dtype, convert, positions, pure
 from inductor.lowerings.views import reshape
 
 aten = torch.ops.aten
@@ -132,8 +132,8 @@ def batch_norm(
     for running, batch in ((running_mean, mean), (running_var, variance)):
         if running is None:
             continue
-        if running.base is None or strided(running) is None:
-            return Declined("running statistics without memory")
+        running = ctx.realize(running)
+        assert running.base is not None
         ctx.mutated.add(running.base)
         ctx.store(running, _moved(running, batch, momentum).expr)
     kept = _saved_dtype(ctx, x)

@@ -97,7 +97,7 @@ def _with_parameters(formula: Formula, args: Sequence[Any], kwargs: dict[str, An
 
 # -- one operand, one operator of the table ---------------------------------------------------------------------------
 
-for _overload, _kind, _op in (
+_ONE_OPERAND: tuple[tuple[torch._ops.OpOverload, Kind, str], ...] = (
     *((getattr(aten, name).default, "float", name) for name in (
         "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
         "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma",
@@ -106,7 +106,8 @@ for _overload, _kind, _op in (
     (aten.neg.default, "default", "neg"),
     (aten.abs.default, "default", "abs"),
     (aten.bitwise_not.default, "default", "not"),
-):  # fmt: skip
+)  # fmt: skip
+for _overload, _kind, _op in _ONE_OPERAND:
     row(_overload, kind=_kind)(functools.partial(call, _op))
 
 for _name in ("floor", "ceil", "trunc", "round"):
@@ -118,11 +119,12 @@ for _name in ("floor", "ceil", "trunc", "round"):
 
 # -- two operands, one operator of the table --------------------------------------------------------------------------
 
-for _name, _kind, _op in (
+_TWO_OPERANDS: tuple[tuple[str, Kind, str], ...] = (
     ("eq", "compare", "eq"), ("ne", "compare", "ne"), ("lt", "compare", "lt"), ("le", "compare", "le"),
     ("gt", "compare", "gt"), ("ge", "compare", "ge"), ("mul", "default", "mul"),
     ("bitwise_and", "default", "and"), ("bitwise_or", "default", "or"), ("bitwise_xor", "default", "xor"),
-):  # fmt: skip
+)  # fmt: skip
+for _name, _kind, _op in _TWO_OPERANDS:
     row(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar, kind=_kind, operands=2)(functools.partial(call, _op))
 
 for _overload, _op in (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
-OpOverload = torch._ops.OpOverload
-Lowering = Callable[..., Any]
+OpOverload: TypeAlias = "torch._ops.OpOverload"
+Lowering: TypeAlias = Callable[..., Any]
 """``(ctx, *args, **kwargs)`` with ``Tensor`` for tensors and ``Index`` for symbolic sizes; returns a Tensor, several,
 or ``Declined``."""
 

@@ -33,7 +33,8 @@ class Sizes:
         return tuple(self.index(value) for value in values)
 
     def symbol(self, name: str) -> Symbol:
-        return self.symbols.setdefault(name, size_symbol(name))
+        """The symbol of that name; sizes that come from data (``u0``) may be 0 and 1 too."""
+        return self.symbols.setdefault(name, size_symbol(name, 0 if name.startswith("u") else 2))
 
     def _from_sympy(self, expr: Any) -> Index:
         if expr.is_Integer:

@@ -93,7 +93,7 @@ def _as_traced(ctx: Context, x: Tensor, sizes: Sequence[Index]) -> Tensor | None
     node, layout = ctx.node, strided(x)
     if node is None or node.target is not aten.view.default or layout is None or x.base is None:
         return None
-    source, result = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+    source, result = node.args[0].meta["val"], node.meta["val"]
     for size, ours, theirs in zip(x.sizes, layout[0], ctx.sizes.indices(source.stride()), strict=True):
         if size != ONE and ours != theirs:
             return None
@@ -303,7 +303,7 @@ def diagonal(ctx: Context, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int 
 def as_strided(
     ctx: Context, x: Tensor, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size = None
 ) -> Tensor | Declined:
-    source = ctx.node.args[0].meta["val"] if ctx.node is not None else None  # type: ignore[union-attr]
+    source = ctx.node.args[0].meta["val"] if ctx.node is not None else None
     if x.base is None and storage_offset in (None, 0):
         x = ctx.realize(x)
     if x.base is None or source is None:

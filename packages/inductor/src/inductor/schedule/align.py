@@ -26,7 +26,7 @@ class Overlay:
 def overlay(left: Sequence[Symbol], right: Sequence[Symbol]) -> Overlay | None:
     """Cuts two row-major iteration spaces into common axes; None if they do not fit."""
     if tuple(left) == tuple(right):
-        pieces = {axis: (axis,) for axis in left}
+        pieces: dict[Symbol, tuple[Symbol, ...]] = {axis: (axis,) for axis in left}
         return Overlay(tuple(left), {}, {}, pieces, pieces)
     lefts, rights = list(left), list(right)
     domain: list[Symbol] = []

@@ -148,7 +148,8 @@ def _cut(axis: Symbol, divisors: list[int]) -> list[Symbol]:
     size = axis.size.as_int() if axis.size is not None else None
     if size is None:
         return []
-    parts, inner = [], 1
+    parts: list[Symbol] = []
+    inner = 1
     for outer in [*divisors, size]:
         if outer % inner:
             return []

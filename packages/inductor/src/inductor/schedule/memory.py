@@ -13,9 +13,9 @@ from typing import TypeAlias
 from inductor.deps import loads_of, refs, returns_alias, root, stores_of
 from inductor.ir.expr import Expr, Load, rewrite
 from inductor.ir.graph import Graph
-from inductor.ir.index import Index
+from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Argument, Kernel, Loop
-from inductor.ir.program import Allocate, Buffer, Call, Free, Launch, Ref, Step
+from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Ref, Step
 from inductor.schedule.kernels import storage, with_own_names
 from inductor.schedule.merge import map_statement
 
@@ -37,11 +37,13 @@ class _Planner:
     present: set[str] = field(default_factory=set)
     dead: dict[_MemoryClass, list[tuple[str, int]]] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
+    bound: set[Symbol] = field(default_factory=set)
     allocated: set[str] = field(default_factory=set)
     ending: dict[int, list[str]] = field(default_factory=dict)
 
     def run(self) -> tuple[Step, ...]:
         self.steps.extend(self.graph.binds)
+        self.bound = {bind.symbol for bind in self.graph.binds}
         inputs = {buffer.name for buffer in self.graph.inputs if isinstance(buffer, Buffer)}
         self.present |= inputs | set(self.graph.constants)
         self._find_last_uses()
@@ -53,12 +55,23 @@ class _Planner:
                 self.steps.append(Launch(with_own_names(item), tuple(argument.name for argument in item.arguments)))
             else:
                 self.steps.append(item)
-                self.present.update(buffer.name for buffer in item.outputs if buffer is not None)
+                for buffer in item.outputs:
+                    if buffer is not None:
+                        self.present.add(buffer.name)
+                        self._bind_sizes(buffer)
             self._release(number)
         for output in self.graph.outputs:
             if isinstance(output, Ref) and output.name in self.graph.views:
                 self._window(output.name)
         return tuple(step for step in self.steps if step is not None)
+
+    def _bind_sizes(self, buffer: Buffer) -> None:
+        """Sizes that are known once a call has returned."""
+        for dim, size in enumerate(buffer.sizes):
+            symbol = size.as_symbol()
+            if symbol is not None and symbol not in self.bound:
+                self.bound.add(symbol)
+                self.steps.append(Bind(symbol, buffer.name, dim))
 
     # -- how long buffers live ----------------------------------------------------------------------------------------
 

@@ -269,7 +269,7 @@ class _Merger:
 
 
 def _results(loop: Loop) -> set[str]:
-    found = set()
+    found: set[str] = set()
     for statement in loop.body:
         for expr in expressions(statement):
             found.update(node.name for node in walk(expr) if isinstance(node, Result))

@@ -1,0 +1,45 @@
+"""One program for many sizes: sizes that the tracer left open are read at run time."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from reference import run_program
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from inductor.decompose import prepare
+from inductor.ir.program import Launch
+from inductor.ir.verify import verify_program
+from inductor.lower import lower
+from inductor.schedule import schedule
+
+
+def open_program(function, *inputs):
+    with torch.no_grad():
+        gm = make_fx(function, tracing_mode="symbolic")(*inputs)
+    graph = lower(prepare(gm, inputs))
+    return schedule(graph)
+
+
+CASES = {
+    "pointwise": (lambda x, y: (x + y).relu() * 2, lambda n, m: (torch.randn(n, m), torch.randn(m))),
+    "reduction": (lambda x: (x.sum(1), x.mean(), x.amax(0)), lambda n, m: (torch.randn(n, m),)),
+    "softmax": (lambda x: F.softmax(x, -1), lambda n, m: (torch.randn(n, m),)),
+    "views": (lambda x: (x.view(-1) + 1, x.t() * 2, x[1:] + 1, x.unsqueeze(0).expand(2, -1, -1) + 1),
+              lambda n, m: (torch.randn(n, m),)),
+    "product": (lambda x: F.gelu(x @ x.t()), lambda n, m: (torch.randn(n, m),)),
+    "cat": (lambda x, y: torch.cat([x, y], 0) + 1, lambda n, m: (torch.randn(n, m), torch.randn(3, m))),
+    "arange": (lambda x: x + torch.arange(x.shape[1]), lambda n, m: (torch.randn(n, m),)),
+    "norm": (lambda x: F.layer_norm(x, x.shape[1:]), lambda n, m: (torch.randn(n, m),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_program_serves_other_sizes(name):
+    function, inputs = CASES[name]
+    program = open_program(function, *inputs(5, 7))
+    verify_program(program)
+    assert any(step.kernel.sizes for step in program.steps if isinstance(step, Launch))
+    for n, m in ((5, 7), (4, 3), (9, 16)):
+        given = inputs(n, m)
+        expected = torch.utils._pytree.tree_leaves(function(*given))
+        torch.testing.assert_close(run_program(program, given), expected, atol=1e-5, rtol=1e-5)
