@@ -44,8 +44,9 @@ class Derived(Base):
 def arithmetic(log, a=3, b=4):
     c = a + b * a
     c -= b
+    closed = {"y": b}
     log.append((c, -c, not c, ~c, a < b <= c, a if b else c))
-    return [a, b][0], {"x": a, **dict(y=b)}, {a, b}, f"{a!r:>4}{b}", (a, b)[0:2], a is None
+    return [a, b][0], {"x": a, **closed}, {a, b}, f"{a!r:>4}{b}", (a, b)[0:2], a is None
 
 
 def loops(log, n=4):

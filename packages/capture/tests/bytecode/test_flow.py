@@ -1,0 +1,111 @@
+"""Liveness, depths, reachability and loops of small functions."""
+
+from capture.flow import Flow
+from capture.instructions import Body
+
+
+def flow_of(function):
+    return Flow(Body.from_code(function.__code__))
+
+
+def live_before(function, op, nth=0):
+    flow = flow_of(function)
+    i = [i for i, instruction in enumerate(flow.instructions) if instruction.op == op][nth]
+    return set(flow.live().before(i))
+
+
+def test_a_variable_lives_from_its_write_to_its_last_read():
+    def program(a, b):
+        c = a + b
+        d = c * b
+        return d
+
+    assert live_before(program, "RESUME") == {"a", "b"}
+    assert live_before(program, "STORE_FAST", 0) == {"b"}
+    assert live_before(program, "STORE_FAST", 1) == set()
+
+
+def test_branches_join():
+    def program(flag, a, b):
+        if flag:
+            return a
+        return b
+
+    assert live_before(program, "RESUME") == {"flag", "a", "b"}
+    assert live_before(program, "RETURN_VALUE", 0) == set()
+
+
+def test_a_loop_keeps_alive_what_its_next_round_reads():
+    def program(items, scale):
+        total = 0
+        for item in items:
+            total += item * scale
+        return total
+
+    assert live_before(program, "STORE_FAST", 2) == {"scale"}  # total += ... is about to be written
+    assert live_before(program, "FOR_ITER") == {"scale", "total"}
+
+
+def test_a_handler_keeps_alive_what_it_reads():
+    def program(a, b):
+        try:
+            c = a()
+            a = None
+        except ValueError:
+            return b, a
+        return c
+
+    assert live_before(program, "STORE_FAST", 0) == {"b", "a"}
+
+
+def test_deleting_needs_the_variable():
+    def program(a):
+        del a
+
+    assert live_before(program, "RESUME") == {"a"}
+
+
+def test_cells_live_while_they_are_used():
+    def program(a, b):
+        def inner():
+            return a
+
+        b(inner)
+        return None
+
+    assert live_before(program, "POP_TOP") == set()
+    assert live_before(program, "LOAD_CLOSURE") == {"a", "b"}
+
+
+def test_depths_and_size():
+    def program(a, b):
+        return [a, (a, b)]
+
+    flow = flow_of(program)
+    depths = dict(zip((i.op for i in flow.instructions), flow.depths, strict=True))
+    assert (depths["BUILD_TUPLE"], depths["BUILD_LIST"], depths["RETURN_VALUE"]) == (3, 2, 1)
+    assert flow.stack_size() == 3
+
+
+def test_reachable():
+    def program(a):
+        if a:
+            return 1
+        return 2
+
+    flow = flow_of(program)
+    assert all(flow.reachable())
+    last = len(flow.instructions) - 1
+    assert sum(flow.reachable(last)) == 1
+
+
+def test_loops():
+    def program(items):
+        for a in items:
+            while a:
+                a -= 1
+
+    flow = flow_of(program)
+    (outer, outer_end), *inner = [loop for loop in flow.loops() if flow.instructions[loop[0]].op == "FOR_ITER"]
+    assert inner == []
+    assert any(outer < head and end <= outer_end for head, end in flow.loops())
