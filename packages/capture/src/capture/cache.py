@@ -42,6 +42,9 @@ class CodeState:
     def add(self, entry: GuardedCode, guards: tuple[Guard, ...]) -> None:
         self.versions.append(Version(entry, guards))
 
+    def fits(self, inputs: Inputs) -> bool:
+        return any(version.entry.guards.check(inputs.function, inputs.args) for version in self.versions)
+
     def why(self, inputs: Inputs) -> str | None:
         """A sentence about the newest version, or None if there is none yet."""
         if not self.versions:

@@ -80,7 +80,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
     try:
         with config.lock:
             return _translate(config, Inputs(function, args), location)
-    except (Unsupported, BackendError):
+    except (Unsupported, BackendError, CaptureWarning):  # the last where the user made warnings errors
         raise
     except SkipFrame as skip:
         return _give_up(config, FallbackRecord(location, skip.reason))
@@ -107,6 +107,8 @@ def _give_up(config: Config, record: FallbackRecord) -> Any:
 def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     code = inputs.function.__code__
     state = config.cache.state(code)
+    if state.fits(inputs):  # another thread was faster
+        return _engine.SKIP_ONCE
     sentence = state.why(inputs)
     if sentence is not None:
         config.log.add(RecompileRecord(location, sentence))

@@ -8,7 +8,7 @@ from capture.frame import Frame
 from capture.instructions import Instruction
 from capture.opcodes.registry import opcode
 from capture.values.base import Tracer, Value, realize
-from capture.values.constant import NONE, boolean
+from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.iterator import iterate
 from capture.values.mapping import DictValue, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
@@ -164,3 +164,33 @@ def match_keys(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     found = [subject.get(ctx, key) for key in keys.elements(ctx)]
     present = [value for value in found if value is not None]
     frame.push(TupleValue(present) if len(present) == len(found) else NONE)
+
+
+@opcode("MATCH_CLASS")
+def match_class(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    names, cls, subject = frame.pop(), frame.pop(), frame.pop()
+    if not ctx.call_builtin(isinstance, [subject, cls], {}).truth(ctx):
+        frame.push(NONE)
+        return
+    found = _positional(ctx, subject, cls, inst.arg)
+    for name in names.elements(ctx):
+        held = ctx.call_builtin(getattr, [subject, name, _ABSENT], {})
+        if held is _ABSENT:
+            frame.push(NONE)
+            return
+        found.append(held)
+    frame.push(TupleValue(found))
+
+
+_ABSENT = ConstantValue(NotImplemented)
+# Classes whose one positional pattern matches the subject itself.
+_SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+def _positional(ctx: Tracer, subject: Value, cls: Value, count: int) -> list[Value]:
+    if count and cls.constant() in _SELF_MATCHING:
+        return [subject]
+    names = getattr(cls.constant(), "__match_args__", ())[:count]
+    if len(names) < count:
+        ctx.stop("match", f"{cls.describe()} takes fewer positional patterns than {count}")
+    return [subject.attribute(ctx, name) for name in names]

@@ -1,0 +1,147 @@
+"""The public face: optimize in its forms, backends, explain, export, records, reset."""
+
+import threading
+
+import pytest
+import torch
+
+import capture
+
+
+def test_forms(x):
+    @capture.optimize("eager", strict=True)
+    def decorated(a):
+        "Adds one."
+        return a + 1
+
+    class Model:
+        factor = 3
+
+        @capture.optimize("eager", strict=True)
+        def method(self, a):
+            return a * self.factor
+
+        def plain(self, a):
+            return a - self.factor
+
+    assert torch.equal(decorated(x), x + 1)
+    assert (decorated.__name__, decorated.__doc__) == ("decorated", "Adds one.")
+    assert torch.equal(Model().method(x), x * 3)
+    assert torch.equal(capture.optimize("eager", strict=True)(Model().plain)(x), x - 3)
+
+
+def test_what_a_backend_sees_and_may_return(x):
+    def backend(gm, example_inputs):
+        assert [tuple(value.shape) for value in example_inputs] == [(2, 3)]
+        assert [node.op for node in gm.graph.nodes] == ["placeholder", "call_function", "output"]
+        return lambda a: a + 5
+
+    assert torch.equal(capture.optimize(backend, strict=True)(lambda a: a + 1)(x), x + 5)
+
+
+def test_a_backend_that_fails_is_named(x):
+    def backend(gm, example_inputs):
+        raise ZeroDivisionError("no")
+
+    with pytest.raises(capture.BackendError, match="ZeroDivisionError: no") as caught:
+        capture.optimize(backend)(lambda a: a + 1)(x)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_unknown_backends_and_targets():
+    with pytest.raises(ValueError, match="no backend is called 'nope'"):
+        capture.optimize("nope")
+    with pytest.raises(TypeError, match="takes a function"):
+        capture.optimize("eager")(3)
+
+
+def test_explain(x):
+    def broken(a):
+        b = a + 1
+        capture.graph_break("here")
+        return b * 2
+
+    explanation = capture.explain(broken, strict=True)(x)
+    assert torch.equal(explanation.result, (x + 1) * 2)
+    assert [graph.operators for graph in explanation.graphs] == [("add",), ("mul",)]
+    assert explanation.breaks[0].reason.explanation == "graph_break() is called: here"
+    assert "2 graphs, 2 operators, 1 breaks" in str(explanation)
+
+
+def test_export(x):
+    gm, guards = capture.export(lambda a, n: a * n, strict=True)(x, 3)
+    assert torch.equal(gm(x)[0], x * 3)
+    assert any("n equals 3" in guard for guard in guards)
+    with pytest.raises(capture.Unsupported):
+        capture.export(lambda a: a.sum().item(), strict=True)(x)
+
+
+def test_subscribers_hear_of_records(x):
+    log, heard = capture.Log(), []
+    stop = log.subscribe(heard.append)
+    capture.optimize("eager", strict=True, log=log)(lambda a: a + 1)(x)
+    stop()
+    capture.optimize("eager", strict=True, log=log)(lambda a: a + 2)(x)
+    assert len(heard) == 1
+    assert len(log.records()) == 2
+
+
+def test_reset_forgets(x):
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(lambda a: a + 1)
+    region(x)
+    capture.reset()
+    region(x)
+    assert len(log.records()) == 2
+
+
+def test_is_compiling(check, x):
+    assert not capture.is_compiling()
+    assert torch.equal(
+        capture.optimize("eager", strict=True)(lambda a: a + 1 if capture.is_compiling() else a)(x), x + 1
+    )
+
+
+def test_libraries_are_not_told_that_they_are_traced(check, x):
+    check(lambda a: a + 1 if torch.compiler.is_compiling() or torch.jit.is_scripting() else a - 1, x)
+
+
+def test_an_internal_error_leaves_the_frame_to_cpython(x, monkeypatch):
+    def broken(*args):
+        raise RuntimeError("a mistake of ours")
+
+    def function(a):
+        return a + 1
+
+    monkeypatch.setattr("capture.hook.translate", broken)
+    log = capture.Log()
+    region = capture.optimize("eager", log=log)(function)
+    with pytest.warns(capture.CaptureWarning, match="a mistake of ours") as caught:
+        assert torch.equal(region(x), x + 1)
+        assert torch.equal(region(x), x + 1)
+    assert len(caught) == 1
+    assert log.records()[0].reason.kind == "internal error"
+    with pytest.raises(capture.InternalError, match="a mistake of ours"):
+        capture.optimize("eager", strict=True)(function)(x)
+
+
+def test_compiled_functions_call_each_other(check, x):
+    inner = capture.optimize("eager", strict=True)(lambda a: a * 2)
+    check(lambda a: inner(a) + 1, x)
+
+
+def test_threads(x):
+    region = capture.optimize("eager", strict=True)(lambda a, n: a * n + n)
+    failures = []
+
+    def work(offset):
+        for n in range(20):
+            if not torch.equal(region(x, n + offset), x * (n + offset) + (n + offset)):
+                failures.append(n)
+
+    threads = [threading.Thread(target=work, args=(10 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures

@@ -1,0 +1,189 @@
+"""Where the graph ends and the function goes on."""
+
+import numpy as np
+import pytest
+import scipy.fft
+import torch
+
+import capture
+
+
+def bar(a, b):
+    x = a / (torch.abs(a) + 1)
+    if b.sum() < 0:
+        b = b * -1
+    return x * b
+
+
+def test_a_branch_on_a_tensors_value_gives_three_graphs(same):
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append([node.name for node in gm.graph.nodes if node.op.startswith("call")])
+        return gm.forward
+
+    region = capture.optimize(backend, strict=True)(bar)
+    a, b = torch.randn(4), torch.rand(4)
+    same(bar(a, b), region(a, b))
+    same(bar(a, -b), region(a, -b))
+    same(bar(a, b), region(a, b))
+    assert [len(names) for names in graphs] == [5, 1, 2]
+
+
+def test_numpy_and_scipy_in_the_middle(check, x):
+    def dct(a):
+        b = a + 1
+        c = torch.from_numpy(scipy.fft.dct(b.numpy()))
+        return c * b
+
+    check(dct, x, graphs=2, breaks=None)
+
+
+def test_numpy_arrays_pass_through(check, x):
+    check(lambda a: (a + 1, np.ones(2) * 2)[0], x, graphs=1, breaks=None)
+
+
+def test_reading_a_number(check, x):
+    def scale(a):
+        n = int((a + 1).sum().item())
+        return a * n
+
+    check(scale, x, graphs=2, breaks=1)
+
+
+def callee(a):
+    b = a * 2
+    capture.graph_break()
+    return b + 1
+
+
+def test_a_break_in_a_callee_breaks_at_the_call_and_in_the_callee(check, x):
+    def caller(a):
+        before = a + 1
+        return callee(before) * before
+
+    check(caller, x, graphs=4, breaks=2)
+
+
+def test_a_break_deep_in_calls(check, x):
+    def middle(a):
+        return callee(a + 1) - 1
+
+    check(lambda a: middle(a) * 2, x, graphs=5, breaks=3)
+
+
+def test_live_values_of_every_kind_cross_a_break(check, x):
+    def cross(a, flag):
+        items, pairs = [a, a + 1], {"k": (a, 2)}
+        offset = 3
+
+        def inner(b):
+            return b + offset
+
+        iterator = iter(items)
+        next(iterator)
+        capture.graph_break()
+        return items, pairs, inner(a), next(iterator), flag
+
+    check(cross, x, None, graphs=2, breaks=None)
+
+
+def test_a_break_with_values_on_the_stack(check, x):
+    check(lambda a: [a + 1, (a * 2).sum().item(), *range(2), a - 1], x, graphs=2, breaks=1)
+
+
+def test_breaks_inside_with_try_and_loops(check, x):
+    def inside(a):
+        total = 0.0
+        with torch.no_grad():
+            b = a * 2
+            capture.graph_break()
+            c = b + 1
+        for _ in range(3):
+            total += c.sum().item()
+        try:
+            capture.graph_break()
+            raise KeyError("k")
+        except KeyError:
+            return c, total, torch.is_grad_enabled()
+
+    check(inside, x.requires_grad_(), graphs=None, breaks=None)
+
+
+def test_a_break_while_an_outer_iterator_waits(check, x):
+    def nested(a):
+        for row in [a, a + 1]:
+            for scale in (1, 2):
+                a = a + row * scale
+                capture.graph_break()
+        return a
+
+    check(nested, x, graphs=None, breaks=None)
+
+
+def test_closures_over_variables_that_change_after_the_break(check, x):
+    def late(a):
+        count = 1
+
+        def get():
+            return count
+
+        capture.graph_break()
+        count = 5
+        return a * get()
+
+    check(late, x, graphs=1, breaks=1)
+
+
+def test_records_name_line_reason_and_hint(check, x):
+    log = check(bar, x, x, graphs=2, breaks=1)
+    record = next(record for record in log.records() if isinstance(record, capture.BreakRecord))
+    assert record.location.filename == __file__
+    assert record.location.source == "if b.sum() < 0:"
+    assert record.reason.kind == "tensor value"
+    assert record.reason.hint
+
+
+def test_nopython_says_it_in_five_lines(x):
+    with pytest.raises(capture.Unsupported) as caught:
+        capture.optimize("eager", nopython=True, strict=True)(bar)(x, x)
+    lines = str(caught.value).splitlines()
+    assert len(lines) <= 5
+    assert "if b.sum() < 0:" in lines[2]
+
+
+def test_nopython_lets_the_users_own_exceptions_through(x):
+    def fail(a):
+        raise ValueError(a.shape)
+
+    with pytest.raises(ValueError, match="Size"):
+        capture.optimize("eager", nopython=True, strict=True)(fail)(x)
+
+
+def test_disabled_functions_run_outside(check, x):
+    seen = []
+
+    @capture.disable
+    def outside(a):
+        seen.append(capture.is_compiling())
+        return a + 1
+
+    check(lambda a: outside(a * 2) * 3, x, graphs=2, breaks=1)
+    assert seen == [False, False]
+
+
+def test_allowed_functions_are_one_node(x):
+    @capture.allow_in_graph
+    def opaque(a):
+        return a.sin() if a.dim() else a
+
+    gm, _ = capture.export(lambda a: opaque(a) + 1, strict=True)(x)
+    assert next(node.target for node in gm.graph.nodes if node.op == "call_function") is opaque
+
+
+def test_disallowed_functions_break(check, x):
+    @capture.disallow_in_graph
+    def apart(a):
+        return a + 1
+
+    check(lambda a: apart(a) * 2, x, graphs=2, breaks=1)

@@ -1,0 +1,110 @@
+"""Torch's context managers inside captured code, and the user's own."""
+
+import contextlib
+
+import torch
+
+import capture
+
+
+def test_grad_modes(check, x):
+    def modes(a):
+        with torch.no_grad():
+            b = a * 2
+        with torch.enable_grad():
+            c = a * 3
+        with torch.set_grad_enabled(False):
+            d = a + 1
+        return b, c, d, torch.is_grad_enabled()
+
+    check(modes, x.requires_grad_())
+    with torch.no_grad():
+        check(modes, x)
+
+
+def test_a_mode_that_stays(x):
+    def switch(a):
+        b = a * 2
+        torch.set_grad_enabled(False)
+        return b, a * 3
+
+    try:
+        first, second = capture.optimize("eager", strict=True)(switch)(x.requires_grad_())
+        assert (first.requires_grad, second.requires_grad, torch.is_grad_enabled()) == (True, False, False)
+    finally:
+        torch.set_grad_enabled(True)
+
+
+def test_autocast(check, x):
+    def cast(a):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            b = a @ a.T
+            with torch.autocast("cpu", enabled=False):
+                c = a @ a.T
+        return b, c
+
+    check(cast, x)
+
+
+def test_inference_mode(x):
+    def infer(a):
+        with torch.inference_mode():
+            return a * 2
+
+    assert capture.optimize("eager", strict=True)(infer)(x).is_inference()
+
+
+@torch.no_grad()
+def decorated(a):
+    return a * 2
+
+
+def test_decorated_functions(check, x):
+    check(lambda a: (decorated(a), a + 1), x.requires_grad_())
+
+
+class Recorder:
+    def __init__(self):
+        self.log = []
+
+    def __enter__(self):
+        self.log.append("enter")
+        return self
+
+    def __exit__(self, cls, error, traceback):
+        self.log.append(cls.__name__ if cls else "exit")
+        return cls is KeyError
+
+
+@contextlib.contextmanager
+def managed(log):
+    log.append("enter")
+    try:
+        yield log
+    finally:
+        log.append("exit")
+
+
+def test_the_users_own(check, x):
+    def use(a):
+        recorder, log = Recorder(), []
+        with recorder:
+            a = a + 1
+        with recorder as r:
+            raise KeyError(r)
+        with managed(log) as inner:
+            a = a * len(inner)
+        return a, recorder.log, log
+
+    check(use, x)
+
+
+def test_a_break_inside_a_mode_keeps_the_mode(check, x):
+    def inside(a):
+        with torch.no_grad():
+            b = a * 2
+            capture.graph_break()
+            c = a * 3
+        return b, c, a * 4
+
+    check(inside, x.requires_grad_(), graphs=None, breaks=1)

@@ -1,0 +1,75 @@
+"""Sizes and ints that vary become symbols of one graph."""
+
+import pytest
+import torch
+
+import capture
+
+
+def graphs_for(function, calls, **options):
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    region = capture.optimize(backend, strict=True, **options)(function)
+    for args in calls:
+        assert torch.equal(region(*args), function(*args))
+    return graphs
+
+
+def test_thirty_lengths_compile_twice():
+    function = lambda x: x.reshape(-1) * x.shape[1] + x.sum()
+    assert len(graphs_for(function, [(torch.randn(4, n),) for n in range(2, 32)])) == 2
+
+
+def test_ints_that_vary():
+    function = lambda x, n: x[:, :n] + n
+    assert len(graphs_for(function, [(torch.randn(4, 40), n) for n in range(2, 32)])) == 2
+
+
+def test_zero_and_one_are_special():
+    function = lambda x: x.squeeze(0) if x.shape[0] == 1 else x * x.shape[0]
+    assert len(graphs_for(function, [(torch.randn(n, 3),) for n in (4, 5, 6, 1, 7, 1)])) == 3
+
+
+def test_branches_on_sizes_are_conditions():
+    function = lambda x: x + 1 if x.shape[0] > 10 else x - 1
+    graphs = graphs_for(function, [(torch.randn(n),) for n in (3, 4, 5, 20, 30, 6)])
+    assert len(graphs) == 3
+
+
+def test_static_on_request():
+    assert len(graphs_for(lambda x: x + 1, [(torch.randn(n),) for n in (3, 4, 5)], dynamic=False)) == 3
+
+
+def test_dynamic_on_request():
+    assert len(graphs_for(lambda x: x + 1, [(torch.randn(n),) for n in (3, 4, 5)], dynamic=True)) == 1
+
+
+def test_sizes_go_to_the_backend_as_symints():
+    inputs = []
+
+    def backend(gm, example_inputs):
+        inputs.append(example_inputs)
+        return gm.forward
+
+    region = capture.optimize(backend, strict=True)(lambda x, n: x * n)
+    region(torch.randn(3), 2)
+    region(torch.randn(3), 5)
+    region(torch.randn(3), 7)
+    assert len(inputs) == 2
+    assert any(isinstance(item, torch.SymInt) for item in inputs[1])
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.view(x.size(0), -1).mean(1),
+    lambda x: torch.cat([x, x]).chunk(2)[0],
+    lambda x: torch.zeros(x.shape[0], 2) + x[:, :2],
+    lambda x: x.flatten()[: x.numel() // 2],
+    lambda x: torch.arange(len(x)) + x.sum().long(),
+])  # fmt: skip
+def test_programs_over_sizes(function):
+    torch.manual_seed(0)
+    assert len(graphs_for(function, [(torch.randn(n, 4),) for n in (3, 5, 8, 9)])) == 2

@@ -1,0 +1,159 @@
+"""What captured code does to objects that existed before: done once, in the end, on the objects themselves."""
+
+import copy
+
+import torch
+
+import capture
+
+
+class Box:
+    def __init__(self):
+        self.value = 1
+        self.tags = {1}
+        self.extra = "x"
+
+
+def change_everything(items, table, box, x):
+    items.append(x + 1)
+    items[0] = 7
+    table["n"] = x
+    del table["a"]
+    box.value += 1
+    box.new = [x, items]
+    box.tags.add(5)
+    del box.extra
+    items.extend([1, 2])
+
+
+def test_lists_dicts_sets_and_attributes(check, x):
+    check(change_everything, [1, 2], {"a": 1, "b": 2}, Box(), x, graphs=1)
+
+
+def test_identity_is_kept(x):
+    items, box = [1], Box()
+
+    def store(items, box, x):
+        box.items = items
+        items.append(box)
+        return items
+
+    result = capture.optimize("eager", strict=True)(store)(items, box, x)
+    assert result is items is box.items
+    assert items[1] is box
+
+
+def test_swap_reads_before_it_writes(check):
+    def swap(box, items):
+        box.value, box.extra = box.extra, box.value
+        items[0], items[1] = items[1], items[0]
+
+    check(swap, Box(), [1, 2], graphs=0)
+
+
+def test_arguments_returned_are_themselves(x):
+    def give(a, b):
+        return a is b, [a, b], a
+
+    same, pair, first = capture.optimize("eager", strict=True)(give)(x, x)
+    assert same
+    assert pair[0] is pair[1] is first is x
+    different, *_ = capture.optimize("eager", strict=True)(give)(x, x.clone())
+    assert not different
+
+
+def test_in_place_operations_return_the_tensor_itself(x):
+    before = x.clone()
+    assert capture.optimize("eager", strict=True)(lambda a: a.add_(1))(x) is x
+    assert torch.equal(x, before + 1)
+
+
+COUNT = 0
+
+
+def test_globals(x):
+    global COUNT
+
+    def count(a):
+        global COUNT
+        COUNT += 2
+        return a * COUNT
+
+    COUNT = 1
+    region = capture.optimize("eager", strict=True)(count)
+    assert torch.equal(region(x), x * 3)
+    assert torch.equal(region(x), x * 5)
+    assert COUNT == 5
+
+
+def test_closure_cells(x):
+    def counter():
+        count = 0
+
+        def step(a):
+            nonlocal count
+            count += 1
+            return a * count
+
+        return step
+
+    step = counter()
+    region = capture.optimize("eager", strict=True)(step)
+    assert [float(region(x)[0, 1]), float(region(x)[0, 1]), float(step(x)[0, 1])] == [1, 2, 3]
+
+
+def test_two_functions_share_a_new_cell(x):
+    def make(a):
+        held = a
+
+        def put(value):
+            nonlocal held
+            held = value
+
+        return put, lambda: held
+
+    put, get = capture.optimize("eager", strict=True)(make)(x)
+    put(3)
+    assert get() == 3
+
+
+def test_effects_before_a_break_are_seen_by_the_code_after_it(check, x):
+    def log(a, items):
+        items.append(1)
+        capture.graph_break()
+        items.append(len(items))
+        return a + len(items)
+
+    check(log, x, [], graphs=1, breaks=1)
+
+
+def test_properties_and_setattr_of_the_user(check, x):
+    check(lambda c, a: c.assign(a), Careful(), x)
+
+
+class Careful:
+    def __init__(self):
+        object.__setattr__(self, "log", [])
+
+    def __setattr__(self, name, value):
+        self.log.append(name)
+        object.__setattr__(self, name, value)
+
+    @property
+    def both(self):
+        return self.first, self.second
+
+    @both.setter
+    def both(self, values):
+        self.first, self.second = values
+
+    def assign(self, a):
+        self.both = (a + 1, 2)
+        return self.both
+
+
+def test_an_object_is_not_touched_by_a_translation(x):
+    box = Box()
+    before = copy.deepcopy(vars(box))
+    capture.export(lambda a, b: a * b.value, strict=True)(x, box)
+    assert vars(box) == before

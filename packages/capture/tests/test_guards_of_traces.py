@@ -1,0 +1,142 @@
+"""What a trace relied on, and nothing else, decides whether it is used again."""
+
+import warnings
+
+import pytest
+import torch
+
+import capture
+
+
+class Holder:
+    def __init__(self):
+        self.scale = 2
+        self.unused = 0
+        self.items = [1, 2]
+
+
+FACTOR = 3
+
+
+def versions(function, *calls):
+    """How many versions these calls need, each checked against plain CPython."""
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log, dynamic=False)(function)
+    for call in calls:
+        assert torch.equal(region(*call), function(*call))
+    return 1 + sum(isinstance(record, capture.RecompileRecord) for record in log.records())
+
+
+def test_types_dtypes_and_shapes(x):
+    add = lambda a: a + 1
+    assert versions(add, (x,), (x * 2,), (torch.ones(2, 3),)) == 1
+    assert versions(add, (x,), (x.double(),)) == 2
+    assert versions(add, (x,), (torch.ones(3, 3),)) == 2
+    assert versions(add, (x,), (x.T.contiguous().T,)) == 2
+    assert versions(add, (x,), (x.clone().requires_grad_(),)) == 2
+
+
+def test_constants_by_value_and_type(x):
+    add = lambda a, n: a + n
+    assert versions(add, (x, 1), (x, 1)) == 1
+    assert versions(add, (x, 1), (x, True), (x, 1.0), (x, 2)) == 4
+
+
+def test_only_attributes_that_were_read(x):
+    holder = Holder()
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(lambda a, h: a * h.scale)
+    region(x, holder)
+    holder.unused = 5
+    holder.items.append(3)
+    region(x, holder)
+    assert not [record for record in log.records() if isinstance(record, capture.RecompileRecord)]
+    holder.scale = 3.5
+    assert torch.equal(region(x, holder), x * 3.5)
+
+
+def test_globals_and_closures(x, monkeypatch):
+    local = 2
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(lambda a: a * FACTOR + local)
+    assert torch.equal(region(x), x * 3 + 2)
+    monkeypatch.setitem(globals(), "FACTOR", 5)
+    assert torch.equal(region(x), x * 5 + 2)
+    local = 4
+    assert torch.equal(region(x), x * 5 + 4)
+
+
+def test_a_replaced_global_function(x, monkeypatch):
+    region = capture.optimize("eager", strict=True)(lambda a: scaled(a))
+    assert torch.equal(region(x), x * 2)
+    monkeypatch.setitem(globals(), "scaled", lambda a: a * 7)
+    assert torch.equal(region(x), x * 7)
+
+
+def scaled(a):
+    return a * 2
+
+
+def test_a_global_that_hides_a_builtin(x, monkeypatch):
+    region = capture.optimize("eager", strict=True)(lambda a: a * len([1, 2]))
+    assert torch.equal(region(x), x * 2)
+    monkeypatch.setitem(globals(), "len", lambda items: 9)
+    assert torch.equal(region(x), x * 9)
+
+
+def test_containers(x):
+    total = lambda a, items, table: a + sum(items) + table["k"]
+    assert versions(total, (x, [1, 2], {"k": 1}), (x, [1, 2], {"k": 1})) == 1
+    assert (
+        versions(total, (x, [1, 2], {"k": 1}), (x, [1], {"k": 1}), (x, (1, 2), {"k": 1}), (x, [1, 2], {"k": 1, "j": 1}))
+        == 4
+    )
+
+
+def test_grad_mode_and_autocast(x):
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(lambda a: a @ a.T)
+    region(x)
+    with torch.no_grad():
+        assert not region(x.clone().requires_grad_()).requires_grad
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert region(x).dtype is torch.bfloat16
+    assert region(x).dtype is torch.float32
+
+
+def test_default_dtype_is_guarded_where_it_matters():
+    region = capture.optimize("eager", strict=True)(lambda n: torch.zeros(n, dtype=torch.get_default_dtype()))
+    assert region(2).dtype is torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert region(2).dtype is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_failure_is_a_sentence(x):
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(lambda a, n: a + len(n))
+    region(x, "ab")
+    region(x, "abc")
+    record = next(record for record in log.records() if isinstance(record, capture.RecompileRecord))
+    assert "n equals 'ab', but it is 'abc'" in record.failed
+    assert "region = capture.optimize" in record.failed
+
+
+def test_too_many_versions_are_left_to_cpython_and_said_once(x):
+    region = capture.optimize("eager", strict=True, recompile_limit=3)(lambda a, s: a + len(s))
+    with pytest.warns(capture.CaptureWarning, match="3 versions exist already") as caught:
+        for n in range(8):
+            assert torch.equal(region(x, "s" * n), x + n)
+    assert len(caught) == 1
+
+
+def test_identical_inputs_never_recompile(x):
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(lambda a, b, *c, k=None, **d: a + b + sum(c) + d["z"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            region(x, x.clone(), 1, 2, z=3)
+    assert len(log.records()) == 1

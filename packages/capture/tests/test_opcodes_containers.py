@@ -1,0 +1,110 @@
+"""Building, taking apart and mutating containers."""
+
+import collections
+
+
+def test_literals_and_unpacking(check, x):
+    def build(a):
+        pair = (a, a + 1)
+        first, *rest = [*pair, 3]
+        merged = {"p": first, "q": rest}
+        return pair, rest, merged, {1, 2, 2}, [*range(3)], slice(1, 2)
+
+    check(build, x)
+
+
+def test_comprehensions(check, x):
+    check(lambda a: ([i * a for i in range(3)], {k: a + k for k in (1, 2)}, {i % 2 for i in range(5)}), x)
+
+
+def test_nested_comprehension_with_condition(check, x):
+    check(lambda a: [[i * j * a for j in range(i)] for i in range(4) if i % 2], x)
+
+
+def test_list_methods(check, x):
+    def play(a):
+        items = []
+        items.append(4)
+        items.extend([1, 2])
+        items.insert(0, "s")
+        popped = items.pop()
+        items.remove(1)
+        items.reverse()
+        items.append(a + 1)
+        return items, popped, items.index("s"), items.count("s"), items[::-1], items + [1], items * 2
+
+    check(play, x)
+
+
+def test_dict_methods(check, x):
+    def play(a):
+        table = {"a": a}
+        table.update(b=a + 1)
+        table.setdefault("c", []).append(1)
+        gone = table.pop("a")
+        return (
+            table,
+            gone,
+            table.get("z", 3),
+            list(table.items()),
+            list(table),
+            "b" in table,
+            len(table),
+            table | {"d": 1},
+        )
+
+    check(play, x)
+
+
+def test_deletion_and_slice_assignment(check):
+    def play(items, table):
+        del items[0], table["k"]
+        items[1:] = [7, 8]
+        return items
+
+    check(play, [1, 2, 3], {"k": 1, "j": 2}, graphs=0)
+
+
+def test_ordered_and_default_dicts_and_deques(check, x):
+    def play(a):
+        ordered = collections.OrderedDict(a=1, b=a)
+        ordered.move_to_end("a")
+        default = collections.defaultdict(list)
+        default["k"].append(a + 1)
+        queue = collections.deque([1, 2], maxlen=2)
+        queue.append(a)
+        return ordered, default, list(queue), queue.popleft()
+
+    check(play, x)
+
+
+def test_sorting(check, x):
+    check(lambda a: (sorted([3, 1, 2], reverse=True), sorted("ba", key=ord), max([(1, 2), (1, 3)])), x, graphs=0)
+
+
+def test_missing_keys_and_indices_raise(check):
+    check(lambda: {}["k"], graphs=0)
+    check(lambda: [][1], graphs=0)
+
+
+def test_wrong_number_of_items_to_unpack(check):
+    def unpack(items):
+        a, b = items
+        return a, b
+
+    check(unpack, [1, 2, 3], graphs=0)
+
+
+def test_matching(check, x):
+    def kind(value):
+        match value:
+            case [first, *_]:
+                return "sequence", first
+            case {"k": held}:
+                return "mapping", held
+            case int():
+                return "int"
+            case _:
+                return "else"
+
+    check(lambda a: (kind([a]), kind({"k": a}), kind("s")), x, graphs=0)

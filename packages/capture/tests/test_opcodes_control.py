@@ -1,0 +1,125 @@
+"""Branches and loops that Python values decide; generators; exceptions of the user's program."""
+
+
+def test_branches_on_arguments_and_shapes(check, x):
+    def choose(a, flag, name=None):
+        if flag and a.shape[0] == 2:
+            a = a + 1
+        elif name is None:
+            a = a - 1
+        return a * 2 if name else a
+
+    check(choose, x, True)
+    check(choose, x, False)
+    check(choose, x, 0, name="n")
+
+
+def test_loops(check, x):
+    def loop(a):
+        for index, (k, item) in enumerate(zip("ab", [a, a + 1])):
+            if index == 5:
+                break
+            a = a + item * index
+        else:
+            a = a * 2
+        n = 3
+        while n:
+            n -= 1
+            if n == 1:
+                continue
+            a = a + n
+        return a, k
+
+    check(loop, x)
+
+
+def test_a_list_that_grows_while_it_is_iterated(check):
+    def grow(items):
+        for item in items:
+            if item < 3:
+                items.append(item + 1)
+        return items
+
+    check(grow, [1], graphs=0)
+
+
+def numbers(count):
+    total = 0
+    for index in range(count):
+        total += index
+        yield index
+    return total
+
+
+def test_generators_are_lazy_and_return(check, x):
+    def consume(a):
+        def outer():
+            result = yield from numbers(3)
+            yield result
+
+        first, second = (item * a for item in range(2))
+        return list(outer()), first + second, next(numbers(2)), sum(numbers(4))
+
+    check(consume, x)
+
+
+def test_exceptions_are_caught_by_type(check, x):
+    def careful(a):
+        found = []
+        for error in (KeyError("k"), ValueError("v"), IndexError(3)):
+            try:
+                raise error
+            except (KeyError, IndexError) as caught:
+                found.append(type(caught).__name__)
+            except Exception as caught:
+                found.append(str(caught))
+            finally:
+                found.append("finally")
+        return a + 1, found
+
+    check(careful, x)
+
+
+def test_exceptions_cross_calls(check, x):
+    def fail(n):
+        if n > 1:
+            raise RuntimeError("too deep", n)
+        return fail(n + 1)
+
+    def outer(a):
+        try:
+            fail(0)
+        except RuntimeError as error:
+            return a * 2, error.args
+
+    check(outer, x)
+
+
+def test_an_exception_that_leaves_is_the_same(check, x):
+    def fail(a, n):
+        b = a + 1
+        if n != 2:
+            raise AssertionError(f"n is {n}")
+        return b
+
+    check(fail, x, 3, graphs=None)
+
+
+def test_errors_of_torch_are_torchs_own(check, x):
+    check(lambda a: a @ a, x, graphs=0)
+
+
+def test_traceback_names_the_users_line(x):
+    import traceback
+
+    import capture
+
+    def fail(a):
+        b = a + 1
+        raise ValueError(b.shape)
+
+    try:
+        capture.optimize("eager", strict=True)(fail)(x)
+    except ValueError as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+    assert (last.name, last.line) == ("fail", "raise ValueError(b.shape)")
