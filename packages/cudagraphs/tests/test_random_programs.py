@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cudagraphs import Manager, Options, capture_on
+from cudagraphs import Manager, Options, capture_on, manager
 from cudagraphs.inputs import InputPlan
 from cudagraphs.node import Recording
 from cudagraphs.simulated import Device
@@ -41,6 +41,11 @@ def in_place(x):
     return [x * 2]
 
 
+def change_one_of_two(x, y):
+    x.add_(1)
+    return [y * 2]
+
+
 def view_of_input(x):
     return [x, x[:1], x + 1]
 
@@ -52,6 +57,7 @@ FUNCTIONS = {  # name: (function, tensors taken after the parameter)
     "two_outputs": (lambda w, x: two_outputs(x + w), 1),
     "two_views": (lambda w, x: two_views(x), 1),
     "in_place": (lambda w, x: in_place(x), 1),
+    "change_one_of_two": (lambda w, x, y: change_one_of_two(x, y), 2),
     "view_of_input": (lambda w, x: view_of_input(x), 1),
     "every_other": (lambda w, x: [x[::2], (x + 3)[::2]], 1),
     "peek": (lambda w, x: x + x.tolist()[0], 1),
@@ -166,6 +172,8 @@ PLANTED = {
     "moved inputs are not noticed": (InputPlan, "fits", lambda self, driver, inputs: True),
     "recording forgets what is held": (Device, "occupy", lambda self, state, blocks: None),
     "mutations are not noticed": (Device, "version", lambda self, tensor: 0),
+    "shared memory is not noticed": (manager, "separates", lambda driver, plan, inputs: False),
+    "all signatures are taken for one": (Device, "signature", lambda self, values: None),
     "inputs are not copied": (Device, "copy", lambda self, destinations, sources: None),
 }
 
@@ -184,5 +192,5 @@ def test_random_programs_find_a_planted_bug(bug, monkeypatch):
         suppress_health_check=list(HealthCheck),
         print_blob=False,
     )
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, ValueError)):  # wrong values, or shapes that do not fit
         run_state_machine_as_test(Program, settings=quick)
