@@ -17,7 +17,7 @@ from aotgrad.facts import Facts
 from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.roles import AliasBase, Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
-from aotgrad.symbols import is_size
+from aotgrad.symbols import is_size, size_hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class Pair:
     @property
     def saved_bytes(self) -> int:
         """Bytes that stay alive between forward and backward, each memory counted once; inputs are not counted."""
-        output = self.forward.module.graph.output_node().args[0]
+        graph = self.forward.module.graph
+        held = {memory_of(node.meta["val"]) for node in graph.find_nodes(op="placeholder") if not is_size(node)}
         kept = {}
-        for node, role in zip(output, self.forward.outputs, strict=True):
-            if isinstance(role, Saved) and node.op == "call_function":
-                storage = node.meta["val"].untyped_storage()
-                kept[storage._cdata] = int(storage.nbytes())
-        return sum(kept.values())
+        for node, role in zip(graph.output_node().args[0], self.forward.outputs, strict=True):
+            if isinstance(role, Saved):
+                kept[memory_of(node.meta["val"])] = size_hint(node.meta["val"].untyped_storage().nbytes())
+        return sum(size for memory, size in kept.items() if memory not in held)
 
 
 Partition = Callable[[JointGraph], Pair]

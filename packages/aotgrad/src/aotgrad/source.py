@@ -60,7 +60,7 @@ class Source:
 
     def build(self, title: str) -> dict[str, Any]:
         """Run the lines; the namespace that they leave."""
-        text, filename = self.text(), f"<aotgrad {title} {next(_numbers)}>"
+        text, filename = self.text(), f"<generated: aotgrad {title} {next(_numbers)}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         namespace = dict(self.names)
         exec(compile(text, filename, "exec"), namespace)
