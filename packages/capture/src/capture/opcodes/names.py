@@ -13,6 +13,7 @@ from capture.sources import AttrSource, ConstSource
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import UNBOUND
 from capture.values.function import CellValue, ClassValue, NamespaceValue, SuperValue
+from capture.versions import NULL_UNDER_CALLABLE
 from capture.wrap import global_source, trusted
 
 
@@ -164,9 +165,13 @@ def load_attr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("LOAD_METHOD")
 def load_method(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.push(NULL)
-    owner = frame.stack.pop(-2)
-    frame.push(realize(ctx, owner).attribute(ctx, inst.arg))
+    _push_callable(frame, frame.pop().attribute(ctx, inst.arg))
+
+
+def _push_callable(frame: Frame, function: Value) -> None:
+    """Two slots for a call, in the order in which this interpreter wants them if it has to make the call itself."""
+    for value in (NULL, function) if NULL_UNDER_CALLABLE else (function, NULL):
+        frame.push(value)
 
 
 @opcode("STORE_ATTR")
@@ -194,6 +199,4 @@ def load_super_attr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_METHOD")
 def load_super_method(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    found = _super_attribute(ctx, frame, inst.arg)
-    frame.push(NULL)
-    frame.push(found)
+    _push_callable(frame, _super_attribute(ctx, frame, inst.arg))
