@@ -130,6 +130,9 @@ class Body:
     def __len__(self) -> int:
         return len(self.instructions)
 
+    def __str__(self) -> str:
+        return "\n".join(_listing(self.instructions))
+
 
 def slot_names(varnames: Sequence[str], cellvars: Sequence[str], freevars: Sequence[str]) -> list[str]:
     """The name that operands use for each variable slot: locals, then cells that are no parameters, then free ones."""
@@ -138,6 +141,43 @@ def slot_names(varnames: Sequence[str], cellvars: Sequence[str], freevars: Seque
     if hidden:
         own = [name + "'" if name in hidden else name for name in own]
     return own + list(freevars)
+
+
+# --------------------------------------------------------------------------------------------------------------- text
+
+
+def _listing(instructions: list[Instruction]) -> Iterator[str]:
+    """One line for each instruction: source line where it changes, label, opcode, operand, handler.
+
+    ``! L3 depth 1`` says that an exception goes to L3 with one value left on the stack below it.
+    """
+    labels = _labels(instructions)
+    line: int | None = None
+    for instruction in instructions:
+        number = "" if instruction.line in (None, line) else str(instruction.line)
+        line = instruction.line or line
+        label = labels.get(instruction)
+        text = f"{number:>5} {label + ':' if label else '':>5} {instruction.op:<20} {_operand(instruction, labels)}"
+        if (handler := instruction.handler) is not None:
+            text = f"{text:<56} ! {labels[handler.target]} depth {handler.depth}{' lasti' if handler.lasti else ''}"
+        yield text.rstrip()
+
+
+def _labels(instructions: list[Instruction]) -> dict[Instruction, str]:
+    targets = {instruction.arg for instruction in instructions if isinstance(instruction.arg, Instruction)}
+    targets |= {instruction.handler.target for instruction in instructions if instruction.handler is not None}
+    ordered = [instruction for instruction in instructions if instruction in targets]
+    return {instruction: f"L{number}" for number, instruction in enumerate(ordered, 1)}
+
+
+def _operand(instruction: Instruction, labels: dict[Instruction, str]) -> str:
+    match operand_of(instruction.op):
+        case Operand.JUMP:
+            return f"-> {labels[instruction.arg]}"
+        case Operand.NAME | Operand.SLOT | Operand.SYMBOL:
+            return str(instruction.arg)
+        case _:
+            return "" if instruction.arg is None else repr(instruction.arg)
 
 
 # ---------------------------------------------------------------------------------------------------------- decoding

@@ -126,7 +126,9 @@ def _check(code: CodeType, flow: Flow, point: Point) -> None:
     for instruction in flow.instructions:
         if instruction.op == "MAKE_CELL" and instruction.arg in code.co_freevars:
             # Some releases compile this where an inlined comprehension has a cell by the name of a free variable.
-            raise NotResumable(f"{code.co_qualname}: the free variable {instruction.arg!r} gets another cell on the way")
+            raise NotResumable(
+                f"{code.co_qualname}: the free variable {instruction.arg!r} gets another cell on the way"
+            )
     depth = flow.depths[point.index]
     if depth != len(point.stack):
         target = flow.instructions[point.index]

@@ -29,8 +29,11 @@ unittest.main(module=None, argv=["-", *sys.argv[1:]])
 """
 
 # Between them: all statements, generators, coroutines, tracing line by line, exceptions in every position.
-MODULES = """test_grammar test_generators test_with test_patma test_scope test_super test_sys_settrace test_raise
-    test_except_star test_listcomps test_coroutines test_unpack_ex test_named_expressions test_contextlib""".split()
+MODULES = [
+    "test_grammar", "test_generators", "test_with", "test_patma", "test_scope", "test_super", "test_sys_settrace",
+    "test_raise", "test_except_star", "test_listcomps", "test_coroutines", "test_unpack_ex", "test_named_expressions",
+    "test_contextlib",
+]  # fmt: skip
 
 
 @pytest.mark.skipif(importlib.util.find_spec("test.test_grammar") is None, reason="this Python comes without its tests")

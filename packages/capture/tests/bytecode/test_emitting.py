@@ -187,10 +187,9 @@ def test_lines_are_the_users():
         emit.load_const(ValueError("at the division"))
         emit.raise_value()
 
-    try:
+    with pytest.raises(ValueError) as raised:
         function(write)()
-    except ValueError as error:
-        assert traceback.extract_tb(error.__traceback__)[-1].lineno == division.line
+    assert traceback.extract_tb(raised.value.__traceback__)[-1].lineno == division.line
 
 
 def test_constants_are_told_apart_by_identity():

@@ -18,7 +18,7 @@ def test_a_variable_lives_from_its_write_to_its_last_read():
     def program(a, b):
         c = a + b
         d = c * b
-        return d
+        return -d
 
     assert live_before(program, "RESUME") == {"a", "b"}
     assert live_before(program, "STORE_FAST", 0) == {"b"}
@@ -71,7 +71,6 @@ def test_cells_live_while_they_are_used():
             return a
 
         b(inner)
-        return None
 
     assert live_before(program, "POP_TOP") == set()
     assert live_before(program, "LOAD_CLOSURE") == {"a", "b"}
