@@ -40,6 +40,13 @@ frame_function(const Frame *frame)
 #endif
 }
 
+/* The argument slots, in co_varnames order, of a frame that has not started. */
+static inline PyObject *const *
+frame_arguments(const Frame *frame)
+{
+    return frame->localsplus;
+}
+
 /* A frame of an ordinary function call: not a generator's own frame, nor one the interpreter uses internally. */
 static inline bool
 frame_is_call(const Frame *frame)

@@ -215,7 +215,7 @@ run_candidate(PyThreadState *tstate, Frame *frame, PyObject *config, PyCodeObjec
         return run(tstate, frame, 0);
     }
     counters.frames++;
-    Call call = {frame_function(frame), frame->localsplus, argument_slots(code)};
+    Call call = {frame_function(frame), frame_arguments(frame), argument_slots(code)};
     GuardedCode *entry = NULL;
     Lookup lookup = state == NULL ? UNKNOWN : look_up(state, config, &call, &entry);
     if (lookup == FOUND) {
