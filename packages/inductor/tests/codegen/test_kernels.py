@@ -175,6 +175,15 @@ def test_transposed_and_broadcast_reads(run, kernel_of):
     assert torch.equal(found, (x.t() + y) * z[:, None])
 
 
+def test_crossing_reads_are_done_in_bands(run, kernel_of):
+    x, y = torch.randn(3, 75, 141), torch.randn(3, 141, 75)
+    (b, batch), (i, row), (j, column) = axis("b", 3), axis("i", 141), axis("j", 75)
+    value = apply("add", Load("x", batch * 10575 + column * 141 + row, F32), Load("y", batch * 10575 + row * 75 + column, F32))
+    kernel = kernel_of([b, i, j], [([], [Store("out", batch * 10575 + row * 75 + column, value)])],
+                       ("x", F32, 31725, "in"), ("y", F32, 31725, "in"), ("out", F32, 31725, "out"))  # fmt: skip
+    assert torch.equal(run(kernel, {"x": x, "y": y, "out": torch.empty_like(y)})["out"], x.transpose(1, 2) + y)
+
+
 def test_a_mask_keeps_loads_inside(run, kernel_of):
     """Padding: the middle of 50 elements is read from 37."""
     i, at = axis("i", 50)

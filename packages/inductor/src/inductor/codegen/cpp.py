@@ -48,6 +48,9 @@ ACCUMULATORS = {
 LONG_REDUCTION = 32768
 """From here on a reduction is done in pieces."""
 
+BAND = 64
+"""Rows that are done together where reads cross."""
+
 PIECES = 64
 """How many: enough for the threads of a machine, few enough to add up."""
 
@@ -151,6 +154,9 @@ class _KernelPrinter:
     def _columns(self) -> None:
         *outer, inner = self.kernel.axes
         width, span = self.strategy.width, Span.whole(inner)
+        if self.strategy.tiled:
+            self._tiles(outer, span)
+            return
         with ExitStack() as stack:
             shared = self._outer_loops(stack, outer)
             if not shared:
@@ -159,6 +165,26 @@ class _KernelPrinter:
                 self._every_loop(Scope(self.lines, self.names.inner(), Lanes(inner, width)))
             if span.rest(width):
                 with self._tail_for(span, width):
+                    self._every_loop(Scope(self.lines, self.names.inner()))
+
+    def _tiles(self, outer: Sequence[Symbol], span: Span) -> None:
+        """Where some reads run along the rows and others along the columns: a band of rows at a time, so that the
+        cache lines a column touches serve the next rows too."""
+        *first, row = outer
+        width, name = self.strategy.width, self.names.fresh(f"{row.name}_band")
+        end = self.names.fresh(f"{row.name}_end")
+        whole = Span.whole(row)
+        with ExitStack() as stack:
+            self._parallel([*outer])
+            for axis in first:
+                stack.enter_context(self._for(Span.whole(axis)))
+            stack.enter_context(self.lines.block(_header(name, "0", whole.stop, BAND), "}"))
+            self.lines.line(f"const i64 {end} = minimum<i64>({name} + {BAND}, {whole.stop});")
+            band = Span(row, name, end, None)
+            with self._vector_for(span, width, "0"), self._for(band):
+                self._every_loop(Scope(self.lines, self.names.inner(), Lanes(span.axis, width)))
+            if span.rest(width):
+                with self._tail_for(span, width), self._for(band):
                     self._every_loop(Scope(self.lines, self.names.inner()))
 
     def _every_loop(self, scope: Scope) -> None:

@@ -26,24 +26,29 @@ EXPENSIVE_WORK = 8
 UNROLLED = 4
 """Accumulators that run side by side where each addition would wait for the one before."""
 
+SMALLEST_TILED = 64
+"""Shorter axes stay in the cache anyway."""
+
 VectorOver = Literal["columns", "rows", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """``vector`` says which loop is vectorised: ``columns`` the kernel's last axis, ``rows`` the last axis of each
-    reduction loop.  ``work`` is the number of operations where sizes are known."""
+    reduction loop.  ``tiled`` where rows should be done in bands."""
 
     vector: VectorOver
     width: int
     work_per_iteration: int
     parallel: bool
+    tiled: bool
 
 
 def choose(kernel: Kernel, vector_bytes: int) -> Strategy:
     vector, width = _vectorisation(kernel, vector_bytes)
     work = sum(_loop_work(loop) * (static_extent(loop.axes) or 1) for loop in kernel.loops)
-    return Strategy(vector, width, work, _may_be_parallel(kernel))
+    tiled = vector == "columns" and _reads_cross(kernel)
+    return Strategy(vector, width, work, _may_be_parallel(kernel), tiled)
 
 
 def static_extent(axes: Iterable[Symbol]) -> int | None:
@@ -97,6 +102,17 @@ def _may_be_parallel(kernel: Kernel) -> bool:
         for loop in kernel.loops
         for statement in loop.body
     )
+
+
+def _reads_cross(kernel: Kernel) -> bool:
+    """Whether some reads run along the last axis and others along the one before."""
+    if len(kernel.axes) < 2 or any(loop.axes for loop in kernel.loops):
+        return False
+    row, column = kernel.axes[-2:]
+    if min(_extent(row), _extent(column)) < SMALLEST_TILED:
+        return False
+    accesses = [index for loop in kernel.loops for index in _accesses(loop)]
+    return any(_neighbours(index, column) < 0 and _neighbours(index, row) == 1 for index in accesses)
 
 
 # -- vectors --------------------------------------------------------------------------------------------------------------

@@ -65,8 +65,8 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     "fmod": {ANY: infix("%", Precedence.MULTIPLY), "float": call("libdevice.fmod", 2)},
     "maximum": {ANY: call("maximum", 2), "bool": _OR},
     "minimum": {ANY: call("minimum", 2), "bool": _AND},
-    "fmax": {ANY: call("tl.maximum", 2), "bool": _OR},
-    "fmin": {ANY: call("tl.minimum", 2), "bool": _AND},
+    "fmax": {ANY: call("fmaximum", 2), "bool": _OR},
+    "fmin": {ANY: call("fminimum", 2), "bool": _AND},
     "fma": {ANY: call("tl.fma", 3)},
     **_library("copysign", "nextafter", "atan2", "hypot", arity=2),
     # comparison

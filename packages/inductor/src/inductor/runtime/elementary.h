@@ -21,9 +21,9 @@ template <class V> INLINE V scale_by_power(V x, Bits<V> n) {
     return x * power_of_two<V>(half) * power_of_two<V>(n - half);
 }
 
-template <class V> INLINE V clamp(V x, f32 low, f32 high) {  // NaN stays
-    x = where(x < splat<V>(low), splat<V>(low), x);
-    return where(x > splat<V>(high), splat<V>(high), x);
+template <class V> INLINE V at_most(V x, f32 high) { return where(x > splat<V>(high), splat<V>(high), x); }  // NaN stays
+template <class V> INLINE V clamp(V x, f32 low, f32 high) {
+    return at_most(where(x < splat<V>(low), splat<V>(low), x), high);
 }
 
 // -- exponentials -----------------------------------------------------------------------------------------------------
@@ -42,18 +42,25 @@ template <class V> INLINE V expm1_reduced(V r) {
     return fma(r * r, tail, r);
 }
 
+// Results that round to 0 are not computed: multiplying down to them costs the processor hundreds of cycles, and masked
+// softmax is full of them.
 template <class V> INLINE V exp_single(V x) {
-    const Reduced<V> part = reduce_by_log2(clamp(x, -105.0f, 89.0f));
-    return scale_by_power(expm1_reduced(part.r) + 1.0f, part.n);
+    const V zero = splat<V>(0);
+    const auto vanishes = x < splat<V>(-104.0f);
+    const Reduced<V> part = reduce_by_log2(where(vanishes, zero, at_most(x, 89.0f)));
+    return where(vanishes, zero, scale_by_power(expm1_reduced(part.r) + 1.0f, part.n));
 }
 
 template <class V> INLINE V exp2_single(V x) {
-    const V bounded = clamp(x, -151.0f, 129.0f);
+    const V zero = splat<V>(0);
+    const auto vanishes = x < splat<V>(-150.0f);
+    const V bounded = where(vanishes, zero, at_most(x, 129.0f));
     const V magic = splat<V>(0x1.8p23f);
     const V shifted = bounded + magic;
     const V r = (bounded - (shifted - magic));
     const V scaled = fma(r, splat<V>(0.693147182f), r * -1.90465421e-09f);
-    return scale_by_power(expm1_reduced(scaled) + 1.0f, bits_as<Bits<V>>(shifted) - bits_as<Bits<V>>(magic));
+    const Bits<V> n = bits_as<Bits<V>>(shifted) - bits_as<Bits<V>>(magic);
+    return where(vanishes, zero, scale_by_power(expm1_reduced(scaled) + 1.0f, n));
 }
 
 template <class V> INLINE V expm1_single(V x) {

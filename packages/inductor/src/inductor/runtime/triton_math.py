@@ -18,6 +18,16 @@ def minimum(a, b):
 
 
 @triton.jit
+def fmaximum(a, b):
+    return tl.where((a > b) | (b != b), a, b)
+
+
+@triton.jit
+def fminimum(a, b):
+    return tl.where((a < b) | (b != b), a, b)
+
+
+@triton.jit
 def sign(x):
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
