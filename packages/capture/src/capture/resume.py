@@ -75,14 +75,15 @@ class Continuations:
     """Makes continuations, each only once, so that what is compiled for one is found again."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[CodeType, Point], Continuation] = {}
+        # By identity: code objects are equal even if they come from different files.  The code is kept with its
+        # continuation, so that its id stays its own.
+        self._made: dict[tuple[int, Point], tuple[CodeType, Continuation]] = {}
 
     def __call__(self, code: CodeType, point: Point) -> Continuation:
-        key = (code, point)
-        made = self._made.get(key)
-        if made is None:
-            made = self._made[key] = continuation(code, point)
-        return made
+        key = (id(code), point)
+        if key not in self._made:
+            self._made[key] = code, continuation(code, point)
+        return self._made[key][1]
 
 
 def continuation(code: CodeType, point: Point) -> Continuation:

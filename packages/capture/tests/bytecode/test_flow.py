@@ -1,5 +1,10 @@
 """Liveness, depths, reachability and loops of small functions."""
 
+import inspect
+import tokenize
+
+import pytest
+
 from capture.flow import Flow
 from capture.instructions import Body
 
@@ -108,3 +113,33 @@ def test_loops():
     (outer, outer_end), *inner = [loop for loop in flow.loops() if flow.instructions[loop[0]].op == "FOR_ITER"]
     assert inner == []
     assert any(outer < head and end <= outer_end for head, end in flow.loops())
+
+
+def is_live(flow, name, start):
+    """The definition: from `start` some path reads the variable before it is written."""
+    seen, todo = set(), [start]
+    while todo:
+        i = todo.pop()
+        if i in seen:
+            continue
+        seen.add(i)
+        instruction = flow.instructions[i]
+        if instruction.arg == name and instruction.op in ("LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST"):
+            return True
+        handler = flow.handler(i)
+        if handler is not None:
+            todo.append(handler)
+        if (instruction.op, instruction.arg) != ("STORE_FAST", name):
+            todo += flow.successors[i]
+    return False
+
+
+@pytest.mark.parametrize("function", [inspect.getmodule, inspect.cleandoc, tokenize.open, inspect.unwrap])
+def test_liveness_is_exact(function):
+    flow = flow_of(function)
+    live = flow.live()
+    names = [name for name in function.__code__.co_varnames if name not in function.__code__.co_cellvars]
+    hidden = {i.arg for i in flow.instructions if i.op == "LOAD_FAST_AND_CLEAR"}
+    for i in range(len(flow.instructions)):
+        expected = {name for name in names if name not in hidden and is_live(flow, name, i)}
+        assert live.before(i).intersection(names) - hidden == expected

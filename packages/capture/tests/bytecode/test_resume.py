@@ -370,6 +370,15 @@ def test_continuations_are_made_once():
     assert make(raises.__code__, point) is make(raises.__code__, Point(1, (), frozenset({"log"})))
 
 
+def test_equal_code_of_another_file_is_another_code():
+    make = Continuations()
+    point = Point(1, (), frozenset({"log"}))
+    elsewhere = raises.__code__.replace(co_filename="elsewhere.py")
+    assert elsewhere == raises.__code__
+    assert make(raises.__code__, point).code.co_filename == __file__
+    assert make(elsewhere, point).code.co_filename == "elsewhere.py"
+
+
 def test_a_generator_is_refused():
     def program():
         yield 1
