@@ -56,12 +56,12 @@ def _outcome(function, args, kwargs):
         return None, error
 
 
-@pytest.fixture(name="check")
+@pytest.fixture(name="check", scope="session")
 def check_fixture():
     return check
 
 
-@pytest.fixture(name="same")
+@pytest.fixture(name="same", scope="session")
 def same_fixture():
     return assert_same
 

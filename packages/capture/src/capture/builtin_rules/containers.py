@@ -13,6 +13,8 @@ from capture.values.iterator import IteratorValue, iterate
 from capture.values.mapping import DictValue, DictView, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue, field_names
 
+_CONTAINERS = (SequenceValue, DictValue, SetValue)
+
 # -- lists -------------------------------------------------------------------------------------------------------
 
 
@@ -361,12 +363,12 @@ def join(ctx: Tracer, separator: ConstantValue, items: Value) -> Value:
         ctx.throw(TypeError, *error.args)
 
 
-@rule(list.__iter__, tuple.__iter__, dict.__iter__, set.__iter__, kinds=(None,))
+@rule(list.__iter__, tuple.__iter__, dict.__iter__, set.__iter__, kinds=(_CONTAINERS,))
 def dunder_iter(ctx: Tracer, items: Value) -> IteratorValue:
     return iterate(ctx, items)
 
 
-@rule(list.__len__, dict.__len__, tuple.__len__, set.__len__, kinds=(None,))
+@rule(list.__len__, dict.__len__, tuple.__len__, set.__len__, kinds=(_CONTAINERS,))
 def dunder_len(ctx: Tracer, items: Value) -> Value:
     return ctx.call_builtin(len, [items], {})
 

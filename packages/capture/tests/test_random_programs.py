@@ -1,0 +1,103 @@
+"""Generated programs over containers, control flow and tensors: captured or not, nobody can tell."""
+
+import hypothesis.strategies as st
+import torch
+from hypothesis import given, settings
+
+import capture
+
+
+def numbers():
+    return st.one_of(st.integers(-3, 3).map(str), st.just("n"), st.just("len(items)"), st.just("a.shape[0]"))
+
+
+def tensors():
+    leaves = st.sampled_from(["a", "b", "a.sum()", "b.abs()", "torch.relu(a)", "items[0]", "table['t']"])
+    grow = lambda inner: st.one_of(  # noqa: E731
+        st.tuples(inner, st.sampled_from("+-*"), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+        st.tuples(inner, numbers()).map(lambda t: f"({t[0]} * {t[1]})"),
+        st.tuples(numbers(), inner).map(lambda t: f"helper({t[1]}, n={t[0]})"),
+        inner.map(lambda t: f"(lambda v: v + a)({t})"),
+    )
+    return st.recursive(leaves, grow, max_leaves=4)
+
+
+def conditions():
+    return st.one_of(
+        st.tuples(numbers(), st.sampled_from(["<", "==", ">="]), numbers()).map(" ".join),
+        st.just("'k' in table"),
+        st.just("isinstance(items[-1], torch.Tensor)"),
+        tensors().map(lambda t: f"({t}).sum() > 0"),
+    )
+
+
+def simple():
+    return st.one_of(
+        tensors().map(lambda t: f"a = {t}"),
+        tensors().map(lambda t: f"b = {t}"),
+        tensors().map(lambda t: f"items.append({t})"),
+        tensors().map(lambda t: f"table['k'] = {t}"),
+        numbers().map(lambda t: f"n = {t}"),
+        numbers().map(lambda t: f"n += {t}"),
+        st.just("b = b + 1; b += 1"),
+        st.just("items, last = items[:1] + [b], items[-1]"),
+        st.just("state.n = n"),
+        st.just("state.seen.append(n)"),
+        st.just("a = sum([v for v in items if v is not b], a)"),
+        st.just("capture.graph_break()"),
+        st.just("n = int(a.sum().item()) % 5"),
+    )
+
+
+def indented(lines):
+    return ["    " + line for line in lines]
+
+
+def blocks(depth=2):
+    if depth == 0:
+        return st.lists(simple(), min_size=1, max_size=3)
+    inner = blocks(depth - 1)
+    compound = st.one_of(
+        st.tuples(conditions(), inner, inner).map(lambda t: [f"if {t[0]}:", *indented(t[1]), "else:", *indented(t[2])]),
+        inner.map(lambda t: ["for i, v in enumerate([a, b]):", *indented([*t, "n += i"])]),
+        inner.map(lambda t: ["with torch.no_grad():", *indented(t)]),
+        inner.map(
+            lambda t: ["try:", *indented([*t, "raise KeyError(n)"]), "except KeyError as e:", "    n += len(e.args)"]
+        ),
+    )
+    statement = st.one_of(simple().map(lambda line: [line]), compound)
+    return st.lists(statement, min_size=1, max_size=4).map(lambda parts: [line for part in parts for line in part])
+
+
+class State:
+    def __init__(self):
+        self.n = 0
+        self.seen = []
+
+
+def helper(t, *, n=1):
+    return t + n if n > 0 else t
+
+
+def program(lines):
+    body = "\n".join(indented(lines))
+    source = f"def program(a, b, n, items, table, state):\n{body}\n    return a, b, n, items, table\n"
+    namespace = {"torch": torch, "capture": capture, "helper": helper}
+    exec(compile(source, "<generated>", "exec"), namespace)
+    return namespace["program"]
+
+
+def arguments():
+    a = torch.tensor([1.0, -2.0, 3.0])
+    return a, a * 0.5, 2, [a + 1, a], {"t": a - 1}, State()
+
+
+@settings(max_examples=150, deadline=None)
+@given(blocks())
+def test_generated_programs(same, lines):
+    function = program(lines)
+    expected, actual = arguments(), arguments()
+    region = capture.optimize("eager", strict=True)(function)
+    for _ in range(2):
+        same(function(*expected), region(*actual))
+        same(expected, actual)
