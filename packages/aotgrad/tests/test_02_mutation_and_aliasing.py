@@ -208,3 +208,24 @@ def test_views_of_one_memory_with_mutation():
     want = program(theirs[:4], theirs[2:])
     torch.testing.assert_close(got, want)
     torch.testing.assert_close(ours, theirs)
+
+
+def test_another_aliasing_pattern_is_another_graph():
+    def program(a, b):
+        a.add_(1)
+        return b * 1
+
+    fn = aotgrad.function(program, forward=aotgrad.run_eagerly)
+    pairs = [lambda x: (x[:3], x[:3]), lambda x: (x[:3], x[3:]), lambda x: (x[:3], x[1:4]), lambda x: (y := x[:3], y)]
+    for make in (*pairs, *pairs):
+        ours, theirs = torch.zeros(6), torch.zeros(6)
+        torch.testing.assert_close(fn(*make(ours)), program(*make(theirs)))
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_constants_that_compare_equal_are_told_apart():
+    fn = aotgrad.function(lambda x, k: x * k, forward=aotgrad.run_eagerly)
+    for k in (0.0, -0.0, 1, True, 1.0, 0):
+        x = torch.ones(2)
+        assert torch.equal(torch.signbit(fn(x, k)), torch.signbit(x * k))
+        assert fn(x, k).dtype == (x * k).dtype

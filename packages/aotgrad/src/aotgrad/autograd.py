@@ -29,6 +29,7 @@ class _Layout:
     """How forward's outputs split: values for the caller, saved sizes, saved tensors."""
 
     values: int
+    tensors: int
     sizes: int
     saved: int
     differentiable: tuple[int, ...]
@@ -61,7 +62,8 @@ def _layout(pair: Pair) -> _Layout:
     sizes = sum(isinstance(role, SavedSize) for role in roles)
     saved = sum(isinstance(role, Saved) for role in roles)
     marked = [i for i, role in enumerate(roles) if isinstance(role, (UpdatedInput, Result)) and role.differentiable]
-    return _Layout(len(roles) - sizes - saved, sizes, saved, tuple(marked))
+    tensors = sum(isinstance(role, (UpdatedInput, Result)) for role in roles)
+    return _Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked))
 
 
 def _names(prefix: str, count: int) -> list[str]:
@@ -78,10 +80,9 @@ def _write_forward(source: Source, layout: _Layout) -> None:
         source.add(f"ctx.save_for_backward({', '.join(saved)})", 2)
     if sizes:
         source.add(f"ctx.sizes = ({', '.join(sizes)},)", 2)
-    constant = [name for index, name in enumerate(values) if index not in layout.differentiable]
+    constant = [name for index, name in enumerate(values[: layout.tensors]) if index not in layout.differentiable]
     if constant:
-        tensors = f"v for v in ({', '.join(constant)},) if v.__class__ is not int"
-        source.add(f"ctx.mark_non_differentiable(*({tensors}))", 2)
+        source.add(f"ctx.mark_non_differentiable({', '.join(constant)})", 2)
     if len(layout.differentiable) > 1:
         source.add(
             f"ctx.like = ({', '.join(f'(v{i}.shape, v{i}.dtype, v{i}.device)' for i in layout.differentiable)},)", 2

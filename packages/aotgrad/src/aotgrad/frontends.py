@@ -7,7 +7,8 @@ Must not know: stages.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -85,27 +86,31 @@ def ambient_state() -> tuple[Any, ...]:
 
 
 def input_kinds(leaves: Sequence[Any], *, dynamic: bool) -> Iterator[Any]:
-    """One hashable entry for each leaf, and who shares memory with whom."""
-    memories: dict[int, int] = {}
+    """One hashable entry for each leaf: what it is, and who is the same tensor or shares memory with whom."""
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    sharing = Counter(map(_memory, tensors)) if len(tensors) > 1 else Counter()
+    order: dict[int, int] = {}
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
-            layout = (leaf.dim(),) if dynamic or leaf.layout is not torch.strided else (leaf.shape, leaf.stride())
-            owner = memories.setdefault(_memory(leaf), len(memories))
-            yield (type(leaf), *layout, leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf, owner)
+            strided = leaf.layout is torch.strided
+            yield type(leaf), leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf, leaf.is_conj(), leaf.is_neg()
+            yield (leaf.shape, leaf.stride()) if strided and not dynamic else leaf.dim()
+            if sharing[_memory(leaf)] > 1:
+                objects = order.setdefault(id(leaf), len(order)), order.setdefault(_memory(leaf), len(order))
+                yield (*objects, leaf.storage_offset() if strided else 0)
         else:
-            yield type(leaf), leaf if _hashable(leaf) else id(leaf)
+            yield type(leaf), _as_key(leaf)
+
+
+def _as_key(leaf: Any) -> Any:
+    """Equal for constants that make the same graph: 0.0 and -0.0 do not, and what cannot be hashed never does."""
+    if isinstance(leaf, (float, complex)):
+        return repr(leaf)
+    return leaf if isinstance(leaf, Hashable) else object()
 
 
 def _memory(value: torch.Tensor) -> int:
     return memory_of(value) if value.layout is torch.strided else id(value)
-
-
-def _hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 class CompiledModule(nn.Module):

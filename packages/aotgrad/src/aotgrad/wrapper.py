@@ -10,13 +10,14 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from aotgrad.errors import InputChanged
 from aotgrad.facts import (
     Argument,
     Constant,
     Detach,
     Facts,
-    Mutation,
     OfInput,
     OfResult,
     OfSize,
@@ -60,8 +61,7 @@ def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool)
     returned += [f"n{i}" for i in range(facts.sizes)]
     arguments = f"[{', '.join(given)}]" if boxed else ", ".join(given)
     source.add(f"{', '.join(returned)}{',' if returned else '_'} = inner({arguments})", 1)
-    for mutation in facts.mutations:
-        _write_mutation(source, mutation, given[mutation.input])
+    _write_mutations(source, signature, facts, given)
     outputs = [_output(source, output, given) for output in _shared_once(source, facts.outputs, given)]
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
 
@@ -84,12 +84,23 @@ def _write_check(source: Source, position: int, value: Any) -> None:
         )
 
 
-def _write_mutation(source: Source, mutation: Mutation, name: str) -> None:
-    if mutation.layout is not None:
-        source.add(f"{name}.as_strided_({_layout_arguments(source, mutation.layout, name)})", 1)
-    if mutation.data:
-        target = name if mutation.tracked else f"{name}.detach()"
-        source.add(f"{target}.copy_(u{mutation.input})", 1)
+def _write_mutations(source: Source, signature: Signature, facts: Facts, given: Sequence[str]) -> None:
+    """New layouts first, then new data; data that autograd does not follow goes in one call."""
+    together = []
+    for mutation in facts.mutations:
+        name, new = given[mutation.input], f"u{mutation.input}"
+        if mutation.layout is not None:
+            source.add(f"{name}.as_strided_({_layout_arguments(source, mutation.layout, name)})", 1)
+        if mutation.data and mutation.tracked:
+            source.add(f"{name}.copy_({new})", 1)
+        elif mutation.data:
+            hidden = f"{name}.detach()" if signature.inputs[mutation.input].requires_grad else name
+            together.append((hidden, new))
+    if len(together) == 1:
+        source.add("{}.copy_({})".format(*together[0]), 1)
+    elif together:
+        targets, values = (", ".join(column) for column in zip(*together, strict=True))
+        source.add(f"{source.constant(torch._foreach_copy_, 'copy')}(({targets}), ({values}))", 1)
 
 
 def _shared_once(source: Source, outputs: Sequence[Output], given: Sequence[str]) -> Sequence[Output | str]:
