@@ -7,6 +7,7 @@ costly to compute in each of their users.  It does not know which nests will sha
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.fallback import call_operator
 from inductor.lowerings.registry import LOWERINGS, Declined
 from inductor.lowerings.values import Tensor, broadcast_to, convert, cost, load, strided
+from inductor.rewrites.redundant import find_redundant
 
 aten = torch.ops.aten
 
@@ -56,12 +58,20 @@ class _Lowerer:
         self.inputs: list[Buffer | Symbol | None] = []
         self.binds: list[Bind] = []
         self.lazy_readers: dict[str, list[Node]] = {}
+        self.more_users: Counter[Node] = Counter()
         self.needs_memory = _nodes_behind_outputs(gm)
 
     def run(self) -> Graph:
         outputs: tuple[Any, ...] = ()
+        redundant = find_redundant(self.gm.graph)
+        for node, first in redundant.same.items():
+            self.more_users[first] += len(node.users)
         for node in self.gm.graph.nodes:
-            if node.op == "placeholder":
+            if node in redundant.dead:
+                continue
+            if node in redundant.same:
+                self.env[node] = self.env[redundant.same[node]]
+            elif node.op == "placeholder":
                 self.env[node] = self._placeholder(node)
             elif node.op == "get_attr":
                 self.env[node] = self._attribute(node)
@@ -176,7 +186,7 @@ class _Lowerer:
             return value
         if value.base is not None:
             return value
-        if node in self.needs_memory or _deserves_memory(value.expr, len(node.users)):
+        if node in self.needs_memory or _deserves_memory(value.expr, len(node.users) + self.more_users[node]):
             value = self.ctx.realize(value, self._strides(node))
         else:
             self.ctx.origins[node] = labels

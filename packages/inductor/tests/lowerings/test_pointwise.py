@@ -175,3 +175,7 @@ def test_complex_numbers_run_as_they_are():
 def test_every_row_of_the_table_is_an_operator():
     assert all(isinstance(overload, torch._ops.OpOverload) for overload in LOWERINGS)
     assert len(LOWERINGS) > 250
+
+
+def test_hardtanh_of_integers_stays_integer():
+    check(lambda x: F.hardtanh(x, -2, 3), torch.arange(-5, 5))

@@ -374,11 +374,15 @@ def masked_fill(ctx: Context, x: Tensor, mask: Tensor, value: Any) -> Tensor | D
 # -- bounds -----------------------------------------------------------------------------------------------------------
 
 
-@lowering(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor, aten.hardtanh.default)
-def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None, **kwargs: Any) -> Tensor | Declined:
-    if ctx.node is not None and ctx.node.target is aten.hardtanh.default:
-        min = kwargs.get("min_val", -1.0 if min is None else min)
-        max = kwargs.get("max_val", 1.0 if max is None else max)
+@lowering(aten.hardtanh.default)
+def hardtanh(ctx: Context, x: Tensor, min_val: Any = -1, max_val: Any = 1) -> Tensor | Declined:
+    if not x.dtype.is_floating_point:
+        min_val, max_val = int(min_val), int(max_val)
+    return clamp(ctx, x, min_val, max_val)
+
+
+@lowering(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor)
+def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor | Declined:
     bounds = [bound for bound in (min, max) if bound is not None]
 
     def formula(value: Value, *ends: Value) -> Value:

@@ -15,8 +15,13 @@ from inductor.ir.graph import Nest
 from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
 from inductor.ir.kernel import Argument, Kernel, Let, Loop, Statement, Store
 from inductor.ir.program import Buffer
+from inductor.lowerings.values import cost
 from inductor.schedule.merge import map_statement
 from inductor.schedule.profit import LIKELY_SIZE
+from inductor.schedule.sharing import shared
+
+LONGEST = 60
+"""A value that costs more keeps its name: a tree stays readable, and shallow enough to be walked by recursion."""
 
 
 def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Collection[str]) -> Kernel | None:
@@ -28,7 +33,7 @@ def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Coll
     inner = nest.inner if counts_positions(nest.loops) else _ordered(nest.inner, nest.loops)
     loops = tuple(Loop(inner if loop.axes else (), loop.body) for loop in nest.loops)
     runs = {**_runs(kept, loops, "i"), **_runs(inner, loops, "r")}
-    loops = _renamed(loops, runs)
+    loops = shared(_renamed(loops, runs))
     kept = tuple(axis for axis in runs if axis.name.startswith("i"))
     inner = tuple(axis for axis in runs if axis.name.startswith("r"))
     return Kernel(
@@ -89,6 +94,7 @@ def _inlined_body(body: tuple[Statement, ...], uses: Counter[str], values: dict[
         if isinstance(changed, Let):
             simple = isinstance(changed.value, Result | Const)
             once = uses[changed.name] == here[changed.name] == 1 and _keeps_order(changed.value, stores)
+            once = once and cost(changed.value, LONGEST) <= LONGEST
             if once or simple:
                 values[changed.name] = changed.value
                 continue

@@ -1,0 +1,102 @@
+"""Nodes that need not be computed: nobody reads them, or an equal node came before.
+
+The graph belongs to whoever handed it over, so nothing is changed in it: the answer is a set and a map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+IMPURE = (torch.Tag.nondeterministic_seeded, torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Redundant:
+    """``dead`` nodes have no effect; ``same`` names an earlier node that computes the same."""
+
+    dead: frozenset[Node]
+    same: dict[Node, Node]
+
+
+def find_redundant(graph: Graph) -> Redundant:
+    """What of a graph need not be computed."""
+    dead: set[Node] = set()
+    for node in reversed(graph.nodes):
+        if is_pure(node) and all(user in dead for user in node.users):
+            dead.add(node)
+    writes = any(_writes(node) for node in graph.nodes)
+    return Redundant(frozenset(dead), {} if writes else _equal_nodes(graph, dead))
+
+
+def is_pure(node: Node) -> bool:
+    """True if a call has no effect but its result."""
+    if node.op != "call_function":
+        return False
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return True
+    pure_library = node.target.namespace in ("aten", "prims")
+    return (
+        pure_library and not _writes(node) and IMPURE[0] not in node.target.tags and bool(node.target._schema.returns)
+    )
+
+
+def _writes(node: Node) -> bool:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    return target._schema.is_mutable or "batch_norm" in target._schema.name
+
+
+def _equal_nodes(graph: Graph, dead: set[Node]) -> dict[Node, Node]:
+    """Pure calls of one operator on the same arguments.  Outputs are told apart: each is memory of its own."""
+    seen: dict[Hashable, Node] = {}
+    same: dict[Node, Node] = {}
+    visible = {arg for node in graph.nodes if node.op == "output" for arg in _sources(node)}
+    for node in graph.nodes:
+        if node in dead or not is_pure(node) or any(tag in node.target.tags for tag in _tags(node)):
+            continue
+        key = _key((node.target, node.args, node.kwargs), same)
+        if key is None:
+            continue
+        first = seen.setdefault(key, node)
+        if first is not node and not (node in visible and first in visible):
+            same[node] = first
+    return same
+
+
+def _tags(node: Node) -> tuple[torch.Tag, ...]:
+    return IMPURE if isinstance(node.target, torch._ops.OpOverload) else ()
+
+
+def _sources(output: Node) -> set[Node]:
+    """The nodes whose memory an output may share."""
+    found: set[Node] = set()
+    stack = list(output.all_input_nodes)
+    while stack:
+        node = stack.pop()
+        if node in found:
+            continue
+        found.add(node)
+        target = node.target
+        if not isinstance(target, torch._ops.OpOverload) or any(r.alias_info for r in target._schema.returns):
+            stack.extend(node.all_input_nodes)
+    return found
+
+
+def _key(value: Any, same: dict[Node, Node]) -> Hashable | None:
+    """Something equal exactly for equal arguments, or None where that cannot be said."""
+    if isinstance(value, Node):
+        return same.get(value, value)
+    if isinstance(value, list | tuple):
+        parts = [_key(item, same) for item in value]
+        return None if any(part is None for part in parts) else tuple(parts)
+    if isinstance(value, dict):
+        return _key(tuple(value.items()), same)
+    if isinstance(value, torch.Tensor):
+        return None
+    return (type(value).__name__, repr(value))
