@@ -5,12 +5,15 @@ Must not know: partitioning, compilers.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
+from torch import fx
 
 from aotgrad.joint import JointGraph
-from aotgrad.partition import must_run
+from aotgrad.partition import is_random, must_run, runs_in_backward
 
 aten = torch.ops.aten
 
@@ -35,4 +38,41 @@ def forget_unread_statistics(joint: JointGraph) -> JointGraph:
     return joint
 
 
-JOINT_PASSES: Sequence[JointPass] = (forget_unread_statistics, drop_dead_code)
+def share_equal_work(joint: JointGraph) -> JointGraph:
+    """Two nodes that compute the same become one.
+
+    Within a phase only: what backward repeats on purpose (a checkpoint) stays repeated.  A value that is returned keeps
+    its node, for the caller must not find two of them sharing memory.
+    """
+    first: dict[Any, fx.Node] = {}
+    returned = set(joint.values)
+    for node in list(joint.graph.nodes):
+        if node in returned or not _is_repeatable(node):
+            continue
+        key = (node.target, runs_in_backward(node), _frozen(node.args), _frozen(node.kwargs))
+        known = first.setdefault(key, node)
+        if known is not node:
+            node.replace_all_uses_with(known)
+            joint.graph.erase_node(node)
+    return joint
+
+
+def _is_repeatable(node: fx.Node) -> bool:
+    """Does this node compute the same from the same arguments, for all we know?"""
+    if node.op != "call_function" or is_random(node) or node.is_impure():
+        return False
+    return node.target is operator.getitem or getattr(node.target, "namespace", None) == "aten"
+
+
+def _frozen(value: Any) -> Any:
+    """Hashable, and equal only for arguments that mean the same: 1 is not 1.0, and 0.0 is not -0.0."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_frozen, value))
+    if isinstance(value, dict):
+        return tuple((key, _frozen(item)) for key, item in value.items())
+    if isinstance(value, slice):
+        return slice, value.start, value.stop, value.step
+    return (type(value), repr(value)) if isinstance(value, (int, float, complex)) else value
+
+
+JOINT_PASSES: Sequence[JointPass] = (forget_unread_statistics, share_equal_work, drop_dead_code)
