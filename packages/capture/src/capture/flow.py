@@ -80,6 +80,24 @@ def stack_effect(instruction: Instruction, *, jump: bool = False) -> int:
 # -------------------------------------------------------------------------------------------------------------- flow
 
 
+def _finishing_order(edges: list[list[int]], start: int, seen: list[bool]) -> list[int]:
+    """What can be reached from `start` and was not seen yet, each after all that it leads to."""
+    order: list[int] = []
+    path = [] if seen[start] else [(start, iter(edges[start]))]
+    seen[start] = True
+    while path:
+        i, following = path[-1]
+        for j in following:
+            if not seen[j]:
+                seen[j] = True
+                path.append((j, iter(edges[j])))
+                break
+        else:
+            order.append(i)
+            path.pop()
+    return order
+
+
 class Flow:
     """The control flow of one body, which must not change meanwhile.  Nothing is computed before it is asked for."""
 
@@ -123,20 +141,46 @@ class Flow:
             if seen[i]:
                 continue
             seen[i] = True
-            todo += self.successors[i]
-            handler = self.handler(i)
-            if handler is not None:
-                todo.append(handler)
+            todo += self.edges[i]
         return seen
 
     def loops(self) -> list[tuple[int, int]]:
-        """The loops as (first, last) instruction, one for each head: every instruction between may run again."""
-        ends: dict[int, int] = {}
-        for i, following in enumerate(self.successors):
-            for head in following:
-                if head <= i:
-                    ends[head] = max(ends.get(head, i), i)
-        return sorted(ends.items())
+        """The stretches of code that may run more than once, as (first, last) instruction.
+
+        A loop can be several stretches: its handlers may lie behind the code that follows it.
+        """
+        repeated = sorted(i for component in self._components() if self._is_cycle(component) for i in component)
+        stretches: list[tuple[int, int]] = []
+        for i in repeated:
+            if stretches and stretches[-1][1] == i - 1:
+                stretches[-1] = (stretches[-1][0], i)
+            else:
+                stretches.append((i, i))
+        return stretches
+
+    def _is_cycle(self, component: list[int]) -> bool:
+        return len(component) > 1 or component[0] in self.edges[component[0]]
+
+    @cached_property
+    def edges(self) -> list[list[int]]:
+        """Where each instruction may go on, exceptions included."""
+        handlers = (self.handler(i) for i in range(len(self.instructions)))
+        return [
+            following if handler is None else [*following, handler]
+            for following, handler in zip(self.successors, handlers, strict=True)
+        ]
+
+    def _components(self) -> list[list[int]]:
+        """Groups of instructions that can all reach each other: what finishes last is searched backwards first."""
+        comes_from: list[list[int]] = [[] for _ in self.edges]
+        for i, following in enumerate(self.edges):
+            for j in following:
+                comes_from[j].append(i)
+        seen = [False] * len(self.edges)
+        finished = [i for start in range(len(seen)) for i in _finishing_order(self.edges, start, seen)]
+        seen = [False] * len(self.edges)
+        components = (_finishing_order(comes_from, start, seen) for start in reversed(finished))
+        return [component for component in components if component]
 
     # ------------------------------------------------------------------------------------------------------------ depth
 

@@ -103,16 +103,33 @@ def test_reachable():
     assert sum(flow.reachable(last)) == 1
 
 
-def test_loops():
+def test_loops_are_what_can_run_again():
     def program(items):
+        before = 1
         for a in items:
             while a:
-                a -= 1
+                a -= before
+        return after(a)  # noqa: F821
 
     flow = flow_of(program)
-    (outer, outer_end), *inner = [loop for loop in flow.loops() if flow.instructions[loop[0]].op == "FOR_ITER"]
-    assert inner == []
-    assert any(outer < head and end <= outer_end for head, end in flow.loops())
+    again = [i for first, last in flow.loops() for i in flow.instructions[first : last + 1]]
+    lines = {i.line - program.__code__.co_firstlineno for i in again if i.line}
+    assert lines == {2, 3, 4}
+
+
+def test_code_between_a_loop_and_its_handlers_is_not_in_the_loop():
+    def program(items):
+        for a in items:
+            try:
+                a()
+            except ValueError:
+                a = None
+        return after(a)  # noqa: F821
+
+    flow = flow_of(program)
+    again = [i for first, last in flow.loops() for i in flow.instructions[first : last + 1]]
+    assert any(i.op == "PUSH_EXC_INFO" for i in again)
+    assert not any(i.arg == "after" for i in again)
 
 
 def is_live(flow, name, start):
