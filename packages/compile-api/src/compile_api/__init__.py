@@ -16,6 +16,7 @@ from compile_api.errors import BackendNotReady, BadOption, CompileApiError, Unkn
 from compile_api.options import MODES, CompileOptions
 from compile_api.report import Report, report
 from compile_api.reset import reset
+from compile_api.walkthrough import Walkthrough, walkthrough
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ __all__ = [
     "CompileOptions",
     "Report",
     "UnknownBackend",
+    "Walkthrough",
     "compile",
     "describe_backends",
     "list_backends",
@@ -35,6 +37,7 @@ __all__ = [
     "register_backend",
     "report",
     "reset",
+    "walkthrough",
 ]
 
 del _wiring, defer_the_peer
