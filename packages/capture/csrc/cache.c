@@ -94,12 +94,20 @@ state_for_change(PyCodeObject *code)
     return state;
 }
 
+/* The record of an owner, or NULL.  It is first in the list from then on: code that many owners share, such as a
+   layer's, is mostly run by one of them many times. */
 static OwnerRecord *
-record_of(const CodeState *state, PyObject *owner)
+record_of(CodeState *state, PyObject *owner)
 {
-    OwnerRecord *record = state->records;
-    while (record != NULL && held(record->owner) != owner) {
-        record = record->next;
+    OwnerRecord **link = &state->records;
+    while (*link != NULL && held((*link)->owner) != owner) {
+        link = &(*link)->next;
+    }
+    OwnerRecord *record = *link;
+    if (record != NULL && record != state->records) {
+        *link = record->next;
+        record->next = state->records;
+        state->records = record;
     }
     return record;
 }

@@ -48,7 +48,8 @@ passes_tensor(const Check *check, PyObject *value, const Call *call)
 static bool
 same_key(const Check *check, Py_ssize_t position, PyObject *key)
 {
-    return position < PyTuple_GET_SIZE(check->object) && interchangeable(key, PyTuple_GET_ITEM(check->object, position));
+    return position < PyTuple_GET_SIZE(check->object)
+        && interchangeable(key, PyTuple_GET_ITEM(check->object, position));
 }
 
 static bool

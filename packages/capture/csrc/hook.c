@@ -162,7 +162,8 @@ remember(PyCodeObject *code, PyObject *config, PyObject *verdict)
         return cache_skip(code, config);
     }
     if (!Py_IS_TYPE(verdict, engine.guarded_code_type)) {
-        PyErr_Format(PyExc_TypeError, "the translator must return GuardedCode, SKIP_ONCE or SKIP_ALWAYS, not %R", verdict);
+        PyErr_Format(PyExc_TypeError, "the translator must return GuardedCode, SKIP_ONCE or SKIP_ALWAYS, not %R",
+                     verdict);
         return -1;
     }
     if (!guarded_code_is_owned_by((GuardedCode *)verdict, config)) {

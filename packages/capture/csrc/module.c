@@ -109,7 +109,8 @@ static PyMethodDef methods[] = {
      "set_translator(translator, /)\n--\n\nWho is asked, as translator(config, function, args), about new calls."},
     {"active_config", active_config_method, METH_NOARGS,
      "active_config()\n--\n\nThe configuration capture runs under on this thread, or None."},
-    {"counters", counters_method, METH_NOARGS, "counters()\n--\n\nSo far: frames seen, hits, misses, and frames nested too deep for capture."},
+    {"counters", counters_method, METH_NOARGS,
+     "counters()\n--\n\nSo far: frames seen, hits, misses, and frames nested too deep for capture."},
     {"entries", entries_method, METH_O, "entries(code, /)\n--\n\nEvery GuardedCode kept for a code object."},
     {"add_entry", add_entry_method, METH_VARARGS,
      "add_entry(code, entry, /)\n--\n\nKeeps a GuardedCode, to be tried first, for its owner."},
@@ -118,7 +119,7 @@ static PyMethodDef methods[] = {
     {"run_as_is", run_as_is_method, METH_O,
      "run_as_is(code, /)\n--\n\nNever looks at this code object; what it calls is looked at."},
     {"bind_tensors", (PyCFunction)(void (*)(void))bind_tensors, METH_FASTCALL,
-     "bind_tensors(offset, addresses, tensor_types, /)\n--\n\nHow tensors of these types are read; see docs/engine.md."},
+     "bind_tensors(offset, addresses, types, /)\n--\n\nHow tensors of these types are read; see docs/engine.md."},
     {NULL},
 };
 

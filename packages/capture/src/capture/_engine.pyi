@@ -1,11 +1,8 @@
 """The C engine: frames, guards and the state of code objects.  ``docs/engine.md`` tells how it works."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Final, ParamSpec, TypeVar, overload
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+from typing import Any, Final, overload
 
 class Region:
     """Calls ``function`` with capture on under ``config``, which is never None."""
@@ -68,4 +65,4 @@ def entries(code: CodeType, /) -> list[GuardedCode]: ...
 def add_entry(code: CodeType, entry: GuardedCode, /) -> None: ...
 def drop_entries(code: CodeType, owner: object = None) -> None: ...
 def run_as_is(code: CodeType, /) -> None: ...
-def bind_tensors(offset: int | None, addresses: Mapping[str, int], types: type | tuple[type, ...], /) -> bool: ...
+def bind_tensors(offset: int | None, addresses: dict[str, int], types: type | tuple[type, ...], /) -> bool: ...

@@ -249,6 +249,20 @@ def test_configurations_keep_their_own_entries(script):
     assert [other(), region()] == ["fast", "plain"]
 
 
+def test_many_configurations_share_a_function(script):
+    def f():
+        return "plain"
+
+    def fast():
+        return "fast"
+
+    script.replace(f, fast)
+    regions = [Region(f, object()) for _ in range(20)]
+    assert [region() for region in regions * 3 + regions[::-1]] == ["fast"] * 80
+    assert len(script.asked) == 20
+    assert len(entries(f.__code__)) == 20
+
+
 def test_run_as_is_hides_a_code_object_but_not_its_callees(script):
     def callee():
         return 1
