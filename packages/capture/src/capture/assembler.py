@@ -231,7 +231,7 @@ class _Lowering:
 
     def _emit_joined(self, spelling: Spelling, group: list[Instruction]) -> bool:
         target = next((part.arg for part in group if part.op in JUMPS), None)
-        if target is not None and not self.order[target] > self.order[group[-1]]:
+        if target is not None and self.order[target] <= self.order[group[-1]]:
             return False  # the joined jumps only go forward
         arg = spelling.join(*map(self.integer, group))
         if arg is None:
@@ -397,5 +397,6 @@ def _position_runs(units: list[_Raw]) -> Iterator[tuple[Positions, int]]:
 def _exception_entries(units: list[_Raw], starts: dict[Instruction, _Raw]) -> Iterator[ExceptionEntry]:
     for handler, group in groupby(units, key=attrgetter("handler")):
         if handler is not None:
-            first, *_, last = [*group] * 2
-            yield ExceptionEntry(first.start, last.end, starts[handler.target].start, handler.depth, handler.lasti)
+            covered = list(group)
+            target = starts[handler.target].start
+            yield ExceptionEntry(covered[0].start, covered[-1].end, target, handler.depth, handler.lasti)

@@ -6,7 +6,7 @@ edges too: an instruction under a handler may go to it.  This module must not kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 
 from .errors import CaptureError
@@ -227,9 +227,9 @@ class Flow:
 
     # --------------------------------------------------------------------------------------------------------- liveness
 
-    def live(self, names: Iterable[str] | None = None) -> Liveness:
-        """Which of the local variables (of `names` alone, if given) may still be read, before each instruction."""
-        return Liveness(self, None if names is None else frozenset(names))
+    def live(self) -> Liveness:
+        """Which variables may still be read, before each instruction."""
+        return Liveness(self)
 
 
 # Opcodes that look at a local variable's slot.  LOAD_FAST_AND_CLEAR also empties it.
@@ -246,41 +246,41 @@ class Liveness:
     their slot, be it to store into them.  An exception edge leaves in the middle of an instruction, before its write.
     """
 
-    def __init__(self, flow: Flow, names: frozenset[str] | None) -> None:
-        self._flow = flow
+    def __init__(self, flow: Flow) -> None:
         self._bits: dict[str, int] = {}
         reads, writes = [], []
         for instruction in flow.instructions:
             read = write = 0
-            if OPERANDS.get(instruction.op) is Operand.SLOT and (names is None or instruction.arg in names):
+            if OPERANDS.get(instruction.op) is Operand.SLOT:
                 bit = 1 << self._bits.setdefault(instruction.arg, len(self._bits))
                 read = bit if instruction.op in _READS else 0
                 write = bit if instruction.op in ("STORE_FAST", "LOAD_FAST_AND_CLEAR") else 0
             reads.append(read)
             writes.append(write)
-        self._before = self._solve(reads, writes)
-
-    def _solve(self, reads: list[int], writes: list[int]) -> list[int]:
-        flow = self._flow
-        before = [0] * len(reads)
-        handlers = [flow.handler(i) for i in range(len(reads))]
-        changed = True
-        while changed:  # one pass for straight code, one more for each nesting of loops
-            changed = False
-            for i in range(len(reads) - 1, -1, -1):
-                after = 0
-                for following in flow.successors[i]:
-                    after |= before[following]
-                live = reads[i] | after & ~writes[i]
-                handler = handlers[i]
-                if handler is not None:
-                    live |= before[handler]
-                if live != before[i]:
-                    before[i] = live
-                    changed = True
-        return before
+        self._before = _solve(flow, reads, writes)
 
     def before(self, i: int) -> frozenset[str]:
         """The variables that are live before instruction `i`."""
         live = self._before[i]
         return frozenset(name for name, bit in self._bits.items() if live >> bit & 1)
+
+
+def _solve(flow: Flow, reads: list[int], writes: list[int]) -> list[int]:
+    """What is live before each instruction, as bits, from what each reads and writes."""
+    before = [0] * len(reads)
+    handlers = [flow.handler(i) for i in range(len(reads))]
+    changed = True
+    while changed:  # one pass for straight code, one more for each nesting of loops
+        changed = False
+        for i in range(len(reads) - 1, -1, -1):
+            after = 0
+            for following in flow.successors[i]:
+                after |= before[following]
+            live = reads[i] | after & ~writes[i]
+            handler = handlers[i]
+            if handler is not None:
+                live |= before[handler]
+            if live != before[i]:
+                before[i] = live
+                changed = True
+    return before

@@ -185,8 +185,10 @@ def _stack_parameters(point: Point, rest: Iterable[Instruction]) -> dict[int, st
     return names
 
 
-# Builtins that read local variables by other means than instructions.
-_FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe"})
+# What reads local variables by other means than instructions; a debugger should show them all.
+_FRAME_READERS = frozenset(
+    {"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "breakpoint", "set_trace"}
+)
 
 
 # ------------------------------------------------------------------------------------------------------------ prologue

@@ -5,7 +5,7 @@ on every version, a comparison never converts to bool on the side, a jump has no
 interpreter is a *spelling* of one or more neutral opcodes, and the tables below list the spellings that are not the
 identity.  Decoding reads the table from left to right, assembling from right to left, so the two cannot disagree.
 
-This module knows opcode numbers and integer arguments.  It knows nothing of code objects or instructions lists.
+This module knows opcode numbers and integer arguments.  It knows nothing of code objects.
 """
 
 import opcode
