@@ -72,7 +72,7 @@ def register_backend(function: CompilerFn | None = None, *, name: str | None = N
     """Makes ``function(gm, example_inputs) -> callable`` a backend under its own or the given name."""
 
     def register(compiler: CompilerFn) -> CompilerFn:
-        chosen = name or getattr(compiler, "__name__", repr(compiler))
+        chosen = name if name is not None else str(getattr(compiler, "__name__", compiler))
         _BACKENDS[chosen] = Backend(chosen, lambda ctx: compiler, (compiler.__doc__ or "").strip().partition("\n")[0])
         return compiler
 

@@ -13,6 +13,7 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -49,13 +50,13 @@ def load(module: DeferredModule) -> DeferredModule:
     return module
 
 
-class DeferredFinder:
+class DeferredFinder(MetaPathFinder):
     """Sees the imports of submodules: all but the light ones need their package first."""
 
     def __init__(self, module: DeferredModule) -> None:
         self.module = module
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         package, _, child = name.rpartition(".")
         if package != self.module.__name__ or not self.module._waiting or child in self.module._light:
             return None
@@ -64,7 +65,7 @@ class DeferredFinder:
         return None if ready is None else ModuleSpec(name, AlreadyLoaded(ready))
 
 
-class AlreadyLoaded:
+class AlreadyLoaded(Loader):
     """Hands over a submodule that its package imported just now, while it was being looked for."""
 
     def __init__(self, module: ModuleType) -> None:
@@ -90,7 +91,7 @@ def defer(name: str, answers: Mapping[str, Callable[[DeferredModule], Any]], lig
     module.__package__, module.__path__ = name, list(spec.submodule_search_locations or ())
     module._lock, module._light, module._waiting = threading.RLock(), light, True
     module._answers = {key: make(module) for key, make in answers.items()}
-    sys.meta_path.insert(0, DeferredFinder(module))  # type: ignore[arg-type]
+    sys.meta_path.insert(0, DeferredFinder(module))
     sys.modules[name] = module
     parent, _, child = name.rpartition(".")
     if parent:
