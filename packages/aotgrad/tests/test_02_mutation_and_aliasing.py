@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 import aotgrad
 
@@ -229,3 +230,31 @@ def test_constants_that_compare_equal_are_told_apart():
         x = torch.ones(2)
         assert torch.equal(torch.signbit(fn(x, k)), torch.signbit(x * k))
         assert fn(x, k).dtype == (x * k).dtype
+
+
+TRACKED = {
+    "mul_": lambda x: x.mul_(2),
+    "row": lambda x: x[1].mul_(3),
+    "view": lambda x: x.t()[0].add_(1),
+    "copy_": lambda x: x.copy_(x * 2),
+    "zero_": lambda x: x[0].zero_(),
+    "index": lambda x: x.__setitem__((slice(None), 2), x[:, 0]),
+    "with no_grad": lambda x: (x.mul_(3), under_no_grad(x, lambda x: x.add_(1)), x.mul_(2)),
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("mutation", TRACKED)
+def test_inputs_with_history(mutation, output):
+    def program(x):
+        TRACKED[mutation](x)
+        return OUTPUTS[output](x)
+
+    def outcome(fn):
+        leaf = torch.linspace(-1, 1, 24).view(4, 6).requires_grad_()
+        x = leaf * 1
+        outputs = [o for o in pytree.tree_leaves(fn(x)) if isinstance(o, torch.Tensor)]
+        followed = [o for o in [*outputs, x] if o.requires_grad]
+        return outputs, x, torch.autograd.grad(followed, leaf, [torch.ones_like(o) for o in followed])
+
+    torch.testing.assert_close(outcome(aotgrad.function(program, forward=aotgrad.run_eagerly)), outcome(program))

@@ -163,3 +163,12 @@ def test_functions_that_take_and_return_nothing_special():
     assert compiled(lambda: 3)() == 3
     torch.testing.assert_close(compiled(lambda: torch.arange(3) * 2)(), torch.arange(3) * 2)
     assert compiled(lambda x: None)(torch.ones(2, requires_grad=True)) is None
+
+
+def test_a_refusal_names_the_users_line():
+    gm = torch.fx.symbolic_trace(lambda x: x.resize_(9).sin().item())
+    for node in gm.graph.nodes:
+        node.meta["stack_trace"] = 'File "model.py", line 12, in forward\n    x.item()'
+    with pytest.raises(aotgrad.Unsupported, match=r"at model\.py:12; ") as caught:
+        aotgrad.compile(gm, [torch.ones(3)], forward=aotgrad.run_eagerly)
+    assert caught.value.where == "model.py:12"

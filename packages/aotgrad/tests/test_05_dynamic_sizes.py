@@ -104,3 +104,10 @@ def test_batch_norm_in_training(counted):
         torch.testing.assert_close(fn(x, *ours, weight), program(x, *theirs, weight))
         torch.testing.assert_close(ours, theirs)
     assert counted.graphs == 1
+
+
+def test_every_size_in_the_graphs_knows_its_value(graphs_of):
+    program = lambda x, w: ((x @ w).view(-1)[: x.shape[0] * 2 + 1] * (x.shape[0] // 2)).sum()
+    inputs = torch.randn(6, 4), torch.randn(4, 8, requires_grad=True)
+    for graph in graphs_of(program, *inputs, dynamic=True):
+        assert all(node.meta["val"] is not None for node in graph.nodes if node.op in ("placeholder", "call_function"))

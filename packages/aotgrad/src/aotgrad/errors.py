@@ -11,10 +11,11 @@ class AotgradError(RuntimeError):
 class Unsupported(AotgradError):
     """The program is fine, but these graphs cannot express it; running it eagerly is right."""
 
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(f"{what}; {hint}")
+    def __init__(self, what: str, hint: str, where: str = "") -> None:
+        super().__init__(f"{what}{f' at {where}' if where else ''}; {hint}")
         self.what = what
         self.hint = hint
+        self.where = where
 
 
 class BadGraph(AotgradError):

@@ -7,6 +7,7 @@ Must not know: how the graph is split, compiled or called.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -87,15 +88,20 @@ def _placeholders(recorder: Recorder, given: Sequence[GraphInput]) -> list[Trace
 def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[Any]) -> Sequence[Any]:
     try:
         return program(recorder, arguments)
-    except Unsupported:
-        raise
+    except Unsupported as error:
+        raise Unsupported(error.what, error.hint, _place(recorder.source)) from error
     except Exception as error:
         # Whatever the program raises on fakes, its own error or a limit of fakes, only eager can tell which it is.
         reason = str(error).split("\n", maxsplit=1)[0]
-        raise Unsupported(
-            f"the program fails while it is traced ({type(error).__name__}: {reason})",
-            "run eagerly, it raises its own error",
-        ) from error
+        what = f"the program fails while it is traced ({type(error).__name__}: {reason})"
+        raise Unsupported(what, "run eagerly, it raises its own error", _place(recorder.source)) from error
+
+
+def _place(source: fx.Node | None) -> str:
+    """The user's line behind a node of the program's graph, where the graph knows it."""
+    trace = "" if source is None else source.meta.get("stack_trace") or ""
+    found = re.findall(r'File "([^"]+)", line (\d+)', trace)
+    return ":".join(found[-1]) if found else ""
 
 
 @contextmanager

@@ -62,8 +62,9 @@ class SizeNodes:
         symbols = {symbol: fx.Proxy(self._symbol(symbol)) for symbol in expr.free_symbols}
         before = len(self._graph.nodes)
         written = sympy_interp(PythonReferenceAnalysis, symbols, expr).node
-        for node in islice(reversed(self._graph.nodes), len(self._graph.nodes) - before):
-            node.meta.update(val=None, size=True)
+        for node in reversed(list(islice(reversed(self._graph.nodes), len(self._graph.nodes) - before))):
+            arguments = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in node.args]
+            node.meta.update(val=node.target(*arguments), size=True)
         written.meta["val"] = value
         self._known[expr] = written
         return written
