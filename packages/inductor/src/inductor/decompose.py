@@ -52,7 +52,10 @@ def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
         for name in TAKEN_APART
         if (packet := getattr(aten, name, None)) is not None
         for overload in (getattr(packet, kind) for kind in packet.overloads())
-        if overload in decomposition_table and overload not in LOWERINGS and not overload._schema.is_mutable
+        if overload in decomposition_table
+        and overload not in LOWERINGS
+        and overload not in LIBRARY
+        and not overload._schema.is_mutable
     }
 
 
@@ -90,9 +93,7 @@ def _fake(mode: Any, value: Any) -> Any:
 
 def _is_ready(node: Node) -> bool:
     """True if the lowerings can take the node as it is."""
-    if node.op == "output":
-        return True
-    if node.op == "get_attr":
+    if node.op in ("output", "get_attr"):
         return True
     if node.op == "placeholder":
         return "val" in node.meta
@@ -106,8 +107,11 @@ def _is_ready(node: Node) -> bool:
         return _writes_input(node)
     if isinstance(node.meta.get("val"), torch.SymInt):
         return True
-    known = "val" in node.meta or not node.target._schema.returns
-    return known and node.target.overloadpacket.__name__ not in TAKEN_APART and not _is_composite(node.target)
+    if "val" not in node.meta and node.target._schema.returns:
+        return False
+    if node.target in LOWERINGS or node.target in LIBRARY:
+        return True
+    return node.target.overloadpacket.__name__ not in TAKEN_APART and not _is_composite(node.target)
 
 
 def _writes_input(node: Node) -> bool:
@@ -117,8 +121,7 @@ def _writes_input(node: Node) -> bool:
 
 
 def _is_composite(overload: torch._ops.OpOverload) -> bool:
-    composite = overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
-    return composite and overload not in LOWERINGS and overload not in LIBRARY
+    return overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
 
 
 def _functional(gm: GraphModule) -> Callable[..., Any]:

@@ -100,13 +100,13 @@ def test_a_value_named_in_a_pass_ends_with_it():
 
 # -- any tree ---------------------------------------------------------------------------------------------------------
 
-I = loop_variable("i0", 8)
+AXIS = loop_variable("i0", 8)
 LEAVES = st.sampled_from(
     [
-        Load("in0", Index.of(I), torch.float32),
+        Load("in0", Index.of(AXIS), torch.float32),
         Const(2.5, torch.float32),
         Const(-3.0, torch.float32),
-        cast(IndexValue(Index.of(I) + 1, torch.int64), torch.float32),
+        cast(IndexValue(Index.of(AXIS) + 1, torch.int64), torch.float32),
     ]
 )
 NUMBERS = ("add", "sub", "mul", "div", "maximum", "mod", "pow")
@@ -125,7 +125,7 @@ def larger(trees):
 @given(st.recursive(LEAVES, larger, max_leaves=12))
 def test_every_tree_survives_reading(tree):
     arguments = (Argument("in0", torch.float32, Index.of(8), "in"), Argument("out0", torch.float32, Index.of(8), "out"))
-    kernel = Kernel("any", "cpu", (I,), (Loop((), (Store("out0", Index.of(I), tree),)),), arguments)
+    kernel = Kernel("any", "cpu", (AXIS,), (Loop((), (Store("out0", Index.of(AXIS), tree),)),), arguments)
     verify_kernel(kernel)
     assert parse_kernel(kernel_text(kernel)) == kernel
 

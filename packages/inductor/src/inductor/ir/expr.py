@@ -6,6 +6,7 @@ dtype is, how it prints.  Nodes are frozen and equal by structure, so sharing a 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -117,16 +118,26 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """Every node once, operands before users."""
-    seen: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(children(node)))
+    found: list[Expr] = []
+    _collect(expr, found, set())
+    return iter(found)
+
+
+def _collect(node: Expr, found: list[Expr], seen: set[int]) -> None:
+    """Recursion, as it is the fastest walk Python has; trees are kept shallow by those who build them."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, Apply):
+        for arg in node.args:
+            _collect(arg, found, seen)
+    elif isinstance(node, Masked):
+        _collect(node.condition, found, seen)
+        _collect(node.body, found, seen)
+    elif isinstance(node, Load):
+        for _, value in node.bindings:
+            _collect(value, found, seen)
+    found.append(node)
 
 
 def loads(expr: Expr) -> Iterator[Load]:
@@ -160,11 +171,8 @@ def substitute(expr: Expr, replacements: Mapping[Symbol, Index | int]) -> Expr:
 def _with_children(node: Expr, memo: Mapping[int, Expr]) -> Expr:
     if isinstance(node, Apply):
         args = tuple(memo[id(arg)] for arg in node.args)
-        return (
-            node
-            if all(new is old for new, old in zip(args, node.args, strict=True))
-            else Apply(node.op, args, node.dtype, node.param)
-        )
+        unchanged = all(map(operator.is_, args, node.args))
+        return node if unchanged else Apply(node.op, args, node.dtype, node.param)
     if isinstance(node, Masked):
         return Masked(memo[id(node.condition)], memo[id(node.body)], node.other, node.dtype)
     if isinstance(node, Load) and node.bindings:
