@@ -66,10 +66,17 @@ def evaluate(fn, sample):
     return pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (outputs, grads))
 
 
+def in_half_precision(sample):
+    leaves = pytree.tree_leaves(inputs_of(sample))
+    return any(isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bfloat16 for leaf in leaves)
+
+
 def check(op, sample, **options):
     expected = evaluate(op.op, sample)
     ours = evaluate(aotgrad.function(op.op, forward=aotgrad.run_eagerly, **options), sample)
-    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+    # Some formulas differ by a rounding: eager's gradient of prod looks for zeros first, and a trace cannot.
+    rtol, atol = (2e-2, 2e-3) if in_half_precision(sample) else (1e-4, 1e-5)
+    torch.testing.assert_close(ours, expected, rtol=rtol, atol=atol, equal_nan=True)
 
 
 def samples(op, dtype):

@@ -70,7 +70,7 @@ def batch_norm(
     cudnn: bool,
 ) -> torch.Tensor:
     """torch's own path ends in a kernel that updates the running statistics without saying so in its schema."""
-    if not training or mean is None:
+    if not training or mean is None or input.dim() < 2:
         return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
     normalised: torch.Tensor = torch._native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)[0]
     return normalised
