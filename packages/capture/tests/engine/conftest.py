@@ -17,9 +17,17 @@ import pytest
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "capture"
 
 
+def built_engine() -> Path:
+    """The extension beside the sources, or that of an installed package, which is found without being imported."""
+    name = f"_engine{sysconfig.get_config_var('EXT_SUFFIX')}"
+    if not SOURCES.is_dir() and (installed := importlib.util.find_spec("capture")) is not None:
+        return Path(installed.submodule_search_locations[0]) / name
+    return SOURCES / name
+
+
 def load_engine() -> ModuleType:
-    default = SOURCES / f"_engine{sysconfig.get_config_var('EXT_SUFFIX')}"
-    spec = importlib.util.spec_from_file_location("capture._engine", os.environ.get("CAPTURE_ENGINE", default))
+    path = os.environ.get("CAPTURE_ENGINE", built_engine())
+    spec = importlib.util.spec_from_file_location("capture._engine", path)
     engine = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(engine)
     return engine
@@ -57,6 +65,15 @@ class Script:
 
     def names_asked(self) -> list[str]:
         return [function.__name__ for function, _ in self.asked]
+
+
+@pytest.fixture(autouse=True)
+def without_capture():
+    """All copies of the extension in a process share its state: capture itself, where loaded, stands aside."""
+    engine.set_translator(None)
+    yield
+    if (hook := sys.modules.get("capture.hook")) is not None:
+        hook.install()
 
 
 @pytest.fixture
