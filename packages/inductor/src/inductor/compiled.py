@@ -42,7 +42,9 @@ class Report:
     def __str__(self) -> str:
         if self.failure is not None:
             return f"runs operator by operator: {self.failure}"
-        lines = [f"{len(self.kernels)} kernels, {len(self.library_calls)} library calls, {len(self.fallbacks)} fallbacks"]
+        lines = [
+            f"{len(self.kernels)} kernels, {len(self.library_calls)} library calls, {len(self.fallbacks)} fallbacks"
+        ]
         lines += [f"  kernel {kernel.name}: {', '.join(kernel.operators)}" for kernel in self.kernels]
         lines += [f"  fallback {fallback.operator}: {fallback.reason}" for fallback in self.fallbacks]
         lines += [f"  {name}: {1000 * seconds:.1f} ms" for name, seconds in self.seconds.items()]

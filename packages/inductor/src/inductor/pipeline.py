@@ -68,19 +68,22 @@ def _print(work: Work) -> Work:
 
 
 def _build(work: Work) -> Work:
-    assert work.program is not None and work.printed is not None
+    assert work.program is not None
+    assert work.printed is not None
     return replace(work, built=assemble.build_kernels(work.program, work.printed, work.options))
 
 
 def _wrap(work: Work) -> Work:
-    assert work.program is not None and work.built is not None and work.graph is not None
+    assert work.program is not None
+    assert work.built is not None
+    assert work.graph is not None
     return replace(work, wrapper=assemble.bind_wrapper(work.program, work.built, work.graph.constants, work.options))
 
 
 STAGES: tuple[Stage, ...] = (
     Stage("prepare", _prepare, lambda work: {"fx_graph.py": work.gm.print_readable(print_output=False)}),
-    Stage("lower", _lower, lambda work: {"graph.txt": show.graph_text(work.graph)}),
-    Stage("schedule", _schedule, lambda work: {"program.txt": show.program_text(work.program)}),
+    Stage("lower", _lower, lambda work: {"graph.txt": show.graph_text(work.graph) if work.graph else ""}),
+    Stage("schedule", _schedule, lambda work: {"program.txt": show.program_text(work.program) if work.program else ""}),
     Stage("print", _print, lambda work: work.printed.files() if work.printed else {}),
     Stage("build", _build, lambda work: {}),
     Stage("wrap", _wrap, lambda work: {"wrapper.py": work.wrapper.source if work.wrapper else ""}),
@@ -95,5 +98,7 @@ def run(work: Work, observe: Callable[[Stage, Work], None] | None = None) -> Com
         work = replace(work, seconds={**work.seconds, stage.name: time.perf_counter() - start})
         if observe is not None:
             observe(stage, work)
-    assert work.program is not None and work.wrapper is not None and work.built is not None
+    assert work.program is not None
+    assert work.wrapper is not None
+    assert work.built is not None
     return assemble.finish(work.program, work.wrapper, work.built, work.seconds)

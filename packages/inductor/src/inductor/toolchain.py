@@ -177,5 +177,3 @@ def _load(path: Path | None, source: Path, from_cache: bool) -> Library:
         return Library(ctypes.CDLL(str(path)), source, from_cache)
     except OSError as error:
         raise BuildError(f"cannot load the built kernel {path}: {error}") from error
-
-

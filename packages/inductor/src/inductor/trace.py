@@ -84,7 +84,10 @@ def run(work: pipeline.Work, path: Path) -> CompiledGraph:
 def _write_run(work: pipeline.Work, path: Path) -> None:
     assert work.program is not None and work.wrapper is not None and work.graph is not None and work.printed is not None
     torch.save(dict(work.graph.constants), path / "constants.pt")
-    lines = [f"        {_made(given, example)}," for given, example in zip(work.program.inputs, work.example_inputs, strict=True)]
+    lines = [
+        f"        {_made(given, example)},"
+        for given, example in zip(work.program.inputs, work.example_inputs, strict=True)
+    ]
     text = _RUN.format(
         imports="\n".join(work.wrapper.imports), inputs="\n".join(lines), kernels=work.printed.signatures()
     )
@@ -96,5 +99,3 @@ def _made(given: object, example: object) -> str:
         sizes, strides = tuple(int(size) for size in example.shape), tuple(int(stride) for stride in example.stride())
         return f"made({sizes}, {strides}, {given.dtype}, {str(given.device)!r})"
     return repr(int(example)) if isinstance(example, int | torch.SymInt) else "None"
-
-

@@ -57,9 +57,7 @@ def _launcher(module: ModuleType, printed: PrintedTritonKernel) -> Callable[...,
     return _sized_launcher(function, printed, options)
 
 
-def _sized_launcher(
-    function: Any, printed: PrintedTritonKernel, options: dict[str, int]
-) -> Callable[..., None]:
+def _sized_launcher(function: Any, printed: PrintedTritonKernel, options: dict[str, int]) -> Callable[..., None]:
     """Where the number of elements is known at the call only."""
     sizes, first = printed.kernel.sizes, len(printed.kernel.arguments)
     numel: Index = printed.numel

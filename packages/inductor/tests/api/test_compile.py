@@ -104,5 +104,7 @@ def test_results_record_no_autograd_graph():
 
 def test_equal_kernels_are_built_once():
     x = [torch.randn(6) for _ in range(3)]
-    compiled = inductor.compile(make_fx(lambda a, b, c: (a.exp().sort()[0], b.exp().sort()[0], c.exp().sort()[0]))(*x), x)
+    compiled = inductor.compile(
+        make_fx(lambda a, b, c: (a.exp().sort()[0], b.exp().sort()[0], c.exp().sort()[0]))(*x), x
+    )
     assert len({kernel.source for kernel in compiled.kernels}) == 1

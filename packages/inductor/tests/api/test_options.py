@@ -48,7 +48,15 @@ def test_a_trace_shows_every_stage(tmp_path):
     traced(tmp_path)
     (folder,) = tmp_path.iterdir()
     names = {path.name for path in folder.iterdir()}
-    assert {"0_fx_graph.py", "1_graph.txt", "2_program.txt", "kernels_0.cpp", "wrapper.py", "run.py", "report.txt"} <= names
+    assert {
+        "0_fx_graph.py",
+        "1_graph.txt",
+        "2_program.txt",
+        "kernels_0.cpp",
+        "wrapper.py",
+        "run.py",
+        "report.txt",
+    } <= names
     assert "softmax" in (folder / "kernels_0.cpp").read_text()
 
 

@@ -24,20 +24,26 @@ def options(tmp_path_factory):
 
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-REGISTERS = {"scalar": 4, "256 bits": 32, "512 bits": 64}
+GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+MACHINES = [
+    pytest.param(4, id="scalar"),
+    pytest.param(32, id="256 bits"),
+    pytest.param(64, id="512 bits"),
+    pytest.param("cuda", id="gpu", marks=GPU),
+]
 
 
-@pytest.fixture(params=[None] if INTERPRETED else REGISTERS.values(), ids=["triton"] if INTERPRETED else REGISTERS)
-def register(request):
-    """The size of a vector register; with 4 bytes every kernel is printed for single elements.  Under Triton's
-    interpreter the kernels are printed as Triton, once."""
+@pytest.fixture(params=[pytest.param("cpu", id="triton")] if INTERPRETED else MACHINES)
+def machine(request):
+    """What a kernel is printed for: C++ with vector registers of so many bytes (with 4 everything is done for single
+    elements), or Triton on a device.  Under Triton's interpreter that is the CPU."""
     return request.param
 
 
 @pytest.fixture
-def run(options, register):
+def run(options, machine):
     """Runs a kernel on flat tensors by name; its outputs come back in the same mapping."""
-    return partial(run_triton if register is None else run_cpp, options, register)
+    return partial(run_triton if isinstance(machine, str) else run_cpp, options, machine)
 
 
 def run_cpp(options, register, kernel, tensors, sizes=()):
@@ -51,14 +57,15 @@ def run_cpp(options, register, kernel, tensors, sizes=()):
     return tensors
 
 
-def run_triton(options, register, kernel, tensors, sizes=()):
+def run_triton(options, device, kernel, tensors, sizes=()):
     printed = triton.print_kernel(replace(kernel, device="cuda"))
-    if any(name in printed.text for name in ("libdevice.", "_floats(")):
+    if INTERPRETED and any(name in printed.text for name in ("libdevice.", "_floats(")):
         pytest.skip("Triton's interpreter cannot call the GPU's mathematics library")
     launchers, _ = triton_launch.load([printed], open_cache(options))
+    on_device = {name: tensor.to(device) for name, tensor in tensors.items()}
     with numpy.errstate(all="ignore"):  # masked lanes divide by zero and the like
-        launchers[kernel.name](*(tensors[argument.name] for argument in kernel.arguments), *sizes)
-    return tensors
+        launchers[kernel.name](*(on_device[argument.name] for argument in kernel.arguments), *sizes)
+    return {name: tensor.cpu() for name, tensor in on_device.items()}
 
 
 @pytest.fixture

@@ -15,6 +15,13 @@ F32, F64, BF16, F16, I64, I32, U8, I8, BOOL = (
 )  # fmt: skip
 
 
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+# Triton's interpreter rounds to bfloat16 towards zero, flushes its denormals and cannot add to it.
+HALVES = [F16] if INTERPRETED else [BF16, F16]
+# It also reduces element by element, in Python.
+LENGTHS = [5, 40] if INTERPRETED else [1, 5, 77, 300]
+
+
 def axis(name, size):
     variable = loop_variable(name, size)
     return variable, Index.of(variable)
@@ -92,7 +99,9 @@ def test_where_mixes_widths_of_masks(run, kernel_of):
         either = apply("or", both, apply("not", apply("gt", b, Const(0.5, F64))))
         return apply("where", either, cast(a, F64), b)
 
-    assert torch.equal(evaluate(run, kernel_of, value, F64, x, y, z), torch.where(((x < 0) & z) | ~(y > 0.5), x.double(), y))
+    assert torch.equal(
+        evaluate(run, kernel_of, value, F64, x, y, z), torch.where(((x < 0) & z) | ~(y > 0.5), x.double(), y)
+    )
 
 
 @pytest.mark.parametrize("source", [F32, F64, I64, I32, I8, U8, BOOL, BF16, F16])
@@ -102,7 +111,7 @@ def test_casts(run, kernel_of, source, target):
     assert torch.equal(evaluate(run, kernel_of, lambda a: cast(a, target), target, x), x.to(target))
 
 
-@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("dtype", HALVES)
 def test_every_half_survives_widening_and_narrowing(run, kernel_of, dtype):
     x = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
     found = evaluate(run, kernel_of, lambda a: cast(a, F32), dtype, x)
@@ -110,10 +119,12 @@ def test_every_half_survives_widening_and_narrowing(run, kernel_of, dtype):
     assert torch.equal(found[~torch.isnan(x)].view(torch.int16), x[~torch.isnan(x)].view(torch.int16))
 
 
-@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("dtype", HALVES)
 def test_halves_round_as_torch_rounds(run, kernel_of, dtype):
     bits = torch.arange(-(2**31), 2**31, 65537 * 8 + 1, dtype=I64).to(I32)
-    x = torch.cat([bits.view(F32), torch.randn(1000), 2.0 ** torch.arange(-30.0, 18.0, 0.25), torch.tensor([65519.9, 65520.0])])
+    x = torch.cat(
+        [bits.view(F32), torch.randn(1000), 2.0 ** torch.arange(-30.0, 18.0, 0.25), torch.tensor([65519.9, 65520.0])]
+    )
     found, expected = evaluate(run, kernel_of, lambda a: a, dtype, x), x.to(dtype)
     torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
     rounded = evaluate(run, kernel_of, lambda a: Apply("rounded", (a,), F32, dtype), F32, x)
@@ -156,7 +167,9 @@ def test_positions_as_values(run, kernel_of):
         Store("out2", at, IndexValue((at - 20) // 6, I32)),
     ]
     kernel = kernel_of([i], [([], body)], ("out0", F32, 37, "out"), ("out1", I64, 37, "out"), ("out2", I32, 37, "out"))
-    found = run(kernel, {"out0": torch.empty(37), "out1": torch.empty(37, dtype=I64), "out2": torch.empty(37, dtype=I32)})
+    found = run(
+        kernel, {"out0": torch.empty(37), "out1": torch.empty(37, dtype=I64), "out2": torch.empty(37, dtype=I32)}
+    )
     n = torch.arange(37)
     assert torch.equal(found["out0"], n * 3 + 1 + 0.5)
     assert torch.equal(found["out1"], n * 5 % 7)
@@ -178,7 +191,9 @@ def test_transposed_and_broadcast_reads(run, kernel_of):
 def test_crossing_reads_are_done_in_bands(run, kernel_of):
     x, y = torch.randn(3, 75, 141), torch.randn(3, 141, 75)
     (b, batch), (i, row), (j, column) = axis("b", 3), axis("i", 141), axis("j", 75)
-    value = apply("add", Load("x", batch * 10575 + column * 141 + row, F32), Load("y", batch * 10575 + row * 75 + column, F32))
+    value = apply(
+        "add", Load("x", batch * 10575 + column * 141 + row, F32), Load("y", batch * 10575 + row * 75 + column, F32)
+    )
     kernel = kernel_of([b, i, j], [([], [Store("out", batch * 10575 + row * 75 + column, value)])],
                        ("x", F32, 31725, "in"), ("y", F32, 31725, "in"), ("out", F32, 31725, "out"))  # fmt: skip
     assert torch.equal(run(kernel, {"x": x, "y": y, "out": torch.empty_like(y)})["out"], x.transpose(1, 2) + y)
@@ -187,7 +202,9 @@ def test_crossing_reads_are_done_in_bands(run, kernel_of):
 def test_a_mask_keeps_loads_inside(run, kernel_of):
     """Padding: the middle of 50 elements is read from 37."""
     i, at = axis("i", 50)
-    inside = apply("and", apply("ge", IndexValue(at, I64), Const(5, I64)), apply("lt", IndexValue(at, I64), Const(42, I64)))
+    inside = apply(
+        "and", apply("ge", IndexValue(at, I64), Const(5, I64)), apply("lt", IndexValue(at, I64), Const(42, I64))
+    )
     body = apply("exp", Load("x", at - 5, F32))
     kernel = kernel_of([i], [([], [Store("out", at, Masked(inside, body, Const(-1.0, F32), F32))])],
                        ("x", F32, 37, "in"), ("out", F32, 50, "out"))  # fmt: skip
@@ -212,12 +229,14 @@ def test_gathers_read_where_a_tensor_says(run, kernel_of):
     assert torch.equal(found, table[chosen] + table[picks][:, :9].t())
 
 
-@pytest.mark.parametrize("dtype", [F32, I64, BF16])
+@pytest.mark.parametrize("dtype", [F32, I64, *HALVES])
 def test_scattered_addition(run, kernel_of, dtype):
     (i, at), place = axis("i", 100), Symbol("place")
     value = Load("x", at, dtype)
     store = Store("out", Index.of(place), value, "add", ((place, Load("index", at, I64)),))
-    kernel = kernel_of([i], [([], [store])], ("x", dtype, 100, "in"), ("index", I64, 100, "in"), ("out", dtype, 7, "inout"))
+    kernel = kernel_of(
+        [i], [([], [store])], ("x", dtype, 100, "in"), ("index", I64, 100, "in"), ("out", dtype, 7, "inout")
+    )
     x, index = torch.randint(-3, 4, (100,)).to(dtype), torch.randint(0, 7, (100,))
     found = run(kernel, {"x": x, "index": index, "out": torch.ones(7, dtype=dtype)})["out"]
     assert torch.equal(found, torch.ones(7, dtype=dtype).index_add(0, index, x))
@@ -241,17 +260,24 @@ REDUCTIONS = {
 
 
 @pytest.mark.parametrize("kind", REDUCTIONS)
-@pytest.mark.parametrize("dtype", [F32, F64, I64])
-@pytest.mark.parametrize("columns", [1, 5, 77, 300])
+@pytest.mark.parametrize("dtype", [F32, I64] if INTERPRETED else [F32, F64, I64])
+@pytest.mark.parametrize("columns", LENGTHS)
 @pytest.mark.parametrize("along", ["rows", "columns"])
 def test_reductions(run, kernel_of, kind, dtype, columns, along):
     """Over the contiguous axis, and over the other one."""
-    rows = 37
-    x = torch.randint(-4, 5, (rows, columns)).to(dtype) if kind != "prod" else torch.randint(1, 3, (rows, columns)).to(dtype)
+    rows = 7 if INTERPRETED else 37
+    x = (
+        torch.randint(-4, 5, (rows, columns)).to(dtype)
+        if kind != "prod"
+        else torch.randint(1, 3, (rows, columns)).to(dtype)
+    )
     (i, row), (r, column) = axis("i", rows), axis("r", columns)
     at = row * columns + column if along == "rows" else column * rows + row
     result = I64 if kind.startswith("arg") else dtype
-    loops = [([r], [Reduce("total", kind, Load("x", at, dtype), result)]), ([], [Store("out", row, Result("total", result))])]
+    loops = [
+        ([r], [Reduce("total", kind, Load("x", at, dtype), result)]),
+        ([], [Store("out", row, Result("total", result))]),
+    ]
     kernel = kernel_of([i], loops, ("x", dtype, rows * columns, "in"), ("out", result, rows, "out"))
     memory = x if along == "rows" else x.t().contiguous()
     assert torch.equal(run(kernel, {"x": memory, "out": torch.empty(rows, dtype=result)})["out"], REDUCTIONS[kind](x))
@@ -270,7 +296,7 @@ def test_truth_reductions(run, kernel_of, kind):
 
 
 @pytest.mark.parametrize("kind", ["max", "min", "argmax", "argmin"])
-@pytest.mark.parametrize("columns", [5, 150])
+@pytest.mark.parametrize("columns", [5, 40] if INTERPRETED else [5, 150])
 def test_nan_wins(run, kernel_of, kind, columns):
     x = torch.randn(20, columns)
     x[3, 2] = x[3, 4] = x[7, columns - 1] = x[9, 0] = float("nan")
@@ -278,13 +304,16 @@ def test_nan_wins(run, kernel_of, kind, columns):
     x[12] = float("inf")
     (i, row), (r, column) = axis("i", 20), axis("r", columns)
     result = I64 if kind.startswith("arg") else F32
-    loops = [([r], [Reduce("t", kind, Load("x", row * columns + column, F32), result)]), ([], [Store("out", row, Result("t", result))])]
+    loops = [
+        ([r], [Reduce("t", kind, Load("x", row * columns + column, F32), result)]),
+        ([], [Store("out", row, Result("t", result))]),
+    ]
     kernel = kernel_of([i], loops, ("x", F32, 20 * columns, "in"), ("out", result, 20, "out"))
     found = run(kernel, {"x": x, "out": torch.empty(20, dtype=result)})["out"]
     torch.testing.assert_close(found, REDUCTIONS[kind](x), equal_nan=True, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("columns", [1, 7, 64, 301])
+@pytest.mark.parametrize("columns", LENGTHS)
 @pytest.mark.parametrize("along", ["rows", "columns"])
 def test_welford_is_stable(run, kernel_of, columns, along):
     rows = 37
@@ -296,7 +325,9 @@ def test_welford_is_stable(run, kernel_of, columns, along):
         ([r], [Reduce("w", "welford", Load("x", at, F32), F32)]),
         ([], [Store("mean", row, Result("w", F32, "mean")), Store("var", row, variance)]),
     ]
-    kernel = kernel_of([i], loops, ("x", F32, rows * columns, "in"), ("mean", F32, rows, "out"), ("var", F32, rows, "out"))
+    kernel = kernel_of(
+        [i], loops, ("x", F32, rows * columns, "in"), ("mean", F32, rows, "out"), ("var", F32, rows, "out")
+    )
     memory = x if along == "rows" else x.t().contiguous()
     found = run(kernel, {"x": memory, "mean": torch.empty(rows), "var": torch.empty(rows)})
     torch.testing.assert_close(found["mean"], x.double().mean(-1).float(), rtol=1e-6, atol=0)
@@ -332,14 +363,16 @@ def test_reduction_over_two_axes(run, kernel_of):
     assert torch.equal(found["at"], x.permute(1, 0, 2).reshape(5, -1).argmax(1))
 
 
-@pytest.mark.parametrize("n", [100, 70000] if os.environ.get("TRITON_INTERPRET") else [100, 70000, 1000003])
+@pytest.mark.parametrize("n", [100, 9000] if INTERPRETED else [100, 70000, 1000003])
 def test_full_reductions_share_the_work(run, kernel_of, n):
     r, at = axis("r", n)
     x = Load("x", at, F32)
     loops = [([r], [Reduce("s", "sum", x, F32), Reduce("m", "argmax", x, I64), Reduce("w", "welford", x, F32)]),
              ([], [Store("sum", Index.of(0), Result("s", F32)), Store("at", Index.of(0), Result("m", I64)),
                    Store("m2", Index.of(0), Result("w", F32, "m2"))])]  # fmt: skip
-    kernel = kernel_of([], loops, ("x", F32, n, "in"), ("sum", F32, 1, "out"), ("at", I64, 1, "out"), ("m2", F32, 1, "out"))
+    kernel = kernel_of(
+        [], loops, ("x", F32, n, "in"), ("sum", F32, 1, "out"), ("at", I64, 1, "out"), ("m2", F32, 1, "out")
+    )
     x = torch.rand(n)
     found = run(kernel, {"x": x, "sum": torch.empty(1), "at": torch.empty(1, dtype=I64), "m2": torch.empty(1)})
     torch.testing.assert_close(found["sum"], x.double().sum().float().reshape(1), rtol=2e-6, atol=0)
@@ -355,8 +388,17 @@ def test_sizes_known_only_at_run_time(run, kernel_of, n):
     s = size_symbol("s0")
     (i, row), (r, column) = axis("i", Index.of(s)), axis("r", Index.of(s))
     x = Load("x", row * Index.of(s) + column, F32)
-    loops = [([r], [Reduce("t", "sum", x, F32)]), ([r], [Store("out", row * Index.of(s) + column, apply("sub", x, Result("t", F32)))])]
-    kernel = kernel_of([i], loops, ("x", F32, Index.of(s) * Index.of(s), "in"), ("out", F32, Index.of(s) * Index.of(s), "out"), sizes=[s])
+    loops = [
+        ([r], [Reduce("t", "sum", x, F32)]),
+        ([r], [Store("out", row * Index.of(s) + column, apply("sub", x, Result("t", F32)))]),
+    ]
+    kernel = kernel_of(
+        [i],
+        loops,
+        ("x", F32, Index.of(s) * Index.of(s), "in"),
+        ("out", F32, Index.of(s) * Index.of(s), "out"),
+        sizes=[s],
+    )
     x = torch.randn(n, n)
     found = run(kernel, {"x": x, "out": torch.empty(n, n)}, [n])["out"]
     torch.testing.assert_close(found, x - x.sum(-1, keepdim=True), rtol=1e-4, atol=1e-4)
@@ -386,10 +428,20 @@ def test_random_numbers_depend_on_seed_and_offset_alone(run, kernel_of):
         Store("n", at, apply("randn", seed, offset, dtype=F32)),
         Store("k", at, apply("randint64", seed, offset, Const(-3, I64), Const(4, I64), dtype=I64)),
     ]
-    kernel = kernel_of([i], [([], body)], ("seed", I64, 1, "in"), ("u", F32, 3000, "out"), ("n", F32, 3000, "out"), ("k", I64, 3000, "out"))
-    found = run(kernel, {"seed": torch.tensor([42]), "u": torch.empty(3000), "n": torch.empty(3000), "k": torch.empty(3000, dtype=I64)})
+    kernel = kernel_of(
+        [i],
+        [([], body)],
+        ("seed", I64, 1, "in"),
+        ("u", F32, 3000, "out"),
+        ("n", F32, 3000, "out"),
+        ("k", I64, 3000, "out"),
+    )
+    found = run(
+        kernel,
+        {"seed": torch.tensor([42]), "u": torch.empty(3000), "n": torch.empty(3000), "k": torch.empty(3000, dtype=I64)},
+    )
     assert abs(found["u"].mean() - 0.5) < 0.02
-    assert 0 <= found["u"].min() and found["u"].max() < 1
+    assert found["u"].min() >= 0 and found["u"].max() < 1
     assert abs(found["n"].std() - 1) < 0.05
     assert set(found["k"].tolist()) == set(range(-3, 4))
     # Known answer of Philox 4x32-10 for key 42 and counter 0, so that no width or target may differ.

@@ -81,6 +81,8 @@ def test_rounding_is_exact(op, dtype, sample, options):
 
 @pytest.mark.parametrize("op", LIMITS)
 def test_double_precision_agrees_with_torch(op, options):
-    x = torch.cat([torch.linspace(-20, 20, 4001, dtype=torch.float64), torch.linspace(-1, 1, 1001, dtype=torch.float64)])
+    x = torch.cat(
+        [torch.linspace(-20, 20, 4001, dtype=torch.float64), torch.linspace(-1, 1, 1001, dtype=torch.float64)]
+    )
     (found,) = build_program(program_of(op, x.numel(), torch.float64), {}, options)(x)
     torch.testing.assert_close(found, reference(op, x), rtol=1e-11, atol=1e-14, equal_nan=True)

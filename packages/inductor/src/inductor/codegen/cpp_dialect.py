@@ -32,7 +32,11 @@ def _compare(operator: str) -> Format:
 
 def _by_lane(function: str) -> dict[str, Format]:
     """A function of two scalars, with another name for what takes vectors."""
-    return {ANY: call(function, 2), "vector int": call(f"{function}_lanes", 2), "vector float": call(f"{function}_lanes", 2)}
+    return {
+        ANY: call(function, 2),
+        "vector int": call(f"{function}_lanes", 2),
+        "vector float": call(f"{function}_lanes", 2),
+    }
 
 
 def _same(*names: str, arity: int = 1) -> dict[str, dict[str, Format]]:

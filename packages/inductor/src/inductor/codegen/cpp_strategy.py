@@ -180,5 +180,3 @@ def _neighbours(index: Index, axis: Symbol) -> int:
     if axis not in index.symbols:
         return 0
     return 1 if index.stride_of(axis) == 1 else -1
-
-

@@ -139,7 +139,10 @@ class Scope:
 
     def lane_index(self, index: Index, bound: Mapping[Symbol, Operand] | None = None) -> Text:
         """The index seen from inside a lambda over ``lane``."""
-        names = {symbol: f"{value.text}[lane]" if value.vector else str(value.text) for symbol, value in (bound or {}).items()}
+        names = {
+            symbol: f"{value.text}[lane]" if value.vector else str(value.text)
+            for symbol, value in (bound or {}).items()
+        }
         if self.lanes is not None:
             names[self.lanes.symbol] = f"({self.lanes.symbol.name} + lane)"
         return self.index(index, names)
@@ -150,7 +153,9 @@ class Scope:
             return Index.of(0)
         return index.stride_of(self.lanes.symbol)
 
-    def bind(self, bindings: tuple[tuple[Symbol, Expr], ...], done: Mapping[int, Operand] | None = None) -> dict[Symbol, Operand]:
+    def bind(
+        self, bindings: tuple[tuple[Symbol, Expr], ...], done: Mapping[int, Operand] | None = None
+    ) -> dict[Symbol, Operand]:
         """Names the integers that an index reads from tensors."""
         bound = {}
         for symbol, value in bindings:
@@ -190,7 +195,9 @@ def _load(scope: Scope, node: Load, done: Mapping[int, Operand]) -> Operand:
         operand = Operand(Text(f"{node.buffer}[{text}]"), node.dtype)
     elif regular and stride == 1:
         text = scope.index(node.index, {symbol: str(value.text) for symbol, value in bound.items()})
-        operand = Operand(Text(_vector_load(scope, node.dtype, f"{node.buffer} + {text.within(Precedence.ADD)}")), node.dtype, True)
+        operand = Operand(
+            Text(_vector_load(scope, node.dtype, f"{node.buffer} + {text.within(Precedence.ADD)}")), node.dtype, True
+        )
     else:
         operand = Operand(Text(_lane_load(scope, node, bound)), node.dtype, True)
     return scope.named(operand, "x")
@@ -269,7 +276,7 @@ def _apply(scope: Scope, node: Apply, done: Mapping[int, Operand]) -> Operand:
         return special(scope, node, operands, vector)
     kind = _kind(operands[-1].dtype, vector)
     style = cpp_dialect.format_of(node.op, kind)
-    if vector and style.is_call or vector and operands[-1].dtype == torch.bool:
+    if (vector and style.is_call) or (vector and operands[-1].dtype == torch.bool):
         operands = [scope.spread(operand) for operand in operands]
     elif vector and not any(operand.vector for operand in operands[-1:]) and len(operands) == 1:
         operands = [scope.spread(operands[0])]
@@ -330,7 +337,9 @@ def cast_operand(scope: Scope, operand: Operand, dtype: torch.dtype) -> Operand:
         via = f"i64({operand.text})" if source in FLOATS and dtype in PROMOTED else str(operand.text)
         return Operand(Text(f"{scalar_type(dtype)}({via})"), dtype)
     if source == torch.bool:
-        return Operand(Text(f"convert<{scope.type_of(dtype, True)}>({operand.text.within(Precedence.UNARY)} & 1)"), dtype, True)
+        return Operand(
+            Text(f"convert<{scope.type_of(dtype, True)}>({operand.text.within(Precedence.UNARY)} & 1)"), dtype, True
+        )
     if source in FLOATS and dtype in PROMOTED:
         operand = Operand(Text(f"convert<{scope.type_of(torch.int32, True)}>({operand.text})"), torch.int32, True)
     return Operand(Text(f"convert<{scope.type_of(dtype, True)}>({operand.text})"), dtype, True)

@@ -87,6 +87,7 @@ def template(text: str, arity: int) -> Format:
 
 # -- index expressions --------------------------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True, slots=True)
 class IndexStyle:
     """What a language writes for floor division and modulo: the plain operators where the numerator is never
@@ -119,9 +120,7 @@ _MINUS = infix("-", Precedence.ADD)
 _TIMES = infix("*", Precedence.MULTIPLY)
 
 
-def _product(
-    monomial: tuple[Atom, ...], coefficient: int, style: IndexStyle, names: Mapping[Symbol, str]
-) -> Text:
+def _product(monomial: tuple[Atom, ...], coefficient: int, style: IndexStyle, names: Mapping[Symbol, str]) -> Text:
     factors = [_atom(atom, style, names) for atom in monomial]
     if coefficient != 1 or not factors:
         factors.insert(0, Text(str(coefficient)))

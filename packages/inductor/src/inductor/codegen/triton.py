@@ -336,4 +336,3 @@ def _is_huge(kernel: Kernel) -> bool:
 
 def _text(index: Index) -> Text:
     return index_text(index, triton_dialect.INDEX_STYLE)
-

@@ -11,7 +11,7 @@ from inductor.codegen import triton_dialect
 from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.order import plan
 from inductor.codegen.printer import Lines, Names
-from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result, children
+from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result
 from inductor.ir.index import Index, Symbol
 
 LONGEST_INLINE = 72
@@ -119,7 +119,7 @@ def _apply(scope: BlockScope, node: Apply, done: Mapping[int, Block]) -> Block:
     if special is not None:
         return Block(special(node, operands), node.dtype)
     style = triton_dialect.format_of(node.op, operands[-1].dtype)
-    if style.is_call and node.op not in ("where", "rand", "randn", "randint64"):
+    if style.is_call:
         operands = [_as_block(operand) for operand in operands]
     text = style(*(operand.text for operand in operands))
     constant = all(operand.constant for operand in operands)
@@ -158,6 +158,8 @@ def cast_block(operand: Block, dtype: torch.dtype) -> Block:
     if dtype == torch.bool:
         return Block(Text(f"{operand.text.within(Precedence.ADD)} != 0", Precedence.OR), dtype)
     text = operand.text.within(Precedence.ATOM)
+    if dtype == torch.bfloat16 and operand.dtype != torch.float32:
+        text = f"{text}.to(tl.float32)"  # the only way to it
     if operand.dtype.is_floating_point and dtype in (torch.uint8, torch.int8, torch.int16):
         text = f"{text}.to(tl.int32)"
     return Block(Text(f"{text}.to({triton_dialect.DTYPES[dtype]})"), dtype)

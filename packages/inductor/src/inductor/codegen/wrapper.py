@@ -68,17 +68,20 @@ class _WrapperPrinter:
             "threads": torch.get_num_threads,
             "check_input": check_input,
             "reinterpret": reinterpret,
+            "laid_out": laid_out,
         }
         self.imports = [
             "import torch",
             "from torch import empty_strided",
             "from torch import get_num_threads as threads",
-            "from inductor.codegen.wrapper import check_input, reinterpret",
+            "from inductor.codegen.wrapper import check_input, laid_out, reinterpret",
         ]
         self.names = Names(set(self.namespace) | set(keyword.kwlist) | {"inputs", "call"})
         self.local: dict[str, str] = {}
         self.known: dict[str, Buffer] = {}
         self.constants = constants
+        self.read_by_kernels = {name for step in program.steps if isinstance(step, Launch) for name in step.buffers}
+        self.read_by_kernels |= {step.base for step in program.steps if isinstance(step, View)}
 
     def print(self) -> Wrapper:
         for name, tensor in self.constants.items():
@@ -142,7 +145,9 @@ class _WrapperPrinter:
         inputs = self.program.inputs
         if not inputs:
             return
-        names = [self._local(f"input{position}" if given is None else given.name) for position, given in enumerate(inputs)]
+        names = [
+            self._local(f"input{position}" if given is None else given.name) for position, given in enumerate(inputs)
+        ]
         self.lines.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = inputs")
         self.lines.line("inputs.clear()")
         binds = [step for step in self.program.steps if isinstance(step, Bind)]
@@ -233,14 +238,22 @@ class _WrapperPrinter:
             for name, result in zip(into, results, strict=True):
                 self.lines.line(f"{name}.copy_({result})")
             return
+        names = ["_" if output is None else self._local(output.name) for output in step.outputs]
+        if not names or into:
+            self.lines.line(text + reason)
+            return
+        self._unpack(text, names, reason)
         for output in step.outputs:
             if output is not None:
-                self.known[output.name] = output
-        names = ["_" if output is None else self._local(output.name) for output in step.outputs]
-        if names and not into:
-            self._unpack(text, names, reason)
-        else:
-            self.lines.line(text + reason)
+                self._receive(output)
+
+    def _receive(self, output: Buffer) -> None:
+        """What a library returns may be laid out otherwise than the tracer said; kernels rely on what it said."""
+        self.known[output.name] = output
+        if output.name in self.read_by_kernels:
+            name, strides = self._local(output.name), self._tuple(output.strides)
+            self.lines.line(f"if {name}.stride() != {strides}:")
+            self.lines.line(f"    {name} = laid_out({name}, {self._tuple(output.sizes)}, {strides})")
 
     def _unpack(self, text: str, names: list[str], reason: str) -> list[str]:
         self.lines.line(f"{', '.join(names)} = {text}{reason}")
@@ -305,22 +318,24 @@ def check_input(name: str, given: Any, sizes: Iterable[int], strides: Iterable[i
     sizes, strides = tuple(sizes), tuple(strides)
     if tuple(given.shape) != sizes or given.dtype is not dtype:
         raise ValueError(
-            f"input {name} is {given.dtype} of size {tuple(given.shape)}; this graph was compiled for {dtype} of size {sizes}"
+            f"input {name} is {given.dtype} of size {tuple(given.shape)}; "
+            f"this graph was compiled for {dtype} of size {sizes}"
         )
     if 0 in sizes:
         return
     for size, stride, expected in zip(sizes, given.stride(), strides, strict=True):
         if size > 1 and stride != expected:
-            raise ValueError(
-                f"input {name} has strides {tuple(given.stride())}; this graph was compiled for {strides}"
-            )
+            raise ValueError(f"input {name} has strides {tuple(given.stride())}; this graph was compiled for {strides}")
 
 
-def reinterpret(
-    dead: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype
-) -> torch.Tensor:
+def reinterpret(dead: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """A tensor in the memory of one that nobody reads any more."""
     made = torch.empty(0, dtype=dtype, device=dead.device)
     return made.set_(dead.untyped_storage(), 0, sizes, strides)
 
 
+def laid_out(given: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
+    """The tensor with the expected strides; those of dimensions that hold at most one element do not matter."""
+    if all(size <= 1 or a == b for size, a, b in zip(sizes, given.stride(), strides, strict=True)):
+        return given
+    return torch.empty_strided(sizes, strides, dtype=given.dtype, device=given.device).copy_(given)
