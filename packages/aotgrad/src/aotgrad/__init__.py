@@ -6,6 +6,7 @@ from aotgrad.eager import run_eagerly
 from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported
 from aotgrad.mincut import min_cut_partition
 from aotgrad.partition import default_partition
+from aotgrad.show import show
 
 __version__ = "0.1.0"
 
@@ -23,4 +24,5 @@ __all__ = [
     "min_cut_partition",
     "module",
     "run_eagerly",
+    "show",
 ]
