@@ -23,6 +23,10 @@ CASES = {
     ),
     "scatter_add": (lambda x, k: x.scatter_add(1, k, x[:, :3] * 2), PICK),
     "scatter": (lambda x, k: x.scatter(1, k, 1.0), PICK),
+    "one place per row": (
+        lambda x, k: (x.scatter(1, k, 2.0), x.scatter(1, k, x[:, :1] * 3), (x > 0).scatter(1, k, True)),
+        torch.tensor([[0], [6], [3], [3], [1]]),
+    ),
     "index_put": (lambda x, k: (x.index_put((k,), x[:3], accumulate=True), x.index_put((k,), x[:3])), IDX.abs()),
     "index_add": (lambda x, k: x.index_add(0, k, x[:3]), IDX.abs()),
     "set where": (lambda x, k: x.index_put((x > 0,), torch.tensor(5.0)), IDX),

@@ -49,6 +49,20 @@ def add_native_layer_norm_gelu_0(in0: read[float32, 64], in1: read[float32, 64],
 """)  # fmt: skip
 
 
+def test_what_does_not_change_along_a_row_is_computed_once():
+    expect(lambda x: F.log_softmax(x, 1), (R(4, 16),), """
+def log_softmax_0(in0: read[float32, 64], out0: write[float32, 64]) -> cpu:
+    for i0 in 4:
+        for r0 in reduce(16):
+            v0 = max(in0[16 * i0 + r0], float32)
+        for r0 in reduce(16):
+            v1 = sum(exp(in0[16 * i0 + r0] - v0), float32)
+        v2 = log(v1)
+        for r0 in reduce(16):
+            out0[16 * i0 + r0] = in0[16 * i0 + r0] - v0 - v2
+""")  # fmt: skip
+
+
 def test_a_shared_value_is_named_once():
     expect(lambda x: (x.exp().sin() + 1, x.exp().sin() * 2), (R(8),), """
 def exp_sin_add_mul_0(in0: read[float32, 8], out0: write[float32, 8], out1: write[float32, 8]) -> cpu:

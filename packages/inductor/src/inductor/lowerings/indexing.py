@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from inductor.ir.expr import Const, Expr, IndexValue, Masked, apply, cast, loads, walk
-from inductor.ir.index import Index, Symbol
+from inductor.ir.index import ONE, Index, Symbol
 from inductor.lowerings.algebra import Value, equal, where
 from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, lowering
@@ -28,6 +28,7 @@ from inductor.lowerings.values import (
     convert,
     cost,
     load,
+    number,
     positions,
     pure,
     reindex,
@@ -44,9 +45,9 @@ def position(index: Tensor, size: Index) -> Expr:
     return apply("wrapped", cast(index.expr, torch.int64), as_index_value(size, torch.int64))
 
 
-def place(number: int, size: Index) -> Symbol:
-    """The symbol that stands for the ``number``-th position read from a tensor."""
-    return Symbol(f"p{number}", size)
+def place(order: int, size: Index) -> Symbol:
+    """The symbol that stands for the ``order``-th position read from a tensor."""
+    return Symbol(f"p{order}", size)
 
 
 def gather_at(
@@ -119,11 +120,11 @@ def _spread(
     found: dict[int, Index] = dict(zip(before, where_, strict=False))
     found.update(zip(after, where_[lead + len(shape) :], strict=True))
     places = []
-    for number, dim in enumerate(picked):
+    for order, dim in enumerate(picked):
         index = indices[dim]
         assert index is not None
         spread = reindex(broadcast_to(index, shape), sizes, middle)
-        symbol = place(number, x.sizes[dim])
+        symbol = place(order, x.sizes[dim])
         places.append((symbol, position(spread, x.sizes[dim])))
         found[dim] = Index.of(symbol)
     return sizes, [found[dim] for dim in range(x.ndim)], places
@@ -192,6 +193,26 @@ def scatter_add(ctx: Context, x: Tensor, dim: int, index: Tensor, src: Tensor) -
     indices[dim] = Index.of(symbol)
     source = at(src, positions(index.sizes))
     return _scatter(ctx, x, index.sizes, indices, [(symbol, position(index, x.sizes[dim]))], source, True)
+
+
+@lowering(aten.scatter.value, aten.scatter.src)
+def scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor | Declined:
+    """One place per row: every element asks whether it is the one."""
+    if not x.ndim or x.ndim != index.ndim or x.dtype.is_complex or isinstance(value, complex):
+        return Declined("a 0-d tensor or complex numbers")
+    dim = wrap(dim, x.ndim)
+    rows = [size for d, size in enumerate(x.sizes) if d != dim]
+    if index.sizes[dim] != ONE or rows != [size for d, size in enumerate(index.sizes) if d != dim]:
+        return Declined("which of several values for one place is kept depends on the order")
+    here = as_index_value(positions(x.sizes)[dim], torch.int64)
+    chosen = equal(Value(position(broadcast_to(index, x.sizes), x.sizes[dim])), Value(here))
+    if isinstance(value, Tensor):
+        if value.sizes != index.sizes:
+            return Declined("a source that is larger than the index")
+        new = Value(broadcast_to(convert(value, x.dtype), x.sizes).expr)
+    else:
+        new = Value(number(value, compute_dtype(x.dtype)))
+    return pure(x, where(chosen, new, Value(x.expr)).expr)
 
 
 @lowering(aten.embedding_dense_backward.default)

@@ -18,7 +18,7 @@ from inductor.ir.program import Buffer
 from inductor.lowerings.values import cost
 from inductor.schedule.merge import map_statement
 from inductor.schedule.profit import LIKELY_SIZE
-from inductor.schedule.sharing import shared
+from inductor.schedule.sharing import hoisted, shared
 
 LONGEST = 60
 """A value that costs more keeps its name: a tree stays readable, and shallow enough to be walked by recursion."""
@@ -33,14 +33,15 @@ def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Coll
     inner = nest.inner if counts_positions(nest.loops) else _ordered(nest.inner, nest.loops)
     loops = tuple(Loop(inner if loop.axes else (), loop.body) for loop in nest.loops)
     runs = {**_runs(kept, loops, "i"), **_runs(inner, loops, "r")}
-    loops = shared(_renamed(loops, runs))
+    loops = _renamed(loops, runs)
     kept = tuple(axis for axis in runs if axis.name.startswith("i"))
     inner = tuple(axis for axis in runs if axis.name.startswith("r"))
+    loops = shared(hoisted(tuple(Loop(inner if loop.axes else (), loop.body) for loop in loops)))
     return Kernel(
         name,
         "cuda" if nest.device.type == "cuda" else "cpu",
         kept,
-        tuple(Loop(inner if loop.axes else (), loop.body) for loop in loops),
+        loops,
         _arguments(loops, buffers),
         _sizes(kept, inner, loops),
         nest.origins,

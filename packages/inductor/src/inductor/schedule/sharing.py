@@ -1,7 +1,8 @@
-"""Names for what a loop would compute twice.
+"""Names for what a loop would compute twice, or in every turn.
 
 Lowering repeats a subexpression wherever a formula mentions it (GELU reads its argument twice).  Here equal subtrees of
-one loop body become one ``Let``, so that kernels read well and no target has to look for them again.
+one loop body become one ``Let``, so that kernels read well and no target has to look for them again.  Costly values that
+do not change along a reduction loop are computed before it, once per row.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from inductor.deps import expressions, stores_of
-from inductor.ir.expr import Apply, Expr, Masked, Result, loads
+from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, loads, walk
 from inductor.ir.kernel import Let, Loop, Statement
 from inductor.lowerings.values import cost
 from inductor.schedule.merge import map_statement
@@ -81,3 +82,60 @@ class _Body:
 def _always_computed(expr: Apply | Masked) -> tuple[Expr, ...]:
     """The operands that are computed wherever the node is; the body of a mask is not."""
     return (expr.condition,) if isinstance(expr, Masked) else expr.args
+
+
+# -- what does not change along a loop --------------------------------------------------------------------------------
+
+WORTH_MOVING = 4
+"""A value that costs less is as well computed where it is read."""
+
+
+def hoisted(loops: Sequence[Loop]) -> tuple[Loop, ...]:
+    """The loops with costly invariants of reduction loops computed once before them."""
+    written = {store.buffer for store in stores_of(loops)}
+    names: dict[Expr, str] = {}
+    result: list[Loop] = []
+    for loop in loops:
+        mover = _Mover(loop, written, names)
+        changed = mover.run() if loop.axes else loop
+        if mover.before:
+            earlier = result.pop().body if result and not result[-1].axes else ()
+            result.append(Loop((), (*earlier, *mover.before)))
+        result.append(changed)
+    return tuple(result)
+
+
+class _Mover:
+    """Takes out of one loop what is fixed along it; ``names`` are those of values before it, which it adds to."""
+
+    def __init__(self, loop: Loop, written: set[str], names: dict[Expr, str]) -> None:
+        self.loop, self.written, self.names = loop, written, names
+        self.own = {statement.name for statement in loop.body if isinstance(statement, Let)}
+        self.before: list[Statement] = []
+
+    def run(self) -> Loop:
+        return Loop(self.loop.axes, tuple(map_statement(statement, self.moved) for statement in self.loop.body))
+
+    def moved(self, expr: Expr) -> Expr:
+        """The tree with its largest invariant subtrees read by name."""
+        if not isinstance(expr, Apply | Masked):
+            return expr
+        if expr in self.names:
+            return Result(self.names[expr], expr.dtype)
+        if cost(expr, WORTH_MOVING) >= WORTH_MOVING and all(self.is_fixed(node) for node in walk(expr)):
+            self.names[expr] = f"h{len(self.names)}"
+            self.before.append(Let(self.names[expr], expr))
+            return Result(self.names[expr], expr.dtype)
+        if isinstance(expr, Masked):
+            return expr
+        args = tuple(self.moved(arg) for arg in expr.args)
+        unchanged = all(new is old for new, old in zip(args, expr.args, strict=True))
+        return expr if unchanged else Apply(expr.op, args, expr.dtype, expr.param)
+
+    def is_fixed(self, node: Expr) -> bool:
+        """True for a leaf that is the same in every turn of the loop; operators are as fixed as their operands."""
+        if isinstance(node, Load):
+            return node.buffer not in self.written and node.index.symbols.isdisjoint(self.loop.axes)
+        if isinstance(node, IndexValue):
+            return node.index.symbols.isdisjoint(self.loop.axes)
+        return not isinstance(node, Result) or node.name not in self.own
