@@ -29,6 +29,11 @@ def test_ints_that_vary():
     assert len(graphs_for(function, [(torch.randn(4, 40), n) for n in range(2, 32)])) == 2
 
 
+def test_ints_of_either_sign():
+    function = lambda x, n: x * n if n > 0 else x + n  # noqa: E731
+    assert len(graphs_for(function, [(torch.ones(3), n) for n in (5, 7, -2, -3, 9, 0, 1)])) <= 5
+
+
 def test_zero_and_one_are_special():
     function = lambda x: x.squeeze(0) if x.shape[0] == 1 else x * x.shape[0]
     assert len(graphs_for(function, [(torch.randn(n, 3),) for n in (4, 5, 6, 1, 7, 1)])) == 3

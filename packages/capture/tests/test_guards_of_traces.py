@@ -104,6 +104,13 @@ def test_grad_mode_and_autocast(x):
     assert region(x).dtype is torch.float32
 
 
+def test_the_dtype_of_autocast(x):
+    region = capture.optimize("eager", strict=True)(lambda a: (a @ a.T).dtype)
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", dtype=dtype):
+            assert region(x) is dtype
+
+
 def test_default_dtype_is_guarded_where_it_matters():
     region = capture.optimize("eager", strict=True)(lambda n: torch.zeros(n, dtype=torch.get_default_dtype()))
     assert region(2).dtype is torch.float32

@@ -139,3 +139,40 @@ def test_two_layers_share_one_version(x):
     two = capture.optimize("eager", strict=True, log=log)(net[1])
     two(x)
     assert not [record for record in log.records() if isinstance(record, capture.RecompileRecord)]
+
+
+@pytest.mark.parametrize(
+    "net", [nn.LSTM(3, 4), nn.GRU(3, 4, bidirectional=True), nn.LSTM(3, 4, num_layers=2, batch_first=True)]
+)
+def test_recurrent_modules_are_captured_whole(net, same):
+    batch = torch.randn(2, 5, 3)
+    region = capture.optimize("eager", strict=True, nopython=True)(net)
+    same(net(batch), region(batch))
+    net.weight_hh_l0 = nn.Parameter(torch.zeros_like(net.weight_hh_l0))
+    same(net(batch), region(batch))
+
+
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [
+        (
+            nn.Sequential(
+                nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+            ),
+            (2, 3, 8, 8),
+        ),
+        (nn.TransformerEncoderLayer(4, 2, dropout=0.0), (2, 5, 4)),
+        (nn.TransformerDecoderLayer(4, 2, dropout=0.0), None),
+        (nn.EmbeddingBag(5, 3), "ints"),
+    ],
+)
+def test_layers_of_torch_are_captured_whole(net, shape, same):
+    torch.manual_seed(0)
+    args = (
+        (torch.randn(2, 5, 4),) * 2
+        if shape is None
+        else (torch.randint(0, 5, (2, 3)),)
+        if shape == "ints"
+        else (torch.randn(shape),)
+    )
+    same(net.eval()(*args), capture.optimize("eager", strict=True, nopython=True)(net)(*args))

@@ -61,8 +61,8 @@ class GraphRecorder:
     def fake_input(self, tensor: torch.Tensor, source: Source, dynamic: frozenset[int]) -> torch.Tensor:
         """The metadata of a real tensor; the sizes in ``dynamic`` become symbols."""
         if not dynamic:
-            return self.mode.from_tensor(tensor, static_shapes=True)
-        return self.mode.from_tensor(tensor, **symbolic_arguments(tensor, source, dynamic))
+            return self.mode.from_tensor(tensor, static_shapes=True, trace=False)
+        return self.mode.from_tensor(tensor, trace=False, **symbolic_arguments(tensor, source, dynamic))
 
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt:
         assert self.shape_env is not None

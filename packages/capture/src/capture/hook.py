@@ -61,7 +61,7 @@ class Config:
 def is_captured(code: CodeType) -> bool:
     """Whether a frame of this code is worth evaluating when the hook meets it; callees are inlined regardless."""
     filename = code.co_filename
-    if filename.startswith(("<frozen", _OURS)):
+    if filename.startswith(("<frozen", "<generated: ", _OURS)):  # the last but one: code that a compiler wrote
         return False
     if filename.startswith(_TORCH):
         return filename.startswith(_LAYERS) and not filename.endswith(os.sep + "module.py")
@@ -83,6 +83,8 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
     except (Unsupported, BackendError, CaptureWarning):  # the last where the user made warnings errors
         raise
     except SkipFrame as skip:
+        if config.nopython:
+            raise Unsupported(skip.reason, location) from None
         return _give_up(config, FallbackRecord(location, skip.reason))
     except Exception as error:  # a mistake of ours must never be the user's problem
         if config.options.strict:

@@ -39,6 +39,8 @@ from capture.wrap import wrap_object
 
 _DEPTH_LIMIT = 150
 _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented))
+# Compared by value: that two paths lead to one such object says nothing.
+_BY_VALUE = frozenset({*_SIMPLE, torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset})
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -266,7 +268,7 @@ class Machine:
     # -- objects -------------------------------------------------------------------------------------------------
 
     def wrap(self, obj: Any, source: Source) -> Value:
-        if type(obj) in _SIMPLE and not isinstance(source, ConstSource):
+        if type(obj) in _BY_VALUE and not isinstance(source, ConstSource):
             return wrap_object(self, obj, source)
         known = self._known.get(id(obj))
         if known is not None:
@@ -324,6 +326,10 @@ class Machine:
             known = NamespaceValue(contents, source, trusted=trusted)
             self._remember(contents, known)
         return known
+
+    def known(self, obj: Any) -> Value | None:
+        """The value of a real object that was met already."""
+        return self._known.get(id(obj))
 
     def dynamic_dims(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         if not _is_argument(source):

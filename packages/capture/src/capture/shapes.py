@@ -53,7 +53,8 @@ def symbolic_arguments(tensor: torch.Tensor, source: Source, dynamic: frozenset[
 
 def fresh_symbol(env: ShapeEnv, value: int, source: Source) -> torch.SymInt:
     origin = ShapeSource(source)
-    symbol = env.create_symbol(value, source=origin, dynamic_dim=DimDynamic.DYNAMIC)
+    # Unlike a size, an int may be negative, and nothing is known of it but what the trace asks.
+    symbol = env.create_unspecified_symbol(value, source=origin, dynamic_dim=DimDynamic.DYNAMIC)
     made = env.create_symintnode(symbol, hint=value, source=origin)
     assert isinstance(made, torch.SymInt)
     return made

@@ -12,6 +12,7 @@ its turn:
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -280,7 +281,7 @@ class _Translator:
                     location,
                     f"torch.{name}() is {function()}",
                 )
-                for name, function in _STATE
+                for name, function in _library_state()
             ]
         return guards + relations(self.machine.graph.shape_env, location)
 
@@ -313,7 +314,18 @@ _STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
     ("is_grad_enabled", torch.is_grad_enabled),
     ("is_inference_mode_enabled", torch.is_inference_mode_enabled),
     ("is_any_autocast_enabled", torch._C._is_any_autocast_enabled),
+    ("number of function modes", torch._C._len_torch_function_stack),
 )
+
+
+def _library_state() -> list[tuple[str, Callable[[], Any]]]:
+    """What every graph relies on; the details of autocast only where it is on."""
+    state = list(_STATE)
+    if torch._C._is_any_autocast_enabled():
+        for device in ("cpu", "cuda"):
+            state.append((f"is_autocast_enabled for {device}", functools.partial(torch.is_autocast_enabled, device)))
+            state.append((f"get_autocast_dtype for {device}", functools.partial(torch.get_autocast_dtype, device)))
+    return state
 
 
 def _operator_name(node: fx.Node) -> str:

@@ -6,6 +6,7 @@ import collections
 import enum
 import functools
 import sys
+import weakref
 from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
@@ -345,9 +346,14 @@ def wrap_exception(ctx: World, obj: BaseException, source: Source) -> Value:
 
 def wrap_user_object(ctx: World, obj: Any, source: Source) -> Value:
     ctx.guard(source, "type", type(obj))
-    if not hasattr(obj, "__dict__") and trusted(type(obj)) and type(obj).__flags__ & (1 << 9) == 0:
+    if not hasattr(obj, "__dict__") and trusted(type(obj)) and _is_opaque(type(obj)):
         ctx.guard(source, "is", obj)  # opaque: all that is known of it is which one it is
     return UserObject(type(obj), obj, source)
+
+
+def _is_opaque(cls: type) -> bool:
+    """A type made in C, of which nothing is known but what its rules say."""
+    return cls.__flags__ & (1 << 9) == 0 and cls is not weakref.ref
 
 
 _FALLBACKS: tuple[tuple[Any, Rule], ...] = (

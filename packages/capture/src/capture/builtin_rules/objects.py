@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import weakref
 from collections.abc import Mapping, Sequence
 from types import FunctionType, MethodType
 from typing import Any
@@ -297,6 +298,19 @@ def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
         if method is not None:
             return ctx.call(method, [spec])
     return ctx.call_builtin(str, [value], {})
+
+
+@rule(weakref.ref.__call__, kinds=(UserObject,))
+def dereference(ctx: Tracer, reference: UserObject) -> Value:
+    """What a weak reference leads to, where that was met on another path; the graph relies on it leading there."""
+    target = reference.obj() if reference.obj is not None else None
+    found = ctx.known(target)
+    if reference.source is None or found is None:
+        ctx.stop("weak reference", f"{reference.describe()} is followed to an object that is met nowhere else")
+    kept = weakref.ref(target)
+    text = f"{reference.source.expression()}() is what it was"
+    ctx.guard(reference.source, "python", lambda now: type(now) is weakref.ref and now() is kept(), text=text)
+    return found
 
 
 # -- making objects ----------------------------------------------------------------------------------------------

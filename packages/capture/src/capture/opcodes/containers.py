@@ -49,7 +49,7 @@ def build_const_key_map(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 def _at(frame: Frame, depth: int) -> Value:
     """The container that lies ``depth`` places down once the operand is gone."""
-    return frame.stack[-depth]
+    return realize(frame.tracer, frame.stack[-depth])
 
 
 @opcode("LIST_APPEND")

@@ -29,6 +29,9 @@ class Tracer(Protocol):
     def wrap(self, obj: Any, source: Source) -> Value:
         """The value of a real object found at ``source``; guards what its kind relies on."""
 
+    def known(self, obj: Any) -> Value | None:
+        """The value of a real object that was met already."""
+
     def literal(self, obj: Any) -> Value:
         """The value of an object that was computed here, or that never changes."""
 
