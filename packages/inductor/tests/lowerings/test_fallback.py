@@ -76,6 +76,7 @@ MUTATION = {
     "read before and after": lambda x: (x * 2, x.add_(1), x * 3)[0::2],
     "a view": lambda x: (x[1].zero_(), x.sum())[1],
     "copy": lambda x: x.copy_(x.flip(0)),
+    "a slice of a slice": lambda x: (x[:, 1:][::2].copy_(torch.arange(6)), x * 2)[1],
     "transposed": lambda x: x.t().mul_(torch.arange(5)),
     "local": lambda x: torch.zeros(5, 7).add_(x).relu_(),
     "running": lambda x: (x[0].mul_(0.9).add_(x[1], alpha=0.1), x * 2)[1],
@@ -132,3 +133,7 @@ def test_lists_of_tensors(name):
     inputs = [torch.randn(3, 4), torch.randn(5), torch.randn(3, 4), torch.randn(5)]
     assert fallbacks(function, *inputs) == []
     check(function, *inputs)
+
+
+def test_a_copy_into_a_view_is_no_fallback():
+    assert fallbacks(lambda x: x[1].copy_(x[0] + 1), torch.randn(3, 4)) == []

@@ -1,12 +1,24 @@
 """What every operator means, in loop expressions; importing this package fills the table."""
 
-from inductor.lowerings import creation, fallback, foreach, indexing, norms, pointwise, reductions, shapes, views
+from inductor.lowerings import (
+    activations,
+    creation,
+    fallback,
+    foreach,
+    indexing,
+    norms,
+    pointwise,
+    reductions,
+    shapes,
+    views,
+)
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, Declined, lowering
 
 __all__ = [
     "LIBRARY",
     "LOWERINGS",
     "Declined",
+    "activations",
     "creation",
     "fallback",
     "foreach",

@@ -163,9 +163,6 @@ class Context:
     ) -> list[Tensor]:
         """Reduces expressions over ``dims`` of ``like``'s shape in one nest.  ``finish`` gets the results (three for
         welford: mean, squared deviations, count) and says what is kept, each with its dtype."""
-        sizes = tuple(
-            size if dim not in dims else ONE for dim, size in enumerate(like.sizes) if keepdim or dim not in dims
-        )
         reduced = tuple(axes(like.sizes)[k] for k, dim in enumerate(_named(like.sizes)) if dim in dims)
         statements: list[Statement] = []
         results: list[Expr] = []
@@ -176,27 +173,29 @@ class Context:
                 results.extend(_parts(name, kind, dtype))
             else:
                 results.extend(_single(kind, value, dtype))
+        outputs, body = self._kept(like, dims, finish(*results), keepdim)
+        passes = (Loop(reduced, tuple(statements)),) if statements else ()
+        loops = (*passes, Loop((), tuple(body)))
+        name = outputs[0].base or ""
+        self.emit(Nest(name, like.device, axes(like.sizes), frozenset(reduced), loops, self.labels()))
+        return outputs
+
+    def _kept(
+        self, like: Tensor, dims: Sequence[int], values: Sequence[tuple[Expr, torch.dtype]], keepdim: bool
+    ) -> tuple[list[Tensor], list[Statement]]:
+        """Buffers for what is kept of a reduction, and the statements that fill them once per row."""
+        kept = [(dim, size) for dim, size in enumerate(like.sizes) if keepdim or dim not in dims]
+        sizes = tuple(ONE if dim in dims else size for dim, size in kept)
         where = _kept_positions(like.sizes, dims, keepdim)
         outputs: list[Tensor] = []
         body: list[Statement] = []
-        for value, dtype in finish(*results):
+        for value, dtype in values:
             buffer = self.buffer(sizes, dtype, like.device)
             index = sum((at * stride for at, stride in zip(where, buffer.strides, strict=True)), ZERO)
             value = cast(value, compute_dtype(dtype))
             body += [Let(buffer.name, value), Store(buffer.name, index, Result(buffer.name, value.dtype))]
             outputs.append(load(buffer))
-        loops = (Loop(reduced, tuple(statements)),) if statements else ()
-        self.emit(
-            Nest(
-                outputs[0].base or "",
-                like.device,
-                axes(like.sizes),
-                frozenset(reduced),
-                (*loops, Loop((), tuple(body))),
-                self.labels(),
-            )
-        )
-        return outputs
+        return outputs, body
 
     def call(
         self,

@@ -21,17 +21,11 @@ from inductor.lowerings.algebra import (
     absolute,
     call,
     equal,
-    erf,
-    exp,
     isnan,
-    log,
-    log1p,
     maximum,
     minimum,
     rsqrt,
-    sigmoid,
     sqrt,
-    tanh,
     where,
 )
 from inductor.lowerings.context import Context
@@ -417,190 +411,6 @@ def nan_to_num(
     return elementwise((x,), lambda v: where(isnan(v), zero, where(equal(v, INF), high, where(equal(v, -INF), low, v))))
 
 
-# -- activations ------------------------------------------------------------------------------------------------------
-
-
-@row(aten.relu.default)
-def relu(x: Value) -> Value:
-    return maximum(x, 0)
-
-
-@row(aten.relu6.default)
-def relu6(x: Value) -> Value:
-    return minimum(maximum(x, 0), 6)
-
-
-@row(aten.silu.default)
-def silu(x: Value) -> Value:
-    return x * sigmoid(x)
-
-
-@row(aten.silu_backward.default, operands=2)
-def silu_backward(grad: Value, x: Value) -> Value:
-    s = sigmoid(x)
-    return grad * s * (x * (1.0 - s) + 1.0)
-
-
-@row(aten.sigmoid_backward.default, operands=2)
-def sigmoid_backward(grad: Value, y: Value) -> Value:
-    return grad * ((1.0 - y) * y)
-
-
-@row(aten.tanh_backward.default, operands=2)
-def tanh_backward(grad: Value, y: Value) -> Value:
-    return grad * (1.0 - y * y)
-
-
-@row(aten.threshold_backward.default, operands=2)
-def threshold_backward(grad: Value, x: Value, threshold: Number) -> Value:
-    return where(x <= threshold, 0, grad)
-
-
-@row(aten.threshold.default)
-def threshold_(x: Value, threshold: Number, value: Number) -> Value:
-    return where(x <= threshold, value, x)
-
-
-_SQRT_HALF = math.sqrt(0.5)
-_TANH_SCALE = math.sqrt(2.0 / math.pi)
-_TANH_CUBE = 0.044715
-
-
-@row(aten.gelu.default)
-def gelu(x: Value, approximate: str = "none") -> Value:
-    if approximate == "tanh":
-        return x * 0.5 * (tanh((x + x * x * x * _TANH_CUBE) * _TANH_SCALE) + 1.0)
-    return x * 0.5 * (erf(x * _SQRT_HALF) + 1.0)
-
-
-@row(aten.gelu_backward.default, operands=2)
-def gelu_backward(grad: Value, x: Value, approximate: str = "none") -> Value:
-    if approximate == "tanh":
-        t = tanh((x + x * x * x * _TANH_CUBE) * _TANH_SCALE)
-        slope = (x * x * (3.0 * _TANH_CUBE) + 1.0) * _TANH_SCALE
-        return grad * ((t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * slope)
-    density = exp(x * x * -0.5) * (_TANH_SCALE * 0.5)
-    return grad * ((erf(x * _SQRT_HALF) + 1.0) * 0.5 + x * density)
-
-
-@row(aten.leaky_relu.default)
-def leaky_relu(x: Value, slope: float = 0.01) -> Value:
-    return where(x > 0, x, x * slope)
-
-
-@row(aten.leaky_relu_backward.default, operands=2)
-def leaky_relu_backward(grad: Value, x: Value, slope: float, result: bool) -> Value:
-    return where(x > 0, grad, grad * slope)
-
-
-@row(aten.elu.default)
-def elu(x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
-    return where(x <= 0, call("expm1", x * input_scale) * (alpha * scale), x * scale)
-
-
-@row(aten.softplus.default)
-def softplus(x: Value, beta: float = 1, threshold: float = 20) -> Value:
-    scaled = x * beta
-    return where(scaled > threshold, x, log1p(exp(scaled)) / beta)
-
-
-@row(aten.softplus_backward.default, operands=2)
-def softplus_backward(grad: Value, x: Value, beta: float, threshold: float) -> Value:
-    scaled = x * beta
-    z = exp(scaled)
-    return where(scaled > threshold, grad, grad * z / (z + 1.0))
-
-
-@row(aten.mish.default)
-def mish(x: Value) -> Value:
-    return x * tanh(log1p(exp(x)))
-
-
-@row(aten.hardsigmoid.default)
-def hardsigmoid(x: Value) -> Value:
-    return minimum(maximum(x + 3.0, 0.0), 6.0) / 6.0
-
-
-@row(aten.hardswish.default)
-def hardswish(x: Value) -> Value:
-    return x * minimum(maximum(x + 3.0, 0.0), 6.0) / 6.0
-
-
-@row(aten.hardtanh_backward.default, operands=2)
-def hardtanh_backward(grad: Value, x: Value, low: float, high: float) -> Value:
-    return where((x <= low) | (x >= high), 0.0, grad)
-
-
-@row(aten.hardsigmoid_backward.default, operands=2)
-def hardsigmoid_backward(grad: Value, x: Value) -> Value:
-    return where((x > -3.0) & (x < 3.0), grad * (1.0 / 6.0), 0.0)
-
-
-@row(aten.hardswish_backward.default, operands=2)
-def hardswish_backward(grad: Value, x: Value) -> Value:
-    return where(x <= -3.0, 0.0, where(x < 3.0, grad * (x / 3.0 + 0.5), grad))
-
-
-@row(aten.log_sigmoid.default)
-def log_sigmoid(x: Value) -> Value:
-    return minimum(x, 0.0) - log1p(exp(-absolute(x)))
-
-
-@row(aten.logit.default, kind="float")
-def logit(x: Value, eps: float | None = None) -> Value:
-    if eps is not None:
-        x = minimum(maximum(x, eps), 1.0 - eps)
-    return log(x / (1.0 - x))
-
-
-@row(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self, kind="float", operands=2)
-def xlogy(x: Value, y: Value) -> Value:
-    return where(isnan(y), math.nan, where(equal(x, 0.0), 0.0, x * log(y)))
-
-
-@row(aten.logaddexp.default, operands=2)
-def logaddexp(x: Value, y: Value) -> Value:
-    high = maximum(x, y)
-    same_infinity = equal(x, y) & equal(absolute(x), INF)
-    return where(same_infinity, x, high + log1p(exp(-absolute(x - y))))
-
-
-@row(aten.heaviside.default, operands=2)
-def heaviside(x: Value, at_zero: Value) -> Value:
-    return where(equal(x, 0), at_zero, (x > 0).to(x.dtype))
-
-
-@row(aten.sinc.default, kind="float")
-def sinc(x: Value) -> Value:
-    angle = x * math.pi
-    return where(equal(x, 0.0), 1.0, call("sin", angle) / angle)
-
-
-@row(aten.deg2rad.default, kind="float")
-def deg2rad(x: Value) -> Value:
-    return x * (math.pi / 180.0)
-
-
-@row(aten.rad2deg.default, kind="float")
-def rad2deg(x: Value) -> Value:
-    return x * (180.0 / math.pi)
-
-
-@row(aten.hardshrink.default)
-def hardshrink(x: Value, lambd: float = 0.5) -> Value:
-    return where((x >= -lambd) & (x <= lambd), 0.0, x)
-
-
-@row(aten.softshrink.default)
-def softshrink(x: Value, lambd: float = 0.5) -> Value:
-    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0))
-
-
-@row(aten.native_dropout_backward.default, operands=2)
-def native_dropout_backward(grad: Value, mask: Value, scale: float) -> Value:
-    return grad * mask * scale
-
-
 # -- casts and copies -------------------------------------------------------------------------------------------------
 
 
@@ -625,6 +435,13 @@ def convert_element_type(ctx: Context, x: Tensor, dtype: torch.dtype) -> Tensor 
 @lowering(aten.clone.default, aten.lift_fresh_copy.default)
 def clone(ctx: Context, x: Tensor, memory_format: Any = None) -> Tensor:
     return pure(x, x.expr)
+
+
+@lowering(aten.copy.default)
+def copy(ctx: Context, x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor | Declined:
+    if x.device != source.device or x.dtype.is_complex or source.dtype.is_complex:
+        return Declined("a copy between devices, or complex numbers")
+    return pure(x, broadcast_to(convert(source, x.dtype), x.sizes).expr)
 
 
 @lowering(aten.view.dtype)

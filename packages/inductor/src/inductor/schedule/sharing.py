@@ -1,8 +1,8 @@
 """Names for what a loop would compute twice, or in every turn.
 
 Lowering repeats a subexpression wherever a formula mentions it (GELU reads its argument twice).  Here equal subtrees of
-one loop body become one ``Let``, so that kernels read well and no target has to look for them again.  Costly values that
-do not change along a reduction loop are computed before it, once per row.
+one loop body become one ``Let``, so that kernels read well and no target has to look for them again.  Costly values
+that do not change along a reduction loop are computed before it, once per row.
 """
 
 from __future__ import annotations
