@@ -1,8 +1,8 @@
 """Built kernels on disk, found by what they were built from.
 
-An entry is a shared library followed by a digest of itself, beside the source it was built from.  It appears by a rename,
-so it is whole or absent however many processes write at once; one that was damaged later is recognised and rebuilt.
-Nothing here is ever unpickled or executed but libraries from a folder that belongs to this user alone.
+An entry is a shared library followed by a digest of itself, beside the source it was built from.  It appears by a
+rename, so it is whole or absent however many processes write at once; one that was damaged later is recognised and
+rebuilt.  Nothing here is ever unpickled or executed but libraries from a folder that belongs to this user alone.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class Options:
     below the current one, or the folder's path.  ``INDUCTOR_TRACE`` does the same."""
 
     cache_dir: str | None = None
-    """Where built kernels are kept.  Default: ``$COMPILE_API_CACHE``, else ``compile-api`` in the user's cache folder."""
+    """Where built kernels are kept.  Default: ``$COMPILE_API_CACHE``, or ``compile-api`` in the user's cache folder."""
 
     cache_bytes: int = 1 << 30
     """How much the cache may hold; beyond it the entries unused for longest are removed."""

@@ -82,7 +82,10 @@ def run(work: pipeline.Work, path: Path) -> CompiledGraph:
 
 
 def _write_run(work: pipeline.Work, path: Path) -> None:
-    assert work.program is not None and work.wrapper is not None and work.graph is not None and work.printed is not None
+    assert work.program is not None
+    assert work.wrapper is not None
+    assert work.graph is not None
+    assert work.printed is not None
     torch.save(dict(work.graph.constants), path / "constants.pt")
     lines = [
         f"        {_made(given, example)},"

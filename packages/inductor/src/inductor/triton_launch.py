@@ -19,7 +19,7 @@ from inductor.ir.index import Index
 
 
 def load(kernels: Sequence[PrintedTritonKernel], cache: Cache) -> tuple[dict[str, Callable[..., None]], Path]:
-    """A launcher for every kernel by name, and the file they are in.  A launcher takes the kernel's tensors and sizes."""
+    """A launcher for every kernel by name, and the file they are in.  Launchers take the kernel's tensors and sizes."""
     if importlib.util.find_spec("triton") is None:
         raise BuildError("Triton is not installed, so kernels for GPUs cannot be built; install triton")
     text = HEADER + "".join(f"\n\n{kernel.text}" for kernel in kernels)
@@ -33,7 +33,8 @@ def _import(path: Path) -> ModuleType:
     name = f"inductor_kernels_{path.stem}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         sys.modules[name] = module

@@ -64,8 +64,8 @@ def test_a_trace_runs_on_its_own(tmp_path):
     traced(tmp_path)
     (run,) = tmp_path.glob("*/run.py")
     path = ":".join(sys.path)
-    done = subprocess.run([sys.executable, str(run)], env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-                          capture_output=True, text=True)  # fmt: skip
+    env = {"PYTHONPATH": path, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, str(run)], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "(6, 4)" in done.stdout
 

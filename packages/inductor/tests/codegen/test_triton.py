@@ -83,7 +83,7 @@ def test_a_long_row_is_read_in_two_passes():
 
 
 def test_every_kernel_runs_under_the_interpreter():
-    """The tests of the C++ kernels once more, printed as Triton; a process of its own because Triton decides at import."""
+    """The tests of the C++ kernels once more, as Triton; a process of its own because Triton decides at import."""
     pytest.importorskip("triton")
     env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     tests = Path(__file__).with_name("test_kernels.py")

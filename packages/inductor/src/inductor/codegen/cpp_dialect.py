@@ -1,7 +1,7 @@
 """The operators in C++: one table of formats.  A name's meaning is in ``ir/ops.py``; its functions are in ``runtime/``.
 
-An entry holds for every kind of operand unless a kind has its own: ``float``, ``int``, ``bool`` for a scalar truth value,
-``mask`` for a vector of them (lanes of 0 and -1), ``vector int`` for integer vectors.
+An entry holds for every kind of operand unless a kind has its own: ``float``, ``int``, ``bool`` for a scalar truth
+value, ``mask`` for a vector of them (lanes of 0 and -1), ``vector int`` for integer vectors.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ RANDOM: Mapping[str, Format] = {
 
 # Cost of one element relative to an addition, for deciding what pays: table entries the machine has no instruction for.
 EXPENSIVE = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-    "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "pow", "atan2", "hypot",
-    "rand", "randn", "randint64", "fmod", "mod", "floordiv", "truncdiv",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "pow", "atan2",
+    "hypot", "rand", "randn", "randint64", "fmod", "mod", "floordiv", "truncdiv",
 })  # fmt: skip
 
 

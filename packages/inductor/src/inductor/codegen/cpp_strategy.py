@@ -87,7 +87,7 @@ def is_cheap(loop: Loop) -> bool:
     return not any(isinstance(node, Apply) and node.op in EXPENSIVE for node in nodes(loop))
 
 
-# -- work ---------------------------------------------------------------------------------------------------------------
+# -- work -------------------------------------------------------------------------------------------------------------
 
 
 def _loop_work(loop: Loop) -> int:
@@ -115,7 +115,7 @@ def _reads_cross(kernel: Kernel) -> bool:
     return any(_neighbours(index, column) < 0 and _neighbours(index, row) == 1 for index in accesses)
 
 
-# -- vectors --------------------------------------------------------------------------------------------------------------
+# -- vectors ----------------------------------------------------------------------------------------------------------
 
 
 def _vectorisation(kernel: Kernel, vector_bytes: int) -> tuple[VectorOver, int]:

@@ -164,7 +164,7 @@ class Scope:
         return bound
 
 
-# -- nodes --------------------------------------------------------------------------------------------------------------
+# -- nodes ------------------------------------------------------------------------------------------------------------
 
 
 def _const(scope: Scope, node: Const, done: Mapping[int, Operand]) -> Operand:
@@ -265,7 +265,7 @@ def _varies(scope: Scope, expr: Expr) -> bool:
     return False
 
 
-# -- operators ------------------------------------------------------------------------------------------------------------
+# -- operators --------------------------------------------------------------------------------------------------------
 
 
 def _apply(scope: Scope, node: Apply, done: Mapping[int, Operand]) -> Operand:
@@ -305,8 +305,8 @@ def _comparison_mask(scope: Scope, text: Text, compared: torch.dtype) -> Text:
 def _where(scope: Scope, node: Apply, operands: list[Operand], vector: bool) -> Operand:
     condition, yes, no = operands
     if not vector:
-        text = f"{condition.text.within(Precedence.LOGICAL)} ? {yes.text.within(Precedence.LOGICAL)} : {no.text.within(Precedence.LOGICAL)}"
-        return Operand(Text(text, Precedence.CHOICE), node.dtype)
+        chosen = (operand.text.within(Precedence.LOGICAL) for operand in (condition, yes, no))
+        return Operand(Text("{} ? {} : {}".format(*chosen), Precedence.CHOICE), node.dtype)
     if not condition.vector:
         condition = scope.spread(condition)
     text = cpp_dialect.format_of("where", "any")(condition.text, scope.spread(yes).text, scope.spread(no).text)

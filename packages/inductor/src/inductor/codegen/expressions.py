@@ -85,7 +85,7 @@ def template(text: str, arity: int) -> Format:
     return Format(text, Precedence.ATOM, (Precedence.ANY,) * arity)
 
 
-# -- index expressions --------------------------------------------------------------------------------------------------
+# -- index expressions ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

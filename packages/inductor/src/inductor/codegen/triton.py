@@ -1,7 +1,7 @@
 """A kernel as a Triton function: its axes flattened along x, the axes of a loop along r.
 
-A block is ``XBLOCK`` x ``RBLOCK``.  Where a row fits one block, nothing is looped and what one pass has read the next one
-still has; otherwise each loop of the kernel is a pass over the row.
+A block is ``XBLOCK`` x ``RBLOCK``.  Where a row fits one block, nothing is looped and what one pass has read the next
+one still has; otherwise each loop of the kernel is a pass over the row.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def print_kernel(kernel: Kernel) -> PrintedTritonKernel:
     return PrintedTritonKernel(kernel, _TritonPrinter(kernel, shape).print(), shape, _product(kernel.axes))
 
 
-# -- shape ----------------------------------------------------------------------------------------------------------------
+# -- shape ------------------------------------------------------------------------------------------------------------
 
 
 def choose_shape(kernel: Kernel) -> Shape:
@@ -109,7 +109,7 @@ def _product(axes: Sequence[Symbol]) -> Index:
     return total
 
 
-# -- text -----------------------------------------------------------------------------------------------------------------
+# -- text -------------------------------------------------------------------------------------------------------------
 
 _ALONG = {
     "sum": "sum_along",
@@ -148,7 +148,11 @@ class _TritonPrinter:
                 self.lines.line(f"# {', '.join(self.kernel.origins)}")
             self._x()
             scope = BlockScope(self.lines, self.names, "x_inside", {})
-            if self.persistent and self.one_row and (first := next((l for l in self.kernel.loops if l.axes), None)):
+            if (
+                self.persistent
+                and self.one_row
+                and (first := next((loop for loop in self.kernel.loops if loop.axes), None))
+            ):
                 self._r(first, "tl.arange(0, RBLOCK)[None, :]")
             for loop in self.kernel.loops:
                 self._loop(loop, scope)

@@ -25,8 +25,8 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class PrintedProgram:
-    """The units of a program, and which printed kernel each of its kernels is: equal ones are printed once.  Kernels for
-    GPUs are apart."""
+    """The units of a program, and which printed kernel each of its kernels is: equal ones are printed once.  Kernels
+    for GPUs are apart."""
 
     units: tuple[Unit, ...]
     printed: dict[str, PrintedKernel]
@@ -57,7 +57,7 @@ def print_units(program: Program, vector_bytes: int, processes: int) -> PrintedP
 
 
 def _distinct(kernels: Sequence[Kernel], vector_bytes: int) -> tuple[list[PrintedKernel], dict[str, PrintedKernel]]:
-    """The kernels whose text differs by more than their name, and for every kernel's name the one that stands for it."""
+    """The kernels whose text differs by more than their name, and for every name the kernel that stands for it."""
     by_body: dict[str, PrintedKernel] = {}
     printed: dict[str, PrintedKernel] = {}
     for kernel in kernels:

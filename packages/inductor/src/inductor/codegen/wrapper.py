@@ -42,7 +42,7 @@ def print_wrapper(
     constants: Mapping[str, torch.Tensor],
     check_inputs: bool = True,
 ) -> Wrapper:
-    """``launchers`` run the kernels by name; those in ``threaded`` take the number of threads as their last argument."""
+    """``launchers`` run the kernels by name; those in ``threaded`` take the number of threads as last argument."""
     return _WrapperPrinter(program, launchers, threaded, constants, check_inputs).print()
 
 
@@ -309,7 +309,7 @@ def _object_name(value: object) -> str:
     return name if name.isidentifier() else "constant"
 
 
-# -- what the printed function calls --------------------------------------------------------------------------------------
+# -- what the printed function calls ----------------------------------------------------------------------------------
 
 
 def check_input(name: str, given: Any, sizes: Iterable[int], strides: Iterable[int], dtype: torch.dtype) -> None:

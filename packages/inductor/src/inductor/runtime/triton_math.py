@@ -4,13 +4,13 @@ Triton reads annotations as its own, so there are none.
 """
 
 # mypy: disable-error-code="no-untyped-def"
-# ruff: noqa: ANN
+# ruff: noqa: ANN001, ANN201, ANN202
 
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-# -- arithmetic -----------------------------------------------------------------------------------------------------------
+# -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
 @triton.jit
@@ -131,7 +131,7 @@ def digamma(x):
     return tl.where(below, reflected, total).to(x.dtype)
 
 
-# -- random numbers: as in random.h ---------------------------------------------------------------------------------------
+# -- random numbers: as in random.h -----------------------------------------------------------------------------------
 
 
 @triton.jit
@@ -167,7 +167,7 @@ def random_integer(seed, offset, low, high):
     return low + (bits % (high - low).to(tl.uint64)).to(tl.int64)
 
 
-# -- reductions -----------------------------------------------------------------------------------------------------------
+# -- reductions -------------------------------------------------------------------------------------------------------
 
 
 @triton.jit

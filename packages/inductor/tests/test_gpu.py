@@ -1,0 +1,55 @@
+"""``inductor.compile`` on a GPU, against eager."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import inductor
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+CASES = {
+    "pointwise": (lambda x, y: torch.tanh(x * y + 1).exp() - x.sigmoid(), (1000, 65), (1000, 65)),
+    "broadcast": (lambda x, y: x * y[:, None] + y, (33, 33), (33,)),
+    "softmax": (lambda x: x.softmax(-1), (170, 1000)),
+    "long softmax": (lambda x: x.softmax(-1), (17, 50000)),
+    "column softmax": (lambda x: x.log_softmax(0), (1700, 100)),
+    "layer_norm": (lambda x, w, b: F.gelu(F.layer_norm(x, (768,), w, b)), (80, 768), (768,), (768,)),
+    "sums": (lambda x: (x.sum(), x.sum(0), x.mean(1), x.var(0), x.amax(1), x.argmax(0)), (500, 400)),
+    "transpose and add": (lambda x, y: x.t() + y, (300, 500), (500, 300)),
+    "cat": (lambda x, y: torch.cat([x, y.exp()], 1), (5, 7), (5, 20)),
+    "mlp": (lambda x, w, v: F.gelu(x @ w) @ v, (9, 16), (16, 32), (32, 8)),
+    "conv": (lambda x, w: F.conv2d(x, w, padding=1).relu() + 1, (2, 3, 8, 8), (4, 3, 3, 3)),
+    "cumsum": (lambda x: (x * 2).cumsum(1), (5, 40)),
+    "no elements": (lambda x: (x + 1, x.sum(0)), (0, 5)),
+    "one number": (lambda x: x * 2 + x.sin(), ()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_compiled_agrees_with_eager(name, dtype, tmp_path):
+    torch.manual_seed(0)
+    function, *shapes = CASES[name]
+    inputs = [torch.randn(shape, device="cuda").to(dtype) for shape in shapes]
+    options = {"fallback": False, "cache_dir": str(tmp_path)}
+    compiled = inductor.compile(make_fx(function)(*inputs), inputs, options=options)
+    expected = function(*inputs)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 3e-2, "atol": 3e-2}
+    for found, value in zip(compiled(*inputs), expected, strict=True):
+        torch.testing.assert_close(found, value, check_stride=True, **tolerance)
+
+
+def test_the_current_stream_is_used(tmp_path):
+    x = torch.randn(1 << 20, device="cuda")
+    compiled = inductor.compile(make_fx(lambda x: x * 2 + 1)(x), [x], options={"cache_dir": str(tmp_path)})
+    compiled(x)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(10_000_000)
+        y = torch.full_like(x, 3.0)
+        (found,) = compiled(y)
+    stream.synchronize()
+    assert torch.equal(found, torch.full_like(x, 7.0))
