@@ -62,6 +62,18 @@ def test_arguments_returned_are_themselves(x):
     assert not different
 
 
+def test_arguments_that_become_one_object_later(x):
+    def compare(a, b, first, second):
+        first.append(1)
+        return a is b, len(second), a is not b
+
+    region = capture.optimize("eager", strict=True)(compare)
+    shared = []
+    assert region(x, x.clone(), [], []) == (False, 0, True)
+    assert region(x, x, [], []) == (True, 0, False)
+    assert region(x, x, shared, shared) == (True, 1, False)
+
+
 def test_in_place_operations_return_the_tensor_itself(x):
     before = x.clone()
     assert capture.optimize("eager", strict=True)(lambda a: a.add_(1))(x) is x

@@ -351,6 +351,23 @@ class Machine:
             payload = (payload,)
         self.guards.add(Guard(source, kind, payload, self.location() if self.frames else None, text))
 
+    def rely_on_distinct(self, left: Value, right: Value) -> None:
+        first, second = left.source, right.source
+        if first is None or second is None or not (_is_argument(first) and _is_argument(second)):
+            return
+        if isinstance(left, ConstantValue) or left.python_type() is not right.python_type():
+            return
+        text = f"{first.expression()} is not {second.expression()}"
+        self.guard(None, "relation", _distinct_paths(first, second), text=text)
+
+    def rely_on_separate_changes(self) -> None:
+        """A changed object is none of the others of its type: writes through one path were not seen on another."""
+        changed = self.effects.changed()
+        for value in changed:
+            for other in self._known.values():
+                if other is not value and other.source is not None and type(other) is type(value):
+                    self.rely_on_distinct(value, other)
+
     def changed(self, value: Value) -> None:
         self.effects.note(value)
 
@@ -407,6 +424,17 @@ def _is_argument(source: Source) -> bool:
 
 def _has_rule(function: FunctionType) -> bool:
     return function in RULES
+
+
+def _distinct_paths(first: Source, second: Source) -> Callable[..., bool]:
+    def distinct(*args: Any) -> bool:
+        inputs = Inputs(_no_function, args)
+        return first.read(inputs) is not second.read(inputs)
+
+    return distinct
+
+
+_no_function: Any = None
 
 
 def _same_arguments(first: int, second: int) -> Callable[..., bool]:

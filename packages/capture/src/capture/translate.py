@@ -270,6 +270,7 @@ class _Translator:
     # -- records -------------------------------------------------------------------------------------------------
 
     def _guards(self) -> list[Guard]:
+        self.machine.rely_on_separate_changes()
         guards = self.machine.guards.all()
         location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
         if self.graph is not None:

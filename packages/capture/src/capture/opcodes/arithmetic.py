@@ -29,7 +29,10 @@ def compare_op(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 @opcode("IS_OP")
 def is_op(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     right, left = frame.pop(), frame.pop()
-    frame.push(boolean((left.identity() is right.identity()) == (inst.arg == "is")))
+    same = left.identity() is right.identity()
+    if not same:
+        ctx.rely_on_distinct(left, right)
+    frame.push(boolean(same == (inst.arg == "is")))
 
 
 @opcode("CONTAINS_OP")

@@ -56,6 +56,9 @@ class Tracer(Protocol):
     def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
         """Rely on a check."""
 
+    def rely_on_distinct(self, left: Value, right: Value) -> None:
+        """Rely on two paths leading to two objects."""
+
     def changed(self, value: Value) -> None:
         """The value is about to be mutated."""
 
