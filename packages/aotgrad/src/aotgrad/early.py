@@ -14,6 +14,7 @@ from torch.nn import functional as nnf
 from torch.overrides import TorchFunctionMode
 
 from aotgrad.custom_ops import call_functional, writing_overload
+from aotgrad.errors import Unsupported
 
 Rule = Callable[..., Any]
 
@@ -30,8 +31,19 @@ class EarlyRules(TorchFunctionMode):
         rule = RULES.get(func)
         if rule is not None:
             return rule(*args, **kwargs)
+        _refuse_overlapping_write(func, args)
         writing = writing_overload(func, args, kwargs)
         return func(*args, **kwargs) if writing is None else call_functional(writing, args, kwargs)
+
+
+def _refuse_overlapping_write(func: Any, args: Sequence[Any]) -> None:
+    """Functionalization takes a write through an expanded tensor for a sum over its copies; fill_ and zero_ are not."""
+    name = getattr(func, "__name__", "")
+    writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    if writes and args and isinstance(args[0], torch.Tensor) and args[0].layout is torch.strided:
+        layout = zip(args[0].size(), args[0].stride(), strict=True)
+        if any(isinstance(stride, int) and stride == 0 and size != 1 for size, stride in layout):
+            raise Unsupported(f"{name} writes to memory that an expanded tensor shows several times", "clone it first")
 
 
 def early(*funcs: Callable[..., Any]) -> Callable[[Rule], Rule]:
