@@ -32,6 +32,7 @@ class CudaDriver(TorchTensors):
         self._pool = torch.cuda.graph_pool_handle()
         self._last_stream: torch.cuda.Stream | None = None
         self._is_recording = False
+        self._disturbed: str | None = None
         self._word = torch.zeros(1, device=self.device)
         # Entering the pool once creates it, and not releasing it keeps it.
         torch._C._cuda_beginAllocateCurrentThreadToPool(index, self._pool)
@@ -75,6 +76,8 @@ class CudaDriver(TorchTensors):
         return self._is_recording or torch.cuda.is_current_stream_capturing()
 
     def record(self, fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+        if self._disturbed is not None:
+            raise CannotRecord(Refusal.POOL_DISTURBED, self._disturbed)
         graph = torch.cuda.CUDAGraph()
         torch._C._cuda_clearCublasWorkspaces()  # else a workspace made before is used by every graph at once
         self._is_recording = True
@@ -131,12 +134,19 @@ class CudaDriver(TorchTensors):
         """Bring torch back to where it was after a recording that CUDA broke off.
 
         Ending such a capture raises before torch has closed the pool and told the generator that capturing is over.
-        The first is done here; a small capture that succeeds does the second.
+        The first is done here; a small capture that succeeds does the second.  A torch that keeps the pool open in a
+        place that cannot be reached (2.11 does) records into it no more; what is recorded already still replays.
         """
         with suppress(RuntimeError):  # it was closed, where only the function itself failed
             torch._C._cuda_endAllocateToPool(self.index, self._pool)
         with self._capturing(torch.cuda.CUDAGraph(), None):
             self._word.zero_()
+        try:
+            with self._capturing(torch.cuda.CUDAGraph(), self._pool):
+                self._word.zero_()
+        except RuntimeError as error:
+            reason = str(error).split("\n", 1)[0]
+            self._disturbed = f"an earlier recording was broken off, and torch keeps its pool closed since ({reason})"
 
     @contextmanager
     def _allocating_in_pool(self) -> Iterator[None]:
