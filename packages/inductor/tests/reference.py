@@ -88,6 +88,9 @@ class _Run:
             return
         for buffer, value in zip(step.outputs, leaves, strict=True):
             if buffer is not None:
+                for size, extent in zip(buffer.sizes, value.shape, strict=True):
+                    if (symbol := size.as_symbol()) is not None:
+                        self.sizes.setdefault(symbol, extent)
                 self.tensors[buffer.name] = _with_strides(value, self._numbers(buffer.strides))
 
     def _free(self, step: Free):

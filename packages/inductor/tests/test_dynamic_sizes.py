@@ -43,3 +43,20 @@ def test_one_program_serves_other_sizes(name):
         given = inputs(n, m)
         expected = torch.utils._pytree.tree_leaves(function(*given))
         torch.testing.assert_close(run_program(program, given), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_sizes_that_come_from_data():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    def function(x):
+        places = x.nonzero()
+        return places * 2, places.sum(0), torch.ones(places.shape[0]) + 1
+
+    x = torch.tensor([[1.0, 0.0], [2.0, 3.0]])
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    gm = make_fx(function, tracing_mode="symbolic", _allow_fake_constant=True)(mode.from_tensor(x, static_shapes=True))
+    program = schedule(lower(prepare(gm, [x])))
+    verify_program(program)
+    for given in (x, torch.zeros(2, 2), torch.eye(2)):
+        torch.testing.assert_close(run_program(program, [given]), list(function(given)))

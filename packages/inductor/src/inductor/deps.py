@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -76,7 +76,8 @@ def access(operation: Operation, views: dict[str, View]) -> Access:
     """What an operation reads and writes; a window stands for the buffer it is a window on."""
     if isinstance(operation, Nest):
         reads = {load.buffer for load in loads_of(operation.loops)}
-        writes = set()
+        reads |= _data_sizes(axis.size for axis in operation.domain if axis.size is not None)
+        writes: set[str] = set()
         for store in stores_of(operation.loops):
             writes.add(store.buffer)
             if store.mode == "add":
@@ -89,11 +90,18 @@ def _call_access(call: Call, views: dict[str, View]) -> Access:
     reads = {root(ref.name, views) for ref in refs(call)}
     writes = {buffer.name for buffer in call.outputs if buffer is not None} | set(call.into)
     writes |= {root(name, views) for name in mutated(call)}
+    writes |= _data_sizes(size for buffer in call.outputs if buffer is not None for size in buffer.sizes)
     if torch.Tag.nondeterministic_seeded in call.target.tags:
         writes.add(RANDOM_STATE)
     if not any(call.outputs) or call.target.namespace not in ("aten", "prims"):
         writes.add(OUTSIDE)
     return Access(frozenset(reads), frozenset(writes))
+
+
+def _data_sizes(sizes: Iterable[Index]) -> set[str]:
+    """Sizes that are known only once some call has returned, by name: they order operations as buffers do."""
+    found = (symbol for size in sizes for symbol in size.symbols)
+    return {f"<{symbol}>" for symbol in found if symbol.size is None and not symbol.lower}
 
 
 def refs(call: Call) -> list[Ref]:

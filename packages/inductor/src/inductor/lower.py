@@ -91,7 +91,7 @@ class _Lowerer:
         if isinstance(value, torch.Tensor):
             if value.layout != torch.strided:
                 raise UnsupportedGraph(f"input {node.name} has layout {value.layout}")
-            sizes, strides = self.ctx.sizes.indices(value.shape), self.ctx.sizes.indices(value.stride())
+            sizes, strides = self.ctx.sizes.indices(value.shape), self.ctx.sizes.strides(value.stride())
             buffer = Buffer(node.name, value.dtype, value.device, sizes, strides)
             self.ctx.buffers[buffer.name] = buffer
             self.inputs.append(buffer)
@@ -196,7 +196,7 @@ class _Lowerer:
 
     def _strides(self, node: Node) -> tuple[Index, ...] | None:
         meta = node.meta.get("val")
-        return self.ctx.sizes.indices(meta.stride()) if isinstance(meta, torch.Tensor) else None
+        return self.ctx.sizes.strides(meta.stride()) if isinstance(meta, torch.Tensor) else None
 
     # -- writes -------------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class Context:
         for meta in metas:
             self.dtypes.append(meta.dtype)
             if meta.layout == torch.strided:
-                self._layouts.append((self.sizes.indices(meta.shape), self.sizes.indices(meta.stride())))
+                self._layouts.append((self.sizes.indices(meta.shape), self.sizes.strides(meta.stride())))
 
     def own(self, tensor: Tensor, node: Node) -> None:
         """Remembers whose value a tensor is, so that realising it later uses that node's layout and name."""
@@ -87,7 +87,7 @@ class Context:
             return tensor
         owner = self._owners.get(id(tensor))
         if strides is None and owner is not None and isinstance(meta := owner.meta.get("val"), torch.Tensor):
-            strides = self.sizes.indices(meta.stride())
+            strides = self.sizes.strides(meta.stride())
         buffer = self.buffer(tensor.sizes, tensor.dtype, tensor.device, strides)
         self.store(load(buffer), tensor.expr, owner=owner)
         result = load(buffer)
@@ -214,7 +214,7 @@ class Context:
         if name not in self.buffers:
             self.constants[name] = value
             self.buffers[name] = Buffer(
-                name, value.dtype, value.device, self.sizes.indices(value.shape), self.sizes.indices(value.stride())
+                name, value.dtype, value.device, self.sizes.indices(value.shape), self.sizes.strides(value.stride())
             )
         return load(self.buffers[name])
 

@@ -69,7 +69,7 @@ def _result(ctx: Context, meta: Any) -> Buffer | None:
         raise UnsupportedGraph(f"an operator that returns {type(meta).__name__}: only tensors can be compiled")
     if meta.layout != torch.strided or meta.is_quantized:
         raise UnsupportedGraph(f"a result of layout {meta.layout}")
-    sizes, strides = ctx.sizes.indices(meta.shape), ctx.sizes.indices(meta.stride())
+    sizes, strides = ctx.sizes.indices(meta.shape), ctx.sizes.strides(meta.stride())
     buffer = ctx.buffer(sizes, meta.dtype, meta.device, strides)
     exact = Buffer(buffer.name, meta.dtype, meta.device, sizes, strides)
     ctx.buffers[buffer.name] = exact

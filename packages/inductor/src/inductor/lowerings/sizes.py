@@ -22,15 +22,20 @@ class Sizes:
 
     symbols: dict[str, Symbol] = field(default_factory=dict)
 
-    def index(self, value: int | torch.SymInt | Index) -> Index:
+    def index(self, value: Any) -> Index:
+        """An int, a ``SymInt``, the expression behind one, or an index."""
         if isinstance(value, Index):
             return value
         if isinstance(value, torch.SymInt):
             return self._from_sympy(value.node.expr)
-        return Index.of(int(value))
+        return Index.of(value) if isinstance(value, int) else self._from_sympy(value)
 
     def indices(self, values: Iterable[int | torch.SymInt | Index]) -> tuple[Index, ...]:
         return tuple(self.index(value) for value in values)
+
+    def strides(self, values: Iterable[int | torch.SymInt]) -> tuple[Index, ...]:
+        """Strides as the tracer gives them.  It counts a size 0 as 1; where nothing is stored that makes no difference."""
+        return tuple(self.index(value if isinstance(value, int) else _without_max(value)) for value in values)
 
     def symbol(self, name: str) -> Symbol:
         """The symbol of that name; sizes that come from data (``u0``) may be 0 and 1 too."""
@@ -59,6 +64,15 @@ class Sizes:
                 product = product * args[0]
             return product
         raise UnsupportedGraph(f"size {expr}: only +, *, // and % of sizes are understood; mark the dimension static")
+
+
+def _without_max(value: torch.SymInt) -> Any:
+    """The expression with ``Max(1, size)`` read as ``size``."""
+    expr = value.node.expr
+    return expr.replace(
+        lambda node: type(node).__name__ == "Max" and 1 in node.args,
+        lambda node: next(arg for arg in node.args if arg != 1),
+    )
 
 
 def numel(sizes: Iterable[Index]) -> Index:

@@ -94,10 +94,10 @@ def _as_traced(ctx: Context, x: Tensor, sizes: Sequence[Index]) -> Tensor | None
     if node is None or node.target is not aten.view.default or layout is None or x.base is None:
         return None
     source, result = node.args[0].meta["val"], node.meta["val"]
-    for size, ours, theirs in zip(x.sizes, layout[0], ctx.sizes.indices(source.stride()), strict=True):
+    for size, ours, theirs in zip(x.sizes, layout[0], ctx.sizes.strides(source.stride()), strict=True):
         if size != ONE and ours != theirs:
             return None
-    return window_on(ctx, x.base, tuple(sizes), ctx.sizes.indices(result.stride()), layout[1], x.dtype)
+    return window_on(ctx, x.base, tuple(sizes), ctx.sizes.strides(result.stride()), layout[1], x.dtype)
 
 
 def window_on(
