@@ -75,7 +75,7 @@ def choose_shape(kernel: Kernel) -> Shape:
     else:
         r, x = (64, 32) if _reads_columns(kernel) else (4096, 1)
         x = min(x, _power_of_two(numel or x))
-    return Shape(x, r, max(1, min(16, x * r // 256)))
+    return Shape(x, r, max(1, min(16, x * r // 512)))
 
 
 def _reads_columns(kernel: Kernel) -> bool:
@@ -229,6 +229,8 @@ class _TritonPrinter:
         name = statement.name
         value_type = DTYPES[statement.value.dtype if statement.kind.startswith("arg") else statement.dtype]
         if statement.kind == "welford":
+            if self.persistent:
+                return
             for part in ("mean", "m2", "weight"):
                 self.lines.line(f"{name}_{part}s = tl.zeros([XBLOCK, RBLOCK], {value_type})")
             return
@@ -254,6 +256,9 @@ class _TritonPrinter:
 
     def _accumulate_welford(self, statement: Reduce, value: Block) -> None:
         name = statement.name
+        if self.persistent:
+            self.lines.line(f"{name}_all = tl.where(inside, {value.text}, 0)")
+            return
         mean, m2, weight = (f"{name}_{part}s" for part in ("mean", "m2", "weight"))
         before = self.names.fresh("before")
         self.lines.line(f"{weight} += tl.where(inside, 1.0, 0.0)")
@@ -273,7 +278,12 @@ class _TritonPrinter:
         name, dtype = statement.name, statement.dtype
         if statement.kind == "welford":
             parts = [f"{name}_{part}" for part in ("mean", "m2", "weight")]
-            self.lines.line(f"{', '.join(parts)} = welford_along({name}_means, {name}_m2s, {name}_weights)")
+            if self.persistent:  # the whole row is at hand: its mean first, then what deviates from it
+                (loop,) = (loop for loop in self.kernel.loops if any(other is statement for other in loop.body))
+                arguments = f"{name}_all, inside, {_text(_product(loop.axes))}"
+                self.lines.line(f"{', '.join(parts)} = deviations_along({arguments})")
+            else:
+                self.lines.line(f"{', '.join(parts)} = welford_along({name}_means, {name}_m2s, {name}_weights)")
             scope.results.update({part: Block(Text(part), dtype) for part in parts})
             return
         arguments = f"{name}_all, {name}_at" if statement.kind.startswith("arg") else f"{name}_all"

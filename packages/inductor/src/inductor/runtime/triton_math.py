@@ -276,3 +276,12 @@ def _merged(mean, m2, weight, other_mean, other_m2, other_weight):
 def welford_along(mean, m2, weight):
     mean, m2, weight = tl.reduce((mean, m2, weight), 1, _merged)
     return mean[:, None], m2[:, None], weight[:, None]
+
+
+@triton.jit
+def deviations_along(x, inside, count):
+    """Mean, sum of squared deviations and count of rows that are here as a whole."""
+    weight = tl.full([1, 1], count, x.dtype)
+    mean = sum_along(x) / weight
+    apart = tl.where(inside, x - mean, 0)
+    return mean, sum_along(apart * apart), weight
