@@ -52,7 +52,7 @@ def check(function, *args, graphs=1, breaks=0, **kwargs):
 def _outcome(function, args, kwargs):
     try:
         return function(*args, **kwargs), None
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever the function raises has to be the same
         return None, error
 
 

@@ -199,3 +199,28 @@ def test_a_generator_that_leaves_runs_in_cpython(x):
     generator = capture.optimize("eager", strict=True, log=log)(lambda a: (i * a for i in range(2)))(x)
     assert torch.equal(sum(generator), x)
     assert [record.reason.kind for record in log.records()] == ["rebuild"]
+
+
+def test_backward_inside_the_function(same):
+    def step(weight, x):
+        loss = (x * weight).sum()
+        loss.backward()
+        return weight.grad * 2
+
+    weights = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    x = torch.arange(3.0)
+    same(step(weights[0], x), capture.optimize("eager", strict=True)(step)(weights[1], x))
+
+
+def test_every_frame_of_a_traceback_has_a_line(x):
+    def fail(a):
+        b = a + 1
+        capture.graph_break()
+        raise ValueError(b)
+
+    with pytest.raises(ValueError, match="tensor") as caught:
+        capture.optimize("eager", strict=True)(fail)(x)
+    traceback = caught.value.__traceback__
+    while traceback is not None:
+        assert traceback.tb_lineno is not None
+        traceback = traceback.tb_next

@@ -30,7 +30,7 @@ def test_ints_that_vary():
 
 
 def test_ints_of_either_sign():
-    function = lambda x, n: x * n if n > 0 else x + n  # noqa: E731
+    function = lambda x, n: x * n if n > 0 else x + n
     assert len(graphs_for(function, [(torch.ones(3), n) for n in (5, 7, -2, -3, 9, 0, 1)])) <= 5
 
 

@@ -71,7 +71,7 @@ def test_exceptions_are_caught_by_type(check, x):
                 raise error
             except (KeyError, IndexError) as caught:
                 found.append(type(caught).__name__)
-            except Exception as caught:
+            except Exception as caught:  # noqa: BLE001 - the test is about it
                 found.append(str(caught))
             finally:
                 found.append("finally")

@@ -13,7 +13,7 @@ def numbers():
 
 def tensors():
     leaves = st.sampled_from(["a", "b", "a.sum()", "b.abs()", "torch.relu(a)", "items[0]", "table['t']"])
-    grow = lambda inner: st.one_of(  # noqa: E731
+    grow = lambda inner: st.one_of(
         st.tuples(inner, st.sampled_from("+-*"), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
         st.tuples(inner, numbers()).map(lambda t: f"({t[0]} * {t[1]})"),
         st.tuples(numbers(), inner).map(lambda t: f"helper({t[1]}, n={t[0]})"),

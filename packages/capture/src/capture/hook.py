@@ -29,16 +29,10 @@ _LAYERS = os.path.join(_TORCH, "nn", "modules") + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _PACKAGES = (sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep)
 _OURS = os.path.dirname(__file__) + os.sep
-_NOT_CAPTURED_PACKAGES = (
-    "numpy",
-    "scipy",
-    "sympy",
-    "pandas",
-    "pytest",
-    "_pytest",
-    "hypothesis",
-    "pluggy",
-    "matplotlib",
+# Packages without tensor programs of their own, and compilers: a backward pass may compile while a region runs.
+_LEFT_ALONE = frozenset(
+    {"numpy", "scipy", "sympy", "pandas", "pytest", "_pytest", "hypothesis", "pluggy", "matplotlib", "triton"}
+    | {"aotgrad", "inductor", "cudagraphs", "compile_api"}
 )
 
 
@@ -58,23 +52,22 @@ class Config:
         return self.options.nopython
 
 
-def is_captured(code: CodeType) -> bool:
+def is_captured(code: CodeType, module: str) -> bool:
     """Whether a frame of this code is worth evaluating when the hook meets it; callees are inlined regardless."""
     filename = code.co_filename
     if filename.startswith(("<frozen", "<generated: ", _OURS)):  # the last but one: code that a compiler wrote
         return False
+    if module.partition(".")[0] in _LEFT_ALONE:
+        return False
     if filename.startswith(_TORCH):
         return filename.startswith(_LAYERS) and not filename.endswith(os.sep + "module.py")
-    for packages in _PACKAGES:
-        if filename.startswith(packages):
-            return filename[len(packages) :].partition(os.sep)[0] not in _NOT_CAPTURED_PACKAGES
-    return not filename.startswith(_STDLIB)
+    return filename.startswith(_PACKAGES) or not filename.startswith(_STDLIB)
 
 
 def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...]) -> Any:
     """What the engine calls on a miss."""
     code = function.__code__
-    if not is_captured(code):
+    if not is_captured(code, str(function.__globals__.get("__name__"))):
         return _engine.SKIP_ALWAYS
     location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
     try:

@@ -90,8 +90,7 @@ class _Translator:
     def finish(self, outcome: Returned | Stopped) -> Translation:
         rest = None if isinstance(outcome, Returned) else self._plan(outcome)
         wanted = [outcome.value] if isinstance(outcome, Returned) else rest.values()  # type: ignore[union-attr]
-        first = self.machine.root.instructions[0]
-        self.emit.at(first)
+        self.emit.at(_first_with_a_line(self.machine.root.instructions))
         self.emit.prologue()
         self._call_graph([*wanted, *self.machine.effects.written_values()])
         self._load_before_changes(wanted)
@@ -237,7 +236,7 @@ class _Translator:
             raise SkipFrame(Reason("handler", "a break inside an exception handler", stopped.reason.explanation))
         try:
             if instruction.handler is not None or in_loop:
-                return _Tail(self._point(instruction.index, frame.stack), self)
+                return _Tail(instruction, self._point(instruction.index, frame.stack), self)
             return _Step(instruction, self)
         except NotResumable as error:
             raise SkipFrame(Reason("resume", str(error))) from error
@@ -339,7 +338,8 @@ class _Tail:
     Functions called from there are captured as frames of their own.
     """
 
-    def __init__(self, point: Point, translator: _Translator) -> None:
+    def __init__(self, instruction: Instruction, point: Point, translator: _Translator) -> None:
+        self.instruction = instruction
         self.translator = translator
         self.made = translator.settings.continuations(translator.code, point)
         run_as_is(self.made.code)
@@ -350,6 +350,7 @@ class _Tail:
 
     def write(self, writer: Writer) -> None:
         stack = self.translator.machine.root.stack
+        writer.emit.at(self.instruction)
         self.translator.call_continuation(self.made, lambda place: writer.load(stack[place]))
 
 
@@ -446,6 +447,11 @@ class _Step:
                 emit.load_fast(names[index - len(self.below)])
 
         self.translator.call_continuation(made, place)
+
+
+def _first_with_a_line(instructions: Sequence[Instruction]) -> Instruction:
+    """Tools that format tracebacks stumble over frames without a line."""
+    return next((instruction for instruction in instructions if instruction.line is not None), instructions[0])
 
 
 def _reachable(values: Sequence[Value]) -> list[Value]:
