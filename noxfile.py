@@ -29,7 +29,7 @@ TRITON = "3.7.1"  # the release that belongs to TORCH; it runs in its interprete
 HOME_PYTHON = "3.11"
 OTHER_PYTHONS = ("3.12", "3.13")
 
-TEST_TOOLS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "numpy", "scipy")
+TEST_TOOLS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "numpy", "scipy", "expecttest")
 BUILD_TOOLS = ("hatchling>=1.27", "editables")
 
 
