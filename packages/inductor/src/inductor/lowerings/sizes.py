@@ -34,7 +34,7 @@ class Sizes:
         return tuple(self.index(value) for value in values)
 
     def strides(self, values: Iterable[int | torch.SymInt]) -> tuple[Index, ...]:
-        """Strides as the tracer gives them.  It counts a size 0 as 1; where nothing is stored that makes no difference."""
+        """Strides as the tracer gives them.  It counts a size 0 as 1; nothing is stored then, so it does not matter."""
         return tuple(self.index(value if isinstance(value, int) else _without_max(value)) for value in values)
 
     def symbol(self, name: str) -> Symbol:
