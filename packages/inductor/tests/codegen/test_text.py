@@ -1,0 +1,104 @@
+"""What the printed C++ looks like: precedence, names, and two whole kernels."""
+
+import torch
+
+from inductor.codegen.cpp import print_kernel
+from inductor.codegen.cpp_dialect import INDEX_STYLE
+from inductor.codegen.expressions import Precedence, Text, index_text, infix, prefix
+from inductor.codegen.printer import Lines, Names
+from inductor.ir.expr import Const, Load, Result, apply
+from inductor.ir.index import Index, loop_variable
+from inductor.ir.kernel import Argument, Kernel, Loop, Reduce, Store
+
+F32 = torch.float32
+add, subtract, times = infix("+", Precedence.ADD), infix("-", Precedence.ADD), infix("*", Precedence.MULTIPLY)
+a, b, c = Text("a"), Text("b"), Text("c")
+
+
+def test_parentheses_stand_only_where_needed():
+    assert str(times(add(a, b), c)) == "(a + b) * c"
+    assert str(add(times(a, b), c)) == "a * b + c"
+    assert str(subtract(a, subtract(b, c))) == "a - (b - c)"
+    assert str(subtract(subtract(a, b), c)) == "a - b - c"
+    assert str(prefix("-")(prefix("-")(a))) == "-(-a)"
+
+
+def test_indices_divide_plainly_where_nothing_is_negative():
+    i = Index.of(loop_variable("i", 100))
+    assert str(index_text((i + 3) // 4 * 2, INDEX_STYLE)) == "2 * ((i + 3) / 4)"
+    assert "floor_divide<i64>(" in str(index_text((50 - i) // 7, INDEX_STYLE))
+
+
+def test_blocks_indent_and_names_are_new():
+    lines, names = Lines(), Names({"t0"})
+    with lines.block("if (x) {", "}"):
+        lines.line("y;")
+    assert str(lines) == "if (x) {\n    y;\n}\n"
+    assert [names.fresh("t"), names.fresh("t")] == ["t1", "t2"]
+    assert names.inner().fresh("t") == names.inner().fresh("t") == "t3"
+
+
+POINTWISE = """\
+// exp, add
+extern "C" void exp_add_0(const f32* __restrict in0, f32* __restrict out0) {
+    for (i64 i0 = 0; i0 < 96; i0 += 16) {
+        const f32x16 x0 = load<f32x16>(in0 + i0);
+        store(out0 + i0, exp(x0) + 1.0f);
+    }
+    for (i64 i0 = 96; i0 < 100; i0++) {
+        const f32 x0 = in0[i0];
+        out0[i0] = exp(x0) + 1.0f;
+    }
+}
+"""
+
+ROWS = """\
+// sum, div
+extern "C" void sum_div_0(const f32* __restrict in0, f32* __restrict out0, i64 threads) {
+    #pragma omp parallel for num_threads(threads)
+    for (i64 i0 = 0; i0 < 500; i0++) {
+        Sum<f32> v0_all;
+        Sum<f32x16> v0_lanes[4];
+        for (i64 r0_block0 = 0; r0_block0 < 64; r0_block0 += 64) {
+            for (i32 k = 0; k < 4; k++) {
+                const i64 r0 = r0_block0 + 16 * k;
+                const f32x16 x0 = load<f32x16>(in0 + 66 * i0 + r0);
+                v0_lanes[k].add(x0);
+            }
+        }
+        for (i64 r0 = 64; r0 < 66; r0++) {
+            const f32 x0 = in0[66 * i0 + r0];
+            v0_all.add(x0);
+        }
+        for (i32 k = 0; k < 4; k++) v0_all.take(v0_lanes[k]);
+        const f32 v0 = v0_all.value;
+        out0[i0] = v0 / 66.0f;
+    }
+}
+"""
+
+
+def arguments(inputs, outputs):
+    return (Argument("in0", F32, Index.of(inputs), "in"), Argument("out0", F32, Index.of(outputs), "out"))
+
+
+def test_a_pointwise_kernel():
+    i = loop_variable("i0", 100)
+    at = Index.of(i)
+    value = apply("add", apply("exp", Load("in0", at, F32)), Const(1.0, F32))
+    kernel = Kernel(
+        "exp_add_0", "cpu", (i,), (Loop((), (Store("out0", at, value),)),), arguments(100, 100), (), ("exp", "add")
+    )
+    printed = print_kernel(kernel, 64)
+    assert printed.text == POINTWISE
+    assert not printed.threaded
+
+
+def test_a_reduction_over_rows():
+    i, r = loop_variable("i0", 500), loop_variable("r0", 66)
+    x = Load("in0", Index.of(i) * 66 + Index.of(r), F32)
+    mean = apply("div", Result("v0", F32), Const(66.0, F32))
+    loops = (Loop((r,), (Reduce("v0", "sum", x, F32),)), Loop((), (Store("out0", Index.of(i), mean),)))
+    printed = print_kernel(Kernel("sum_div_0", "cpu", (i,), loops, arguments(33000, 500), (), ("sum", "div")), 64)
+    assert printed.text == ROWS
+    assert printed.threaded
