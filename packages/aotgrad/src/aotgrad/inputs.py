@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotgrad.errors import Unsupported
@@ -119,6 +118,9 @@ def _fake_mode_of(example_inputs: Sequence[Any]) -> FakeTensorMode:
     for value in example_inputs:
         if isinstance(value, FakeTensor):
             return value.fake_mode
+    # Imported here because it takes seconds, which a caller that comes with fakes need not wait.
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
     return FakeTensorMode(shape_env=ShapeEnv())
 
 

@@ -26,7 +26,19 @@ from aotgrad.views import root_of
 
 aten = torch.ops.aten
 
-# Operators whose work is not bounded by reading their inputs once: never run twice.
+# Operators that read their inputs more than once, or reduce them: their neighbours cannot be computed in the same pass
+# over memory, so that running them twice costs a pass of its own.
+REDUCING = frozenset(
+    packet
+    for packet in (
+        aten._softmax, aten._log_softmax, aten._safe_softmax, aten.logsumexp, aten.native_layer_norm,
+        aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_no_training,
+        aten.cudnn_batch_norm, aten.native_group_norm, aten.sum, aten.mean, aten.prod, aten.var, aten.var_mean,
+        aten.std, aten.amax, aten.amin, aten.max, aten.min, aten.argmax, aten.argmin, aten.linalg_vector_norm,
+    )
+)  # fmt: skip
+
+# Operators whose work is not bounded by reading their inputs a few times: never run twice either.
 EXPENSIVE = frozenset(
     packet
     for packet in (
@@ -35,7 +47,7 @@ EXPENSIVE = frozenset(
         aten._scaled_dot_product_efficient_attention, aten._scaled_dot_product_cudnn_attention,
         aten.sort, aten.topk, aten.cumsum, aten.cumprod, aten.logcumsumexp, aten._cdist_forward,
         aten._fft_r2c, aten._fft_c2r, aten._fft_c2c, aten.upsample_bicubic2d, aten.grid_sampler_2d,
-        aten.native_group_norm, aten.max_pool2d_with_indices, aten._adaptive_avg_pool2d, aten.avg_pool2d,
+        aten.max_pool2d_with_indices, aten._adaptive_avg_pool2d, aten.avg_pool2d,
     )
 )  # fmt: skip
 
@@ -105,10 +117,10 @@ def _may_run_again(node: fx.Node) -> bool:
 
 @cache
 def is_cheap(target: Any) -> bool:
-    """May this operator run twice?  Only ATen operators, whose cost is known, and not the expensive ones."""
+    """May this operator run twice?  Only ATen operators, whose cost is known, and not those of the lists above."""
     if not isinstance(target, OpOverload) or target.namespace not in ("aten", "prims"):
         return False
-    if target.overloadpacket in EXPENSIVE:
+    if target.overloadpacket in EXPENSIVE or target.overloadpacket in REDUCING:
         return False
     return torch.Tag.nondeterministic_seeded not in target.tags
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 
 from aotgrad.inputs import Signature
 
@@ -18,6 +17,9 @@ ShapeGuard = Callable[[Sequence[Any]], bool]
 
 def shape_guard(signature: Signature) -> ShapeGuard:
     """A check of real arguments against everything that tracing assumed about sizes."""
+    # Imported here because it takes half a second, which static sizes need not wait.
+    from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+
     tensors = [entry for entry in signature.inputs if isinstance(entry.value, torch.Tensor)]
     shape_env = signature.fake_mode.shape_env
     condition = shape_env.produce_guards_expression([entry.value for entry in tensors], ignore_static=False)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import sympy
 import torch
 from torch import fx
-from torch.utils._sympy.interp import sympy_interp
-from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from aotgrad.errors import BadGraph
+
+if TYPE_CHECKING:  # static sizes need no sympy, and importing it takes half a second
+    import sympy
 
 SymScalar: TypeAlias = Any  # a torch.SymInt, SymFloat or SymBool
 SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -54,11 +54,14 @@ class SizeNodes:
     def node_for(self, value: SymScalar) -> fx.Node | int | float | bool:
         """The node that computes `value`, written now if need be; a plain number if the value is known."""
         expr = value.node.expr
-        if expr.is_number or expr in (sympy.true, sympy.false):
+        if expr.is_number or expr in (True, False):
             return _as_number(expr)
         found = self._lookup(expr)
         if found is not None:
             return found
+        from torch.utils._sympy.interp import sympy_interp
+        from torch.utils._sympy.reference import PythonReferenceAnalysis
+
         symbols = {symbol: fx.Proxy(self._symbol(symbol)) for symbol in expr.free_symbols}
         before = len(self._graph.nodes)
         written = sympy_interp(PythonReferenceAnalysis, symbols, expr).node
@@ -87,7 +90,7 @@ class SizeNodes:
 
 
 def _as_number(expr: sympy.Basic) -> int | float | bool:
-    if expr in (sympy.true, sympy.false):
+    if expr in (True, False):
         return bool(expr)
     return int(expr) if expr.is_integer else float(expr)
 
