@@ -25,6 +25,9 @@ from inductor.ir.kernel import Kernel, Let, Loop, Reduce, Statement, Store
 PERSISTENT = 8192
 """Rows up to this long are kept in registers."""
 
+FEW_ROWS = 128
+"""Fewer rows than this leave multiprocessors idle."""
+
 HEADER = """\
 import triton
 import triton.language as tl
@@ -75,6 +78,8 @@ def choose_shape(kernel: Kernel) -> Shape:
     else:
         r, x = (64, 32) if _reads_columns(kernel) else (4096, 1)
         x = min(x, _power_of_two(numel or x))
+        if x == 1 and numel is not None and numel < FEW_ROWS:
+            return Shape(1, 8192, 16)  # few programs run: each must keep much in flight
     return Shape(x, r, max(1, min(16, x * r // 512)))
 
 
