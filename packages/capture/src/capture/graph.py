@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from capture.fakes import StandIns
 from capture.shapes import fresh_symbol, symbolic_arguments
 from capture.sources import Source
 
@@ -41,6 +42,7 @@ class GraphRecorder:
     def __init__(self, *, symbolic: bool) -> None:
         self.shape_env = ShapeEnv() if symbolic else None
         self.mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
+        self.stand_ins = StandIns(self.mode)
         self.graph = fx.Graph()
         self.inputs: dict[Source, fx.Node] = {}
         self.operations = 0
@@ -61,7 +63,7 @@ class GraphRecorder:
     def fake_input(self, tensor: torch.Tensor, source: Source, dynamic: frozenset[int]) -> torch.Tensor:
         """The metadata of a real tensor; the sizes in ``dynamic`` become symbols."""
         if not dynamic:
-            return self.mode.from_tensor(tensor, static_shapes=True, trace=False)
+            return self.stand_ins.of(tensor)
         return self.mode.from_tensor(tensor, trace=False, **symbolic_arguments(tensor, source, dynamic))
 
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt:

@@ -1,0 +1,62 @@
+"""Stand-ins for real tensors: the same metadata, no data.
+
+``FakeTensorMode.from_tensor`` makes them for any tensor there is, and imports half a second's worth of torch for it.
+Nearly all inputs of a graph are plain tensors of known sizes, for which a few lines do; the rest goes the long way.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+
+class StandIns:
+    """One per graph, so that inputs that share memory do so as stand-ins too."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        self.mode = mode
+        self._memory: dict[int, torch.UntypedStorage] = {}
+        self._elsewhere: set[int] = set()
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The stand-in of a tensor whose sizes are known."""
+        if self._is_plain(tensor):
+            return self._plain(tensor)
+        self._elsewhere.add(_memory_of(tensor) if tensor.layout is torch.strided else 0)
+        return self.mode.from_tensor(tensor, static_shapes=True, trace=False)
+
+    def _is_plain(self, tensor: torch.Tensor) -> bool:
+        """Nothing to carry over but type, layout, device and whether gradients are wanted."""
+        return (
+            type(tensor) in (torch.Tensor, torch.nn.Parameter)
+            and tensor.layout is torch.strided
+            and not tensor.is_quantized
+            and not (tensor.is_conj() or tensor.is_neg() or tensor.is_inference())
+            and tensor.device.type in ("cpu", "cuda")
+            and (tensor.is_leaf or not tensor._is_view())
+            and _memory_of(tensor) not in self._elsewhere
+        )
+
+    def _plain(self, tensor: torch.Tensor) -> torch.Tensor:
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
+            memory = self._memory.get(_memory_of(tensor))
+            if memory is None:
+                nbytes = tensor.untyped_storage().nbytes()
+                memory = torch.empty(nbytes, dtype=torch.uint8, device="meta").untyped_storage()
+                self._memory[_memory_of(tensor)] = memory
+            shell = torch.empty(0, dtype=tensor.dtype, device="meta")
+            shell.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+        fake = FakeTensor(self.mode, shell, tensor.device)
+        if isinstance(tensor, torch.nn.Parameter):
+            fake._is_param = True
+        fake.requires_grad_(tensor.requires_grad)
+        return fake if tensor.is_leaf else self._with_history(fake)
+
+    def _with_history(self, fake: torch.Tensor) -> torch.Tensor:
+        """Not a leaf, so that the program may change it in place."""
+        with torch.enable_grad(), self.mode:
+            return fake.view_as(fake) if not fake.requires_grad else fake.clone()
+
+
+def _memory_of(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
