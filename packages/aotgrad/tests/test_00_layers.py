@@ -7,7 +7,7 @@ from pathlib import Path
 import aotgrad
 
 SOURCE = Path(aotgrad.__file__).parent
-README = SOURCE.parents[1] / "README.md"
+README = Path(__file__).parents[1] / "README.md"
 
 
 def layers():

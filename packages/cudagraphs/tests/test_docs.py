@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import cudagraphs
+
 PACKAGE = Path(__file__).parent.parent
 
 pytestmark = pytest.mark.skipif(
@@ -21,7 +23,7 @@ def test_the_tree_in_the_documentation_is_the_one_that_is_drawn(capsys):
 def test_a_module_imports_only_from_those_above_it_in_the_readme():
     rows = [line.split("|")[1].strip() for line in (PACKAGE / "README.md").read_text().splitlines() if "| `" in line]
     layers = [row.strip("`") for row in rows]
-    sources = PACKAGE / "src" / "cudagraphs"
+    sources = Path(cudagraphs.__file__).parent
     assert set(layers) == {path.stem for path in sources.glob("*.py")} - {"__init__"}
     for layer in layers:
         tree = ast.parse((sources / f"{layer}.py").read_text())

@@ -18,6 +18,10 @@ from aotgrad.errors import Unsupported
 
 Rule = Callable[..., Any]
 
+# torch's own checks of the sizes that batch and instance norm take in training; private, and untyped where torch is.
+_check_batch: Callable[..., None] = getattr(nnf, "_verify_batch_size")  # noqa: B009
+_check_spatial: Callable[..., None] = getattr(nnf, "_verify_spatial_size")  # noqa: B009
+
 RULES: dict[Callable[..., Any], Rule] = {}
 
 
@@ -101,7 +105,7 @@ def functional_batch_norm(
 ) -> torch.Tensor:
     """A mode meets a Python function of torch.nn.functional before what it calls."""
     if training:
-        nnf._verify_batch_size(input.size())  # type: ignore[attr-defined]
+        _check_batch(input.size())
     return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
 
 
@@ -153,5 +157,5 @@ def functional_instance_norm(
     eps: float = 1e-5,
 ) -> torch.Tensor:
     if use_input_stats:
-        nnf._verify_spatial_size(input.size())  # type: ignore[attr-defined]
+        _check_spatial(input.size())
     return instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)
