@@ -258,6 +258,12 @@ _REDUCE = {
 }
 
 
+def _within(index, size):
+    if bool(((index < 0) | (index >= size)).any()):
+        raise IndexError("index out of range")
+    return index
+
+
 def _wrapped(index, size):
     wrapped = torch.where(index < 0, index + size, index)
     if bool(((wrapped < 0) | (wrapped >= size)).any()):
@@ -281,6 +287,7 @@ _OPERATORS = {
     "shr": torch.bitwise_right_shift,
     "fma": lambda a, b, c: a * b + c,
     "wrapped": _wrapped,
+    "within": _within,
 }
 
 

@@ -26,6 +26,7 @@ class BuiltKernels:
 
     launchers: dict[str, Callable[..., None]]
     threaded: frozenset[str]
+    checked: frozenset[str]
     kernels: tuple[CompiledKernel, ...]
 
 
@@ -52,7 +53,8 @@ def build_kernels(program: Program, printed: PrintedProgram, options: Options) -
         launchers.update(loaded)
         kernels += [CompiledKernel(k.kernel.name, k.text, path, k.kernel.origins, False) for k in printed.triton]
     threaded = frozenset(name for name, text in printed.printed.items() if text.threaded)
-    return BuiltKernels(launchers, threaded, tuple(kernels))
+    checked = frozenset(name for name, text in printed.printed.items() if text.checked)
+    return BuiltKernels(launchers, threaded, checked, tuple(kernels))
 
 
 def _origins(program: Program, name: str) -> tuple[str, ...]:
@@ -81,7 +83,7 @@ def load_folder(folder: Path, signatures: Mapping[str, tuple[str, int, int]]) ->
 def bind_wrapper(
     program: Program, built: BuiltKernels, constants: Mapping[str, torch.Tensor], options: Options
 ) -> Wrapper:
-    return print_wrapper(program, built.launchers, built.threaded, constants, options.check_inputs)
+    return print_wrapper(program, built.launchers, built.threaded, built.checked, constants, options.check_inputs)
 
 
 def finish(program: Program, wrapper: Wrapper, built: BuiltKernels, seconds: Mapping[str, float]) -> CompiledGraph:

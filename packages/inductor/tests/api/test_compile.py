@@ -108,3 +108,33 @@ def test_equal_kernels_are_built_once():
         make_fx(lambda a, b, c: (a.exp().sort()[0], b.exp().sort()[0], c.exp().sort()[0]))(*x), x
     )
     assert len({kernel.source for kernel in compiled.kernels}) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "bad"),
+    [
+        (lambda x, i: torch.nn.functional.embedding(i, x) + 1, 7),
+        (lambda x, i: torch.nn.functional.embedding(i, x) + 1, -1),
+        (lambda x, i: x[i] * 2, 7),
+        (lambda x, i: x[i] * 2, -8),
+        (lambda x, i: x.gather(0, i[:, None].expand(-1, 5)) + 1, -1),
+        (lambda x, i: x.index_select(0, i) + 1, 7),
+        (lambda x, i: torch.zeros(7, 5).scatter_add(0, i[:, None].expand(-1, 5), x[: i.shape[0]]), 7),
+    ],
+)
+def test_a_position_outside_its_axis_raises_as_in_eager(function, bad):
+    x, good = torch.randn(7, 5), torch.tensor([0, 6, 3])
+    compiled = inductor.compile(make_fx(function)(x, good), [x, good])
+    torch.testing.assert_close(compiled(x, good)[0], function(x, good))
+    wrong = torch.tensor([0, bad, 3])
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
+        function(x, wrong)
+    with pytest.raises(IndexError, match="index out of range in a kernel made of"):
+        compiled(x, wrong)
+    torch.testing.assert_close(compiled(x, good)[0], function(x, good))
+
+
+def test_indices_may_count_from_the_end_where_eager_lets_them():
+    x, i = torch.randn(7, 5), torch.tensor([-1, 2, -7])
+    compiled = inductor.compile(make_fx(lambda x, i: x[i] * 2)(x, i), [x, i])
+    assert torch.equal(compiled(x, i)[0], x[i] * 2)

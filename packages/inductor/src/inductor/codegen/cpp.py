@@ -7,7 +7,7 @@ What is left over at the end of a vectorised loop is done by the same statements
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ from inductor.codegen.cpp_types import HALVES, scalar_type
 from inductor.codegen.cpp_values import Lanes, Operand, Scope, cast_operand
 from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.printer import Lines, Names
-from inductor.ir.expr import IndexValue
+from inductor.ir.expr import Apply, Expr, IndexValue, walk
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement, Store
 
@@ -88,12 +88,13 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class PrintedKernel:
     """A kernel's text in two parts, so that equal bodies can be found; ``threaded`` where the function takes the number
-    of threads as its last argument."""
+    of threads as its last argument, ``checked`` where its last pointer is for noting positions outside their axis."""
 
     kernel: Kernel
     heading: str
     body: str
     threaded: bool
+    checked: bool
 
     @property
     def text(self) -> str:
@@ -115,6 +116,7 @@ class _KernelPrinter:
         self.names = Names(_names_in(kernel))
         self.dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
         self.threaded = False
+        self.checked = _checks_positions(kernel)
 
     def print(self) -> PrintedKernel:
         with self.lines.block("{", "}"):
@@ -122,13 +124,15 @@ class _KernelPrinter:
                 self._axes()
         comment = f"// {', '.join(self.kernel.origins)}\n" if self.kernel.origins else ""
         heading = f'{comment}extern "C" void {self.kernel.name}'
-        return PrintedKernel(self.kernel, heading, f"({self._signature()}) {self.lines}", self.threaded)
+        return PrintedKernel(self.kernel, heading, f"({self._signature()}) {self.lines}", self.threaded, self.checked)
 
     def _has_no_iterations(self) -> bool:
         return static_extent(self.kernel.axes) == 0
 
     def _signature(self) -> str:
         parameters = [_parameter(argument) for argument in self.kernel.arguments]
+        if self.checked:
+            parameters.append("i64* outside")
         parameters += [f"i64 {size.name}" for size in self.kernel.sizes]
         if self.threaded:
             parameters.append("i64 threads")
@@ -450,12 +454,31 @@ class _KernelPrinter:
 
 def _names_in(kernel: Kernel) -> set[str]:
     """Every name the kernel brings along."""
-    names = {kernel.name, "threads", "lane", "k", *(argument.name for argument in kernel.arguments)}
+    names = {kernel.name, "outside", "threads", "lane", "k", *(argument.name for argument in kernel.arguments)}
     names |= {axis.name for axis in kernel.axes} | {size.name for size in kernel.sizes}
     for loop in kernel.loops:
         names |= {axis.name for axis in loop.axes}
         names |= {statement.name for statement in loop.body if isinstance(statement, Let | Reduce)}
     return names
+
+
+def _checks_positions(kernel: Kernel) -> bool:
+    """Whether some position of the kernel comes from a tensor."""
+    statements = (statement for loop in kernel.loops for statement in loop.body)
+    return any(
+        isinstance(node, Apply) and node.op in ("wrapped", "within")
+        for statement in statements
+        for expr in _expressions(statement)
+        for node in walk(expr)
+    )
+
+
+def _expressions(statement: Statement) -> Iterator[Expr]:
+    yield statement.value
+    if isinstance(statement, Store):
+        yield from (value for _, value in statement.bindings)
+        if statement.mask is not None:
+            yield statement.mask
 
 
 def _parameter(argument: Argument) -> str:

@@ -92,7 +92,8 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     ),
     "pow": {ANY: call("pow", 2), "int": call("integer_power", 2), "vector int": call("integer_power_lanes", 2)},
     # indexing
-    "wrapped": {ANY: call("wrap_index", 2)},
+    "wrapped": {ANY: template("wrap_index({0}, {1}, outside)", 2)},
+    "within": {ANY: template("check_index({0}, {1}, outside)", 2)},
 }  # fmt: skip
 
 RANDOM: Mapping[str, Format] = {

@@ -105,6 +105,7 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     "pow": {ANY: call("libdevice.pow", 2), "int": call("integer_power", 2)},
     # conversion and indexing
     "wrapped": {ANY: call("wrap_index", 2)},
+    "within": {ANY: call("clamp_index", 2)},
     # random
     "rand": {ANY: call("random_uniform", 2)},
     "randn": {ANY: call("random_normal", 2)},

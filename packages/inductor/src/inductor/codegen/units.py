@@ -42,7 +42,11 @@ class PrintedProgram:
     def signatures(self) -> dict[str, tuple[str, int, int]]:
         """For every kernel: the function that stands for it, how many pointers it takes and how many integers."""
         return {
-            name: (kernel.kernel.name, len(kernel.kernel.arguments), len(kernel.kernel.sizes) + kernel.threaded)
+            name: (
+                kernel.kernel.name,
+                len(kernel.kernel.arguments) + kernel.checked,
+                len(kernel.kernel.sizes) + kernel.threaded,
+            )
             for name, kernel in self.printed.items()
         }
 

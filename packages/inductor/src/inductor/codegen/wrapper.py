@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from ctypes import addressof, c_int64
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -39,11 +40,13 @@ def print_wrapper(
     program: Program,
     launchers: Mapping[str, Callable[..., None]],
     threaded: frozenset[str],
+    checked: frozenset[str],
     constants: Mapping[str, torch.Tensor],
     check_inputs: bool = True,
 ) -> Wrapper:
-    """``launchers`` run the kernels by name; those in ``threaded`` take the number of threads as last argument."""
-    return _WrapperPrinter(program, launchers, threaded, constants, check_inputs).print()
+    """``launchers`` run the kernels by name.  Those in ``threaded`` take the number of threads as last argument; those
+    in ``checked`` take a place to note that a position was outside its axis as last pointer."""
+    return _WrapperPrinter(program, launchers, threaded, checked, constants, check_inputs).print()
 
 
 class _WrapperPrinter:
@@ -54,12 +57,14 @@ class _WrapperPrinter:
         program: Program,
         launchers: Mapping[str, Callable[..., None]],
         threaded: frozenset[str],
+        checked: frozenset[str],
         constants: Mapping[str, torch.Tensor],
         check_inputs: bool,
     ) -> None:
         self.program = program
         self.launchers = launchers
         self.threaded = threaded
+        self.checked = checked
         self.check_inputs = check_inputs
         self.lines = Lines()
         self.namespace: dict[str, Any] = {
@@ -76,7 +81,11 @@ class _WrapperPrinter:
             "from torch import get_num_threads as threads",
             "from inductor.codegen.wrapper import check_input, laid_out, reinterpret",
         ]
-        self.names = Names(set(self.namespace) | set(keyword.kwlist) | {"inputs", "call"})
+        self.names = Names(
+            set(self.namespace)
+            | set(keyword.kwlist)
+            | {"inputs", "call", "outside", "note", "address", "raise_outside"}
+        )
         self.local: dict[str, str] = {}
         self.known: dict[str, Buffer] = {}
         self.constants = constants
@@ -88,6 +97,10 @@ class _WrapperPrinter:
             self.namespace[self._local(name)] = tensor
         for buffer in self.program.constants:
             self.known[buffer.name] = buffer
+        if self.checked:
+            self.namespace.update(note=c_int64, address=addressof, raise_outside=raise_outside)
+            self.imports.append("from ctypes import addressof as address, c_int64 as note")
+            self.imports.append("from inductor.codegen.wrapper import raise_outside")
         has_calls = any(isinstance(step, Call) for step in self.program.steps)
         with self.lines.block("def call(inputs):"):
             if not has_calls:
@@ -217,11 +230,18 @@ class _WrapperPrinter:
         kernel = step.kernel
         pointer = ".data_ptr()" if kernel.device == "cpu" else ""
         arguments = [f"{self._local(name)}{pointer}" for name in step.buffers]
+        checked = kernel.name in self.checked
+        if checked:
+            self.lines.line("outside = note(0)")
+            arguments.append("address(outside)")
         arguments += [self._local(size.name) for size in kernel.sizes]
         if kernel.name in self.threaded:
             arguments.append("threads()")
         launcher = self._bound(kernel.name, self.launchers[kernel.name])
         self.lines.line(f"{launcher}({', '.join(arguments)})")
+        if checked:
+            with self.lines.block("if outside.value:"):
+                self.lines.line(f"raise_outside({', '.join(kernel.origins)!r})")
 
     def _call(self, step: Call) -> None:
         target = self._bound(_target_name(step.target), step.target)
@@ -326,6 +346,11 @@ def check_input(name: str, given: Any, sizes: Iterable[int], strides: Iterable[i
     for size, stride, expected in zip(sizes, given.stride(), strides, strict=True):
         if size > 1 and stride != expected:
             raise ValueError(f"input {name} has strides {tuple(given.stride())}; this graph was compiled for {strides}")
+
+
+def raise_outside(operators: str) -> NoReturn:
+    """What a kernel could only note: it was given a position that its tensor does not have."""
+    raise IndexError(f"index out of range in a kernel made of {operators}")
 
 
 def reinterpret(dead: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:

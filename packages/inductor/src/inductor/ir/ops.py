@@ -96,7 +96,8 @@ CONVERSION = _table(
 
 INDEXING = _table(
     ("wrapped", 2, "same", "position a on an axis of b elements, counted from the end where negative; a position"
-                           " outside makes the call raise IndexError, and is read as 0 until then"),
+                           " outside makes the call raise IndexError; until then some element is read in its place"),
+    ("within", 2, "same", "the same for a position that may not be negative"),
 )  # fmt: skip
 
 RANDOM = _table(

@@ -1,7 +1,8 @@
 """Reading and writing at places that come from tensors.
 
 A position read from a tensor becomes a symbol of the index, bound to the expression that computes it.  The operator
-``wrapped`` counts from the end where the position is negative and makes the call fail where it is outside.
+``wrapped`` counts from the end where the position is negative, as indexing does; ``within`` does not, as gather and
+embedding do not.  Both make the call raise IndexError where the position is outside.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 INLINE_COST = 4
 
 
-def position(index: Tensor, size: Index) -> Expr:
-    """The element of ``index`` as a place on an axis of ``size``."""
-    return apply("wrapped", cast(index.expr, torch.int64), as_index_value(size, torch.int64))
+def position(index: Tensor, size: Index, op: str = "within") -> Expr:
+    """The element of ``index`` as a place on an axis of ``size``; ``wrapped`` lets it count from the end."""
+    return apply(op, cast(index.expr, torch.int64), as_index_value(size, torch.int64))
 
 
 def place(order: int, size: Index) -> Symbol:
@@ -125,7 +126,7 @@ def _spread(
         assert index is not None
         spread = reindex(broadcast_to(index, shape), sizes, middle)
         symbol = place(order, x.sizes[dim])
-        places.append((symbol, position(spread, x.sizes[dim])))
+        places.append((symbol, position(spread, x.sizes[dim], "wrapped")))
         found[dim] = Index.of(symbol)
     return sizes, [found[dim] for dim in range(x.ndim)], places
 

@@ -112,9 +112,14 @@ template <class V> INLINE V shift_right(V a, V b) {
     return where((b >= zero) & (b <= widest), (V)(a >> (b & widest)), beyond);
 }
 
-// A negative index counts from the end.
-template <class V> INLINE V wrap_index(V index, V size) {
+// An index outside its axis is noted in `outside`, for the caller to raise, and moved inside so that nothing is read there.
+INLINE bool any_lane(i32 truth) { return truth != 0; } // what | makes of two scalar truths
+template <class V> INLINE V check_index(V index, V size, i64* outside) {
     const V zero = splat<V>(0), last = size - splat<V>(1);
-    const V wrapped = where(index < zero, (V)(index + size), index);
-    return where(wrapped < zero, zero, where(wrapped > last, last, wrapped));
+    if (any_lane((index < zero) | (index > last))) *outside = 1;
+    return where(index < zero, zero, where(index > last, last, index));
+}
+// A negative index counts from the end.
+template <class V> INLINE V wrap_index(V index, V size, i64* outside) {
+    return check_index<V>(where(index < splat<V>(0), (V)(index + size), index), size, outside);
 }

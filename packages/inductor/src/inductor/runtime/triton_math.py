@@ -106,9 +106,14 @@ def integer_power(a, b):
 
 
 @triton.jit
+def clamp_index(index, size):
+    return tl.where(index < 0, 0, tl.where(index >= size, size - 1, index))
+
+
+@triton.jit
 def wrap_index(index, size):
     wrapped = tl.where(index < 0, index + size, index)
-    return tl.where(wrapped < 0, 0, tl.where(wrapped >= size, size - 1, wrapped))
+    return clamp_index(wrapped, size)
 
 
 @triton.jit
