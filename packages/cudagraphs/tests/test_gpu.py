@@ -303,4 +303,6 @@ def test_a_weight_that_autocast_casts_is_read_anew_at_every_replay(graphs):
             ours, theirs = apply(x, *state), layer(x)
         torch.testing.assert_close(ours, theirs)
         layer.weight.mul_(0.5)
-    assert graphs.report().recorded == 1
+    report = graphs.report()
+    assert report.replayed >= 3
+    assert report.plain == 0

@@ -139,14 +139,15 @@ class CudaDriver(TorchTensors):
         """
         with suppress(RuntimeError):  # it was closed, where only the function itself failed
             torch._C._cuda_endAllocateToPool(self.index, self._pool)
-        with self._capturing(torch.cuda.CUDAGraph(), None):
-            self._word.zero_()
         try:
             with self._capturing(torch.cuda.CUDAGraph(), self._pool):
                 self._word.zero_()
         except RuntimeError as error:
             reason = str(error).split("\n", 1)[0]
             self._disturbed = f"an earlier recording was broken off, and torch keeps its pool closed since ({reason})"
+        # Last, because a capture that fails to begin leaves the generator as one that was broken off does.
+        with self._capturing(torch.cuda.CUDAGraph(), None):
+            self._word.zero_()
 
     @contextmanager
     def _allocating_in_pool(self) -> Iterator[None]:
