@@ -212,8 +212,8 @@ def test_after_a_recording_that_cuda_breaks_off_everything_else_goes_on(graphs):
     increment = graphs.capture(lambda x: x + 1, 1)
     assert [increment(graphs.full(2, value=n)).tolist() for n in range(4)] == [[n + 1.0] * 2 for n in range(4)]
     # Where torch does not let go of the pool, nothing more is recorded, and that is said.
-    reasons = [refusal.reason for refusal in graphs.report().refusals]
-    assert graphs.report().recorded == 1 or Refusal.POOL_DISTURBED in reasons
+    later = [refusal.reason for refusal in graphs.report().refusals[1:]]
+    assert graphs.report().recorded == 1 or later
 
 
 @gpu_only

@@ -64,6 +64,7 @@ class CudaDriver(TorchTensors):
         return [Block(segment["address"], segment["total_size"]) for segment in self._segments()]
 
     def buffer_like(self, tensor: Tensor) -> Tensor:
+        self._require_pool()
         with self._allocating_in_pool(), torch.inference_mode(False):
             buffer = torch.empty_strided(
                 dense_shape(tensor.shape, tensor.stride()), tensor.stride(), dtype=tensor.dtype, device=self.device
@@ -76,8 +77,7 @@ class CudaDriver(TorchTensors):
         return self._is_recording or torch.cuda.is_current_stream_capturing()
 
     def record(self, fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
-        if self._disturbed is not None:
-            raise CannotRecord(Refusal.POOL_DISTURBED, self._disturbed)
+        self._require_pool()
         graph = torch.cuda.CUDAGraph()
         torch._C._cuda_clearCublasWorkspaces()  # else a workspace made before is used by every graph at once
         self._is_recording = True
@@ -119,6 +119,10 @@ class CudaDriver(TorchTensors):
         return time.perf_counter() - start, result
 
     # Below: torch's capture and allocator.
+
+    def _require_pool(self) -> None:
+        if self._disturbed is not None:
+            raise CannotRecord(Refusal.POOL_DISTURBED, self._disturbed)
 
     @contextmanager
     def _capturing(self, graph: torch.cuda.CUDAGraph, pool: Any) -> Iterator[None]:
