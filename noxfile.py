@@ -194,6 +194,7 @@ def docs(session: nox.Session) -> None:
 def demo(session: nox.Session) -> None:
     """Compiles a small ResNet and a fused function, and prints what happened."""
     install_torch(session, HOME_PYTHON)
+    session.install("numpy")  # torch warns without it
     install_packages(session, *PACKAGES)
     session.run("python", "examples/demo.py", *session.posargs)
 
