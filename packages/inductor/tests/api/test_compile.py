@@ -138,3 +138,12 @@ def test_indices_may_count_from_the_end_where_eager_lets_them():
     x, i = torch.randn(7, 5), torch.tensor([-1, 2, -7])
     compiled = inductor.compile(make_fx(lambda x, i: x[i] * 2)(x, i), [x, i])
     assert torch.equal(compiled(x, i)[0], x[i] * 2)
+
+
+@pytest.mark.parametrize("function", [lambda x, i: x[i] * 2, lambda x, i: torch.nn.functional.embedding(i, x) + 1])
+def test_positions_on_an_axis_of_size_one_are_checked_too(function):
+    x, good, wrong = torch.randn(1, 5), torch.tensor([0, 0]), torch.tensor([0, 3])
+    compiled = inductor.compile(make_fx(function)(x, good), [x, good])
+    assert torch.equal(compiled(x, good)[0], function(x, good))
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
+        compiled(x, wrong)

@@ -53,13 +53,23 @@ def place(order: int, size: Index) -> Symbol:
 
 def gather_at(
     ctx: Context, x: Tensor, sizes: tuple[Index, ...], indices: Sequence[Index], places: Sequence[tuple[Symbol, Expr]]
-) -> Tensor:
+) -> Tensor | Declined:
     """A tensor of ``sizes`` whose elements are ``x`` at ``indices``, which mention symbols read from tensors."""
+    if _unchecked(places):
+        return UNCHECKED
     symbols = [symbol for symbol, _ in places]
     if cost(x.expr, INLINE_COST + 1) > INLINE_COST or _has_places(x) or not bindable(x.expr, symbols):
         x = ctx.realize(x)
     element = bind(at(x, indices), places)
     return Tensor(sizes, x.dtype, x.device, element)
+
+
+UNCHECKED = Declined("a position on an axis of size 1, which has no symbol to check")
+
+
+def _unchecked(places: Sequence[tuple[Symbol, Expr]]) -> bool:
+    """Whether a position would vanish, because an axis of size 1 is always at 0, and with it the check of its value."""
+    return any(symbol.size == ONE for symbol, _ in places)
 
 
 def _has_places(x: Tensor) -> bool:
@@ -156,6 +166,8 @@ def _scatter(
 ) -> Tensor | Declined:  # fmt: skip
     if accumulate and x.dtype not in ADDABLE:
         return Declined(f"adding at places read from a tensor in {x.dtype}")
+    if _unchecked(places):
+        return UNCHECKED
     target = copied(ctx, x)
     window = reindex(target, domain, indices)
     ctx.store(window, value, "add" if accumulate else "set", tuple(places), domain=domain)
