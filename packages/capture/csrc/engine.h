@@ -64,6 +64,7 @@ extern Engine engine;
 
 /* region.c */
 extern PyType_Spec region_spec, outside_spec;
+void engine_switch_regions(int off); /* off: regions call their functions as if they were not there */
 
 /* hook.c */
 PyObject *active_config(void);                /* borrowed; NULL when capture is off on this thread */

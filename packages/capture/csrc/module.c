@@ -104,11 +104,24 @@ drop_entries_method(PyObject *module, PyObject *args, PyObject *kwargs)
     Py_RETURN_NONE;
 }
 
+static PyObject *
+switch_regions_method(PyObject *module, PyObject *on)
+{
+    int truth = PyObject_IsTrue(on);
+    if (truth < 0) {
+        return NULL;
+    }
+    engine_switch_regions(!truth);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"set_translator", set_translator, METH_O,
      "set_translator(translator, /)\n--\n\nWho is asked, as translator(config, function, args), about new calls."},
     {"active_config", active_config_method, METH_NOARGS,
      "active_config()\n--\n\nThe configuration capture runs under on this thread, or None."},
+    {"switch_regions", switch_regions_method, METH_O,
+     "switch_regions(on, /)\n--\n\nWhether regions turn capture on; in every thread, from their next call."},
     {"counters", counters_method, METH_NOARGS,
      "counters()\n--\n\nSo far: frames seen, hits, misses, and frames nested too deep for capture."},
     {"entries", entries_method, METH_O, "entries(code, /)\n--\n\nEvery GuardedCode kept for a code object."},

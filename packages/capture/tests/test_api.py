@@ -102,8 +102,16 @@ def test_is_compiling(check, x):
     )
 
 
-def test_libraries_are_not_told_that_they_are_traced(check, x):
-    check(lambda a: a + 1 if torch.compiler.is_compiling() or torch.jit.is_scripting() else a - 1, x)
+def test_programs_are_told_that_they_are_captured(x):
+    f = capture.optimize()(lambda a: a + 1 if torch.compiler.is_compiling() else a - 1)
+    assert torch.equal(f(x), x + 1)
+    assert not torch.compiler.is_compiling()
+
+
+def test_torchs_own_code_is_not_told(check, x):
+    check(lambda a: a + 1 if torch.jit.is_scripting() or torch.jit.is_tracing() else a - 1, x)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).eval()
+    check(lambda a: layer(a), torch.randn(2, 3, 8))
 
 
 def test_an_internal_error_leaves_the_frame_to_cpython(x, monkeypatch):
@@ -143,3 +151,48 @@ def test_threads(x):
     for thread in threads:
         thread.join()
     assert not failures
+
+
+@pytest.fixture
+def stance():
+    yield capture.set_stance
+    capture.set_stance("default")
+
+
+def test_force_eager_runs_nothing_that_was_captured(stance):
+    ran = []
+
+    def backend(gm, example_inputs):
+        return lambda *inputs: ran.append(1) or gm.forward(*inputs)
+
+    f = capture.optimize(backend)(lambda x: x + 1)
+    f(torch.ones(2))
+    assert stance("force_eager") == "default"
+    assert torch.equal(f(torch.ones(2)), torch.full((2,), 2.0))
+    assert len(ran) == 1
+    stance("default")
+    f(torch.ones(2))
+    assert len(ran) == 2
+
+
+def test_eager_on_recompile_uses_what_there_is(stance):
+    graphs = []
+    f = capture.optimize(lambda gm, example_inputs: graphs.append(gm) or gm.forward)(lambda x: x + 1)
+    f(torch.ones(2))
+    stance("eager_on_recompile")
+    assert torch.equal(f(torch.ones(2, 2)), torch.full((2, 2), 2.0))
+    assert len(graphs) == 1
+    stance("default")
+    f(torch.ones(2, 2))
+    assert len(graphs) == 2
+
+
+def test_fail_on_recompile_says_what_would_be_captured_and_why(stance):
+    f = capture.optimize()(lambda x: x + 1)
+    f(torch.ones(2))
+    stance("fail_on_recompile")
+    f(torch.ones(2))
+    with pytest.raises(capture.RecompileRefused, match=r"test_api.py.*fail_on_recompile.*x"):
+        f(torch.ones(2, dtype=torch.float64))
+    with pytest.raises(ValueError, match="stances are default"):
+        stance("lazy")

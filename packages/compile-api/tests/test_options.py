@@ -8,6 +8,12 @@ from compile_api.errors import BadOption
 from compile_api.options import MODES, CompileOptions, resolve
 
 
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    monkeypatch.delenv("COMPILE_API_STRICT", raising=False)
+    monkeypatch.delenv("COMPILE_DEBUG", raising=False)
+
+
 def resolved(**changes):
     return resolve(**{"fullgraph": False, "dynamic": None, "mode": None, "options": None, **changes})
 
@@ -36,8 +42,11 @@ def test_fullgraph_and_dynamic_are_kept():
     [
         ({"mode": "defalt"}, "did you mean 'default'"),
         ({"options": {"min_cutt": True}}, "did you mean 'min_cut'"),
-        ({"options": {"trace": "yes"}}, "True or False, not 'yes'"),
+        ({"options": {"min_cut": "yes"}}, "True or False, not 'yes'"),
         ({"options": {"fullgraph": True}}, "no option 'fullgraph'"),
+        ({"options": {"debug": 3}}, "a folder's path, not 3"),
+        ({"options": {"recompile_limit": True}}, "a whole number, not True"),
+        ({"options": {"providers": "CPU"}}, "a list of names, not 'CPU'"),
     ],
 )
 def test_what_does_not_exist_is_met_with_what_does(changes, sentence):

@@ -1,15 +1,24 @@
 """Captures the torch operations of Python functions as guarded FX graphs, through CPython's frame-evaluation hook."""
 
 from capture.api import LOG, Explanation, disable, eager, explain, export, optimize, records, reset
-from capture.errors import BackendError, CaptureError, CaptureWarning, InternalError, Unsupported
+from capture.errors import (
+    BackendError,
+    CaptureError,
+    CaptureWarning,
+    InternalError,
+    RecompileRefused,
+    Unsupported,
+)
 from capture.hook import install
 from capture.markers import allow_in_graph, disallow_in_graph, graph_break, is_compiling
 from capture.options import Options
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord
+from capture.stance import STANCES, set_stance
 
 __version__ = "0.1.0"
 __all__ = [
     "LOG",
+    "STANCES",
     "BackendError",
     "BreakRecord",
     "CaptureError",
@@ -21,6 +30,7 @@ __all__ = [
     "Log",
     "Options",
     "RecompileRecord",
+    "RecompileRefused",
     "Unsupported",
     "allow_in_graph",
     "disable",
@@ -33,6 +43,7 @@ __all__ = [
     "optimize",
     "records",
     "reset",
+    "set_stance",
 ]
 
 install()

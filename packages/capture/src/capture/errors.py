@@ -59,6 +59,10 @@ class Unsupported(CaptureError):
         super().__init__("\n".join(lines))
 
 
+class RecompileRefused(CaptureError):
+    """A function would have to be captured, which the stance "fail_on_recompile" forbids."""
+
+
 class BackendError(CaptureError):
     """The backend did not compile a graph; its own exception is the cause."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from capture import _engine
+from capture import _engine, stance
 from capture.cache import Cache, too_many, without_objects
 from capture.errors import BackendError, CaptureWarning, InternalError, Location, Reason, SkipFrame, Unsupported
 from capture.guards import to_spec
@@ -70,6 +70,8 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
     if not is_captured(code, str(function.__globals__.get("__name__"))):
         return _engine.SKIP_ALWAYS
     location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
+    if not stance.may_translate(location, lambda: config.cache.state(code).why(Inputs(function, args))):
+        return _engine.SKIP_ONCE
     try:
         with config.lock:
             return _translate(config, Inputs(function, args), location)

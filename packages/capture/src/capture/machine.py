@@ -378,6 +378,9 @@ class Machine:
                 return frame.location()
         return self.frames[-1].location()
 
+    def in_library(self) -> bool:
+        return self.frames[-1].function.namespace.trusted
+
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         raise UserRaised(ExceptionValue(cls, [arg if isinstance(arg, Value) else self.literal(arg) for arg in args]))
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+import torch
+
 from capture._engine import Outside
 from capture.builtin_rules.registry import fallback, rule
 from capture.builtin_rules.torch_functions import ALLOWED, DISALLOWED
 from capture.values.base import Tracer, Value
-from capture.values.constant import TRUE
+from capture.values.constant import FALSE, TRUE
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,6 +55,13 @@ def stop_here(ctx: Tracer, message: Value | None = None) -> Value:
 @rule(is_compiling)
 def compiling(ctx: Tracer) -> Value:
     return TRUE
+
+
+@rule(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
+def compiling_by_torch(ctx: Tracer) -> Value:
+    """Programs ask it to leave out what cannot be captured.  torch's own code asks it to work around its compiler, and
+    must not take another path because it is looked at."""
+    return FALSE if ctx.in_library() else TRUE
 
 
 @fallback(order=5)

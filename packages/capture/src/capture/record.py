@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from capture.errors import Signal
+from capture.errors import Location, Signal
 from capture.graph import GraphRecorder
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
 from capture.values.constant import ConstantValue
@@ -33,6 +33,8 @@ class Recording(Tracer, Protocol):
     graph: GraphRecorder
     tensors: dict[int, TensorValue]
 
+    def location(self) -> Location: ...
+
 
 def record_operation(
     ctx: Recording, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool
@@ -48,6 +50,7 @@ def record_operation(
         node = ctx.graph.call_method(target, nodes, node_options, result)
     else:
         node = ctx.graph.call(target, nodes, node_options, result)
+    node.meta["location"] = ctx.location()  # whoever reads the graph can say whose line an operator is
     return result_value(ctx, node, result)
 
 

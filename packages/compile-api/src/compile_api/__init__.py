@@ -9,10 +9,33 @@ from compile_api.deferred import defer_the_peer
 
 defer_the_peer()  # before the engines import torch's tracing toolbox
 
-from compile_api import wiring as _wiring  # fills the table of backends
+from capture import RecompileRefused
+from compile_api import logs as _logs
+from compile_api import runtimes as _runtimes  # both fill the table of backends
+from compile_api import wiring as _wiring
 from compile_api.backends import Backend, describe_backends, list_backends, register_backend
-from compile_api.compile import compile, optimize
-from compile_api.errors import BackendNotReady, BadOption, CompileApiError, UnknownBackend
+from compile_api.compile import backend_function, compile, compile_in_place, optimize
+from compile_api.controls import (
+    allow_in_graph,
+    disable,
+    disallow_in_graph,
+    graph_break,
+    is_compiling,
+    set_stance,
+    step_begin,
+)
+from compile_api.dropin import install, served_reports, uninstall
+from compile_api.errors import (
+    AccuracyWarning,
+    BackendCannot,
+    BackendNotReady,
+    BadOption,
+    CompileApiError,
+    NothingToMinify,
+    UnknownBackend,
+)
+from compile_api.explain import Explanation, explain, export
+from compile_api.logs import set_logs
 from compile_api.options import MODES, CompileOptions
 from compile_api.report import Report, report
 from compile_api.reset import reset
@@ -20,24 +43,46 @@ from compile_api.walkthrough import Walkthrough, walkthrough
 
 __version__ = "0.1.0"
 
+_logs.from_environment()
+
 __all__ = [
     "MODES",
+    "AccuracyWarning",
     "Backend",
+    "BackendCannot",
     "BackendNotReady",
     "BadOption",
     "CompileApiError",
     "CompileOptions",
+    "Explanation",
+    "NothingToMinify",
+    "RecompileRefused",
     "Report",
     "UnknownBackend",
     "Walkthrough",
+    "allow_in_graph",
+    "backend_function",
     "compile",
+    "compile_in_place",
     "describe_backends",
+    "disable",
+    "disallow_in_graph",
+    "explain",
+    "export",
+    "graph_break",
+    "install",
+    "is_compiling",
     "list_backends",
     "optimize",
     "register_backend",
     "report",
     "reset",
+    "served_reports",
+    "set_logs",
+    "set_stance",
+    "step_begin",
+    "uninstall",
     "walkthrough",
 ]
 
-del _wiring, defer_the_peer
+del _logs, _runtimes, _wiring, defer_the_peer

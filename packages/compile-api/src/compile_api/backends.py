@@ -1,25 +1,31 @@
 """Backends by name: a table that built-in backends, third parties and users fill alike.
 
 A backend takes a graph and example inputs and returns a callable.  Built-in ones are made from a ``Context``, so that
-they can see the options and write to the ledger; a plain function with the public contract is one too.
+they can see the options and write to the ledger; a plain function with the public contract is one too.  Distributions
+add theirs through the entry-point group ``compile_api.backends``, read when a name is not known yet.
 """
 
 from __future__ import annotations
 
-import difflib
+import importlib
+import importlib.metadata
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias, overload
 
 import torch
 
+from compile_api.debug_folder import GraphFolder
 from compile_api.errors import BackendNotReady, UnknownBackend
 from compile_api.ledger import Ledger
-from compile_api.options import CompileOptions
+from compile_api.options import CompileOptions, nearest
 from compile_api.progress import Progress
 
 CompilerFn: TypeAlias = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
+
+ENTRY_POINTS = "compile_api.backends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,34 +35,69 @@ class Context:
     options: CompileOptions
     ledger: Ledger
     progress: Progress
+    folder: GraphFolder | None = None
+    """Where the graph that is being compiled leaves what a person wants to see, if that was asked for."""
+
+
+def nothing_lacks() -> str:
+    """For a backend that needs no more than its modules."""
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A registered backend.  ``needs`` are modules that must be importable; ``install`` says how to get them."""
+    """A registered backend: what it is, what it takes, and what it needs.
+
+    ``needs`` are modules that must be importable and ``install`` says how to get them; ``lacks`` is asked once they
+    are there, for what else stands in the way (a version, a device), and answers with a sentence or nothing.
+    """
 
     name: str
     make: Callable[[Context], CompilerFn]
     note: str = ""
     needs: tuple[str, ...] = ()
     install: str = ""
+    devices: str = "CPU, GPU"
+    training: bool = True
+    lacks: Callable[[], str] = nothing_lacks
 
     @property
     def missing(self) -> tuple[str, ...]:
+        """The modules that cannot be imported here."""
         return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
+
+    @property
+    def obstacle(self) -> str:
+        """Why it cannot be used here, with what to do about it; empty if it can."""
+        if self.missing:
+            return f"needs {', '.join(self.missing)}: {self.install}"
+        return self.lacks()
+
+    def __str__(self) -> str:
+        kind = "inference and training" if self.training else "inference"
+        state = f"not ready: {self.obstacle}" if self.obstacle else "ready"
+        return f"{self.name} ({kind}; {self.devices}): {self.note}; {state}"
 
 
 _BACKENDS: dict[str, Backend] = {}
 
 
 def backend(
-    name: str, *, note: str, needs: Sequence[str] = (), install: str = "", aliases: Sequence[str] = ()
+    name: str,
+    *,
+    note: str,
+    needs: Sequence[str] = (),
+    install: str = "",
+    aliases: Sequence[str] = (),
+    devices: str = "CPU, GPU",
+    training: bool = True,
+    lacks: Callable[[], str] = nothing_lacks,
 ) -> Callable[[Callable[[Context], CompilerFn]], Callable[[Context], CompilerFn]]:
     """Registers a backend made from a context: the decorator of the built-in ones."""
 
     def register(make: Callable[[Context], CompilerFn]) -> Callable[[Context], CompilerFn]:
         for each in (name, *aliases):
-            _BACKENDS[each] = Backend(each, make, note, tuple(needs), install)
+            _BACKENDS[each] = Backend(each, make, note, tuple(needs), install, devices, training, lacks)
         return make
 
     return register
@@ -73,33 +114,68 @@ def register_backend(function: CompilerFn | None = None, *, name: str | None = N
 
     def register(compiler: CompilerFn) -> CompilerFn:
         chosen = name if name is not None else str(getattr(compiler, "__name__", compiler))
-        _BACKENDS[chosen] = Backend(chosen, lambda ctx: compiler, (compiler.__doc__ or "").strip().partition("\n")[0])
+        _BACKENDS[chosen] = plain(chosen, compiler)
         return compiler
 
     return register if function is None else register(function)
 
 
+def plain(name: str, compiler: CompilerFn, install: str = "") -> Backend:
+    """A function with the public contract, as an entry of the table."""
+    note = (compiler.__doc__ or "").strip().partition("\n")[0]
+    return Backend(name, lambda ctx: compiler, note, install=install)
+
+
+@cache
+def entry_points() -> tuple[importlib.metadata.EntryPoint, ...]:
+    """What installed distributions offer; names that are taken stay with whom they belong to."""
+    return tuple(point for point in importlib.metadata.entry_points(group=ENTRY_POINTS))
+
+
+def _from_entry_point(name: str) -> Backend | None:
+    for point in entry_points():
+        if point.name == name:
+            try:
+                loaded = point.load()
+            except ImportError as error:
+                raise BackendNotReady(f"backend {name!r} of {point.value} cannot be imported: {error}") from error
+            return loaded if isinstance(loaded, Backend) else plain(name, loaded)
+    return None
+
+
+def _by_path(name: str) -> Backend | None:
+    """``package.module:function``, for the command line."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        return None
+    try:
+        return plain(name, getattr(importlib.import_module(module), attribute))
+    except (ImportError, AttributeError) as error:
+        raise UnknownBackend(f"backend {name!r} cannot be imported: {error}") from error
+
+
 def list_backends() -> list[str]:
-    """The names that can be used on this machine now."""
-    return sorted(name for name, entry in _BACKENDS.items() if not entry.missing)
+    """The names that can be used on this machine now; ``describe_backends`` says what the others lack."""
+    ready = {name for name, entry in _BACKENDS.items() if not entry.obstacle}
+    return sorted(ready | {point.name for point in entry_points()})
 
 
 def describe_backends() -> tuple[Backend, ...]:
-    """Every registered backend, ready or not, with what it lacks."""
+    """Every registered backend, ready or not; ``print`` one to read what it is for and what it lacks."""
     return tuple(_BACKENDS[name] for name in sorted(_BACKENDS))
 
 
 def lookup(name_or_function: str | CompilerFn) -> Backend:
     """The backend meant by the ``backend`` argument of ``compile``."""
     if callable(name_or_function):
-        return Backend(getattr(name_or_function, "__name__", "custom"), lambda ctx: name_or_function)
-    found = _BACKENDS.get(name_or_function)
+        return plain(getattr(name_or_function, "__name__", "custom"), name_or_function)
+    name = str(name_or_function)
+    found = _BACKENDS.get(name) or _from_entry_point(name) or _by_path(name)
     if found is None:
-        close = difflib.get_close_matches(str(name_or_function), _BACKENDS, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = nearest(str(name_or_function), [*_BACKENDS, *(point.name for point in entry_points())])
         raise UnknownBackend(
             f"there is no backend {name_or_function!r}{hint}; ready here: {', '.join(list_backends())}"
         )
-    if found.missing:
-        raise BackendNotReady(f"backend {found.name!r} needs {', '.join(found.missing)}: {found.install}")
+    if found.obstacle:
+        raise BackendNotReady(f"backend {found.name!r} {found.obstacle}")
     return found

@@ -11,7 +11,9 @@ import torch
 import capture
 from compile_api.backends import CompilerFn, Context, lookup
 from compile_api.ledger import Ledger
+from compile_api.logs import follow
 from compile_api.module import compiled_module
+from compile_api.observing import observed
 from compile_api.options import resolve
 from compile_api.progress import Progress
 
@@ -73,13 +75,45 @@ def compile(
     if not callable(model):
         raise TypeError(f"compile takes a function or a module, not {type(model).__name__}")
     ctx = Context(chosen, Ledger(), Progress.for_terminal())
+    follow(ctx.ledger)
     optimized = capture.optimize(
-        entry.make(ctx), nopython=fullgraph, dynamic=dynamic, strict=chosen.strict, log=ctx.ledger.frames
+        observed(entry, ctx),
+        nopython=fullgraph,
+        dynamic=dynamic,
+        strict=chosen.strict,
+        recompile_limit=chosen.recompile_limit,
+        log=ctx.ledger.frames,
     )
     is_module = isinstance(model, torch.nn.Module)
     call = optimized(model.__call__ if is_module else model)
     call.ledger = ctx.ledger
     return compiled_module(model, call, again) if is_module else call
+
+
+def compile_in_place(module: torch.nn.Module, **how: Any) -> None:
+    """Compiles what calling ``module`` does, without a second object: ``nn.Module.compile`` by us.
+
+    Takes the arguments of ``compile``.  Copies and pickles of the module are not compiled, as with torch's.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"compile_in_place takes a module, not {type(module).__name__}; use compile for functions")
+    module._compiled_call_impl = compile(module._call_impl, **how)
+
+
+def backend_function(backend: str | CompilerFn = "inductor", **options: object) -> CompilerFn:
+    """A backend as the plain function ``(gm, example_inputs) -> callable`` that other tools take.
+
+    ``options`` are those of ``compile``.  torch's own compiler finds the default one as ``backend="compile_api"``.
+    """
+    chosen = resolve(fullgraph=False, dynamic=None, mode=None, options=options)
+    ctx = Context(chosen, Ledger(), Progress())
+    follow(ctx.ledger)
+    return observed(lookup(backend), ctx)
+
+
+def compile_api(gm: torch.fx.GraphModule, example_inputs: list[Any], **options: object) -> Callable[..., Any]:
+    """The entry point of torch's group ``torch_dynamo_backends``: graphs of its capture, compiled by us."""
+    return backend_function("inductor", **options)(gm, example_inputs)
 
 
 def optimize(backend: str | CompilerFn = "inductor", *, nopython: bool = False, dynamic: bool | None = None) -> Any:

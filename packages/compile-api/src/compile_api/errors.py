@@ -15,5 +15,17 @@ class BackendNotReady(CompileApiError, ImportError):
     """The backend exists but lacks a package, a device or a compiler; the message says how to get it."""
 
 
+class BackendCannot(CompileApiError):
+    """The backend does not take this graph (an operator, a dtype, a gradient); it runs eagerly instead."""
+
+
 class BadOption(CompileApiError, ValueError):
-    """An option or mode that does not exist, or two that contradict each other."""
+    """An option, mode or stance that does not exist, or two that contradict each other."""
+
+
+class AccuracyWarning(UserWarning):
+    """Under ``options={"check": True}``: a compiled graph computed something else than eager."""
+
+
+class NothingToMinify(CompileApiError):
+    """The folder given to the minifier shows no failure."""

@@ -1,13 +1,14 @@
-"""What compiling did, as data: one ledger per compiled function.  Reports, logs and the demo only render it."""
+"""What compiling did, as data: one ledger per compiled function.  Reports, logs and pages only render it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import capture
+from compile_api.memory import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +18,13 @@ class Kernel:
     name: str
     path: str | None
     operators: tuple[str, ...]
+    source: str = field(repr=False, default="")
 
 
 @dataclass(frozen=True, slots=True)
 class GraphCompiled:
-    """An ATen graph went through a code generator.  ``seconds`` is the time by stage."""
+    """An ATen graph went through a code generator.  ``seconds`` is the time by stage, ``fallbacks`` the operators that
+    run as torch's own kernels though they could have been generated, each with the reason in ``fallback_reasons``."""
 
     direction: str
     nodes: int
@@ -29,6 +32,10 @@ class GraphCompiled:
     library_calls: tuple[str, ...]
     fallbacks: tuple[str, ...]
     seconds: tuple[tuple[str, float], ...]
+    fallback_reasons: tuple[str, ...] = ()
+    written: Written = field(default_factory=Written)
+    graph: str = field(repr=False, default="")
+    schedule: str = field(repr=False, default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,7 @@ class GraphCaptured:
     backend: str
     operators: tuple[str, ...]
     seconds: float
+    graph: str = field(repr=False, default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,25 @@ class GraphRefused:
     consequence: str
 
 
-Record: TypeAlias = GraphCaptured | GraphCompiled | GraphRefused
+@dataclass(frozen=True, slots=True)
+class GraphInaccurate:
+    """A compiled graph computed something else than eager; ``operator`` is the first one that is off."""
+
+    operator: str
+    location: str
+    error: float
+    eager_error: float
+
+    def __str__(self) -> str:
+        where = f" ({self.location})" if self.location else ""
+        return (
+            f"first off at {self.operator}{where}: largest error {self.error:.3g} where eager's is "
+            f"{self.eager_error:.3g}, against a float64 reference"
+        )
+
+
+Record: TypeAlias = GraphCaptured | GraphCompiled | GraphRefused | GraphInaccurate
+Subscriber: TypeAlias = Callable[[Record], None]
 
 
 @dataclass
@@ -58,11 +84,18 @@ class Ledger:
 
     frames: capture.Log = field(default_factory=capture.Log)
     _records: list[Record] = field(default_factory=list)
+    _subscribers: list[Subscriber] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, record: Record) -> None:
         with self._lock:
             self._records.append(record)
+        for subscriber in self._subscribers:
+            subscriber(record)
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Calls ``subscriber`` with every later record of this ledger."""
+        self._subscribers.append(subscriber)
 
     def records(self) -> tuple[Record, ...]:
         with self._lock:
@@ -76,6 +109,12 @@ class Ledger:
 
     def refused(self) -> tuple[GraphRefused, ...]:
         return tuple(record for record in self.records() if isinstance(record, GraphRefused))
+
+    def inaccurate(self) -> tuple[GraphInaccurate, ...]:
+        return tuple(record for record in self.records() if isinstance(record, GraphInaccurate))
+
+    def frames_captured(self) -> tuple[capture.GraphRecord, ...]:
+        return tuple(record for record in self.frames.records() if isinstance(record, capture.GraphRecord))
 
     def breaks(self) -> tuple[capture.BreakRecord, ...]:
         return tuple(record for record in self.frames.records() if isinstance(record, capture.BreakRecord))

@@ -6,6 +6,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any, get_args, get_type_hints
 
 from compile_api.errors import BadOption
 
@@ -22,22 +23,32 @@ class CompileOptions:
     """Kernels on a CUDA device are recorded once and replayed."""
     max_autotune: bool = False
     """Candidate kernels are timed instead of chosen by rule."""
-    trace: bool = False
-    """Each graph leaves a folder with its stages, kernels and a script that reruns it."""
+    trace: bool | str = False
+    """Each graph leaves a folder with its stages, kernels and a script that reruns it; True or the folder's path."""
+    debug: bool | str = False
+    """Each graph leaves a folder that shows source, graphs and kernels side by side in ``index.html``, and that
+    ``compile-api minify`` takes; True for ``compile_debug`` here, or a path.  ``COMPILE_DEBUG=1`` does the same."""
+    check: bool = False
+    """Eager runs beside the first calls of each graph; where results differ, the first operator that is off is named
+    and the graph runs eagerly."""
     min_cut: bool = True
     """Backward recomputes what is cheap instead of saving it."""
     strict: bool = False
     """A mistake inside the compiler is raised instead of worked around; ``COMPILE_API_STRICT=1`` does the same."""
+    recompile_limit: int = 8
+    """How many versions of one function are kept before it is left to Python."""
+    providers: tuple[str, ...] = ()
+    """Backend ``onnxrt`` only: execution providers in the order of preference, instead of the best that are there."""
 
 
-MODES: Mapping[str, Mapping[str, bool]] = {
+MODES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "reduce-overhead": {"cuda_graphs": True},
     "max-autotune": {"cuda_graphs": True, "max_autotune": True},
     "max-autotune-no-cudagraphs": {"max_autotune": True},
 }
 
-_SETTABLE = tuple(f.name for f in fields(CompileOptions) if f.name not in ("fullgraph", "dynamic"))
+SETTABLE = tuple(f.name for f in fields(CompileOptions) if f.name not in ("fullgraph", "dynamic"))
 
 
 def resolve(
@@ -45,20 +56,46 @@ def resolve(
 ) -> CompileOptions:
     """The options that a mode and overrides amount to."""
     if mode is not None and mode not in MODES:
-        raise BadOption(f"there is no mode {mode!r}{_nearest(mode, MODES)}; modes are {', '.join(MODES)}")
-    strict = os.environ.get("COMPILE_API_STRICT", "0") not in ("", "0")
-    chosen = replace(CompileOptions(fullgraph, dynamic, strict=strict), **MODES[mode or "default"])
+        raise BadOption(f"there is no mode {mode!r}{nearest(mode, MODES)}; modes are {', '.join(MODES)}")
+    chosen = replace(_from_environment(fullgraph, dynamic), **MODES[mode or "default"])
     for name, value in (options or {}).items():
-        if name not in _SETTABLE:
-            raise BadOption(
-                f"there is no option {name!r}{_nearest(name, _SETTABLE)}; options are {', '.join(_SETTABLE)}"
-            )
-        if not isinstance(value, bool):
-            raise BadOption(f"option {name!r} is True or False, not {value!r}")
-        chosen = replace(chosen, **{name: value})
+        if name not in SETTABLE:
+            raise BadOption(f"there is no option {name!r}{nearest(name, SETTABLE)}; options are {', '.join(SETTABLE)}")
+        change: dict[str, Any] = {name: _checked(name, value)}
+        chosen = replace(chosen, **change)
     return chosen
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
+def _from_environment(fullgraph: bool, dynamic: bool | None) -> CompileOptions:
+    debug = os.environ.get("COMPILE_DEBUG", "0")
+    return CompileOptions(
+        fullgraph,
+        dynamic,
+        strict=os.environ.get("COMPILE_API_STRICT", "0") not in ("", "0"),
+        debug={"": False, "0": False, "1": True}.get(debug, debug),
+    )
+
+
+def _checked(name: str, value: object) -> Any:
+    """``value`` if the option takes its type."""
+    hint = get_type_hints(CompileOptions)[name]
+    if name == "providers" and isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    kinds = get_args(hint) if name != "providers" else ()
+    if type(value) in (kinds or (hint,)):
+        return value
+    raise BadOption(f"option {name!r} is {_WANTED[hint]}, not {value!r}")
+
+
+_WANTED: Mapping[object, str] = {
+    bool: "True or False",
+    bool | str: "True, False or a folder's path",
+    int: "a whole number",
+    tuple[str, ...]: "a list of names",
+}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question that names the closest of what is known, or nothing."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,19 +1,26 @@
-"""What compiling came to, rendered for people: a view of the ledger, with no facts of its own."""
+"""What compiling came to, rendered for people on one screen: a view of the ledger, with no facts of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import capture
+from capture.errors import Location
 from compile_api.errors import CompileApiError
-from compile_api.ledger import GraphCaptured, GraphCompiled, GraphRefused, Kernel, Ledger, total
+from compile_api.ledger import GraphCaptured, GraphCompiled, GraphInaccurate, GraphRefused, Kernel, Ledger, total
+from compile_api.memory import Written
+
+_SHOWN = 6
+"""How many entries a section prints; all are in the report's fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Graphs, kernels and refusals of one compiled function so far; ``print`` it."""
+    """Graphs, kernels, breaks and refusals of one compiled function so far; ``print`` it, or read its fields."""
 
     captured: tuple[GraphCaptured, ...]
     compiled: tuple[GraphCompiled, ...]
@@ -21,6 +28,8 @@ class Report:
     breaks: tuple[capture.BreakRecord, ...] = ()
     recompiled: tuple[capture.RecompileRecord, ...] = ()
     left_alone: tuple[capture.FallbackRecord, ...] = ()
+    inaccurate: tuple[GraphInaccurate, ...] = ()
+    frames: tuple[capture.GraphRecord, ...] = ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -36,32 +45,66 @@ class Report:
         """Time spent behind capture: differentiating, generating and building."""
         return sum(graph.seconds for graph in self.captured)
 
+    @property
+    def written(self) -> Written:
+        """Bytes of results that eager and the compiled programs write in one call of each graph."""
+        return sum((graph.written for graph in self.compiled), Written())
+
+    @property
+    def stages(self) -> dict[str, float]:
+        """Compile time by stage; a backward graph counts from when it is first needed."""
+        generated: Counter[str] = Counter()
+        for graph in self.compiled:
+            generated.update(dict(graph.seconds))
+        before_call = sum(total(graph.seconds) for graph in self.compiled if graph.direction != "backward")
+        stages = {"capture": sum(frame.capture_seconds for frame in self.frames)}
+        stages["autograd"] = max(0.0, self.seconds - before_call)
+        return {**stages, **generated}
+
     def __str__(self) -> str:
+        return "\n".join([*self._figures(), *self._stories()])
+
+    def _figures(self) -> list[str]:
+        operators = sum(len(graph.operators) for graph in self.captured)
+        directions = Counter(graph.direction for graph in self.compiled)
+        by_direction = ", ".join(f"{count} {direction}" for direction, count in directions.items())
+        stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.stages.items() if seconds >= 0.005)
         lines = [
-            f"graphs captured    {len(self.captured)} "
-            f"({sum(len(graph.operators) for graph in self.captured)} operators)",
-            f"graphs compiled    {len(self.compiled)}",
+            f"graphs captured    {len(self.captured)} ({operators} operators)",
+            f"graphs compiled    {len(self.compiled)}" + (f" ({by_direction})" if by_direction else ""),
             f"kernels            {len(self.kernels)} (from {self.fused_operators} operators)",
             f"library calls      {sum(len(graph.library_calls) for graph in self.compiled)}",
             f"fallback operators {_names(self.compiled)}",
-            f"compile time       {self.seconds:.2f} s",
+            f"compile time       {sum(self.stages.values()):.2f} s" + (f" ({stages})" if stages else ""),
         ]
-        for graph in self.compiled:
-            stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in graph.seconds)
-            lines.append(f"  {graph.direction}: {graph.nodes} nodes in {total(graph.seconds):.2f} s ({stages})")
-        lines += [f"graph break at {each.location}: {each.reason.explanation}" for each in self.breaks]
-        lines += [f"recompiled {each.location}: {each.failed}" for each in self.recompiled]
-        lines += [f"left to CPython, {each.location}: {each.reason.explanation}" for each in self.left_alone]
-        lines += [f"refused by {each.stage}: {each.reason}; {each.consequence}" for each in self.refused]
-        return "\n".join(lines)
+        if self.written.eager:
+            lines.append(f"memory saved       {_bytes(self.written.saved)} of {_bytes(self.written.eager)} written")
+        return lines
+
+    def _stories(self) -> Iterable[str]:
+        yield from _section("graph breaks", [_told(each.location, each.reason) for each in self.breaks])
+        yield from _section(
+            "recompiled",
+            [f"{place(each.location)}: {each.failed.partition(' (assumed')[0]}" for each in self.recompiled],
+        )
+        yield from _section("left to Python", [_told(each.location, each.reason) for each in self.left_alone])
+        yield from _section(
+            "refused", [f"by {each.stage}: {first_line(each.reason)}; {each.consequence}" for each in self.refused]
+        )
+        yield from _section("inaccurate", [str(each) for each in self.inaccurate])
 
 
 def report(compiled: Callable[..., Any]) -> Report:
     """The report of a function or module that ``compile`` returned."""
-    call = getattr(compiled, "_compiled_call", compiled)
+    call = getattr(compiled, "_compiled_call", None) or getattr(compiled, "_compiled_call_impl", None) or compiled
     ledger = getattr(call, "ledger", None)
     if not isinstance(ledger, Ledger):
         raise CompileApiError(f"{compiled!r} was not made by compile_api.compile, so there is nothing to report")
+    return of_ledger(ledger)
+
+
+def of_ledger(ledger: Ledger) -> Report:
+    """Everything on record in one ledger."""
     return Report(
         ledger.captured(),
         ledger.compiled(),
@@ -69,9 +112,58 @@ def report(compiled: Callable[..., Any]) -> Report:
         ledger.breaks(),
         ledger.recompiled(),
         ledger.left_alone(),
+        ledger.inaccurate(),
+        ledger.frames_captured(),
     )
+
+
+def place(location: Location) -> str:
+    """A line of the user's program, as short as it stays clear."""
+    path = location.filename
+    _, installed, inside = path.rpartition("site-packages" + os.sep)
+    if installed:
+        path = inside
+    elif path.startswith(os.getcwd() + os.sep):
+        path = os.path.relpath(path)
+    return f"{path}:{location.line} in {location.function}"
+
+
+def first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _told(location: Location, reason: capture.errors.Reason) -> str:
+    lines = [f"{place(location)}: {first_line(reason.explanation)}"]
+    if location.source:
+        lines.append(f"    {location.source}")
+    if reason.hint:
+        lines.append(f"    try: {reason.hint}")
+    return "\n".join(lines)
+
+
+def _varied(record: capture.RecompileRecord) -> str:
+    return f"{place(record.location)}: {record.failed.partition(' (assumed')[0]}"
+
+
+def _section(title: str, entries: list[str]) -> Iterable[str]:
+    """Equal entries once, the most frequent first, and no more than fit on a screen."""
+    if not entries:
+        return
+    counted = Counter(entries).most_common()
+    yield f"{title} ({len(entries)})"
+    for text, times in counted[:_SHOWN]:
+        yield "  " + (f"{times}x " if times > 1 else "") + text.replace("\n", "\n  ")
+    if len(counted) > _SHOWN:
+        yield f"  and {len(counted) - _SHOWN} more"
 
 
 def _names(graphs: tuple[GraphCompiled, ...]) -> str:
     names = [name for graph in graphs for name in graph.fallbacks]
     return f"{len(names)} ({', '.join(sorted(set(names)))})" if names else "0"
+
+
+def _bytes(number: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number} B"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -12,8 +11,11 @@ import torch
 import aotgrad
 import cudagraphs
 import inductor
+from compile_api import logs
 from compile_api.backends import CompilerFn, Context, backend
-from compile_api.ledger import GraphCaptured, GraphCompiled, GraphRefused, Kernel
+from compile_api.ledger import GraphCompiled, GraphRefused, Kernel
+from compile_api.memory import written
+from inductor.ir.show import program_text
 
 Boxed: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 
@@ -26,7 +28,7 @@ class FxCompiler(Protocol):
 
 @backend("eager", note="runs the captured graph as it is: what capture alone does")
 def eager(ctx: Context) -> CompilerFn:
-    return counted(ctx, "eager", lambda gm, example_inputs: gm.forward)
+    return lambda gm, example_inputs: gm.forward
 
 
 @backend("aot_eager", note="runs the forward and backward ATen graphs uncompiled: what capture and aotgrad do")
@@ -38,12 +40,12 @@ def aot_eager(ctx: Context) -> CompilerFn:
 
         return compile_graph
 
-    return counted(ctx, "aot_eager", through_aotgrad(ctx, interpret, decompositions=None))
+    return through_aotgrad(ctx, interpret, decompositions=None)
 
 
 @backend("inductor", note="fused kernels: C++ on CPUs, Triton on GPUs; inference and training")
 def inductor_backend(ctx: Context) -> CompilerFn:
-    return counted(ctx, "inductor", through_aotgrad(ctx, generate(ctx), decompositions=inductor.decompositions()))
+    return through_aotgrad(ctx, generate(ctx), decompositions=inductor.decompositions())
 
 
 @backend(
@@ -58,7 +60,7 @@ def cudagraphs_backend(ctx: Context) -> CompilerFn:
 
         return compile_graph
 
-    return counted(ctx, "cudagraphs", through_aotgrad(ctx, record, decompositions=None))
+    return through_aotgrad(ctx, record, decompositions=None)
 
 
 def generate(ctx: Context) -> Callable[[str], FxCompiler]:
@@ -67,8 +69,12 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
     def for_direction(direction: str) -> FxCompiler:
         def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
             ctx.progress.stage(f"{direction}: {len(gm.graph.nodes)} operators to kernels")
-            compiled = inductor.compile(gm, example_inputs, options={"trace": ctx.options.trace})
-            ctx.ledger.add(described(direction, gm, compiled))
+            folder = None if ctx.folder is None else ctx.folder.stage(direction)
+            compiled = inductor.compile(gm, example_inputs, options={"trace": folder or ctx.options.trace})
+            record = described(direction, gm, compiled, texts=ctx.folder is not None or logs.any_wanted())
+            ctx.ledger.add(record)
+            if ctx.folder is not None:
+                ctx.folder.compiled(record)
             if compiled.report.failure is not None:
                 ctx.ledger.add(
                     GraphRefused("inductor", compiled.report.failure, "this graph runs operator by operator")
@@ -86,10 +92,14 @@ def recorded(ctx: Context, function: Callable[..., Any], example_inputs: list[An
     return lambda inputs: replay(*inputs)
 
 
-def described(direction: str, gm: torch.fx.GraphModule, compiled: inductor.CompiledGraph) -> GraphCompiled:
-    """The ledger's record of one compiled graph."""
+def described(
+    direction: str, gm: torch.fx.GraphModule, compiled: inductor.CompiledGraph, *, texts: bool = False
+) -> GraphCompiled:
+    """The ledger's record of one compiled graph; its texts take time to print, so only where someone reads them."""
     report = compiled.report
-    kernels = tuple(Kernel(k.name, None if k.path is None else str(k.path), k.operators) for k in report.kernels)
+    kernels = tuple(
+        Kernel(k.name, None if k.path is None else str(k.path), k.operators, k.source) for k in report.kernels
+    )
     return GraphCompiled(
         direction,
         len(gm.graph.nodes),
@@ -97,6 +107,10 @@ def described(direction: str, gm: torch.fx.GraphModule, compiled: inductor.Compi
         report.library_calls,
         tuple(fallback.operator for fallback in report.fallbacks),
         tuple(report.seconds.items()),
+        tuple(fallback.reason for fallback in report.fallbacks),
+        written(gm, compiled),
+        str(gm.print_readable(print_output=False)) if texts else "",
+        program_text(compiled.program) if texts and compiled.program is not None else "",
     )
 
 
@@ -133,19 +147,3 @@ def after_our_mistake(ctx: Context, gm: torch.fx.GraphModule, error: Exception) 
     ctx.ledger.add(GraphRefused("compiler", reason, "this graph runs eagerly; please report it"))
     warnings.warn(f"compiling a graph failed inside compile-api, so it runs eagerly ({reason})", stacklevel=2)
     return gm.forward
-
-
-def counted(ctx: Context, name: str, compiler: CompilerFn) -> CompilerFn:
-    """The backend with every graph it is given entered into the ledger."""
-
-    def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        ctx.progress.restart()
-        started = time.perf_counter()
-        operators = tuple(str(node.target) for node in gm.graph.nodes if node.op.startswith("call_"))
-        try:
-            return compiler(gm, example_inputs)
-        finally:
-            ctx.progress.done()
-            ctx.ledger.add(GraphCaptured(name, operators, time.perf_counter() - started))
-
-    return compile_graph

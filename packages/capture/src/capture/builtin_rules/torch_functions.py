@@ -184,17 +184,15 @@ def _answer(value: Value) -> Callable[..., Value]:
     return constant_answer
 
 
-# Library code must not take another path because it is looked at: eager's answers are the right ones.
+# Eager's answers are the right ones.
 for _function in (
     torch.jit.is_scripting,
     torch.jit.is_tracing,
     torch._C._get_tracing_state,
-    torch.compiler.is_compiling,
 ):
     rule(_function)(_answer(NONE if _function is torch._C._get_tracing_state else FALSE))
-for _name in ("is_dynamo_compiling", "is_exporting"):
-    if hasattr(torch.compiler, _name):
-        rule(getattr(torch.compiler, _name))(_answer(FALSE))
+if hasattr(torch.compiler, "is_exporting"):
+    rule(torch.compiler.is_exporting)(_answer(FALSE))
 for _function in (
     torch.overrides.has_torch_function,
     torch.overrides.has_torch_function_unary,

@@ -62,6 +62,9 @@ class Tracer(Protocol):
     def changed(self, value: Value) -> None:
         """The value is about to be mutated."""
 
+    def in_library(self) -> bool:
+        """Whether the code that is being evaluated belongs to torch or the standard library."""
+
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """The user's program raises here."""
 

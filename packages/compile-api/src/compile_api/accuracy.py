@@ -1,0 +1,261 @@
+"""Compiled beside eager: the same inputs through both, and a float64 reference where they differ.
+
+Two correct programs may round differently, so a difference alone proves nothing.  Off is what is clearly further from
+the reference than eager is; then the first operator whose own result is off is looked for by halving the graph.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import fx
+
+from compile_api.errors import AccuracyWarning
+from compile_api.ledger import GraphInaccurate, Ledger
+from compile_api.subgraphs import operators, up_to
+
+CompilerFn: TypeAlias = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+
+CALLS = 3
+"""How many calls of each graph are checked."""
+
+_WORSE_THAN_EAGER = 4.0
+"""How many times eager's own error a compiled result may be off."""
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The largest error of the compiled graph and of eager; a dtype or shape that differs is an infinite error."""
+
+    error: float
+    eager_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run gave: outputs, inputs as they are afterwards, gradients of the inputs."""
+
+    tensors: tuple[torch.Tensor | None, ...]
+
+
+def checked(
+    gm: fx.GraphModule, compiled: Callable[..., Any], compiler: CompilerFn, ledger: Ledger
+) -> Callable[..., Any]:
+    """``compiled`` with eager beside its first calls; once it was off, eager."""
+    left = CALLS
+    runs = compiled
+
+    def call(*inputs: Any) -> Any:
+        nonlocal left, runs
+        if left:
+            left -= 1
+            found = difference(gm, compiled, inputs)
+            if found is not None:
+                left, runs = 0, gm.forward
+                _tell(gm, compiler, inputs, found, ledger)
+        return runs(*inputs)
+
+    return call
+
+
+def _tell(gm: fx.GraphModule, compiler: CompilerFn, inputs: Sequence[Any], found: Difference, ledger: Ledger) -> None:
+    node = first_off(gm, compiler, inputs)
+    location = node.meta.get("location") if node is not None else None
+    name = "no single operator, only their fusion" if node is None else f"{_named(node)}"
+    record = GraphInaccurate(name, str(location or ""), found.error, found.eager_error)
+    ledger.add(record)
+    warnings.warn(
+        f"a compiled graph is inaccurate and runs eagerly from now on: {record}", AccuracyWarning, stacklevel=4
+    )
+
+
+def _named(node: fx.Node) -> str:
+    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    return f"`{target}` (`{node.name}`)"
+
+
+def first_off(gm: fx.GraphModule, compiler: CompilerFn, inputs: Sequence[Any]) -> fx.Node | None:
+    """The first operator of ``gm`` such that the graph up to it is off, found in about log2(operators) compilations.
+
+    None where every such graph is right: then it takes the whole graph, fused, to go wrong.
+    """
+
+    def off(node: fx.Node) -> bool:
+        part = up_to(gm, node)
+        return difference(part, compiler(part, _twins(inputs)), inputs) is not None
+
+    last = next((node for node in _results(gm) if off(node)), None)
+    if last is None:
+        return None
+    nodes = _needed_for(last)
+    low, high = 0, len(nodes) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if off(nodes[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return nodes[low]
+
+
+def _results(gm: fx.GraphModule) -> list[fx.Node]:
+    """The operators whose values the graph returns."""
+    output = next(node for node in gm.graph.nodes if node.op == "output")
+    return [node for node in output.all_input_nodes if node.op != "placeholder"]
+
+
+def _needed_for(last: fx.Node) -> list[fx.Node]:
+    """The operators that ``last`` is computed from, in order, and itself."""
+    needed = {last}
+    for node in reversed(last.graph.nodes):
+        if node in needed:
+            needed.update(node.all_input_nodes)
+    return [node for node in operators(last.graph.owning_module) if node in needed and _is_tensor(node)]
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    return "val" not in node.meta or isinstance(node.meta["val"], torch.Tensor)
+
+
+def difference(gm: fx.GraphModule, compiled: Callable[..., Any], inputs: Sequence[Any]) -> Difference | None:
+    """How far ``compiled`` is off on ``inputs``, which are left as they are; None where it is as good as eager."""
+    state = torch.random.get_rng_state()
+    outcomes = []
+    for function in (gm.forward, compiled):
+        torch.random.set_rng_state(state)
+        outcomes.append(_outcome(function, _twins(inputs)))
+    torch.random.set_rng_state(state)
+    eager, ours = outcomes
+    if _alike(eager.tensors, ours.tensors):
+        return None
+    reference = _reference(gm, inputs)
+    torch.random.set_rng_state(state)
+    return _judged(eager, ours, reference or eager)
+
+
+def _judged(eager: Outcome, ours: Outcome, reference: Outcome) -> Difference | None:
+    worst: Difference | None = None
+    for mine, theirs, exact in zip(ours.tensors, eager.tensors, reference.tensors, strict=True):
+        if _alike((theirs,), (mine,)):
+            continue
+        found = Difference(_error(mine, exact, like=theirs), _error(theirs, exact, like=theirs))
+        allowed = _WORSE_THAN_EAGER * found.eager_error + _rounding(theirs)
+        if not found.error <= allowed and (worst is None or found.error > worst.error):
+            worst = found
+    return worst
+
+
+def _alike(expected: Sequence[torch.Tensor | None], actual: Sequence[torch.Tensor | None]) -> bool:
+    if len(expected) != len(actual):
+        return False
+    return all(_close(a, b) for a, b in zip(expected, actual, strict=True))
+
+
+def _close(expected: torch.Tensor | None, actual: torch.Tensor | None) -> bool:
+    if expected is None or actual is None:
+        return expected is actual
+    if expected.dtype != actual.dtype or expected.shape != actual.shape:
+        return False
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return torch.equal(expected, actual)
+    exact = expected.dtype in (torch.float64, torch.complex128)
+    rtol = 1e-9 if exact else 1e-2 if expected.dtype in _HALVES else 1e-5
+    return torch.allclose(expected, actual, rtol=rtol, atol=rtol, equal_nan=True)
+
+
+def _error(actual: torch.Tensor | None, exact: torch.Tensor | None, like: torch.Tensor | None) -> float:
+    """The largest distance to ``exact``; infinite where there is nothing to compare, or a NaN that should be none."""
+    if actual is None or exact is None or like is None or actual.shape != exact.shape or actual.dtype != like.dtype:
+        return float("inf")
+    wide = torch.complex128 if actual.is_complex() else torch.float64
+    distance = (actual.to(wide) - exact.to(wide)).abs()
+    agree = (actual.to(wide) == exact.to(wide)) | (actual.isnan() & exact.isnan())
+    worst = torch.where(agree, 0.0, distance).nan_to_num(nan=float("inf"))
+    return float(worst.max()) if worst.numel() else 0.0
+
+
+def _rounding(tensor: torch.Tensor | None) -> float:
+    """What rounding alone may cost at this tensor's scale."""
+    if tensor is None or not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
+        return 0.0
+    largest = float(tensor.detach().abs().nan_to_num(0.0, 0.0, 0.0).max())
+    return 16 * torch.finfo(tensor.dtype).eps * max(largest, 1e-3)
+
+
+def _twins(inputs: Sequence[Any]) -> list[Any]:
+    """Copies that share memory among one another as the inputs do, and are leaves of their own."""
+    bare = [each.detach() if isinstance(each, torch.Tensor) else each for each in inputs]
+    twins = copy.deepcopy(bare)
+    for twin, each in zip(twins, inputs, strict=True):
+        if isinstance(each, torch.Tensor) and each.requires_grad:
+            twin.requires_grad_()
+    return twins
+
+
+def _outcome(function: Callable[..., Any], inputs: list[Any]) -> Outcome:
+    leaves = [each for each in inputs if isinstance(each, torch.Tensor) and each.requires_grad]
+    # A leaf may not be written to where gradients are on; what the graph gets is the same tensor one step further.
+    given = [each.view_as(each) if any(each is leaf for leaf in leaves) else each for each in inputs]
+    outputs = function(*given)
+    tensors = [each for each in outputs if isinstance(each, torch.Tensor)]
+    results: list[torch.Tensor | None] = [each.detach().clone() for each in tensors]
+    results += [each.detach().clone() for each in given if isinstance(each, torch.Tensor)]
+    ends = [each for each in tensors if each.requires_grad and each.grad_fn is not None]
+    if ends and leaves:
+        results += torch.autograd.grad(ends, leaves, [_cotangent(each) for each in ends], allow_unused=True)
+    return Outcome(tuple(results))
+
+
+def _cotangent(output: torch.Tensor) -> torch.Tensor:
+    """The same gradient for an output in every run, neither constant nor random."""
+    count = torch.arange(output.numel(), device=output.device, dtype=torch.float64)
+    return (1 + (count % 7) / 8).reshape(output.shape).to(output.dtype)
+
+
+# -- the reference ------------------------------------------------------------------------------------------------
+
+
+def _reference(gm: fx.GraphModule, inputs: Sequence[Any]) -> Outcome | None:
+    """The graph in float64, or nothing where it does not run so."""
+    wide = [_widened(each) for each in _twins(inputs)]
+    for twin, each in zip(wide, inputs, strict=True):
+        if isinstance(each, torch.Tensor) and each.requires_grad:
+            twin.detach_().requires_grad_()
+    try:
+        return _outcome(_InDouble(gm).run, wide)
+    except Exception:  # noqa: BLE001 - an operator without a float64 kernel raises whatever it likes; eager judges then
+        return None
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        if value.is_complex():
+            return value.to(torch.complex128)
+        return value.to(torch.float64) if value.is_floating_point() else value
+    if isinstance(value, torch.dtype):
+        return torch.complex128 if value.is_complex else torch.float64 if value.is_floating_point else value
+    return value
+
+
+class _InDouble(fx.Interpreter):
+    """Runs a graph with every floating dtype that it names replaced, and without autocast."""
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if "autocast" in getattr(target, "__name__", ""):
+            return None
+        args, kwargs = torch.utils._pytree.tree_map(_widened, (args, kwargs))
+        return super().call_function(target, args, kwargs)
+
+    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        args, kwargs = torch.utils._pytree.tree_map(_widened, (args, kwargs))
+        return super().call_method("double" if target in ("float", "half", "bfloat16") else target, args, kwargs)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return _widened(super().get_attr(target, args, kwargs))

@@ -1,0 +1,1 @@
+"""The command line: ``compile-api`` and ``python -m compile_api``, a module per command."""

@@ -1,0 +1,27 @@
+"""Reads the command line and hands over to the command's module."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import capture
+import compile_api
+from compile_api.commands import cache, information, minifying, running, verifying
+from compile_api.errors import CompileApiError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; what it returns is the exit status."""
+    parser = argparse.ArgumentParser(prog="compile-api", description="Compiles unmodified PyTorch programs.")
+    parser.add_argument("--version", action="version", version=compile_api.__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for module in (verifying, information, cache, running, minifying):
+        module.add_to(commands)
+    chosen = parser.parse_args(arguments)
+    try:
+        return int(chosen.run(chosen))
+    except (CompileApiError, capture.CaptureError) as error:
+        print(f"compile-api: {error}", file=sys.stderr)
+        return 2

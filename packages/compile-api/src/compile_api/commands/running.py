@@ -1,0 +1,68 @@
+"""``compile-api run`` and ``compile-api explain``: an existing program, its ``torch.compile`` calls served by us.
+
+The program is run as ``python`` would run it: its own folder first on the path, its arguments in ``sys.argv``, its name
+``__main__``, its exit status ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from pathlib import Path
+
+from compile_api import dropin
+from compile_api.errors import CompileApiError
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    for name, report, text in (
+        ("run", False, "run a program with its torch.compile calls served by compile-api"),
+        ("explain", True, "run a program so, and report on everything that it compiled"),
+    ):
+        parser = commands.add_parser(name, help=text)
+        if name == "run":
+            parser.add_argument("--report", action="store_true", help="print what was compiled, at the end")
+        parser.add_argument("-m", dest="module", metavar="module", help="run a module instead of a script")
+        parser.add_argument("program", nargs=argparse.REMAINDER, metavar="script.py args...")
+        parser.set_defaults(run=run, report=report)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    arguments = list(chosen.program)
+    if not arguments and not chosen.module:
+        raise CompileApiError("no program was given: compile-api run script.py args...")
+    dropin.install()
+    try:
+        return _program(chosen.module, arguments)
+    finally:
+        if chosen.report:
+            _print_reports()
+
+
+def _program(module: str | None, arguments: list[str]) -> int:
+    before = sys.argv, list(sys.path)
+    try:
+        if module is not None:
+            sys.argv = [module, *arguments]
+            sys.path.insert(0, "")
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        else:
+            script = Path(arguments[0])
+            if not script.is_file():
+                raise CompileApiError(f"there is no program {script}")
+            sys.argv = arguments
+            sys.path.insert(0, str(script.resolve().parent))
+            runpy.run_path(str(script), run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = before
+    return 0
+
+
+def _print_reports() -> None:
+    reports = dropin.served_reports()
+    for number, report in enumerate(reports, 1):
+        print(f"--- {number} of {len(reports)} calls of torch.compile", file=sys.stderr)
+        print(report, file=sys.stderr)
+    if not reports:
+        print("the program did not call torch.compile: nothing was compiled", file=sys.stderr)

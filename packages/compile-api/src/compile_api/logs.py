@@ -1,0 +1,156 @@
+"""What happens while compiling, as it happens: ``COMPILE_LOGS=breaks,recompiles`` or ``set_logs("kernels")``.
+
+Each artifact is a logger below ``compile_api``, so that a program which configures logging decides where lines go; one
+that does not reads them on standard error.  A view of the ledger: nothing here is found out, only printed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import capture
+from compile_api.errors import BadOption
+from compile_api.ledger import GraphCaptured, GraphCompiled, GraphInaccurate, GraphRefused, Ledger
+from compile_api.options import nearest
+
+ARTIFACTS: Mapping[str, str] = {
+    "graphs": "the captured graph and its ATen graphs, as Python",
+    "guards": "what each graph relies on",
+    "breaks": "where a graph ended before its function did, and functions left to Python: line, reason, hint",
+    "recompiles": "which assumption failed when a function was captured again",
+    "kernels": "the source of every generated kernel",
+    "schedule": "the steps of every program: kernels, library calls, buffers",
+}
+
+# torch's names for what means the same here.
+SYNONYMS: Mapping[str, str] = {
+    "graph": "graphs",
+    "graph_code": "graphs",
+    "aot_graphs": "graphs",
+    "aot": "graphs",
+    "recompiles_verbose": "recompiles",
+    "graph_breaks": "breaks",
+    "output_code": "kernels",
+    "kernel_code": "kernels",
+    "fusion": "schedule",
+    "inductor": "schedule",
+    "dynamo": "breaks",
+}
+
+
+def set_logs(names: str | Iterable[str] = "") -> None:
+    """Chooses the artifacts that are printed from now on, by name; ``"all"`` for all, nothing for none."""
+    wanted = _understood(names)
+    for artifact in ARTIFACTS:
+        _logger(artifact).setLevel(logging.INFO if artifact in wanted else logging.NOTSET)
+    if wanted:
+        _reach_standard_error()
+
+
+def any_wanted() -> bool:
+    """Whether anything is printed: texts that take time to make are made then."""
+    return any(_logger(artifact).level for artifact in ARTIFACTS)
+
+
+def follow(ledger: Ledger) -> None:
+    """Prints what enters ``ledger`` and its log of frames, as far as it was chosen."""
+    ledger.subscribe(_print_record)
+    ledger.frames.subscribe(_print_record)
+
+
+def _understood(names: str | Iterable[str]) -> set[str]:
+    given = names.split(",") if isinstance(names, str) else list(names)
+    wanted: set[str] = set()
+    for name in (each.strip().lstrip("+-") for each in given):
+        meant = SYNONYMS.get(name, name)
+        if meant == "all":
+            wanted.update(ARTIFACTS)
+        elif meant in ARTIFACTS:
+            wanted.add(meant)
+        elif meant:
+            close = nearest(meant, [*ARTIFACTS, *SYNONYMS])
+            raise BadOption(f"there is no log {meant!r}{close}; logs are {', '.join(ARTIFACTS)}")
+    return wanted
+
+
+def _logger(artifact: str) -> logging.Logger:
+    return logging.getLogger(f"compile_api.{artifact}")
+
+
+class _StandardError(logging.StreamHandler[Any]):
+    """Writes to what standard error is at the time, which tests and notebooks change."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def _reach_standard_error() -> None:
+    """A handler of our own, once, unless the program has set up its logging."""
+    parent = logging.getLogger("compile_api")
+    if not parent.handlers and not logging.getLogger().handlers:
+        handler = _StandardError()
+        handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
+        parent.addHandler(handler)
+
+
+def _print_record(record: Any) -> None:
+    for artifact, text in _TEXTS[type(record)](record) if type(record) in _TEXTS else ():
+        logger = _logger(artifact)
+        if logger.level and logger.isEnabledFor(logging.INFO):
+            logger.info(text)
+
+
+def _of_break(record: capture.BreakRecord | capture.FallbackRecord) -> Iterable[tuple[str, str]]:
+    what = "graph break" if isinstance(record, capture.BreakRecord) else "left to Python"
+    hint = f"\n    try: {record.reason.hint}" if record.reason.hint else ""
+    yield "breaks", f"{what} at {record.location}: {record.reason.explanation}\n    {record.location.source}{hint}"
+
+
+def _of_recompile(record: capture.RecompileRecord) -> Iterable[tuple[str, str]]:
+    yield "recompiles", f"{record.location}: {record.failed}"
+
+
+def _of_frame(record: capture.GraphRecord) -> Iterable[tuple[str, str]]:
+    yield "guards", "\n".join([f"{len(record.guards)} of {record.location}", *(f"    {g}" for g in record.guards)])
+
+
+def _of_captured(record: GraphCaptured) -> Iterable[tuple[str, str]]:
+    yield "graphs", f"captured for {record.backend}\n{record.graph}"
+
+
+def _of_compiled(record: GraphCompiled) -> Iterable[tuple[str, str]]:
+    yield "graphs", f"{record.direction}\n{record.graph}"
+    yield "schedule", f"{record.direction}\n{record.schedule}"
+    for kernel in record.kernels:
+        yield "kernels", f"{kernel.name} from {', '.join(kernel.operators)}, in {kernel.path}\n{kernel.source}"
+
+
+def _of_refused(record: GraphRefused) -> Iterable[tuple[str, str]]:
+    yield "breaks", f"refused by {record.stage}: {record.reason}; {record.consequence}"
+
+
+def _of_inaccurate(record: GraphInaccurate) -> Iterable[tuple[str, str]]:
+    yield "breaks", f"inaccurate: {record}"
+
+
+_TEXTS: Mapping[type, Callable[[Any], Iterable[tuple[str, str]]]] = {
+    capture.BreakRecord: _of_break,
+    capture.FallbackRecord: _of_break,
+    capture.RecompileRecord: _of_recompile,
+    capture.GraphRecord: _of_frame,
+    GraphCaptured: _of_captured,
+    GraphCompiled: _of_compiled,
+    GraphRefused: _of_refused,
+    GraphInaccurate: _of_inaccurate,
+}
+
+
+def from_environment() -> None:
+    """What ``COMPILE_LOGS`` asks for; read once, when the package is imported."""
+    if asked := os.environ.get("COMPILE_LOGS", ""):
+        set_logs(asked)

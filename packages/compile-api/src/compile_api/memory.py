@@ -1,0 +1,74 @@
+"""How much memory traffic fusion saves: results that eager would write, and those that the compiled program does.
+
+Counted in bytes written for one call, from the graph and from the program; a size that varies counts with nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+import inductor
+from inductor.ir.program import Allocate, Buffer, Call
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Bytes of results: one tensor for each operator in eager, one for each buffer in the program."""
+
+    eager: int = 0
+    compiled: int = 0
+
+    @property
+    def saved(self) -> int:
+        return max(0, self.eager - self.compiled)
+
+    def __add__(self, other: Written) -> Written:
+        return Written(self.eager + other.eager, self.compiled + other.compiled)
+
+
+def written(gm: fx.GraphModule, compiled: inductor.CompiledGraph) -> Written:
+    """Both sums for one compiled graph; nothing where it runs operator by operator."""
+    if compiled.program is None:
+        return Written()
+    eager = sum(_result_bytes(node) for node in gm.graph.nodes if node.op == "call_function" and not _is_view(node))
+    ours = 0
+    for step in compiled.program.steps:
+        if isinstance(step, Allocate):
+            ours += _buffer_bytes(step.buffer)
+        elif isinstance(step, Call) and not step.into and not _returns_views(step.target):
+            ours += sum(_buffer_bytes(buffer) for buffer in step.outputs if buffer is not None)
+    return Written(eager, ours)
+
+
+def _is_view(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and _returns_views(node.target)
+
+
+def _returns_views(target: torch._ops.OpOverload) -> bool:
+    return any(result.alias_info is not None for result in target._schema.returns)
+
+
+def _result_bytes(node: fx.Node) -> int:
+    return _tensor_bytes(node.meta.get("val"))
+
+
+def _tensor_bytes(value: Any) -> int:
+    if isinstance(value, list | tuple):
+        return sum(map(_tensor_bytes, value))
+    if not isinstance(value, torch.Tensor) or not all(type(size) is int for size in value.shape):
+        return 0
+    return value.numel() * value.element_size()
+
+
+def _buffer_bytes(buffer: Buffer) -> int:
+    total = buffer.dtype.itemsize
+    for size in buffer.sizes:
+        number = size.as_int()
+        if number is None:
+            return 0
+        total *= number
+    return total

@@ -1,0 +1,51 @@
+"""What surrounds a backend whichever it is: the ledger, the debug folder, the accuracy check, refusals.
+
+Each graph is given to the backend here and nowhere else; what is returned is the backend's own callable, with nothing
+wrapped around it unless that was asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from compile_api import debug_folder, logs
+from compile_api.accuracy import checked
+from compile_api.backends import Backend, CompilerFn, Context
+from compile_api.errors import BackendCannot
+from compile_api.ledger import GraphCaptured, GraphRefused
+
+
+def observed(entry: Backend, ctx: Context) -> CompilerFn:
+    """The backend with every graph that it is given on record."""
+
+    def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        folder = debug_folder.for_graph(ctx.options.debug, gm, example_inputs)
+        here = replace(ctx, folder=folder)
+        here.progress.restart()
+        started = time.perf_counter()
+        operators = tuple(str(node.target) for node in gm.graph.nodes if node.op.startswith("call_"))
+        try:
+            compiled = _compiled(entry, here, gm, example_inputs)
+        finally:
+            here.progress.done()
+            seconds = time.perf_counter() - started
+            code = gm.code if logs.any_wanted() else ""
+            here.ledger.add(GraphCaptured(entry.name, operators, seconds, code))
+        if here.options.check:
+            compiled = checked(gm, compiled, entry.make(here), here.ledger)
+        return compiled if folder is None else folder.observed(compiled)
+
+    return compile_graph
+
+
+def _compiled(entry: Backend, ctx: Context, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    try:
+        return entry.make(ctx)(gm, example_inputs)
+    except BackendCannot as error:
+        ctx.ledger.add(GraphRefused(entry.name, str(error), "this graph runs eagerly"))
+        return gm.forward

@@ -1,0 +1,120 @@
+"""Eager beside compiled: rounding passes, mistakes are named."""
+
+import pytest
+import torch
+from torch import fx
+
+import compile_api
+from compile_api.accuracy import difference, first_off
+from compile_api.subgraphs import up_to
+
+
+class WrongAt(fx.Interpreter):
+    """Runs a graph, with the results of one operator off by a factor."""
+
+    def __init__(self, gm, name, factor):
+        super().__init__(gm)
+        self.name, self.factor = name, factor
+
+    def run_node(self, n):
+        value = super().run_node(n)
+        return value * self.factor if n.op.startswith("call") and self.name in str(n.target) else value
+
+
+def wrong_at(name, factor=1.01):
+    return lambda gm, example_inputs: WrongAt(gm, name, factor).run
+
+
+def function(x):
+    y = torch.sin(x) + 1
+    z = torch.nn.functional.gelu(y)
+    return torch.cos(z) * 2
+
+
+def test_the_first_operator_that_is_off_is_named_and_eager_takes_over():
+    f = compile_api.compile(function, backend=wrong_at("gelu"), options={"check": True})
+    x = torch.randn(10)
+    with pytest.warns(compile_api.AccuracyWarning, match=r"first off at `gelu`.*test_accuracy.py:\d+ in function"):
+        result = f(x)
+    assert torch.equal(result, function(x))
+    assert torch.equal(f(x), function(x))
+    assert compile_api.report(f).inaccurate[0].error > 1e-3
+
+
+def test_a_wrong_gradient_is_found():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    f = compile_api.compile(
+        function, backend=lambda gm, _: lambda *xs: gm.forward(*map(Doubled.apply, xs)), options={"check": True}
+    )
+    with pytest.warns(compile_api.AccuracyWarning, match="first off at `sin`"):
+        f(torch.randn(10, requires_grad=True))
+
+
+def test_rounding_is_no_mistake():
+    f = compile_api.compile(lambda x: (x @ x).softmax(-1).sum(), options={"check": True})
+    for _ in range(4):
+        f(torch.randn(64, 64, requires_grad=True)).backward()
+    assert not compile_api.report(f).inaccurate
+
+
+def test_checking_changes_neither_inputs_nor_random_numbers():
+    def f(x):
+        x.add_(1)
+        return torch.nn.functional.dropout(x, 0.5)
+
+    x, y = torch.zeros(100), torch.zeros(100)
+    torch.manual_seed(3)
+    expected = f(y)
+    torch.manual_seed(3)
+    assert torch.equal(compile_api.compile(f, backend="aot_eager", options={"check": True})(x), expected)
+    assert torch.equal(x, y)
+
+
+def test_a_dtype_that_differs_is_off():
+    gm = fx.symbolic_trace(lambda x: (x + 1,))
+    assert difference(gm, lambda x: ((x + 1).double(),), [torch.ones(2)]).error == float("inf")
+    assert difference(gm, lambda x: (x + 1,), [torch.ones(2)]) is None
+
+
+def test_half_precision_is_judged_by_a_reference():
+    gm = fx.symbolic_trace(lambda x: (x.exp().sum(-1),))
+    x = torch.randn(8, 256, dtype=torch.bfloat16)
+    better = lambda x: (x.float().exp().sum(-1).bfloat16(),)
+    assert difference(gm, better, [x]) is None
+    assert difference(gm, lambda x: (x.exp().sum(-1) * 1.2,), [x]) is not None
+
+
+def test_the_search_halves():
+    def chain(x):
+        for _ in range(30):
+            x = x + 0.01
+        x = torch.tanh(x)
+        for _ in range(33):
+            x = x * 1.01
+        return (x,)
+
+    gm = fx.symbolic_trace(chain)
+    compiled = []
+    wrong = wrong_at("tanh", 1.5)
+    counted = lambda part, inputs: compiled.append(part) or wrong(part, inputs)
+    assert first_off(gm, counted, [torch.rand(4)]).target is torch.tanh
+    assert len(compiled) <= 8
+
+
+def test_a_graph_up_to_a_node_keeps_writes():
+    def f(x):
+        y = x.clone()
+        y.add_(1)
+        return (y * 2, x.sin())
+
+    gm = fx.symbolic_trace(f)
+    node = next(node for node in gm.graph.nodes if "mul" in str(node.target))
+    assert torch.equal(up_to(gm, node)(torch.ones(2))[0], torch.full((2,), 4.0))

@@ -1,0 +1,113 @@
+"""The command line: every command, and what it says when something is missing."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from compile_api.commands import verifying
+from compile_api.commands.main import main
+
+PROGRAM = """
+import sys
+import torch
+
+@torch.compile
+def f(x):
+    x = torch.sin(x) + 1
+    if x.sum() > 0:
+        return x * 2
+    return x
+
+print(f(torch.ones(3)).tolist(), sys.argv[1:], __name__)
+"""
+
+
+def test_verify_says_that_all_is_well(capsys):
+    assert main(["verify"]) == 0
+    out = capsys.readouterr().out
+    for part in ("Python 3", "torch 2", "C++ compiler", "cache folder", "compiled and ran a function on cpu", "ready"):
+        assert part in out
+
+
+def test_verify_says_how_to_get_a_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-m", "compile_api", "verify"], capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "no C++ compiler" in done.stdout
+    assert "apt install g++" in done.stdout
+    assert "the function ran right but uncompiled" in done.stdout
+
+
+def test_verify_says_what_to_do_about_the_cache_folder(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path / "file"))
+    finding = verifying.cache_folder()
+    assert finding.good is False
+    assert "COMPILE_API_CACHE" in finding.then
+
+
+def test_verify_without_headers_or_a_gpu_is_no_failure_here(monkeypatch, tmp_path):
+    monkeypatch.setattr(verifying.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert verifying.headers().good is None
+    assert "python3-dev" in verifying.headers().then
+    assert verifying.gpu().good is None
+
+
+def test_info_is_data_too(capsys):
+    assert main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["packages"]["torch"] == torch.__version__.replace("+cpu", "") or facts["packages"]["torch"]
+    assert facts["backends"]["inductor"] == "ready"
+    assert main(["info"]) == 0
+    assert "cache folder" in capsys.readouterr().out
+
+
+def test_cache_is_shown_and_cleared(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path / "cache"))
+    assert main(["cache", "show"]) == 0
+    assert "does not exist" in capsys.readouterr().out
+    (tmp_path / "cache" / "ab").mkdir(parents=True)
+    (tmp_path / "cache" / "ab" / "kernel.so").write_bytes(b"x" * 1000)
+    assert main(["cache", "show"]) == 0
+    assert "1 files" in capsys.readouterr().out
+    assert main(["cache", "clear"]) == 0
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_a_folder_that_is_not_ours_is_not_cleared(monkeypatch, tmp_path, capsys):
+    (tmp_path / "thesis.docx").write_text("years of work")
+    monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path))
+    assert main(["cache", "clear"]) == 2
+    assert (tmp_path / "thesis.docx").exists()
+    assert "left alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["run"], ["run", "--report"], ["explain"]])
+def test_a_program_is_served(command, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-m", "compile_api", *command, "program.py", "--flag", "3"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "['--flag', '3'] __main__" in done.stdout
+    assert ("graph breaks (1)" in done.stderr) == (command != ["run"])
+
+
+def test_a_program_that_fails_fails_as_it_would(tmp_path):
+    (tmp_path / "program.py").write_text("import sys; sys.exit(7)")
+    done = subprocess.run([sys.executable, "-m", "compile_api", "run", "program.py"], cwd=tmp_path, check=False)
+    assert done.returncode == 7
+
+
+def test_a_missing_program_is_a_sentence(capsys):
+    assert main(["run", "no_such.py"]) == 2
+    assert "there is no program no_such.py" in capsys.readouterr().err
+    assert main(["run"]) == 2

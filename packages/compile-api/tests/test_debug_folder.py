@@ -1,0 +1,75 @@
+"""``COMPILE_DEBUG=1``: a folder that a person can open."""
+
+import html.parser
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import compile_api
+
+
+def function(x):
+    y = torch.sin(x) + 1
+    return (y * y).sum()
+
+
+class Balanced(html.parser.HTMLParser):
+    """Fails on tags that do not match."""
+
+    void = frozenset({"meta", "!doctype"})
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture
+def folder(tmp_path):
+    f = compile_api.compile(function, options={"debug": str(tmp_path / "debug")})
+    f(torch.randn(4, requires_grad=True)).backward()
+    return next((tmp_path / "debug").glob("graph_0_*"))
+
+
+def test_it_holds_source_graph_and_kernels_side_by_side(folder):
+    page = (folder / "index.html").read_text()
+    for part in ("y = torch.sin(x) + 1", "<mark>", "Captured graph", "Forward: kernels", "Backward: kernels", "sin"):
+        assert part in page
+    assert "<details open>" in page
+    parser = Balanced()
+    parser.feed(page)
+    assert not parser.open
+    assert folder.name in (folder.parent / "index.html").read_text()
+
+
+def test_the_stages_of_both_directions_are_there(folder):
+    assert (folder / "graph.py").read_text().count("def forward") == 1
+    for direction in ("forward", "backward"):
+        assert list((folder / direction).rglob("run.py"))
+
+
+def test_the_environment_does_the_same(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMPILE_DEBUG", str(tmp_path / "here"))
+    compile_api.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
+    assert (tmp_path / "here" / "index.html").is_file()
+
+
+def test_a_folder_that_cannot_be_written_is_said_and_left_out(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    f = compile_api.compile(lambda x: x + 1, backend="eager", options={"debug": str(tmp_path / "file")})
+    with pytest.warns(UserWarning, match="no debug folder for this graph"):
+        assert f(torch.ones(1)) == 2
+
+
+def test_a_generated_run_script_runs(folder):
+    script = next((folder / "forward").rglob("run.py"))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,128 @@
+"""Delta debugging over graphs: what is left is needed, and fails as the whole did."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import fx
+
+import compile_api
+from compile_api.commands.main import main
+from compile_api.minify import failure_of, minify
+from compile_api.stored_graph import StoredGraph
+
+WRONG = """
+import torch
+
+class Wrong(torch.fx.Interpreter):
+    def run_node(self, n):
+        value = super().run_node(n)
+        return value * 1.5 if "tanh" in str(n.target) else value
+
+def wrong(gm, example_inputs):
+    return Wrong(gm).run
+
+def raising(gm, example_inputs):
+    if any("tanh" in str(n.target) for n in gm.graph.nodes):
+        raise ZeroDivisionError("for this test")
+    return gm.forward
+"""
+
+
+def refuses(*needed):
+    """A compiler that cannot take graphs with all of these operators."""
+
+    def compiler(gm, example_inputs):
+        targets = {getattr(node.target, "__name__", node.target) for node in gm.graph.nodes}
+        if targets.issuperset(needed):
+            raise NotImplementedError(f"{needed}")
+        return gm.forward
+
+    return compiler
+
+
+def chain(x):
+    y = torch.sin(x)
+    for _ in range(10):
+        y = torch.cos(y) + x
+    y = torch.tanh(y)
+    for _ in range(10):
+        y = torch.exp(-y) + 1
+    return (torch.sqrt(y.abs()),)
+
+
+def test_two_operators_far_apart_are_what_is_left():
+    found = minify(fx.symbolic_trace(chain), [torch.randn(4)], failure_of(refuses("sin", "sqrt")))
+    assert sorted(found.operators) == ["sin", "sqrt"]
+    assert found.operators_before > 40
+    assert found.cases_tried < 200
+
+
+def test_sizes_shrink_too():
+    found = minify(fx.symbolic_trace(chain), [torch.randn(64, 32)], failure_of(refuses("tanh")))
+    assert found.operators == ["tanh"]
+    assert all(size <= 2 for size in found.inputs[0].shape)
+
+
+def test_what_does_not_fail_is_not_minified():
+    with pytest.raises(compile_api.NothingToMinify, match="agrees with eager"):
+        minify(fx.symbolic_trace(chain), [torch.randn(4)], failure_of(refuses("never")))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from(["sin", "cos", "tanh", "exp"]), min_size=1, max_size=12), st.data())
+def test_one_bad_operator_is_always_found(names, data):
+    bad = data.draw(st.sampled_from(names))
+
+    def program(x):
+        for name in names:
+            x = getattr(torch, name)(x)
+        return (x,)
+
+    found = minify(fx.symbolic_trace(program), [torch.randn(3)], failure_of(refuses(bad)))
+    assert found.operators == [bad]
+
+
+def test_a_stored_graph_comes_back(tmp_path):
+    gm = fx.symbolic_trace(lambda x, n: (torch.nn.functional.softmax(x, -1, dtype=torch.float64) * n, x.to("cpu")))
+    x = torch.randn(3, 4, requires_grad=True).t()
+    StoredGraph.of(gm, [x, 3]).with_inputs([x, 3], 1 << 20).save(tmp_path / "graph.pt")
+    stored = StoredGraph.load(tmp_path / "graph.pt")
+    again, number = stored.example_inputs()
+    assert torch.equal(again, x)
+    assert again.stride() == x.stride()
+    assert torch.equal(stored.module()(again, number)[0], gm(x, 3)[0])
+
+
+def test_large_inputs_are_made_anew():
+    gm = fx.symbolic_trace(lambda x: (x + 1,))
+    stored = StoredGraph.of(gm, [torch.zeros(100)]).with_inputs([torch.zeros(100)], largest=10)
+    first, second = stored.example_inputs()[0], stored.example_inputs()[0]
+    assert first.abs().sum() > 0
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(("backend", "failure"), [("wrong", "naccurate"), ("raising", "ZeroDivisionError")])
+def test_the_command_writes_a_script_that_fails_alike(backend, failure, program, tmp_path, monkeypatch, capsys):
+    program("faulty_backends", WRONG)
+    monkeypatch.chdir(tmp_path)
+
+    def f(x):
+        return torch.tanh(torch.sin(x) + 1).cos().sum()
+
+    compile_api.compile(f, backend="eager", options={"debug": True})(torch.randn(8, 8))
+    folder = next((tmp_path / "compile_debug").glob("graph_0_*"))
+    assert main(["minify", str(folder), "--backend", f"faulty_backends:{backend}"]) == 0
+    assert "1 of 5 operators are enough (tanh)" in capsys.readouterr().out
+    done = subprocess.run([sys.executable, "minimal.py"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert failure in (tmp_path / "minimal.py").read_text()
+    assert ("off by" if backend == "wrong" else "ZeroDivisionError: for this test") in done.stderr
+
+
+def test_a_folder_without_a_graph_is_met_with_what_to_do(tmp_path, capsys):
+    assert main(["minify", str(tmp_path)]) == 2
+    assert "run the program under COMPILE_DEBUG=1" in capsys.readouterr().err
