@@ -69,13 +69,13 @@ fetch_instance_dict(const Node *node, PyObject *parent, const Call *call)
 static PyObject *
 fetch_key(const Node *node, PyObject *parent, const Call *call)
 {
-    return PyDict_CheckExact(parent) ? Py_XNewRef(PyDict_GetItemWithError(parent, node->object)) : wrong_kind();
+    return PyDict_Check(parent) ? Py_XNewRef(PyDict_GetItemWithError(parent, node->object)) : wrong_kind();
 }
 
 static PyObject *
 fetch_item(const Node *node, PyObject *parent, const Call *call)
 {
-    if (!PyList_CheckExact(parent) && !PyTuple_CheckExact(parent)) {
+    if (!PyList_Check(parent) && !PyTuple_Check(parent)) {
         return wrong_kind();
     }
     PyObject **items = PySequence_Fast_ITEMS(parent);

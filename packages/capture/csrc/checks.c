@@ -77,10 +77,10 @@ passes_keys(const Check *check, PyObject *value, const Call *call)
     if (!PyDict_Check(value)) {
         return false;
     }
-    if (PyDict_CheckExact(value)) {
+    if (!PyODict_Check(value)) {
         return passes_keys_of_dict(check, value);
     }
-    PyObject *keys = PyObject_GetIter(value); /* a subclass, such as OrderedDict, may have an order of its own */
+    PyObject *keys = PyODict_Type.tp_iter(value); /* it has an order of its own */
     if (keys == NULL) {
         return false;
     }

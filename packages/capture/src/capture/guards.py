@@ -115,10 +115,13 @@ def to_spec(guards: Iterable[Guard]) -> Spec:
     """The engine's tree: one node per distinct path, checks in order; a check's index is the guard's position."""
     root = _Node(("root",))
     nodes: dict[Source, _Node] = {}
+    # What relates several arguments is asked last, when each is known to be what it should be.
+    relations = _Node(("const", None))
     for index, guard in enumerate(guards):
-        node = root if guard.source is None else _node_of(guard.source, root, nodes)
+        node = relations if guard.source is None else _node_of(guard.source, root, nodes)
         node.checks.append((guard.kind, index, *guard.payload))
-    return root.spec()
+    spec = root.spec()
+    return (*spec[:-1], (*spec[-1], relations.spec())) if relations.checks else spec
 
 
 def _node_of(source: Source, root: _Node, nodes: dict[Source, _Node]) -> _Node:

@@ -17,6 +17,7 @@ import torch
 
 from capture.builtin_rules.registry import RULES, call_builtin
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
+from capture.decisions import question_about, same_answer
 from capture.effects import Effects
 from capture.errors import Break, Location, Reason, Restart, UserRaised
 from capture.frame import Frame
@@ -291,11 +292,18 @@ class Machine:
             if isinstance(first, ConstSource) and not isinstance(next(source.chain()), ConstSource):
                 self.guard(source, "is", obj)
             return
-        if isinstance(first, ArgSource) and isinstance(source, ArgSource):
-            same = _same_arguments(first.index, source.index)
+        if self._comes_and_goes(first, obj) and _is_argument(source):
+            same = _same_object(first, source)
             self.guard(None, "relation", same, text=f"{source.expression()} is {first.expression()}")
         elif not isinstance(next(source.chain()), ConstSource):
             self.guard(source, "is", obj)
+
+    def _comes_and_goes(self, source: Source, obj: Any) -> bool:
+        """Whether later calls may well bring another object on this path: arguments do, what modules hold does not."""
+        root = next(source.chain())
+        if not isinstance(root, ArgSource) or isinstance(obj, (torch.nn.Module, torch.nn.Parameter, type)):
+            return False
+        return root is source or not isinstance(self.inputs.args[root.index], torch.nn.Module)
 
     def literal(self, obj: Any) -> Value:
         cls = type(obj)
@@ -367,6 +375,15 @@ class Machine:
             for other in self._known.values():
                 if other is not value and other.source is not None and type(other) is type(value):
                     self.rely_on_distinct(value, other)
+
+    def decide(self, value: Value) -> bool | None:
+        assert isinstance(value, TensorValue)
+        ask = question_about(value.node, self.graph.inputs)
+        if ask is None or self.inputs.args is None:
+            return None
+        answer = ask(*self.inputs.args)
+        self.guard(None, "relation", same_answer(ask, answer), text=f"the answer at {self.location()} is {answer}")
+        return answer
 
     def changed(self, value: Value) -> None:
         self.effects.note(value)
@@ -440,9 +457,10 @@ def _distinct_paths(first: Source, second: Source) -> Callable[..., bool]:
 _no_function: Any = None
 
 
-def _same_arguments(first: int, second: int) -> Callable[..., bool]:
+def _same_object(first: Source, second: Source) -> Callable[..., bool]:
     def same(*args: Any) -> bool:
-        return args[first] is args[second]
+        inputs = Inputs(_no_function, args)
+        return first.read(inputs) is second.read(inputs)
 
     return same
 

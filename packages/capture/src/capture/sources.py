@@ -271,6 +271,23 @@ class ItemSource(Derived):
 
 
 @_path
+class StorageSource(Derived):
+    """An item of an instance of a subclass of list or dict, read past any method of the subclass."""
+
+    key: Any
+    base_class: Any
+
+    def expression(self) -> str:
+        return f"{self.parent.expression()}[{self.key!r}]"
+
+    def accessor(self) -> Accessor:
+        return ("item" if issubclass(self.base_class, list) else "key", self.key)
+
+    def read(self, inputs: Inputs) -> Any:
+        return self.base_class.__getitem__(self.parent.read(inputs), self.key)
+
+
+@_path
 class GetitemSource(Derived):
     """An item reached through ``__getitem__`` of any type."""
 

@@ -24,7 +24,6 @@ from torch import fx
 
 from capture._engine import Outside, run_as_is
 from capture.assembler import assemble
-from capture.emit import Writer, is_result
 from capture.emitting import Emitter
 from capture.errors import BackendError, Location, Reason, SkipFrame, Unsupported
 from capture.flow import JUMPS, NO_FALL_THROUGH, Flow, stack_effect
@@ -33,6 +32,7 @@ from capture.guards import Guard
 from capture.instructions import Body, Instruction
 from capture.machine import Machine, Returned, Stopped, Varying, evaluate
 from capture.opcodes.exceptions import HandledValue
+from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, GraphRecord, Log
 from capture.resume import Continuation, Continuations, NotResumable, Point, Slot
 from capture.shapes import relations

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import enum
 import functools
 import sys
 import weakref
 from collections.abc import Callable
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -23,10 +24,13 @@ from capture.sources import (
     ItemSource,
     KeySource,
     Source,
+    StorageSource,
     TypeSource,
 )
 from capture.values.base import LazyValue, Tracer, Value
 from capture.values.constant import UNBOUND, ConstantValue
+from capture.values.container_object import ContainerObject, empty_contents, storage_class
+from capture.values.context_var import ContextVarValue
 from capture.values.exception import ExceptionValue
 from capture.values.function import (
     BoundMethod,
@@ -114,6 +118,18 @@ def wrap_int(ctx: World, obj: int, source: Source) -> Value:
     return SymbolicNumber(node, symbol, source)
 
 
+@wraps(contextvars.ContextVar)
+def wrap_context_var(ctx: World, obj: contextvars.ContextVar[Any], source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return ContextVarValue(obj, source)
+
+
+@wraps(CodeType)
+def wrap_code(ctx: World, obj: CodeType, source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return ConstantValue(obj, source)
+
+
 def wrap_enum(ctx: World, obj: enum.Enum, source: Source) -> Value:
     ctx.guard(source, "is", obj)
     return ConstantValue(obj, source)
@@ -186,12 +202,34 @@ def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
     ctx.guard(source, "type", type(obj))
     ctx.guard(source, "keys", tuple(obj))
     value = DictValue(source, type(obj))
-    step = KeySource if type(obj) is dict else GetitemSource
     for key, item in obj.items():
-        value.entries[key] = (_key_value(ctx, key), LazyValue(item, step(source, key)))
+        value.entries[key] = (_key_value(ctx, key), LazyValue(item, KeySource(source, key)))
     if isinstance(obj, collections.defaultdict):
         value.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     return value
+
+
+def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
+    """An instance of a subclass of a builtin container: its contents are read past the subclass's methods."""
+    ctx.guard(source, "type", type(obj))
+    base: Any = storage_class(type(obj))
+    contents = empty_contents(base)
+    contents.source = source
+    if isinstance(contents, DictValue):
+        ctx.guard(source, "keys", tuple(dict.keys(obj)))
+        for key in base.__iter__(obj):
+            held = LazyValue(dict.__getitem__(obj, key), StorageSource(source, key, base))
+            contents.entries[key] = (_key_value(ctx, key), held)
+        if base is collections.defaultdict:
+            contents.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
+    elif base is set:
+        ctx.stop("container", f"{source.expression()} is a {type(obj).__qualname__}, a subclass of {base.__qualname__}")
+    elif isinstance(contents, ListValue):
+        ctx.guard(source, "length", base.__len__(obj))
+        step = GetitemSource if base is collections.deque else functools.partial(StorageSource, base_class=base)
+        contents.items = [LazyValue(item, step(source, i)) for i, item in enumerate(base.__iter__(obj))]
+        contents.maxlen = getattr(obj, "maxlen", None)
+    return ContainerObject(type(obj), contents, obj, source)
 
 
 _KEY_TYPES = (str, int, float, bool, type(None), bytes, enum.Enum, torch.dtype, torch.device, tuple, type)
@@ -364,6 +402,7 @@ _FALLBACKS: tuple[tuple[Any, Rule], ...] = (
     (ModuleType, wrap_python_module),
     (BaseException, wrap_exception),
     (tuple, wrap_tuple_subclass),
+    ((dict, list, set, collections.deque), wrap_container_object),
     (
         (BuiltinFunctionType, type(len), type(str.join), type(object.__init__), type({}.__contains__)),
         wrap_builtin,

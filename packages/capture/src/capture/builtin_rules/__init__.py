@@ -1,6 +1,25 @@
 """What functions without Python code of their own mean: a table filled by these modules."""
 
-from capture.builtin_rules import containers, iteration, objects, operators, torch_functions
+from capture.builtin_rules import (
+    containers,
+    context_vars,
+    iteration,
+    memoised,
+    objects,
+    operators,
+    storage,
+    torch_functions,
+)
 from capture.builtin_rules.registry import call_builtin
 
-__all__ = ["call_builtin", "containers", "iteration", "objects", "operators", "torch_functions"]
+__all__ = [
+    "call_builtin",
+    "containers",
+    "context_vars",
+    "iteration",
+    "memoised",
+    "objects",
+    "operators",
+    "storage",
+    "torch_functions",
+]

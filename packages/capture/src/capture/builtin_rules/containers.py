@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import collections
+import operator
 from typing import Any
 
 from capture.builtin_rules.operators import index_of, values_equal
 from capture.builtin_rules.registry import constant_of, rule
 from capture.values.base import NotConstant, Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.container_object import ContainerObject
 from capture.values.iterator import IteratorValue, iterate
 from capture.values.mapping import DictValue, DictView, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue, field_names
+from capture.values.user_object import UserObject
 
 _CONTAINERS = (SequenceValue, DictValue, SetValue)
 
@@ -179,18 +182,21 @@ def pop_key(ctx: Tracer, mapping: DictValue, key: Value, default: Value | None =
 def pop_item(ctx: Tracer, mapping: DictValue, last: Value | None = None) -> Value:
     if not mapping.entries:
         ctx.throw(KeyError, "popitem(): dictionary is empty")
-    ctx.changed(mapping)
     first = last is not None and not last.truth(ctx)
-    hashed = next(iter(mapping.entries)) if first else next(reversed(mapping.entries))
-    return TupleValue(mapping.entries.pop(hashed))
+    key, value = mapping.entries[next(iter(mapping.entries)) if first else next(reversed(mapping.entries))]
+    mapping.remove(ctx, key)
+    return TupleValue([key, value])
 
 
 @rule(dict.update, collections.OrderedDict.update, kinds=(DictValue,))
 def update(ctx: Tracer, mapping: DictValue, other: Value | None = None, /, **named: Value) -> Value:
-    for key, value in [] if other is None else pairs_of(ctx, other):
-        mapping.put(ctx, key, value)
-    for name, value in named.items():
-        mapping.put(ctx, ConstantValue(name), value)
+    pairs = [] if other is None else pairs_of(ctx, other)
+    pairs += [(ConstantValue(name), value) for name, value in named.items()]
+    for key, value in pairs:
+        if mapping.whole is not None and mapping.cls is collections.OrderedDict:  # goes through the subclass's method
+            ctx.call_builtin(operator.setitem, [mapping.whole, key, value], {})
+        else:
+            mapping.put(ctx, key, value)
     return NONE
 
 
@@ -199,6 +205,12 @@ def pairs_of(ctx: Tracer, value: Value) -> list[tuple[Value, Value]]:
     value = realize(ctx, value)
     if isinstance(value, DictValue):
         return list(value.entries.values())
+    if isinstance(value, ContainerObject) and getattr(value.cls, "__iter__", None) is dict.__iter__:
+        assert isinstance(value.contents, DictValue)
+        return list(value.contents.entries.values())  # CPython, too, looks past the subclass here
+    if isinstance(value, UserObject) and hasattr(value.cls, "keys"):
+        keys = iterate(ctx, ctx.call(value.attribute(ctx, "keys"), [])).rest(ctx)
+        return [(key, ctx.call_builtin(operator.getitem, [value, key], {})) for key in keys]
     pairs = []
     for item in iterate(ctx, value).rest(ctx):
         key, held = iterate(ctx, item).rest(ctx)
@@ -208,8 +220,8 @@ def pairs_of(ctx: Tracer, value: Value) -> list[tuple[Value, Value]]:
 
 @rule(dict.clear, kinds=(DictValue,))
 def clear_dict(ctx: Tracer, mapping: DictValue) -> Value:
-    ctx.changed(mapping)
-    mapping.entries.clear()
+    for key, _ in list(mapping.entries.values()):
+        mapping.remove(ctx, key)
     return NONE
 
 

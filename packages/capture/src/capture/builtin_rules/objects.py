@@ -4,6 +4,7 @@ objects.
 
 from __future__ import annotations
 
+import collections
 import copy
 import functools
 import weakref
@@ -16,6 +17,7 @@ import torch
 from capture.builtin_rules.registry import constant_of, fallback, fold, pure, rule
 from capture.values.base import NotConstant, Tracer, Value, bind_member, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, boolean
+from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.exception import ExceptionValue
 from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PartialValue, SuperValue, bind
 from capture.values.mapping import DictValue
@@ -204,12 +206,12 @@ def to_number(ctx: Tracer, value: TensorValue) -> Value:
 
 def _read_scalar(ctx: Tracer, value: TensorValue, what: str) -> Value:
     if what == "bool":
-        ctx.stop(
-            "tensor value",
-            f"the truth of {value.describe()} decides what happens next",
-            "use torch.where or torch.cond",
-        )
-    ctx.stop("tensor value", f"{value.describe()} is read as a Python number", "keep it a tensor")
+        answer = ctx.decide(value)
+        if answer is not None:
+            return boolean(answer)
+        hint = "use torch.where or torch.cond"
+        return ctx.stop("tensor value", f"the truth of {value.describe()} decides what happens next", hint)
+    return ctx.stop("tensor value", f"{value.describe()} is read as a Python number", "keep it a tensor")
 
 
 @rule(int, kinds=(SymbolicNumber,))
@@ -359,6 +361,17 @@ def new_object(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> V
     return made
 
 
+@rule(dict.__new__, list.__new__, set.__new__, collections.deque.__new__, kinds=(ClassValue,))
+@rule(collections.defaultdict.__new__, collections.OrderedDict.__new__, kinds=(ClassValue,))
+def new_container(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+    base = storage_class(cls.cls)
+    if base is None:
+        return empty_contents(cls.cls)
+    made = ContainerObject(cls.cls, empty_contents(base))
+    made.class_source = cls.source
+    return made
+
+
 @rule(object.__init__, kinds=(UserObject,))
 def init_object(ctx: Tracer, value: UserObject, *args: Value, **kwargs: Value) -> Value:
     return NONE
@@ -442,12 +455,17 @@ def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mappin
             return None  # a C type in disguise
         made = UserObject(cls)
         made.class_source = target.source
+    elif (base := storage_class(cls)) is not None and new is base.__new__:
+        made = ContainerObject(cls, empty_contents(base))
+        made.class_source = target.source
     elif new is tuple.__new__ or hasattr(cls, "n_sequence_fields"):
         return TupleValue(ctx.call_builtin(list, list(args), {}).elements(ctx), cls=cls)
     else:
         return None
     if isinstance(made, UserObject) and issubclass(made.cls, cls) and isinstance(init, FunctionType):
         ctx.call(bind(ctx, init, _owner(cls, "__init__"), "__init__", made), args, kwargs)
+    elif isinstance(made, ContainerObject):
+        ctx.call_builtin(init, [made, *args], kwargs)
     elif isinstance(made, UserObject) and init is object.__init__ and new is object.__new__ and (args or kwargs):
         ctx.throw(TypeError, f"{cls.__name__}() takes no arguments")
     return made

@@ -378,6 +378,10 @@ def index_dict(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
     found = mapping.get(ctx, key)
     if found is not None:
         return found
+    if isinstance(mapping.whole, UserObject):
+        missing = mapping.whole.special(ctx, "__missing__")
+        if missing is not None:
+            return ctx.call(missing, [key])
     if mapping.default_factory is not None and not _is_none(mapping.default_factory):
         made = ctx.call(mapping.default_factory, [])
         mapping.put(ctx, key, made)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.container_object import STORAGE, ContainerObject
 
 Kinds = tuple[Any, ...]
 Rule = Callable[..., Value]
@@ -51,6 +52,8 @@ def pure(*functions: Any) -> None:
 
 def call_builtin(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     args = [realize(ctx, arg) for arg in args]
+    if args and isinstance(args[0], ContainerObject) and getattr(function, "__objclass__", None) in STORAGE:
+        args[0] = args[0].contents
     kwargs = {name: realize(ctx, value) for name, value in kwargs.items()}
     for kinds, handler in _rules_of(function):
         if _fits(kinds, args):

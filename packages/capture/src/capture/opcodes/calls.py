@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import CodeType
 
+from capture.builtin_rules.containers import pairs_of
 from capture.frame import NULL, Frame
 from capture.instructions import Instruction
 from capture.opcodes.registry import opcode
@@ -55,7 +56,7 @@ def call_function_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def _keywords(ctx: Tracer, mapping: Value) -> dict[str, Value]:
     if isinstance(mapping, DictValue):
         return {str(key): value for key, (_, value) in mapping.entries.items()}
-    return ctx.stop("call", f"keyword arguments are unpacked from {mapping.describe()}", "unpack a plain dict")
+    return {str(key.constant()): value for key, value in pairs_of(ctx, mapping)}
 
 
 def _call(ctx: Tracer, frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:

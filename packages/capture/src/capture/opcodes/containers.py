@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from capture.builtin_rules.containers import add as add_to_set
-from capture.builtin_rules.containers import append, extend, make_tuple, update, update_set
+from capture.builtin_rules.containers import append, extend, make_tuple, pairs_of, update, update_set
 from capture.frame import Frame
 from capture.instructions import Instruction
 from capture.opcodes.registry import opcode
@@ -102,7 +102,7 @@ def dict_merge(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     target = _at(frame, inst.arg)
     assert isinstance(target, DictValue)
-    for key in more.elements(ctx):
+    for key, _ in pairs_of(ctx, more):
         if key_of(ctx, key) in target.entries:
             ctx.throw(TypeError, f"got multiple values for keyword argument '{realize(ctx, key).constant()}'")
     update(ctx, target, more)

@@ -59,6 +59,9 @@ class Tracer(Protocol):
     def rely_on_distinct(self, left: Value, right: Value) -> None:
         """Rely on two paths leading to two objects."""
 
+    def decide(self, value: Value) -> bool | None:
+        """The truth of a tensor that follows simply from arguments, relied on from now on; None for other tensors."""
+
     def changed(self, value: Value) -> None:
         """The value is about to be mutated."""
 
@@ -76,6 +79,9 @@ class Value:
     """Base of all kinds.  Defaults refuse, so that a kind says only what it can do."""
 
     source: Source | None = None
+
+    whole: Value | None = None
+    """The object whose contents this is, where the object is more than its contents."""
 
     def python_type(self) -> type:
         raise NotImplementedError

@@ -342,7 +342,7 @@ def class_source(ctx: Tracer, cls: type) -> Source:
 
 def _bind_other(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value) -> Value:
     kind = type(member).__name__
-    if kind in ("method_descriptor", "wrapper_descriptor", "builtin_function_or_method"):
+    if kind in ("method_descriptor", "wrapper_descriptor", "builtin_function_or_method", "_lru_cache_wrapper"):
         return BuiltinValue(member, receiver=receiver)
     getter = type(member).__get__
     if isinstance(getter, FunctionType):

@@ -11,10 +11,10 @@ from types import FunctionType, MemberDescriptorType
 from typing import Any
 
 from capture.sources import AttrSource, DictSource, KeySource, Source, TypeSource
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import LazyValue, Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.function import bind
-from capture.values.mapping import DictValue
+from capture.values.instance_dict import InstanceDict
 
 _MISSING = object()
 
@@ -29,6 +29,7 @@ class UserObject(Value):
         self.overlay: dict[str, Value | None] = {}
         self.new_args: list[Value] = []
         self.class_source: Source | None = None
+        self._view: InstanceDict | None = None
 
     def python_type(self) -> type:
         return self.cls
@@ -102,16 +103,25 @@ class UserObject(Value):
         return None if known is None else AttrSource(known, name)
 
     def _dict(self, ctx: Tracer) -> Value:
-        if self.source is not None and not self.overlay:
-            return ctx.wrap(instance_dict(self.obj), DictSource(self.source))
-        if self.source is not None:
-            ctx.stop("__dict__", f"`__dict__` of {self.describe()} is read after one of its attributes was assigned")
-        # A copy would miss later writes; reading it at once is what programs do.
-        view = DictValue()
+        if self._view is None:
+            held = instance_dict(self.obj) if self.source is not None else None
+            if held is not None:
+                assert self.source is not None
+                ctx.guard(DictSource(self.source), "keys", tuple(held))
+            self._view = InstanceDict(self)
+        return self._view
+
+    def instance_entries(self) -> Iterator[tuple[str, Value]]:
+        """What ``__dict__`` holds now, in its order."""
+        held = self._instance_dict() if self.source is not None else {}
+        for name, obj in held.items():
+            if name not in self.overlay:
+                yield name, LazyValue(obj, self._entry(name))
+            elif (written := self.overlay[name]) is not None:
+                yield name, written
         for name, value in self.overlay.items():
-            if value is not None:
-                view.entries[name] = (ConstantValue(name), value)
-        return view
+            if value is not None and name not in held:
+                yield name, value
 
     # -- writing -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,12 @@
+"""All families."""
+
+from __future__ import annotations
+
+from corpus import language, vision
+from corpus.table import CASES
+
+
+def register_all() -> None:
+    if not CASES:
+        vision.register()
+        language.register()

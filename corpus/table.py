@@ -1,0 +1,53 @@
+"""What a case is, and the table that the families fill."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+Inputs = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An architecture: how a small one of it is made, and what it is called with."""
+
+    name: str
+    family: str
+    model: Callable[[], torch.nn.Module]
+    inputs: Callable[[], Inputs]
+    trains: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+CASES: dict[str, Case] = {}
+
+
+def add(case: Case) -> None:
+    if case.name in CASES:
+        raise ValueError(f"two cases are called {case.name}")
+    CASES[case.name] = case
+
+
+def is_installed(*modules: str) -> bool:
+    return all(importlib.util.find_spec(module) is not None for module in modules)
+
+
+def image(size: int = 64, batch: int = 2, channels: int = 3) -> Callable[[], Inputs]:
+    return lambda: ((torch.randn(batch, channels, size, size),), {})
+
+
+def tokens(vocabulary: int = 99, length: int = 11, batch: int = 2, **more: Any) -> Callable[[], Inputs]:
+    """Ids of tokens with a mask whose last positions are padding in one row."""
+
+    def make() -> Inputs:
+        ids = torch.randint(3, vocabulary, (batch, length))
+        mask = torch.ones(batch, length, dtype=torch.int64)
+        mask[0, length - 3 :] = 0
+        return (), {"input_ids": ids, "attention_mask": mask, **more}
+
+    return make

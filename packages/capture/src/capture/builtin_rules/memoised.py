@@ -1,0 +1,46 @@
+"""Functions that remember their answers: ``functools.lru_cache`` and ``functools.cache``.
+
+For arguments that are known now the function itself is asked.  Its answer is what every later call gets, and what it
+does besides (a warning that is given once) happens as often as in the plain program.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from capture.builtin_rules.registry import constant_of, fallback
+from capture.sources import ConstSource
+from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.user_object import UserObject
+
+_MUTABLE = (list, dict, set)
+
+
+@fallback(order=15)
+def memoised(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    if not isinstance(function, functools._lru_cache_wrapper):
+        return None
+    try:
+        operands = [_existing(ctx, arg) for arg in args]
+        options = {name: _existing(ctx, value) for name, value in kwargs.items()}
+    except NotConstant:
+        return ctx.call(ctx.literal(function.__wrapped__), args, kwargs)
+    try:
+        answer = function(*operands, **options)
+    except Exception as error:  # noqa: BLE001 - whatever the function raises, the user's program raises
+        ctx.throw(type(error), *error.args)
+    if type(answer) in _MUTABLE:  # one object, however often it is asked for
+        return ctx.known(answer) or ctx.wrap(answer, ConstSource(answer, f"{function.__qualname__}(...)"))
+    return ctx.literal(answer)
+
+
+def _existing(ctx: Tracer, value: Value) -> Any:
+    """The real object behind a value that is as it was when the frame began."""
+    value = realize(ctx, value)
+    if isinstance(value, UserObject):
+        if value.obj is None or value.overlay:
+            raise NotConstant
+        return value.obj
+    return constant_of(ctx, value)

@@ -1,0 +1,86 @@
+"""Branches on the values of masks, ids and lengths.
+
+Where the truth of a tensor follows from integer or boolean arguments by a few operations, the graph need not end: the
+answer is found now, and a guard asks the same question at the start of later calls, at the price that eager pays for
+it.  Floating-point data are what programs compute with, not what they are steered by: branches on it end the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from capture.sources import ArgSource, Inputs, Source
+
+_LIMIT = 16
+"""How many operations a question may take."""
+
+Question = Callable[..., bool]
+
+
+def question_about(node: fx.Node, inputs: dict[Source, fx.Node]) -> Question | None:
+    """The truth of ``node`` as a function of the frame's arguments; None where it is not that simple."""
+    paths = {placeholder: source for source, placeholder in inputs.items()}
+    needed = _ancestors(node)
+    if needed is None or not all(_may_decide(step, paths) for step in needed):
+        return None
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    sources = []
+    for step in node.graph.nodes:  # in order of evaluation
+        if step in needed:
+            copies[step] = graph.node_copy(step, copies.__getitem__)
+            if step.op == "placeholder":
+                sources.append(paths[step])
+    graph.output(copies[node])
+    return _asking(fx.GraphModule(torch.nn.Module(), graph).forward, sources)
+
+
+def _ancestors(node: fx.Node) -> set[fx.Node] | None:
+    found, waiting = {node}, [node]
+    while waiting:
+        for step in waiting.pop().all_input_nodes:
+            if step not in found:
+                found.add(step)
+                waiting.append(step)
+        if len(found) > _LIMIT:
+            return None
+    return found
+
+
+def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
+    held = step.meta.get("val")
+    if not isinstance(held, torch.Tensor):
+        return step.op != "placeholder" and not isinstance(held, (torch.SymFloat, float))
+    if held.is_floating_point() or held.is_complex() or held._version:
+        return False
+    if step.op == "placeholder":
+        return isinstance(next(paths[step].chain()), ArgSource)
+    return torch.Tag.nondeterministic_seeded not in getattr(step.target, "tags", ()) and "rand" not in step.name
+
+
+def _asking(compute: Callable[..., Any], sources: list[Source]) -> Question:
+    def ask(*args: Any) -> bool:
+        inputs = Inputs(_NO_FUNCTION, args)
+        with torch.no_grad():
+            return bool(compute(*(source.read(inputs) for source in sources)))
+
+    return ask
+
+
+_NO_FUNCTION: Any = None  # the paths start at arguments
+
+
+def same_answer(ask: Question, answer: bool) -> Callable[..., bool]:
+    """The guard: what cannot even be asked of other arguments has another answer."""
+
+    def check(*args: Any) -> bool:
+        try:
+            return ask(*args) is answer
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError):
+            return False
+
+    return check

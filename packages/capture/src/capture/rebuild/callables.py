@@ -1,0 +1,108 @@
+"""Functions, cells, methods and partials."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+
+from capture.emit import Writer, builds
+from capture.values.constant import UNBOUND, ConstantValue
+from capture.values.context import TorchContext
+from capture.values.function import (
+    BoundMethod,
+    BuiltinValue,
+    CellValue,
+    FunctionValue,
+    PartialValue,
+    SuperValue,
+)
+from capture.values.tensor import TensorMethod
+
+
+@builds(FunctionValue)
+def build_function(writer: Writer, value: FunctionValue) -> None:
+    emit = writer.emit
+    emit.load_callable(types.FunctionType)
+    emit.load_const(value.code)
+    writer.load(value.namespace)
+    emit.load_const(value.code.co_name)
+    emit.build_tuple(writer.load_all(value.defaults))
+    emit.build_tuple(writer.load_all(value.closure))
+    emit.call(5)
+    emit.copy()
+    writer.keep(value, "function")
+    writable: dict[str, Callable[[], None]] = {}
+    if value.keyword_defaults:
+        pairs = [part for name, item in value.keyword_defaults.items() for part in (ConstantValue(name), item)]
+        writable["__kwdefaults__"] = lambda: emit.build_map(writer.load_all(pairs) // 2)
+    for name, attribute in value.attributes.items():
+        writable[name] = functools.partial(writer.load, attribute)
+    for name, load in writable.items():
+        emit.copy()
+        load()
+        emit.swap(2)
+        emit.store_attr(name)
+
+
+@builds(CellValue)
+def build_cell(writer: Writer, value: CellValue) -> None:
+    # The cell exists before its content: a recursive function's cell holds the function that holds the cell.
+    emit = writer.emit
+    emit.load_callable(types.CellType)
+    emit.call(0)
+    writer.keep(value, "cell")
+    if value.content is not UNBOUND:
+        writer.load(value.content)
+        writer.load(value)
+        emit.store_attr("cell_contents")
+    writer.load(value)
+
+
+@builds(BoundMethod)
+def build_method(writer: Writer, value: BoundMethod) -> None:
+    writer.call_const(types.MethodType, value.function, value.receiver)
+
+
+@builds(BuiltinValue)
+def build_builtin(writer: Writer, value: BuiltinValue) -> None:
+    if value.receiver is None:
+        writer.emit.load_const(value.function)
+    elif isinstance(value.receiver, TorchContext):
+        writer.load(value.receiver)
+        writer.emit.load_attr(_CONTEXT_METHODS[value.function.__name__])
+    else:
+        # By the function, never by its name: the receiver's class may have overridden what ``super()`` found.
+        bind = (
+            value.function.__get__
+            if hasattr(value.function, "__objclass__")
+            else functools.partial(types.MethodType, value.function)
+        )
+        writer.call_const(bind, value.receiver)
+
+
+_CONTEXT_METHODS = {"enter_context": "__enter__", "leave_context": "__exit__", "clone_context": "clone"}
+
+
+@builds(TensorMethod)
+def build_tensor_method(writer: Writer, value: TensorMethod) -> None:
+    writer.load(value.owner)
+    writer.emit.load_attr(value.name)
+
+
+@builds(PartialValue)
+def build_partial(writer: Writer, value: PartialValue) -> None:
+    emit = writer.emit
+    emit.load_callable(functools.partial)
+    count = writer.load_all([value.function, *value.args, *value.kwargs.values()])
+    emit.call_kw(count, tuple(value.kwargs))
+    emit.copy()
+    writer.keep(value, "partial")
+
+
+@builds(SuperValue)
+def build_super(writer: Writer, value: SuperValue) -> None:
+    writer.emit.load_callable(super)
+    writer.emit.load_const(value.cls)
+    writer.load(value.receiver)
+    writer.emit.call(2)

@@ -1,0 +1,102 @@
+"""What the evaluated code changed in objects that existed before it."""
+
+from __future__ import annotations
+
+from capture.emit import Writer, replays
+from capture.rebuild.objects import fill_contents, set_pending, write_attributes
+from capture.values.base import Value
+from capture.values.constant import UNBOUND
+from capture.values.container_object import ContainerObject
+from capture.values.context_var import ContextVarValue
+from capture.values.exception import ExceptionValue
+from capture.values.function import (
+    CellValue,
+    NamespaceValue,
+)
+from capture.values.mapping import DictValue
+from capture.values.module import ModuleValue
+from capture.values.sequence import ListValue, SetValue
+from capture.values.user_object import UserObject
+
+
+@replays(UserObject, ModuleValue, ExceptionValue, ContainerObject)
+def replay_object(writer: Writer, value: UserObject) -> None:
+    write_attributes(writer, value)
+
+
+@replays(ListValue)
+def replay_list(writer: Writer, value: ListValue) -> None:
+    emit = writer.emit
+    if value.whole is not None:
+        fill_contents(writer, value.whole, value)
+        emit.pop()
+        return
+    emit.build_list(writer.load_all(value.items))
+    if value.cls is list:
+        writer.load(value)
+        emit.load_const(slice(None))
+        emit.store_subscr()
+    else:
+        _refill(writer, value, "extend")
+
+
+@replays(DictValue)
+def replay_dict(writer: Writer, value: DictValue) -> None:
+    if value.whole is not None:
+        fill_contents(writer, value.whole, value)
+        writer.emit.pop()
+        return
+    writer.emit.build_map(writer.load_all(value.parts()) // 2)
+    _refill(writer, value, "update")
+
+
+@replays(SetValue)
+def replay_set(writer: Writer, value: SetValue) -> None:
+    writer.emit.build_list(writer.load_all(value.parts()))
+    _refill(writer, value, "update")
+
+
+def _refill(writer: Writer, value: Value, method: str) -> None:
+    """Empty the container and fill it with what is on top of the stack."""
+    emit, contents = writer.emit, writer.fresh("contents")
+    emit.store_fast(contents)
+    for name, count in (("clear", 0), (method, 1)):
+        writer.load(value)
+        emit.load_attr(name)
+        emit.to_callable()
+        if count:
+            emit.load_fast(contents)
+        emit.call(count)
+        emit.pop()
+
+
+@replays(ContextVarValue)
+def replay_context_var(writer: Writer, value: ContextVarValue) -> None:
+    set_pending(writer, value)
+
+
+@replays(CellValue)
+def replay_cell(writer: Writer, value: CellValue) -> None:
+    emit = writer.emit
+    if value.content is UNBOUND:
+        writer.load(value)
+        emit.delete_attr("cell_contents")
+        return
+    writer.load(value.content)
+    writer.load(value)
+    emit.store_attr("cell_contents")
+
+
+@replays(NamespaceValue)
+def replay_namespace(writer: Writer, value: NamespaceValue) -> None:
+    emit = writer.emit
+    for name, item in value.written.items():
+        if item is None:
+            writer.load(value)
+            emit.load_const(name)
+            emit.delete_subscr()
+        else:
+            writer.load(item)
+            writer.load(value)
+            emit.load_const(name)
+            emit.store_subscr()

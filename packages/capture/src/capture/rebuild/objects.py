@@ -1,0 +1,119 @@
+"""Objects with attributes, and subclasses of the builtin containers."""
+
+from __future__ import annotations
+
+import contextvars
+import types
+
+from capture.emit import Writer, builds
+from capture.refill import refill_mapping, refill_sequence
+from capture.values.base import Value
+from capture.values.constant import ConstantValue
+from capture.values.container_object import ContainerObject, storage_class
+from capture.values.context_var import ContextVarValue, TokenValue
+from capture.values.exception import ExceptionValue
+from capture.values.function import (
+    ClassValue,
+)
+from capture.values.instance_dict import InstanceDict
+from capture.values.mapping import DictValue
+from capture.values.module import ModuleValue
+from capture.values.user_object import UserObject
+
+
+@builds(UserObject)
+def build_object(writer: Writer, value: UserObject) -> None:
+    emit = writer.emit
+    emit.load_callable(object.__new__)
+    writer.load(_class_value(value))
+    emit.call(1)
+    _fill_object(writer, value)
+
+
+@builds(ExceptionValue)
+def build_exception(writer: Writer, value: ExceptionValue) -> None:
+    emit = writer.emit
+    emit.load_callable(value.cls.__new__)
+    writer.load(_class_value(value))
+    emit.call(1 + writer.load_all(value.new_args))
+    _fill_object(writer, value)
+
+
+@builds(ContainerObject)
+def build_container_object(writer: Writer, value: ContainerObject) -> None:
+    emit = writer.emit
+    base = storage_class(value.cls)
+    assert base is not None
+    emit.load_callable(base.__new__)
+    writer.load(_class_value(value))
+    emit.call(1)
+    writer.keep(value, "object")
+    if isinstance(value.contents, DictValue) and value.contents.default_factory is not None:
+        writer.load(value.contents.default_factory)
+        writer.load(value)
+        emit.store_attr("default_factory")
+    fill_contents(writer, value, value.contents)
+    emit.pop()
+    write_attributes(writer, value)
+    writer.load(value)
+
+
+def fill_contents(writer: Writer, owner: Value, contents: Value) -> None:
+    """The object with what its contents are now, on the stack."""
+    emit = writer.emit
+    is_mapping = isinstance(contents, DictValue)
+    emit.load_callable(refill_mapping if is_mapping else refill_sequence)
+    writer.load(owner)
+    emit.load_const(storage_class(owner.python_type()))
+    count = writer.load_all(contents.parts())
+    if is_mapping:
+        emit.build_map(count // 2)
+    else:
+        emit.build_list(count)
+    emit.call(3)
+
+
+@builds(InstanceDict)
+def build_instance_dict(writer: Writer, value: InstanceDict) -> None:
+    writer.load(value.owner)
+    writer.emit.load_attr("__dict__")
+
+
+@builds(TokenValue)
+def build_token(writer: Writer, value: TokenValue) -> None:
+    set_pending(writer, value.owner)
+    writer.load(value)
+
+
+def set_pending(writer: Writer, var: ContextVarValue) -> None:
+    """Set what the evaluated code has set, in its order, once."""
+    for token in var.pending:
+        if not writer.is_kept(token):
+            writer.call_const(contextvars.ContextVar.set, var, token.value)
+            writer.keep(token, "token")
+
+
+def _class_value(value: UserObject) -> ClassValue:
+    return ClassValue(value.cls, value.class_source)
+
+
+def _fill_object(writer: Writer, value: UserObject) -> None:
+    writer.keep(value, "object")
+    write_attributes(writer, value)
+    writer.load(value)
+
+
+def write_attributes(writer: Writer, value: UserObject) -> None:
+    """Assignments past the class's own ``__setattr__``: what that does was evaluated already."""
+    own = isinstance(value.cls.__setattr__, types.FunctionType) and not isinstance(value, ModuleValue)
+    for name, item in value.overlay.items():
+        if item is None:
+            writer.load(value)
+            writer.emit.delete_attr(name)
+        elif own or value.source is None:
+            writer.call_const(object.__setattr__, value, ConstantValue(name), item)
+            writer.emit.pop()
+        else:
+            writer.load(item)
+            writer.load(value)
+            writer.emit.store_attr(name)

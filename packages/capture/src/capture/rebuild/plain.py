@@ -1,0 +1,45 @@
+"""Leaves: constants, classes, modules, and what the graph computes."""
+
+from __future__ import annotations
+
+from capture.emit import Writer, builds
+from capture.values.base import LazyValue, Value
+from capture.values.constant import ConstantValue
+from capture.values.function import (
+    ClassValue,
+    NamespaceValue,
+    PythonModuleValue,
+)
+from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
+
+
+@builds(ConstantValue)
+def build_constant(writer: Writer, value: ConstantValue) -> None:
+    writer.emit.load_const(value.value)
+
+
+@builds(TensorValue, SymbolicNumber)
+def build_result(writer: Writer, value: Value) -> None:
+    raise AssertionError(f"{value!r} is no output of the graph")
+
+
+@builds(LazyValue)
+def build_lazy(writer: Writer, value: LazyValue) -> None:
+    assert value.source is not None
+    writer.load_source(value.source)
+
+
+@builds(ClassValue)
+def build_class(writer: Writer, value: ClassValue) -> None:
+    writer.emit.load_const(value.cls)
+
+
+@builds(PythonModuleValue)
+def build_python_module(writer: Writer, value: PythonModuleValue) -> None:
+    writer.emit.load_const(value.module)
+
+
+@builds(NamespaceValue)
+def build_namespace(writer: Writer, value: NamespaceValue) -> None:
+    writer.call_const(globals)

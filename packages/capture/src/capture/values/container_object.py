@@ -1,0 +1,48 @@
+"""Instances of subclasses of list, dict, set and deque: objects with attributes that are containers as well.
+
+The methods of the subclass are evaluated like anyone's.  Where they reach the builtin class they work on the contents,
+which are a value of the builtin kind; changes of it are replayed on the object, past the subclass's methods.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from capture.sources import Source
+from capture.values.base import Value
+from capture.values.mapping import DictValue
+from capture.values.sequence import ListValue, SetValue
+from capture.values.user_object import UserObject
+
+STORAGE: tuple[type, ...] = (collections.OrderedDict, collections.defaultdict, dict, collections.deque, list, set)
+"""The classes whose instances hold items in C, the most derived first."""
+
+
+class ContainerObject(UserObject):
+    def __init__(self, cls: type, contents: Value, obj: Any = None, source: Source | None = None) -> None:
+        super().__init__(cls, obj, source)
+        self.contents = contents
+        contents.whole = self
+
+    def parts(self) -> Any:
+        yield from super().parts()
+        yield from self.contents.parts()
+
+
+def storage_class(cls: type) -> Any:
+    """The builtin container that a class extends; None for others, and for the builtin containers themselves."""
+    if cls in STORAGE:
+        return None
+    return next((base for base in STORAGE if issubclass(cls, base)), None)
+
+
+def empty_contents(base: type) -> Value:
+    if issubclass(base, dict):
+        return DictValue(cls=base)
+    return SetValue({}) if base is set else ListValue([], cls=base)
+
+
+def contents_of(value: Value) -> Value:
+    """The container itself, for the builtin classes' own methods."""
+    return value.contents if isinstance(value, ContainerObject) else value

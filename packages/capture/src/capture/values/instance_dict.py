@@ -1,0 +1,43 @@
+"""The ``__dict__`` of an object, which lives: what is written there is an attribute, and the other way round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capture.sources import DictSource
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import ConstantValue
+from capture.values.mapping import DictValue, key_of
+
+Entries = dict[Any, tuple[Value, Value]]
+
+
+class InstanceDict(DictValue):
+    """``owner`` keeps the attributes; this is another way to read and write them."""
+
+    cls = dict
+    default_factory = None
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.source = None if owner.source is None else DictSource(owner.source)
+
+    @property
+    def entries(self) -> Entries:  # type: ignore[override]
+        found: Entries = {}
+        for name, held in self.owner.instance_entries():
+            found[name] = (ConstantValue(name), held)
+        return found
+
+    def put(self, ctx: Tracer, key: Value, value: Value) -> None:
+        ctx.changed(self.owner)
+        self.owner.overlay[key_of(ctx, key)] = value
+
+    def remove(self, ctx: Tracer, key: Value) -> Value | None:
+        name = key_of(ctx, key)
+        found = self.entries.get(name)
+        if found is None:
+            return None
+        ctx.changed(self.owner)
+        self.owner.overlay[name] = None
+        return realize(ctx, found[1])
