@@ -9,7 +9,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -42,7 +42,7 @@ from capture.values.function import (
     PartialValue,
     PythonModuleValue,
 )
-from capture.values.mapping import DictValue
+from capture.values.mapping import DictValue, ObjectKey
 from capture.values.module import ModuleValue
 from capture.values.sequence import ListValue, SetValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
@@ -195,15 +195,11 @@ def wrap_tuple_subclass(ctx: World, obj: tuple[Any, ...], source: Source) -> Val
 
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
 def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
-    if not all(isinstance(key, _KEY_TYPES) for key in obj):
-        ctx.stop(
-            "dict keys", f"`{source.expression()}` has keys that are not constants", "use strings or numbers as keys"
-        )
     ctx.guard(source, "type", type(obj))
     ctx.guard(source, "keys", tuple(obj))
     value = DictValue(source, type(obj))
     for key, item in obj.items():
-        value.entries[key] = (_key_value(ctx, key), LazyValue(item, KeySource(source, key)))
+        value.entries[_hashed(ctx, key, source)] = (ctx.literal(key), LazyValue(item, KeySource(source, key)))
     if isinstance(obj, collections.defaultdict):
         value.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     return value
@@ -219,7 +215,7 @@ def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
         ctx.guard(source, "keys", tuple(dict.keys(obj)))
         for key in base.__iter__(obj):
             held = LazyValue(dict.__getitem__(obj, key), StorageSource(source, key, base))
-            contents.entries[key] = (_key_value(ctx, key), held)
+            contents.entries[_hashed(ctx, key, source)] = (ctx.literal(key), held)
         if base is collections.defaultdict:
             contents.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     elif base is set:
@@ -235,8 +231,24 @@ def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
 _KEY_TYPES = (str, int, float, bool, type(None), bytes, enum.Enum, torch.dtype, torch.device, tuple, type)
 
 
-def _key_value(ctx: World, key: Any) -> Value:
-    return ctx.literal(key)
+def _hashed(ctx: World, key: Any, source: Source) -> Any:
+    """What a key of a real dict is kept under."""
+    if isinstance(key, _KEY_TYPES):
+        return key
+    hashing: Any = type(key).__hash__
+    if hashing is not object.__hash__ and not isinstance(key, (FunctionType, torch.nn.Module, torch.Tensor)):
+        ctx.stop("dict keys", f"`{source.expression()}` has keys with a hash of their own", "use strings or numbers")
+    return ObjectKey(ctx.literal(key))
+
+
+@wraps(MappingProxyType)
+def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Source) -> Value:
+    """What a class or a library shows of a dict of its own; nobody can change it through here."""
+    kept = tuple(obj)
+    ctx.guard(source, "python", lambda now: tuple(now) == kept, text=f"{source.expression()} has its keys")
+    value = DictValue(source, MappingProxyType)
+    value.entries = {key: (ctx.literal(key), LazyValue(item, GetitemSource(source, key))) for key, item in obj.items()}
+    return value
 
 
 @wraps(set)

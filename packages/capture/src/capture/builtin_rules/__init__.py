@@ -3,10 +3,12 @@
 from capture.builtin_rules import (
     containers,
     context_vars,
+    copying,
     iteration,
     memoised,
     objects,
     operators,
+    signatures,
     storage,
     torch_functions,
 )
@@ -16,10 +18,12 @@ __all__ = [
     "call_builtin",
     "containers",
     "context_vars",
+    "copying",
     "iteration",
     "memoised",
     "objects",
     "operators",
+    "signatures",
     "storage",
     "torch_functions",
 ]

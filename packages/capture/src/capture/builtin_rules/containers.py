@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import operator
+from types import MappingProxyType
 from typing import Any
 
 from capture.builtin_rules.operators import index_of, values_equal
@@ -154,7 +155,7 @@ def make_deque(ctx: Tracer, iterable: Value | None = None, maxlen: Value = NONE)
 # -- dicts -------------------------------------------------------------------------------------------------------
 
 
-@rule(dict.get, kinds=(DictValue, None))
+@rule(dict.get, MappingProxyType.get, kinds=(DictValue, None))
 def get(ctx: Tracer, mapping: DictValue, key: Value, default: Value = NONE) -> Value:
     found = mapping.get(ctx, key)
     return default if found is None else found
@@ -241,7 +242,8 @@ def _view(which: str) -> Any:
 
 
 for _which in ("keys", "values", "items"):
-    rule(getattr(dict, _which), getattr(collections.OrderedDict, _which), kinds=(DictValue,))(_view(_which))
+    _methods = [getattr(base, _which) for base in (dict, collections.OrderedDict, MappingProxyType)]
+    rule(*_methods, kinds=(DictValue,))(_view(_which))
 
 
 @rule(collections.OrderedDict.move_to_end, kinds=(DictValue, None))

@@ -5,7 +5,6 @@ objects.
 from __future__ import annotations
 
 import collections
-import copy
 import functools
 import weakref
 from collections.abc import Mapping, Sequence
@@ -68,6 +67,8 @@ def identity(ctx: Tracer, value: Value) -> Value:
     if isinstance(value, UserObject) and value.obj is not None and value.source is not None:
         ctx.guard(value.source, "is", value.obj)
         return ConstantValue(id(value.obj))
+    if isinstance(value, (FunctionValue, ClassValue)) and value.identity() is not value:
+        return ConstantValue(id(value.identity()))
     return ctx.stop("identity", "`id()` of an object is read", "compare objects with `is`")
 
 
@@ -102,7 +103,7 @@ def delete_attribute(ctx: Tracer, owner: Value, name: ConstantValue) -> Value:
 
 @rule(object.__setattr__, torch.nn.Module.__setattr__, kinds=(UserObject, ConstantValue, None))
 def plain_assignment(ctx: Tracer, owner: UserObject, name: ConstantValue, value: Value) -> Value:
-    if isinstance(owner, ModuleValue):
+    if isinstance(owner, ModuleValue) and owner.obj is not None:
         ctx.stop("module attribute", f"`{name.value}` of a module with its own `__setattr__` is assigned")
     owner.plain_set(ctx, name.value, value)
     return NONE
@@ -393,14 +394,6 @@ def default_equality(ctx: Tracer, left: Value, right: Value) -> Value:
     return TRUE if left.identity() is right.identity() else NOT_IMPLEMENTED
 
 
-@rule(copy.copy, kinds=(DictValue,))
-@rule(copy.copy, kinds=(SequenceValue,))
-def shallow_copy(ctx: Tracer, value: Value) -> Value:
-    if isinstance(value, TupleValue):
-        return value
-    return ctx.call_builtin(list if isinstance(value, ListValue) else dict.copy, [value], {})
-
-
 @fallback(order=30)
 def construct(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """``cls(...)`` for classes without a rule: exceptions, named tuples, and classes whose code can be evaluated."""
@@ -410,10 +403,6 @@ def construct(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping
         return _through_metaclass(ctx, function, args, kwargs)
     if issubclass(function, BaseException):
         return _make_exception(ctx, function, args, kwargs)
-    if issubclass(function, torch.nn.Module):
-        ctx.stop(
-            "module", f"a module of class `{function.__qualname__}` is made in the captured code", "make it outside"
-        )
     return _make_instance(ctx, function, args, kwargs)
 
 
@@ -453,7 +442,7 @@ def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mappin
     elif new is object.__new__:
         if not cls.__flags__ & (1 << 9):
             return None  # a C type in disguise
-        made = UserObject(cls)
+        made = ModuleValue(cls) if issubclass(cls, torch.nn.Module) else UserObject(cls)
         made.class_source = target.source
     elif (base := storage_class(cls)) is not None and new is base.__new__:
         made = ContainerObject(cls, empty_contents(base))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import operator
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 from capture.builtin_rules.containers import update
@@ -35,7 +36,7 @@ def _through(function: Callable[..., Any]) -> Callable[..., Value]:
 
 
 def _register() -> None:
-    for base in (*STORAGE, tuple):
+    for base in (*STORAGE, tuple, MappingProxyType):
         for name, function in _OPERATORS.items():
             member = vars(base).get(name)
             if member is not None and member not in RULES:

@@ -21,7 +21,7 @@ from capture.values.module import ModuleValue
 from capture.values.user_object import UserObject
 
 
-@builds(UserObject)
+@builds(UserObject, ModuleValue)
 def build_object(writer: Writer, value: UserObject) -> None:
     emit = writer.emit
     emit.load_callable(object.__new__)

@@ -62,13 +62,16 @@ class ModuleValue(UserObject):
 
     def _in_tables(self, ctx: Tracer, name: str) -> Value | None:
         for table in _TABLES:
-            contents = self.obj.__dict__.get(table) if self.obj is not None else None
-            if contents is None:
-                continue
             written = self.overlay.get(table)
             if written is not None:
                 known = realize(ctx, written)
-                return known.get_constant(ctx, name) if isinstance(known, DictValue) else None
+                found = known.get_constant(ctx, name) if isinstance(known, DictValue) else None
+                if found is not None:
+                    return found
+                continue
+            contents = self.obj.__dict__.get(table) if self.obj is not None else None
+            if contents is None:
+                continue
             if name in contents:
                 return ctx.wrap(contents[name], KeySource(self._entry(table), name))
         return None
@@ -76,7 +79,7 @@ class ModuleValue(UserObject):
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         setter = self.cls.__setattr__ if value is not None else self.cls.__delattr__
         standard = setter in (torch.nn.Module.__setattr__, torch.nn.Module.__delattr__)
-        if not standard:
+        if not standard or self.obj is None:  # a module made here is filled by torch's own code
             super().set_attribute(ctx, name, value)
             return
         value = None if value is None else realize(ctx, value)

@@ -1,0 +1,95 @@
+"""``copy.copy`` and ``copy.deepcopy`` of containers and of objects that leave copying to Python."""
+
+from __future__ import annotations
+
+import copy
+from types import FunctionType
+from typing import Any
+
+from capture.builtin_rules.registry import rule
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import ConstantValue
+from capture.values.container_object import ContainerObject
+from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PythonModuleValue
+from capture.values.mapping import DictValue
+from capture.values.module import ModuleValue
+from capture.values.sequence import ListValue, SetValue, TupleValue
+from capture.values.user_object import UserObject
+
+_Memo = dict[int, Value]
+_SHARED = (ConstantValue, FunctionValue, BuiltinValue, ClassValue, PythonModuleValue)
+_HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+@rule(copy.copy, kinds=((DictValue, ListValue, SetValue, TupleValue, UserObject, ConstantValue),))
+def shallow_copy(ctx: Tracer, value: Value) -> Value:
+    return _copied(ctx, value, "__copy__", [], lambda item: item)
+
+
+@rule(copy.deepcopy, kinds=((DictValue, ListValue, SetValue, TupleValue, UserObject, ConstantValue),))
+def deep_copy(ctx: Tracer, value: Value, memo: Value | None = None) -> Value:
+    if memo is not None:
+        ctx.stop("copy", "`copy.deepcopy` is called with a memo")
+    known: _Memo = {}
+
+    def item(part: Value) -> Value:
+        part = realize(ctx, part)
+        if isinstance(part, _SHARED):
+            return part
+        if id(part) not in known:
+            known[id(part)] = _copied(ctx, part, "__deepcopy__", [DictValue()], item, known)
+        return known[id(part)]
+
+    return item(value)
+
+
+def _copied(ctx: Tracer, value: Value, hook: str, extra: list[Value], item: Any, known: _Memo | None = None) -> Value:
+    if isinstance(value, (UserObject, ContainerObject)):
+        method = value.special(ctx, hook)
+        return ctx.call(method, extra) if method is not None else _copied_object(ctx, value, item, known)
+    if isinstance(value, TupleValue):
+        return TupleValue([item(part) for part in value.items], cls=value.cls)
+    if isinstance(value, BoundMethod):
+        return BoundMethod(item(value.receiver), value.function)
+    made: Value
+    if isinstance(value, ListValue):
+        made = ListValue([], cls=value.cls)
+    elif isinstance(value, DictValue):
+        made = DictValue(cls=value.cls)
+    elif isinstance(value, SetValue):
+        made = SetValue({}, cls=value.cls)
+    else:
+        return value if isinstance(value, _SHARED) else ctx.stop("copy", f"{value.describe()} is copied")
+    if known is not None:  # before its items: one of them may lead back here
+        known[id(value)] = made
+    _fill(made, value, item)
+    return made
+
+
+def _fill(made: Value, value: Value, item: Any) -> None:
+    if isinstance(made, ListValue) and isinstance(value, ListValue):
+        made.maxlen = value.maxlen
+        made.items = [item(part) for part in value.items]
+    elif isinstance(made, DictValue) and isinstance(value, DictValue):
+        made.default_factory = value.default_factory
+        made.entries = {hashed: (key, item(held)) for hashed, (key, held) in value.entries.items()}
+    elif isinstance(made, SetValue) and isinstance(value, SetValue):
+        made.entries = dict(value.entries)
+
+
+def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | None) -> Value:
+    plain = type(value) is UserObject and value.cls.__flags__ & (1 << 9) and not hasattr(value.cls, "__slots__")
+    if isinstance(value, ModuleValue) or not plain or any(_is_own(value.cls, name) for name in _HOOKS):
+        return ctx.stop("copy", f"{value.describe()} is copied")
+    made = UserObject(value.cls)
+    made.class_source = ctx.literal(value.cls).source
+    if known is not None:
+        known[id(value)] = made
+    attributes = value.attribute(ctx, "__dict__")
+    assert isinstance(attributes, DictValue)
+    made.overlay = {name: item(held) for name, (_, held) in attributes.entries.items()}
+    return made
+
+
+def _is_own(cls: type, name: str) -> bool:
+    return isinstance(getattr(cls, name, None), FunctionType)
