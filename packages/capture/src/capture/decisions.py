@@ -54,11 +54,12 @@ def _ancestors(node: fx.Node) -> set[fx.Node] | None:
 def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
     held = step.meta.get("val")
     if not isinstance(held, torch.Tensor):
-        return step.op != "placeholder" and not isinstance(held, (torch.SymFloat, float))
-    if held.is_floating_point() or held.is_complex() or held._version:
+        return step.op != "placeholder"
+    if held._version:
         return False
     if step.op == "placeholder":
-        return isinstance(next(paths[step].chain()), ArgSource)
+        steers = not held.is_floating_point() and not held.is_complex()
+        return steers and isinstance(next(paths[step].chain()), ArgSource)
     return torch.Tag.nondeterministic_seeded not in getattr(step.target, "tags", ()) and "rand" not in step.name
 
 

@@ -64,6 +64,8 @@ class GraphRecorder:
         """The metadata of a real tensor; the sizes in ``dynamic`` become symbols."""
         if not dynamic:
             return self.stand_ins.of(tensor)
+        if tensor._is_view():  # torch would make symbols for the base, which is no input
+            tensor = tensor.data.requires_grad_(tensor.requires_grad)
         return self.mode.from_tensor(tensor, trace=False, **symbolic_arguments(tensor, source, dynamic))
 
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt:

@@ -138,7 +138,8 @@ class _Operands:
         if isinstance(value, TensorValue):
             return value.node, value.fake
         if isinstance(value, ConstantValue):
-            return value.value, value.value
+            held = float(value.value) if isinstance(value.value, float) else value.value  # numpy's floats are floats
+            return held, held
         if isinstance(value, SymbolicNumber):
             return value.node, value.example
         return self._container(value)

@@ -7,6 +7,8 @@ import itertools
 import operator
 from typing import Any
 
+import torch
+
 from capture.builtin_rules.operators import index_of
 from capture.builtin_rules.registry import fold, pure, rule
 from capture.values.base import Tracer, Value, realize
@@ -51,6 +53,11 @@ pure(
     len,
     slice,
 )
+
+
+@rule(abs, kinds=(TensorValue,))
+def absolute(ctx: Tracer, value: TensorValue) -> Value:
+    return ctx.record(torch.abs, [value], {})
 
 
 @rule(len, kinds=(None,))

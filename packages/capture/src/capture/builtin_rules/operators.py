@@ -50,7 +50,7 @@ def operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping
     if not isinstance(function, type(operator.add)) or function not in _ALL:
         return None
     if any(isinstance(arg, TensorValue) for arg in args):
-        return ctx.record(function, args, {})
+        return ctx.record(function if isinstance(args[0], TensorValue) else _plain_in_place(function), args, {})
     if any(isinstance(arg, SymbolicNumber) for arg in args):
         return _symbolic(ctx, function, args)
     if any(isinstance(arg, UserObject) for arg in args):

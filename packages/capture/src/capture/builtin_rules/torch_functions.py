@@ -199,6 +199,8 @@ for _function in (
     torch.overrides.has_torch_function_variadic,
 ):
     rule(_function)(_answer(FALSE))
+# Capture's own modes are not the program's.
+rule(torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack)(_answer(ConstantValue(0)))
 rule(torch._C._log_api_usage_once, torch._assert)(_answer(NONE))
 
 
