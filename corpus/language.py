@@ -66,7 +66,7 @@ SEQ2SEQ: dict[str, dict[str, Any]] = {
     "Pegasus": {"pad_token_id": 0},
     "T5": {"vocab_size": 99, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4},
     "MT5": {"vocab_size": 99, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4},
-    "M2M100": {},
+    "M2M100": {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0},
 }
 _BART_LIKE = {
     "vocab_size": 99, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,

@@ -55,7 +55,7 @@ def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
     held = step.meta.get("val")
     if not isinstance(held, torch.Tensor):
         return step.op != "placeholder"
-    if held._version:
+    if held.is_inference() or held._version != step.meta["version"]:  # changed since: asked of what is no more
         return False
     if step.op == "placeholder":
         steers = not held.is_floating_point() and not held.is_complex()

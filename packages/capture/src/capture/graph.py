@@ -56,7 +56,7 @@ class GraphRecorder:
         name = self._fresh_name(source.expression())
         with self._insertion_point():
             node = self.graph.placeholder(name)
-        node.meta["example_value"] = node.meta["val"] = example
+        _describe(node, example)
         self.inputs[source] = self._last_input = node
         return node
 
@@ -96,19 +96,19 @@ class GraphRecorder:
     def call(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], example: Any) -> fx.Node:
         self.operations += 1
         node = self.graph.call_function(target, args, kwargs)
-        node.meta["example_value"] = node.meta["val"] = example
+        _describe(node, example)
         return node
 
     def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any) -> fx.Node:
         self.operations += 1
         node = self.graph.call_method(name, args, kwargs)
-        node.meta["example_value"] = node.meta["val"] = example
+        _describe(node, example)
         return node
 
     def select(self, node: fx.Node, index: int, example: Any) -> fx.Node:
         """One result of a node that gives several."""
         chosen = self.graph.call_function(operator.getitem, (node, index))
-        chosen.meta["example_value"] = chosen.meta["val"] = example
+        _describe(chosen, example)
         return chosen
 
     def is_data_dependent(self, symbol: Any) -> bool:
@@ -143,6 +143,13 @@ class GraphRecorder:
         for node in reversed(list(self.graph.nodes)):
             if node.target in _STATE_SWITCHES:
                 self.graph.erase_node(node)
+
+
+def _describe(node: fx.Node, example: Any) -> None:
+    """``version`` is the count of the tensor's changes when the node gave it."""
+    node.meta["example_value"] = node.meta["val"] = example
+    if isinstance(example, torch.Tensor) and not example.is_inference():
+        node.meta["version"] = example._version
 
 
 @contextlib.contextmanager

@@ -1,0 +1,136 @@
+"""Subclasses of the builtin containers, and the live ``__dict__`` of objects."""
+
+import collections
+import dataclasses
+
+import pytest
+import torch
+
+
+class Doubled(dict):
+    """Changes what reading gives, and has an answer for keys that are not there."""
+
+    def __getitem__(self, key):
+        return super().__getitem__(key) * 2
+
+    def __missing__(self, key):
+        return 7.0
+
+
+class Stack(list):
+    def top(self):
+        return self[-1]
+
+
+class Tagged(collections.OrderedDict):
+    """Keeps an attribute for every key, as outputs of transformers do."""
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        super().__setattr__(key, value)
+
+
+@dataclasses.dataclass
+class Output(collections.OrderedDict):
+    hidden: torch.Tensor = None
+    pooled: torch.Tensor = None
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            if getattr(self, field.name) is not None:
+                self[field.name] = getattr(self, field.name)
+
+
+def test_an_instance_made_inside_comes_out(check, x):
+    check(lambda x: Tagged(a=x + 1, b=x * 2), x)
+    check(lambda x: Stack([x, x + 1]), x)
+    check(lambda x: Output(hidden=x + 1), x)
+
+
+def test_methods_of_the_subclass_are_evaluated(check, x):
+    check(lambda x, d: d["a"] * x + d["nothing"], x, Doubled(a=3.0))
+    check(lambda x, s: s.top() * x, x, Stack([1.0, 2.0]))
+
+
+def test_methods_of_the_builtin_class_look_past_it(check, x):
+    check(lambda x, d: (dict.__getitem__(d, "a") * x, list(d.values()), len(d), d.get("b")), x, Doubled(a=3.0))
+
+
+def test_changes_of_an_argument_are_made_past_its_methods(check, x):
+    def change(x, d, s, t):
+        d["new"] = x + 1
+        del d["a"]
+        s.append(x)
+        s[0] = 5
+        t["key"] = x * 2
+        return d["new"]
+
+    check(change, x, Doubled(a=3.0), Stack([1]), Tagged(old=1))
+
+
+def test_attributes_and_items_are_both_kept(check, x):
+    def fill(x):
+        made = Stack([x])
+        made.name = "top"
+        made.extend([x + 1])
+        return made, made.name, made.__dict__
+
+    check(fill, x)
+
+
+def test_update_goes_where_cpython_goes(check, x):
+    """``OrderedDict.update`` calls the subclass's ``__setitem__``; ``dict.update`` does not."""
+
+    def update(x):
+        made = Tagged()
+        made.update(a=x, b=x + 1)
+        return made, made.b
+
+    check(update, x)
+    check(lambda x: dict(Doubled(a=x)), x, graphs=0)
+
+
+def test_unpacking(check, x):
+    check(lambda x, d: dict(**d, c=x), x, Tagged(a=1.0), graphs=0)
+    check(lambda x, s: [*s, x + 1], x, Stack([1.0]))
+
+
+@pytest.mark.parametrize("change", [{"a": 4.0}, {"a": 3.0, "b": 1.0}])
+def test_other_contents_are_seen(x, change):
+    import capture
+
+    def read(x, d):
+        return x * len(d) + dict.__getitem__(d, "a")
+
+    region = capture.optimize("eager", strict=True)(read)
+    region(x, Doubled(a=3.0))
+    assert torch.equal(region(x, Doubled(change)), read(x, Doubled(change)))
+
+
+class Holder:
+    def __init__(self):
+        self.a = 1.0
+
+
+def test_the_dict_of_an_object_lives(check, x):
+    def through(x, holder):
+        view = holder.__dict__
+        holder.b = x
+        view["c"] = x + 1
+        del view["a"]
+        return list(view), holder.c, hasattr(holder, "a"), vars(holder) is view
+
+    check(through, x, Holder())
+
+
+def test_the_same_object_on_two_paths_may_be_another_object_next_time(x):
+    import capture
+
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(lambda o: o.hidden + o["hidden"])
+    for _ in range(3):
+        region(Output(hidden=x.clone()))
+    assert not [record for record in log.records() if isinstance(record, capture.RecompileRecord)]
+    other = Output(hidden=x.clone())
+    collections.OrderedDict.__setitem__(other, "hidden", x * 5)
+    assert torch.equal(region(other), x * 6)

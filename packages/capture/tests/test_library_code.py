@@ -1,0 +1,184 @@
+"""What the code of large libraries does between its tensor operations."""
+
+import contextvars
+import copy
+import functools
+import inspect
+import math
+
+import numpy
+import pytest
+import torch
+
+import capture
+
+LEVEL = contextvars.ContextVar("level", default=1.0)
+UNSET = contextvars.ContextVar("unset")
+
+
+@pytest.fixture
+def level():
+    token = LEVEL.set(2.0)
+    yield LEVEL
+    LEVEL.reset(token)
+
+
+def test_a_context_variable_is_read_and_guarded(level, x):
+    region = capture.optimize("eager", strict=True)(lambda x: x * LEVEL.get())
+    assert torch.equal(region(x), x * 2)
+    LEVEL.set(3.0)
+    assert torch.equal(region(x), x * 3)
+
+
+def test_a_context_variable_without_a_value(check, x):
+    check(lambda x: x * UNSET.get(4.0), x)
+    check(lambda x: x * UNSET.get(), x, graphs=0, breaks=1)
+
+
+def test_what_is_set_stays_set_and_what_is_reset_does_not(level, x):
+    def switch(x):
+        token = LEVEL.set(5.0)
+        inside = x * LEVEL.get()
+        LEVEL.reset(token)
+        after = x * LEVEL.get()
+        LEVEL.set(7.0)
+        return inside, after
+
+    inside, after = capture.optimize("eager", nopython=True, strict=True)(switch)(x)
+    assert torch.equal(inside, x * 5)
+    assert torch.equal(after, x * 2)
+    assert LEVEL.get() == 7.0
+
+
+def test_a_token_lives_across_a_break(check, level, x):
+    def switch(x):
+        token = LEVEL.set(5.0)
+        capture.graph_break()
+        inside = x * LEVEL.get()
+        LEVEL.reset(token)
+        return inside, x * LEVEL.get()
+
+    check(switch, x, graphs=None, breaks=None)
+
+
+CALLS = []
+
+
+@functools.lru_cache
+def remembered(n):
+    CALLS.append(n)
+    return [n * 2.0]
+
+
+@functools.cache
+def of_tensor(x):
+    return x + 1
+
+
+def test_a_memoised_function_runs_once_and_gives_one_object(x):
+    def use(x):
+        remembered(3).append(1.0)
+        return x * remembered(3)[0], remembered(3)
+
+    CALLS.clear()
+    remembered.cache_clear()
+    result, kept = capture.optimize("eager", strict=True)(use)(x)
+    assert CALLS == [3]
+    assert torch.equal(result, x * 6)
+    assert kept is remembered(3)
+    assert kept == [6.0, 1.0]
+
+
+def test_a_memoised_function_of_a_tensor_is_evaluated(check, x):
+    check(lambda x: of_tensor(x) * 2, x)
+
+
+def scaled(x, mask):
+    if mask.all():
+        return x + 1
+    return torch.where(mask, x, x * 2)
+
+
+def test_a_branch_on_a_mask_is_a_guard_and_no_break(x):
+    log = capture.Log()
+    region = capture.optimize("eager", nopython=True, strict=True, log=log)(scaled)
+    some = torch.tensor([True, False, True])
+    for mask in (torch.ones(3, dtype=torch.bool), some, torch.ones(3, dtype=torch.bool), some.clone()):
+        assert torch.equal(region(x, mask), scaled(x, mask))
+    assert len([record for record in log.records() if isinstance(record, capture.GraphRecord)]) == 2
+
+
+def test_a_branch_on_a_mask_that_changed_inside_is_a_break(check, x):
+    def change(x, mask):
+        mask[0] = False
+        return scaled(x, mask)
+
+    check(change, x, torch.ones(3, dtype=torch.bool), graphs=None, breaks=None)
+
+
+def test_a_branch_on_data_is_a_break(check, x):
+    check(lambda x: x + 1 if x.sum() > 0 else x, x, breaks=1, graphs=None)
+
+
+class Settings:
+    def __init__(self):
+        self.names = ["a", "b"]
+        self.inner = {"c": (1, 2)}
+
+
+def test_copies(check, x):
+    def copies(x, settings):
+        deep, shallow = copy.deepcopy(settings), copy.copy(settings)
+        deep.names.append("c")
+        deep.inner["d"] = x
+        shallow.extra = 1
+        return x * len(settings.names), len(deep.names), shallow.names is settings.names
+
+    check(copies, x, Settings())
+
+
+def test_a_deep_copy_of_what_leads_back_to_itself(check, x):
+    def around(x):
+        ring = Settings()
+        ring.me = ring
+        other = copy.deepcopy(ring)
+        return x + 1, other.me is other, other is ring
+
+    check(around, x)
+
+
+def test_signatures(check, x):
+    def scale(value, factor=2.0, *, bias=0.0):
+        return value * factor + bias
+
+    def call(x):
+        options = {name: 3.0 for name in inspect.signature(scale).parameters if name == "factor"}
+        return scale(x, **options) * len(inspect.signature(scale).parameters)
+
+    check(call, x)
+
+
+def test_numpy_functions_of_numbers_and_numpy_floats(check, x):
+    check(lambda x, n: x * numpy.sqrt(n) + math.sqrt(n), x, 16)
+
+
+def test_in_place_operators_on_numbers(check, x):
+    def count(x):
+        total = 0
+        total += x
+        return total
+
+    check(count, x)
+
+
+def test_slices_of_module_lists(x):
+    layers = torch.nn.ModuleList(torch.nn.Linear(3, 3) for _ in range(4))
+
+    def run(x):
+        for layer in layers[1:3]:
+            x = layer(x)
+        return x, len(layers[:-1])
+
+    plain, captured = run(x), capture.optimize("eager", nopython=True, strict=True)(run)(x)
+    assert torch.equal(plain[0], captured[0])
+    assert plain[1] == captured[1]
