@@ -20,6 +20,7 @@ struct OwnerRecord {
 struct CodeState {
     OwnerRecord *records;
     bool as_is;
+    bool outside;
     uint64_t changes; /* grows with every change of the records, so that a walk over them can tell */
 };
 
@@ -74,6 +75,12 @@ bool
 cache_runs_as_is(const CodeState *state)
 {
     return state->as_is;
+}
+
+bool
+cache_runs_outside(const CodeState *state)
+{
+    return state->outside;
 }
 
 static CodeState *
@@ -270,6 +277,17 @@ cache_run_as_is(PyCodeObject *code)
         return -1;
     }
     state->as_is = true;
+    return 0;
+}
+
+int
+cache_run_outside(PyCodeObject *code)
+{
+    CodeState *state = state_for_change(code);
+    if (state == NULL) {
+        return -1;
+    }
+    state->outside = true;
     return 0;
 }
 

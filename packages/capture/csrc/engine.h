@@ -78,10 +78,12 @@ typedef enum { UNKNOWN, SKIPPED, FOUND } Lookup;
 int cache_start(void);
 CodeState *cache_state(PyCodeObject *code);   /* NULL where nothing is known yet */
 bool cache_runs_as_is(const CodeState *state);
+bool cache_runs_outside(const CodeState *state);
 Lookup cache_find(CodeState *state, PyObject *owner, const Call *call, GuardedCode **entry);
 int cache_add(PyCodeObject *code, GuardedCode *entry);
 int cache_skip(PyCodeObject *code, PyObject *owner);
 int cache_run_as_is(PyCodeObject *code);
+int cache_run_outside(PyCodeObject *code);
 int cache_drop(PyCodeObject *code, PyObject *owner); /* NULL owner: of all owners */
 PyObject *cache_entries(PyCodeObject *code);
 

@@ -102,6 +102,24 @@ run(PyThreadState *tstate, Frame *frame, int throwing)
     return result;
 }
 
+/* Runs a frame with capture off, for what it calls too. */
+static PyObject *
+run_outside(PyThreadState *tstate, Frame *frame)
+{
+    PyObject *previous = switch_config(NULL);
+    PyObject *result = pass_on(tstate, frame, 0);
+    switch_config(previous);
+    return result;
+}
+
+/* Runs a frame that was not captured, as is or with capture off. */
+static PyObject *
+run_plain(PyThreadState *tstate, Frame *frame, PyCodeObject *code)
+{
+    CodeState *state = cache_state(code);
+    return state != NULL && cache_runs_outside(state) ? run_outside(tstate, frame) : run(tstate, frame, 0);
+}
+
 /* Calls transformed code as a function, for a frame that could not become it. */
 static PyObject *
 call_instead(PyThreadState *tstate, Frame *frame, PyCodeObject *code, const Call *call)
@@ -187,7 +205,7 @@ miss(PyThreadState *tstate, Frame *frame, PyObject *config, const Call *call)
         return run_transformed(tstate, frame, (GuardedCode *)verdict, call);
     }
     Py_DECREF(verdict);
-    return run(tstate, frame, 0);
+    return run_plain(tstate, frame, frame_code(frame)); /* the translator may have said how */
 }
 
 /* A call of an ordinary function: generators resume too often and classes and modules run once. */
@@ -212,8 +230,8 @@ static PyObject *
 run_candidate(PyThreadState *tstate, Frame *frame, PyObject *config, PyCodeObject *code)
 {
     CodeState *state = cache_state(code);
-    if (state != NULL && cache_runs_as_is(state)) {
-        return run(tstate, frame, 0);
+    if (state != NULL && (cache_runs_as_is(state) || cache_runs_outside(state))) {
+        return run_plain(tstate, frame, code);
     }
     counters.frames++;
     Call call = {frame_function(frame), frame_arguments(frame), argument_slots(code)};

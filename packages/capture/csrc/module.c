@@ -75,6 +75,13 @@ entries_method(PyObject *module, PyObject *object)
 }
 
 static PyObject *
+run_outside_method(PyObject *module, PyObject *object)
+{
+    PyCodeObject *code = as_code(object);
+    return code == NULL || cache_run_outside(code) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *
 run_as_is_method(PyObject *module, PyObject *object)
 {
     PyCodeObject *code = as_code(object);
@@ -129,6 +136,8 @@ static PyMethodDef methods[] = {
      "add_entry(code, entry, /)\n--\n\nKeeps a GuardedCode, to be tried first, for its owner."},
     {"drop_entries", (PyCFunction)(void (*)(void))drop_entries_method, METH_VARARGS | METH_KEYWORDS,
      "drop_entries(code, owner=None)\n--\n\nForgets entries and skips of a code object, of one owner or of all."},
+    {"run_outside", run_outside_method, METH_O,
+     "run_outside(code, /)\n--\n\nRuns this code object, and what it calls, with capture off."},
     {"run_as_is", run_as_is_method, METH_O,
      "run_as_is(code, /)\n--\n\nNever looks at this code object; what it calls is looked at."},
     {"bind_tensors", (PyCFunction)(void (*)(void))bind_tensors, METH_FASTCALL,

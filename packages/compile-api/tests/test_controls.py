@@ -1,5 +1,8 @@
 """What programs say to the compiler, and what a process decides for all of them."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -62,6 +65,48 @@ def test_a_disabled_module_keeps_its_state():
     assert torch.equal(disabled(torch.ones(2)), layer(torch.ones(2)))
     with pytest.raises(TypeError, match="takes a function or a module, not int"):
         compile_api.disable(3)
+
+
+def test_without_recursion_what_it_calls_is_compiled(counting):
+    def inner(x):
+        return x * 2
+
+    @compile_api.disable(recursive=False)
+    def outside(x):
+        assert not compile_api.is_compiling()
+        return inner(x) + 1
+
+    f = compile_api.compile(lambda x: outside(x + 1) - 1, backend=counting)
+    assert torch.equal(f(torch.ones(2)), torch.full((2,), 4.0))
+    assert counting.graphs == 3
+
+
+FOREIGN = """
+import torch
+{before}
+@torch.compiler.disable{options}
+def outside(x):
+    assert not torch.compiler.is_compiling()
+    return helper(x) * 2
+
+def helper(x):
+    return x + 1
+
+import compile_api
+graphs = []
+f = compile_api.compile(lambda x: outside(x + 1) - 1, backend=lambda gm, _: graphs.append(gm) or gm.forward)
+assert f(torch.ones(1)) == 5 and f(torch.ones(1)) == 5
+print(len(graphs))
+"""
+
+
+@pytest.mark.parametrize("before", ["", "import compile_api"], ids=["torch's", "deferred"])
+@pytest.mark.parametrize(("options", "graphs"), [("", 2), ("()", 2), ("(recursive=False)", 3)])
+def test_what_programs_disable_for_torchs_compiler_is_disabled(before, options, graphs, tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(FOREIGN.format(before=before, options=options))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str(graphs), done.stderr
 
 
 def test_is_compiling_is_true_inside_only():

@@ -17,6 +17,7 @@ import torch
 from capture import _engine, stance
 from capture.cache import Cache, too_many, without_objects
 from capture.errors import BackendError, CaptureWarning, InternalError, Location, Reason, SkipFrame, Unsupported
+from capture.foreign_markers import is_disabled
 from capture.guards import to_spec
 from capture.options import Options
 from capture.records import FallbackRecord, Log, RecompileRecord
@@ -67,6 +68,8 @@ def is_captured(code: CodeType, module: str) -> bool:
 def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...]) -> Any:
     """What the engine calls on a miss."""
     code = function.__code__
+    if is_disabled(function):
+        return _engine.SKIP_ONCE
     if not is_captured(code, str(function.__globals__.get("__name__"))):
         return _engine.SKIP_ALWAYS
     location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)

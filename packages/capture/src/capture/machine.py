@@ -20,6 +20,7 @@ from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.decisions import question_about, same_answer
 from capture.effects import Effects
 from capture.errors import Break, Location, Reason, Restart, UserRaised
+from capture.foreign_markers import is_disabled
 from capture.frame import Frame
 from capture.graph import GraphRecorder, quiet
 from capture.guards import Guard, GuardSet
@@ -233,7 +234,7 @@ class Machine:
         return result
 
     def _refuse(self, function: FunctionType) -> None:
-        if id(function) in DISALLOWED or getattr(function, "__capture_disabled__", False):
+        if id(function) in DISALLOWED or is_disabled(function):
             hint = "remove the marker to capture it"
             self.stop("disabled", f"`{function.__qualname__}` is marked to run outside of graphs", hint)
 

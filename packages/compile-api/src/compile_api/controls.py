@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any
 
 import torch
@@ -35,6 +35,9 @@ def disable(fn: Any = None, *, recursive: bool = True, reason: str | None = None
         return compiled_module(fn, capture.disable(fn.__call__), again)
     if not callable(fn):
         raise TypeError(f"disable takes a function or a module, not {type(fn).__name__}")
+    if not recursive and isinstance(fn, FunctionType):
+        vars(fn)["_torchdynamo_disable"] = True  # the mark that capture honours on functions of torch's users too
+        return fn
     return capture.disable(fn)
 
 

@@ -8,6 +8,7 @@ does not never waits for it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 
@@ -102,19 +103,33 @@ def late_disable(module: DeferredModule) -> Callable[..., Any]:
     """A stand-in for the peer's ``disable``: while the peer has not been loaded there is nothing to disable, and once
     it has been its own answer counts."""
 
-    def disable(function: Callable[..., Any], recursive: bool = True, **options: Any) -> Callable[..., Any]:
-        genuine: list[Callable[..., Any]] = []
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if module._waiting:
-                return function(*args, **kwargs)
-            if not genuine:
-                genuine.append(module.__dict__["disable"](function, recursive, **options))
-            return genuine[0](*args, **kwargs)
-
-        return call
+    def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
+        if fn is None:
+            return functools.partial(disable, recursive=recursive, **options)
+        if not isinstance(fn, FunctionType | BuiltinFunctionType | MethodType):  # a module, a class: the peer's to wrap
+            return load(module).__dict__["disable"](fn, recursive, **options)
+        if not recursive and isinstance(fn, FunctionType):
+            vars(fn).update(_torchdynamo_disable=True)
+            return fn
+        return _disabled_late(module, fn, recursive, options)
 
     return disable
+
+
+def _disabled_late(module: DeferredModule, function: Any, recursive: bool, options: Mapping[str, Any]) -> Any:
+    genuine: list[Callable[..., Any]] = []
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if module._waiting:
+            return function(*args, **kwargs)
+        if not genuine:
+            genuine.append(module.__dict__["disable"](function, recursive, **options))
+        return genuine[0](*args, **kwargs)
+
+    # Capture reads these: a function that the program disabled stays disabled for it.
+    vars(call).update(_torchdynamo_disable=True, _wraps_disabled=True)
+    return call
 
 
 def defer_the_peer() -> None:

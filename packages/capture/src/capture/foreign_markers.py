@@ -1,0 +1,33 @@
+"""Functions that programs marked for torch's own compiler: what the mark says holds for capture too.
+
+``torch.compiler.disable`` wraps a function in one of torch's and marks that; with ``recursive=False`` it marks the
+function itself.  The mark is an attribute, so nothing of torch's compiler has to be imported to see it.
+"""
+
+from __future__ import annotations
+
+import os
+from types import FunctionType
+
+import torch
+
+from capture import _engine
+
+MARK = "_torchdynamo_disable"
+_WRAPPERS = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
+
+
+def is_disabled(function: FunctionType) -> bool:
+    """Whether the function carries the mark; if so, the engine learns how to run its code."""
+    marks = function.__dict__
+    if not marks.get(MARK, False):
+        return False
+    inner = marks.get("_torchdynamo_orig_callable")
+    if marks.get("_torchdynamo_disable_recursive", True) is False and isinstance(inner, FunctionType):
+        _engine.run_as_is(function.__code__)
+        _engine.run_as_is(inner.__code__)
+    elif function.__code__.co_filename.startswith(_WRAPPERS) or function.__dict__.get("_wraps_disabled", False):
+        _engine.run_outside(function.__code__)
+    else:
+        _engine.run_as_is(function.__code__)
+    return True
