@@ -1,6 +1,9 @@
-"""ResNet-18 in the arrangement of He et al. (2015), with random weights."""
+"""ResNet-18 and -50 in the arrangement of He et al. (2015), and ResNeXt-101 of Xie et al. (2016); random weights."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -27,10 +30,42 @@ class Block(nn.Module):
         return self.relu(y)
 
 
-class ResNet(nn.Module):
-    """A stem, four stages and a classifier."""
+class Bottleneck(nn.Module):
+    """1 x 1 to few channels, 3 x 3 in groups, 1 x 1 back to many, beside a shortcut."""
 
-    def __init__(self, depths: tuple[int, ...] = (2, 2, 2, 2), classes: int = 1000, width: int = 64) -> None:
+    def __init__(self, inner: int, outer: int, stride: int = 1, groups: int = 1, group_width: int = 64) -> None:
+        super().__init__()
+        middle = outer // 4 * group_width * groups // 64
+        self.body = nn.Sequential(
+            nn.Conv2d(inner, middle, 1, bias=False),
+            nn.BatchNorm2d(middle),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(middle, middle, 3, stride, 1, groups=groups, bias=False),
+            nn.BatchNorm2d(middle),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(middle, outer, 1, bias=False),
+            nn.BatchNorm2d(outer),
+        )
+        self.relu = nn.ReLU(inplace=True)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inner != outer:
+            self.shortcut = nn.Sequential(nn.Conv2d(inner, outer, 1, stride, bias=False), nn.BatchNorm2d(outer))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.relu(self.body(x) + self.shortcut(x))
+
+
+class ResNet(nn.Module):
+    """A stem, four stages and a classifier; ``block`` makes one block from its sizes and stride."""
+
+    def __init__(
+        self,
+        depths: tuple[int, ...] = (2, 2, 2, 2),
+        classes: int = 1000,
+        width: int = 64,
+        block: Callable[[int, int, int], nn.Module] = Block,
+        expansion: int = 1,
+    ) -> None:
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(3, width, 7, 2, 3, bias=False),
@@ -41,9 +76,9 @@ class ResNet(nn.Module):
         stages: list[nn.Module] = []
         inner = width
         for level, depth in enumerate(depths):
-            outer = width << level
+            outer = (width << level) * expansion
             for position in range(depth):
-                stages.append(Block(inner, outer, 2 if level and not position else 1))
+                stages.append(block(inner, outer, 2 if level and not position else 1))
                 inner = outer
         self.stages = nn.Sequential(*stages)
         self.pool = nn.AdaptiveAvgPool2d(1)
@@ -55,3 +90,11 @@ class ResNet(nn.Module):
 
 def resnet18(classes: int = 1000, width: int = 64) -> ResNet:
     return ResNet((2, 2, 2, 2), classes, width)
+
+
+def resnet50(classes: int = 1000, width: int = 64, depths: tuple[int, ...] = (3, 4, 6, 3)) -> ResNet:
+    return ResNet(depths, classes, width, Bottleneck, expansion=4)
+
+
+def resnext101_32x8d(classes: int = 1000, width: int = 64, depths: tuple[int, ...] = (3, 4, 23, 3)) -> ResNet:
+    return ResNet(depths, classes, width, partial(Bottleneck, groups=32, group_width=8), expansion=4)
