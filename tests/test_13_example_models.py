@@ -24,11 +24,13 @@ def test_inference(name):
 
 @pytest.mark.parametrize("name", ZOO)
 def test_training(name):
-    model, inputs = ZOO[name].tiny().train(), ZOO[name].inputs(4, True)
+    """In float64: batch norms of so few numbers magnify rounding."""
+    model = ZOO[name].tiny().double().train()
+    inputs = [x.double() if x.is_floating_point() else x for x in ZOO[name].inputs(4, True)]
     twin = copy.deepcopy(model)
     losses = [call(*inputs).square().mean() for call in (model, compile_api.compile(twin, fullgraph=True))]
     for loss in losses:
         loss.backward()
-    torch.testing.assert_close(losses[1], losses[0], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(losses[1], losses[0])
     for ours, theirs in zip(twin.parameters(), model.parameters(), strict=True):
-        assert (ours.grad - theirs.grad).norm() <= 1e-2 * theirs.grad.norm() + 1e-4
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
