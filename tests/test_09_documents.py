@@ -7,7 +7,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("packages/*/README.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("packages/*/README.md"))]
 # design.md shows contracts, with dots for bodies; index.md is printed by the tool and compared in the next file.
 NOT_PROGRAMS = {"design.md", "index.md"}
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -22,9 +22,10 @@ def blocks():
 
 
 @pytest.mark.parametrize(("block", "page"), list(blocks()))
-def test_the_block_runs(block, page, tmp_path):
+def test_the_block_runs(block, page, tmp_path, monkeypatch):
     if ".cuda()" in block and not torch.cuda.is_available():
         pytest.skip("the block uses a CUDA device")
+    monkeypatch.chdir(tmp_path)
     # Written to a file, since functions without source lines cannot be reported on by line.
     path = tmp_path / f"{page.stem}.py"
     path.write_text(block)
@@ -33,3 +34,17 @@ def test_the_block_runs(block, page, tmp_path):
 
 def test_there_are_blocks():
     assert len(list(blocks())) > 5
+
+
+def test_every_message_of_the_troubleshooting_page_is_one_of_ours():
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    sources = " ".join(path.read_text() for path in ROOT.glob("packages/*/src/**/*.py"))
+    for message in re.findall(r"^### `(.+)`$", page, re.MULTILINE):
+        words = re.sub(r"needs onnx, onnxruntime", "needs {", message)
+        assert words in sources, message
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert str(page.relative_to(ROOT / "docs")) in navigation
