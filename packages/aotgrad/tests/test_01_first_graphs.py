@@ -87,3 +87,13 @@ def test_double_backward_is_refused_in_one_sentence():
     (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="compiles the first derivative only"):
         grad.sum().backward()
+
+
+def test_plain_tensors_become_fakes_without_torchs_slow_way(monkeypatch):
+    """`from_tensor` imports seconds' worth of torch: neither inputs nor constants of a static graph need it."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    monkeypatch.setattr(FakeTensorMode, "from_tensor", None)
+    table, weight = torch.arange(3.0), torch.nn.Parameter(torch.ones(3), requires_grad=False)
+    fn = aotgrad.function(lambda x: x * table + weight, forward=aotgrad.run_eagerly)
+    torch.testing.assert_close(fn(torch.ones(3)), torch.arange(3.0) + 1)

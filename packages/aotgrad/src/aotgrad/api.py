@@ -33,7 +33,7 @@ def compile(
     device, `requires_grad` and aliasing, under the same grad mode: guards are the caller's.
     """
     options = Options(forward, backward, inference, partition, decompositions, dynamic)
-    return compile_program(graph_program(gm), example_inputs, options)
+    return compile_program(graph_program(gm), example_inputs, options)[0]
 
 
 def function(

@@ -18,6 +18,10 @@ class Unsupported(AotgradError):
         self.where = where
 
 
+class DependsOnValues(Unsupported):
+    """A size or number depends on what a tensor holds, and the trace has no symbols to name it by."""
+
+
 class BadGraph(AotgradError):
     """A stage produced a graph that breaks its contract: a bug in aotgrad or in a decomposition."""
 

@@ -19,8 +19,8 @@ from torch.utils import _pytree as pytree
 
 from aotgrad.errors import Unsupported
 from aotgrad.functional import memory_of
-from aotgrad.inputs import Signature, read_inputs
-from aotgrad.pipeline import Options, compile_signature
+from aotgrad.inputs import Signature
+from aotgrad.pipeline import Options, compile_program
 from aotgrad.recorder import Recorder
 from aotgrad.shape_guards import ShapeGuard, shape_guard
 from aotgrad.wrapper import Call
@@ -49,8 +49,7 @@ class CompiledFunction:
 
     def _compile(self, leaves: Sequence[Any], spec: pytree.TreeSpec) -> tuple[ShapeGuard, Call, pytree.TreeSpec]:
         program = _FlatProgram(self._fn, spec)
-        signature = read_inputs(leaves, dynamic=self.options.dynamic)
-        call = compile_signature(program, signature, self.options)
+        call, signature = compile_program(program, leaves, self.options)
         assert program.returned is not None
         return _guard(signature, self.options), call, program.returned
 

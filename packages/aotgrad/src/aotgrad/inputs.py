@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotgrad.errors import Unsupported
+from aotgrad.fakes import Fakes
 from aotgrad.functional import memory_of
 
 
@@ -67,9 +68,12 @@ class Signature:
         return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
-def read_inputs(example_inputs: Sequence[Any], *, dynamic: bool) -> Signature:
-    """Fakes for the tensors, each once; integers that vary; constants for the rest."""
-    fake_mode = _fake_mode_of(example_inputs)
+def read_inputs(example_inputs: Sequence[Any], *, dynamic: bool, symbols: bool = False) -> Signature:
+    """Fakes for the tensors, each once; integers that vary; constants for the rest.
+
+    With `symbols`, numbers that depend on what tensors hold can be named too.
+    """
+    fakes = Fakes(_fake_mode_of(example_inputs, dynamic or symbols))
     inputs: list[GraphInput] = []
     constants: list[tuple[int, Any]] = []
     duplicates: list[tuple[int, int]] = []
@@ -80,12 +84,12 @@ def read_inputs(example_inputs: Sequence[Any], *, dynamic: bool) -> Signature:
                 duplicates.append((position, first[id(value)]))
             else:
                 first[id(value)] = position
-                inputs.append(_tensor_input(position, value, fake_mode, dynamic))
+                inputs.append(_tensor_input(position, value, fakes, dynamic))
         elif isinstance(value, torch.SymInt) and value.node.maybe_as_int() is None:
             inputs.append(GraphInput(position, value))
         else:
             constants.append((position, int(value) if isinstance(value, torch.SymInt) else value))
-    return Signature(len(example_inputs), tuple(inputs), tuple(constants), tuple(duplicates), fake_mode)
+    return Signature(len(example_inputs), tuple(inputs), tuple(constants), tuple(duplicates), fakes.mode)
 
 
 def with_shared_memory(signature: Signature, groups: Sequence[tuple[int, ...]]) -> Signature:
@@ -114,22 +118,24 @@ def _base(group: Sequence[GraphInput]) -> GraphInput:
     return GraphInput(group[0].position, flat, members=tuple(members))
 
 
-def _fake_mode_of(example_inputs: Sequence[Any]) -> FakeTensorMode:
+def _fake_mode_of(example_inputs: Sequence[Any], symbols: bool) -> FakeTensorMode:
     for value in example_inputs:
         if isinstance(value, FakeTensor):
             return value.fake_mode
-    # Imported here because it takes seconds, which a caller that comes with fakes need not wait.
+    if not symbols:
+        return FakeTensorMode()
+    # Imported here because it takes seconds, which neither static sizes nor a caller that brings fakes need wait.
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     return FakeTensorMode(shape_env=ShapeEnv())
 
 
-def _tensor_input(position: int, value: torch.Tensor, fake_mode: FakeTensorMode, dynamic: bool) -> GraphInput:
+def _tensor_input(position: int, value: torch.Tensor, fakes: Fakes, dynamic: bool) -> GraphInput:
     if value.layout is not torch.strided:
         raise Unsupported(f"argument {position} has layout {value.layout}", "only strided tensors are compiled")
     if is_traceable_wrapper_subclass(value):
         raise Unsupported(f"argument {position} is a {type(value).__name__}", "tensor subclasses run eagerly")
     # Detached: the graph's own autograd history must not hang on the caller's tensor.
     plain = value.detach()
-    fake = plain if isinstance(plain, FakeTensor) else fake_mode.from_tensor(plain, static_shapes=not dynamic)
+    fake = plain if isinstance(plain, FakeTensor) else fakes.of(plain, dynamic=dynamic)
     return GraphInput(position, fake, value.requires_grad, value.is_leaf)

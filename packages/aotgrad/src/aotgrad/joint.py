@@ -15,12 +15,13 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.immutable_collections import immutable_list
 
 from aotgrad import functional
 from aotgrad.analyse import Analysis, TracedInput, analyse
 from aotgrad.early import EarlyRules
-from aotgrad.errors import Unsupported
+from aotgrad.errors import DependsOnValues, Unsupported
 from aotgrad.facts import Facts, OfResult
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.recorder import Decompositions, Recorder
@@ -89,7 +90,10 @@ def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[Any]) ->
     try:
         return program(recorder, arguments)
     except Unsupported as error:
-        raise Unsupported(error.what, error.hint, _place(recorder.source)) from error
+        raise type(error)(error.what, error.hint, _place(recorder.source)) from error
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        what = f"a size or number depends on the values of a tensor ({error})"
+        raise DependsOnValues(what, "keep that call out of the graph", _place(recorder.source)) from error
     except Exception as error:
         # Whatever the program raises on fakes, its own error or a limit of fakes, only eager can tell which it is.
         reason = str(error).split("\n", maxsplit=1)[0]

@@ -14,6 +14,7 @@ from torch import fx
 
 from aotgrad import passes
 from aotgrad.autograd import Boxed, differentiable_function
+from aotgrad.errors import DependsOnValues
 from aotgrad.inputs import Signature, read_inputs, with_shared_memory
 from aotgrad.joint import BoundProgram, JointGraph, trace_joint
 from aotgrad.partition import Half, Pair, Partition, default_partition, inference
@@ -37,9 +38,16 @@ class Options:
     dynamic: bool = False
 
 
-def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> Call:
+def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:
     """`program` as compiled graphs behind a plain function of the same arguments."""
-    return compile_signature(program, read_inputs(example_inputs, dynamic=options.dynamic), options)
+    signature = read_inputs(example_inputs, dynamic=options.dynamic)
+    try:
+        return compile_signature(program, signature, options), signature
+    except DependsOnValues:
+        if signature.fake_mode.shape_env is not None:
+            raise
+    signature = read_inputs(example_inputs, dynamic=options.dynamic, symbols=True)
+    return compile_signature(program, signature, options), signature
 
 
 def compile_signature(program: BoundProgram, signature: Signature, options: Options) -> Call:

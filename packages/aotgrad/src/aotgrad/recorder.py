@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotgrad import functional
 from aotgrad.errors import BadGraph, Unsupported
+from aotgrad.fakes import Fakes
 from aotgrad.symbols import SYM_TYPES, SizeNodes
 
 aten = torch.ops.aten
@@ -53,6 +54,7 @@ class Recorder(TorchDispatchMode):
         self.phase = "forward"
         self.source: fx.Node | None = None
         self.fake_mode = fake_mode
+        self._fakes = Fakes(fake_mode)
         self._recording = True
         self._decompositions = decompositions
         self._running: set[OpOverload] = set()
@@ -224,7 +226,7 @@ class Recorder(TorchDispatchMode):
             setattr(self.root, name, value)
             with self._ahead_of_operators():
                 node = self.graph.create_node("get_attr", name, (), {}, name)
-            fake = self.fake_mode.from_tensor(value, static_shapes=True)
+            fake = self._fakes.of(value)
             node.meta.update(val=fake, phase="forward")
             known = self._constants[id(value)] = (value, node, fake)
         return known[1], known[2]
