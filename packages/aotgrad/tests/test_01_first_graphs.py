@@ -81,14 +81,6 @@ def test_a_constant_argument_is_checked_at_every_call():
         double(torch.ones(2), 3)
 
 
-def test_double_backward_is_refused_in_one_sentence():
-    x = torch.ones(3, requires_grad=True)
-    y = aotgrad.function(lambda x: x.sin(), forward=aotgrad.run_eagerly)(x)
-    (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="compiles the first derivative only"):
-        grad.sum().backward()
-
-
 def test_plain_tensors_become_fakes_without_torchs_slow_way(monkeypatch):
     """`from_tensor` imports seconds' worth of torch: neither inputs nor constants of a static graph need it."""
     from torch._subclasses.fake_tensor import FakeTensorMode

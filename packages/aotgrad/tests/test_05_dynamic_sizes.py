@@ -39,6 +39,14 @@ def test_forward_and_backward_serve_all_sizes(counted):
     assert counted.graphs == 2
 
 
+def test_results_whose_dimensions_are_out_of_order(counted):
+    program = lambda x: x.sin().t()
+    fn = counted(program)
+    for rows, columns in ((3, 5), (7, 4)):
+        check(fn, program, torch.randn(rows, columns, requires_grad=True))
+    assert counted.graphs == 2
+
+
 def test_sizes_in_arithmetic(counted):
     program = lambda x: x.mean(0) * (x.shape[0] // 2 + x.shape[1]) + torch.arange(x.shape[1] * 2)[: x.shape[1]]
     fn = counted(program)

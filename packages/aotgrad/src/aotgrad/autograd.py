@@ -12,16 +12,17 @@ from typing import Any
 
 import torch
 
+from aotgrad.again import Again, compute_again, inputs_read
+from aotgrad.errors import Unsupported
+from aotgrad.joint import JointGraph
 from aotgrad.partition import Pair
 from aotgrad.roles import Gradient, Result, Saved, SavedSize, Tangent, UpdatedInput
 from aotgrad.source import Source
+from aotgrad.symbols import size_hint
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
 
-_DOUBLE_BACKWARD = (
-    "aotgrad compiles the first derivative only: this gradient was computed by a compiled backward and cannot be "
-    "differentiated again; run the function eagerly to use create_graph=True"
-)
+_DOUBLE_BACKWARD = "this gradient was computed by a compiled backward and cannot be differentiated again: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,14 @@ class _Layout:
     sizes: int
     saved: int
     differentiable: tuple[int, ...]
+    kept: tuple[int, ...] | None  # inputs that computing the gradients again reads; None if inputs cannot be kept
 
 
-def differentiable_function(pair: Pair, forward: Boxed, compile_backward: Callable[[], Boxed]) -> Callable[..., Any]:
+def differentiable_function(
+    joint: JointGraph, pair: Pair, forward: Boxed, compile_backward: Callable[[], Boxed]
+) -> Callable[..., Any]:
     """A function of the graph's inputs that autograd can differentiate."""
-    source, layout = Source(), _layout(pair)
+    source, layout = Source(), _layout(joint, pair)
     _write_forward(source, layout)
     _write_backward(source, layout, pair)
     source.names.update(
@@ -45,7 +49,8 @@ def differentiable_function(pair: Pair, forward: Boxed, compile_backward: Callab
         inner_forward=forward,
         is_grad_enabled=torch.is_grad_enabled,
         keep_graph=torch._C._autograd._get_current_graph_task_keep_graph,
-        once=_once,
+        anchor=_anchor,
+        again=_DifferentiableBackward(joint, pair, layout),
         zeros=torch.zeros,
         dense=_dense,
     )
@@ -57,13 +62,16 @@ def differentiable_function(pair: Pair, forward: Boxed, compile_backward: Callab
     return apply
 
 
-def _layout(pair: Pair) -> _Layout:
+def _layout(joint: JointGraph, pair: Pair) -> _Layout:
     roles = pair.forward.outputs
     sizes = sum(isinstance(role, SavedSize) for role in roles)
     saved = sum(isinstance(role, Saved) for role in roles)
     marked = [i for i, role in enumerate(roles) if isinstance(role, (UpdatedInput, Result)) and role.differentiable]
     tensors = sum(isinstance(role, (UpdatedInput, Result)) for role in roles)
-    return _Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked))
+    # An input that autograd sees changed hangs on this very function: keeping it would keep both for ever.
+    tracked = any(mutation.tracked for mutation in pair.facts.mutations)
+    kept = None if tracked else inputs_read(joint)
+    return _Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked), kept)
 
 
 def _names(prefix: str, count: int) -> list[str]:
@@ -80,6 +88,13 @@ def _write_forward(source: Source, layout: _Layout) -> None:
         source.add(f"ctx.save_for_backward({', '.join(saved)})", 2)
     if sizes:
         source.add(f"ctx.sizes = ({', '.join(sizes)},)", 2)
+    if layout.kept is not None:
+        source.add("ctx.inputs = inputs", 2)
+        source.add("try:", 2)
+        source.add(f"ctx.versions = ({''.join(f'inputs[{i}]._version, ' for i in layout.kept)})", 3)
+        source.add("except RuntimeError: ctx.versions = None", 2)  # tensors made in inference mode have none
+    else:
+        source.add("ctx.reached_from = anchor(inputs)", 2)
     constant = [name for index, name in enumerate(values[: layout.tensors]) if index not in layout.differentiable]
     if constant:
         source.add(f"ctx.mark_non_differentiable({', '.join(constant)})", 2)
@@ -97,7 +112,7 @@ def _write_backward(source: Source, layout: _Layout, pair: Pair) -> None:
     source.add("@staticmethod", 1)
     source.add(f"def backward(ctx, {', '.join(arriving)}):", 1)
     source.add("if is_grad_enabled():", 2)
-    source.add(f"return once(Compiled.backward, ctx, ({', '.join(arriving)},))", 3)
+    source.add(f"return again(Compiled.backward, ctx, ({', '.join(arriving)},))", 3)
     if len(tangents) > 1:
         source.add(f"absent = {{k for k, t in enumerate(({', '.join(tangents)},)) if t is None}}", 2)
     for order, (name, node) in enumerate(zip(tangents, _tangent_values(pair), strict=True)):
@@ -107,6 +122,8 @@ def _write_backward(source: Source, layout: _Layout, pair: Pair) -> None:
     if layout.saved:
         source.add("if not keep_graph():", 2)
         source.add("ctx.maybe_clear_saved_tensors()", 3)
+        if layout.kept is not None:
+            source.add("ctx.inputs = None", 3)
     _write_gradients(source, pair, len(tangents))
 
 
@@ -129,7 +146,7 @@ def _write_tangent(source: Source, order: int, name: str, expected: torch.Tensor
             f"if not {name}.is_contiguous(memory_format={fmt}): {name} = {name}.contiguous(memory_format={fmt})", 2
         )
     else:
-        source.add(f"if {name}.stride() != {layout}: {name} = dense({name}, {layout})", 2)
+        source.add(f"if not {name}.permute({layout}).is_contiguous(): {name} = dense({name}, {layout})", 2)
 
 
 def _write_gradients(source: Source, pair: Pair, tangents: int) -> None:
@@ -145,25 +162,105 @@ def _write_gradients(source: Source, pair: Pair, tangents: int) -> None:
 
 
 def memory_layout(value: torch.Tensor) -> torch.memory_format | tuple[int, ...]:
-    """The memory format of a dense tensor, or its strides where no format says them."""
+    """The memory format of a dense tensor, or its dimensions from the outermost in memory to the innermost."""
     for layout in (torch.contiguous_format, torch.channels_last, torch.channels_last_3d):
         ranks = {torch.channels_last: 4, torch.channels_last_3d: 5}
         if ranks.get(layout, value.dim()) == value.dim() and value.is_contiguous(memory_format=layout):
             return layout
-    return tuple(value.stride())
+    return tuple(sorted(range(value.dim()), key=lambda dim: -size_hint(value.stride(dim))))
 
 
-def _dense(value: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
-    return torch.empty_strided(value.size(), stride, dtype=value.dtype, device=value.device).copy_(value)
+def _dense(value: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+    inverse = sorted(range(len(order)), key=order.__getitem__)
+    return value.permute(order).contiguous().permute(inverse)
 
 
-def _once(backward: Callable[..., Any], ctx: Any, tangents: tuple[Any, ...]) -> Any:
+class _DifferentiableBackward:
+    """Backward for callers that want a graph of it; what it needs is made when that happens first."""
+
+    def __init__(self, joint: JointGraph, pair: Pair, layout: _Layout) -> None:
+        self._joint, self._pair, self._layout = joint, pair, layout
+        self._lock = threading.Lock()
+        self._made: Again | str | None = None
+        if layout.kept is None:
+            self._made = "the function changes an input in place under autograd"
+
+    def __call__(self, backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any]) -> Any:
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+        if isinstance(self._made, str):
+            return _once(backward, ctx, tangents, self._made)
+        return self._run(self._made, ctx, tangents)
+
+    def _make(self) -> Again | str:
+        try:
+            return compute_again(self._joint, self._pair)
+        except Unsupported as error:
+            return str(error)
+
+    def _run(self, again: Again, ctx: Any, tangents: Sequence[Any]) -> tuple[Any, ...]:
+        saved = ctx.saved_tensors  # raises if they are gone or were written to
+        kept = [ctx.inputs[index] for index in self._layout.kept or ()]
+        if ctx.versions is not None and ctx.versions != tuple(value._version for value in kept):
+            raise RuntimeError("an input of a compiled function was modified by an inplace operation since its call")
+        arriving = [tangents[index] for index in self._layout.differentiable]
+        given = [_arranged(ctx, *each) for each in enumerate(zip(arriving, _tangent_values(self._pair), strict=True))]
+        with torch._C._DisableAutocast():
+            found = iter(again.run([*ctx.inputs, *given, *(saved[index] for index in again.taken)]))
+        absent = {index for index, tangent in enumerate(arriving) if tangent is None}
+        gradients: list[Any] = [None] * len(ctx.inputs)
+        for role, gradient in zip(self._pair.backward.outputs, found, strict=True):
+            assert isinstance(role, Gradient)
+            gradients[role.input] = None if absent.issuperset(role.tangents) else gradient
+        return tuple(gradients)
+
+
+def _arranged(ctx: Any, order: int, arrived: tuple[Any, torch.Tensor]) -> torch.Tensor:
+    """A tangent in the layout that it was traced with; zeros for one that did not arrive."""
+    tangent, expected = arrived
+    if tangent is None:
+        shape, dtype, device = ctx.like[order]
+        return torch.zeros(shape, dtype=dtype, device=device)
+    layout = memory_layout(expected)
+    if isinstance(layout, torch.memory_format):
+        arranged: torch.Tensor = tangent.contiguous(memory_format=layout)
+        return arranged
+    return _dense(tangent, layout)
+
+
+def _once(backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any], reason: str) -> Any:
     """Gradients that say why they cannot be differentiated again, should anyone try."""
+    reached_from = getattr(ctx, "inputs", None) or (ctx.reached_from,)
     with torch.no_grad():
         gradients = backward(ctx, *tangents)
     gradients = gradients if isinstance(gradients, tuple) else (gradients,)
-    delayed = torch._C._functions.DelayedError(_DOUBLE_BACKWARD, len(gradients))
-    return delayed(*(g if g is None else g.detach().requires_grad_() for g in gradients))
+    return _Refused.apply(_DOUBLE_BACKWARD + reason, gradients, *reached_from, *tangents)
+
+
+def _anchor(inputs: Sequence[Any]) -> Any:
+    """Nothing, made from what autograd knows of the inputs before they are changed: it does not keep them alive."""
+    with torch.enable_grad():
+        return _Anchor.apply(*(value for value in inputs if isinstance(value, torch.Tensor)))
+
+
+class _Anchor(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs: torch.Tensor) -> torch.Tensor:
+        return torch.empty(0)
+
+
+class _Refused(torch.autograd.Function):
+    """Hands gradients on, and raises where autograd would go on from them to what they depend on."""
+
+    @staticmethod
+    def forward(ctx: Any, reason: str, gradients: tuple[Any, ...], *reached_from: Any) -> tuple[Any, ...]:
+        ctx.reason = reason
+        return tuple(g if g is None else g.detach() for g in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError(ctx.reason)
 
 
 def _compiled_on_first_call(compile_backward: Callable[[], Boxed], namespace: dict[str, Any]) -> Boxed:

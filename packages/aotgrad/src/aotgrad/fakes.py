@@ -1,7 +1,7 @@
 """Fakes of real tensors: the same layout and type, no data.
 
-`FakeTensorMode.from_tensor` makes one of any tensor, and imports seconds' worth of torch for it.  Plain tensors of known
-sizes, which nearly all are, need a few lines only.
+`FakeTensorMode.from_tensor` makes one of any tensor, and imports seconds' worth of torch for it.  Plain tensors of
+known sizes, which nearly all are, need a few lines only.
 Must not know: inputs, graphs.
 """
 

@@ -64,7 +64,7 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
         return wrap_call(signature, joint.facts, inner, boxed=True)
     pair = options.partition(joint)
     verify_pair(pair)
-    return wrap_call(signature, joint.facts, _compile_pair(pair, options), boxed=False)
+    return wrap_call(signature, joint.facts, _compile_pair(joint, pair, options), boxed=False)
 
 
 def trace(program: BoundProgram, signature: Signature, options: Options) -> JointGraph:
@@ -78,10 +78,10 @@ def trace(program: BoundProgram, signature: Signature, options: Options) -> Join
     return joint
 
 
-def _compile_pair(pair: Pair, options: Options) -> Callable[..., Any]:
+def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[..., Any]:
     forward = options.forward(pair.forward.module, pair.forward.example_inputs)
     compiler = options.backward or options.forward
-    return differentiable_function(pair, forward, lambda: _compile_half(pair.backward, compiler))
+    return differentiable_function(joint, pair, forward, lambda: _compile_half(pair.backward, compiler))
 
 
 def _compile_half(half: Half, compiler: Compiler) -> Boxed:

@@ -1,0 +1,126 @@
+"""Gradients that can be differentiated again: the joint graph, run operator by operator under autograd.
+
+A compiled backward is nothing that autograd can look into.  A caller who asks for a graph of the gradients
+(`create_graph`) has them computed once more, from forward's inputs and the tangents, by the operators of the joint
+graph: autograd follows those, to any order.  What forward drew at random comes from what it saved.
+Must not know: how a compiled pair is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+from torch._decomp import decomposition_table
+
+from aotgrad.draws import dropout_from_mask, is_dropout_mask
+from aotgrad.eager import Boxed, run_eagerly
+from aotgrad.errors import Unsupported
+from aotgrad.joint import JointGraph
+from aotgrad.partition import Pair, is_random, needed
+from aotgrad.roles import AliasBase, Gradient, Primal, Saved
+
+aten = torch.ops.aten
+
+# Autograd has no formula for these; it has for the smaller operators that they stand for.
+_WITHOUT_FORMULA = (
+    aten.silu_backward.default,
+    aten.mish_backward.default,
+    aten.logit_backward.default,
+    aten.native_group_norm_backward.default,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Computes gradients from `[*forward inputs, *tangents, *taken]`; `taken` are indices of saved tensors."""
+
+    run: Boxed
+    taken: tuple[int, ...]
+
+
+def inputs_read(joint: JointGraph) -> tuple[int, ...]:
+    """The forward inputs that must still be what they were when the gradients are computed again."""
+    read = needed(_gradients(joint))
+    return tuple(
+        index
+        for index, node in enumerate(joint.graph.find_nodes(op="placeholder"))
+        if node in read and isinstance(node.meta["role"], (Primal, AliasBase)) and not node.meta["role"].mutated
+    )
+
+
+def compute_again(joint: JointGraph, pair: Pair) -> Again:
+    """The gradients as operators that autograd can follow."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    graph.graph_copy(joint.graph, copies)
+    graph.output(tuple(copies[node] for node in _gradients(joint)))
+    saved = [role.name for role in pair.forward.outputs if isinstance(role, Saved)]
+    taken = _take_saved(graph, {node.name: copies[node] for node in joint.graph.nodes if node in copies}, saved)
+    _use_what_has_a_formula(graph)
+    _drop_unread(graph)
+    for node in graph.nodes:
+        if is_random(node):
+            raise Unsupported(f"forward did not save what {node.target} drew", "the gradient cannot be computed again")
+        if node.op == "placeholder" and node.users and getattr(node.meta.get("role"), "mutated", False):
+            raise Unsupported("the function changes an input that its gradients depend on", "pass a copy of it")
+    return Again(run_eagerly(fx.GraphModule(joint.root, graph), ()), taken)
+
+
+def _gradients(joint: JointGraph) -> list[fx.Node]:
+    return [node for node, role in zip(joint.values, joint.outputs, strict=True) if isinstance(role, Gradient)]
+
+
+def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[str]) -> tuple[int, ...]:
+    """Put inputs in place of what forward saved and no derivative goes through, and say which saved tensors those are.
+
+    Among them is all that was drawn at random.
+    """
+    followed = _followed(graph)
+    taken: list[int] = []
+    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
+    for index, name in enumerate(saved):
+        node = by_name.get(name)
+        if node is None or node in followed or node.op != "call_function":
+            continue
+        with graph.inserting_after(last):
+            last = graph.placeholder(f"taken_{len(taken)}")
+        if is_dropout_mask(node):
+            dropout_from_mask(graph, node.all_input_nodes[0], mask=last)
+        node.replace_all_uses_with(last)
+        taken.append(index)
+    return tuple(taken)
+
+
+def _followed(graph: fx.Graph) -> set[fx.Node]:
+    """What derivatives go through: computed from inputs that require grad, but neither drawn nor counted."""
+    followed: set[fx.Node] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            follows = getattr(node.meta["role"], "requires_grad", True)
+        else:
+            drawn = is_random(node) and node.target is not aten.native_dropout.default
+            value = node.meta.get("val")
+            counted = isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
+            follows = not drawn and not counted and not followed.isdisjoint(node.all_input_nodes)
+        if follows:
+            followed.add(node)
+    return followed
+
+
+def _use_what_has_a_formula(graph: fx.Graph) -> None:
+    for node in graph.nodes:
+        if node.target in _WITHOUT_FORMULA:
+            node.target = decomposition_table[node.target]
+        elif node.target is aten._native_batch_norm_legit_functional.default and node.args[5]:
+            # In training its values do not depend on the running statistics, which the call has changed since.
+            node.target = aten._native_batch_norm_legit.no_stats
+            node.args = (*node.args[:3], *node.args[5:])
+
+
+def _drop_unread(graph: fx.Graph) -> None:
+    for node in reversed(list(graph.nodes)):
+        if not node.users and node.op in ("call_function", "get_attr"):
+            graph.erase_node(node)

@@ -1,0 +1,109 @@
+"""Gradients of gradients: computed once more by operators that autograd can follow."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import aotgrad
+
+PARTITIONS = [aotgrad.default_partition, aotgrad.min_cut_partition]
+
+
+def compiled(fn, **options):
+    return aotgrad.function(fn, forward=aotgrad.run_eagerly, **options)
+
+
+def three_orders(fn, *inputs):
+    """First, second and third derivatives of a sum over `fn`."""
+    torch.manual_seed(0)
+    value, orders = fn(*inputs).sum(), []
+    for _ in range(3):
+        orders.append(torch.autograd.grad(value, inputs, create_graph=True, allow_unused=True))
+        value = sum((grad * grad).sum() for grad in orders[-1] if grad is not None)
+    return orders
+
+
+PROGRAMS = {
+    "matrix product": lambda x, w: (x @ w).tanh() * x.sum(),
+    "silu": lambda x, w: F.silu(x @ w),
+    "mish": lambda x, w: F.mish(x) @ w,
+    "gelu and norm": lambda x, w: F.gelu(F.layer_norm(x @ w, (4,))),
+    "group norm": lambda x, w: F.group_norm(x @ w, 2),
+    "batch norm": lambda x, w: F.batch_norm(x @ w, None, None, training=True).exp() * x,
+    "softmax": lambda x, w: F.softmax(x @ w, -1).log(),
+    "dropout": lambda x, w: F.dropout((x @ w).sin(), 0.4).exp() * x,
+    "noise": lambda x, w: ((x * torch.randn_like(x)) @ w).sin(),
+    "views": lambda x, w: F.relu(x @ w)[1:].t().exp(),
+    "mutation inside": lambda x, w: x.clone().mul_(2).pow_(3) @ w,
+    "max pool": lambda x, w: F.max_pool1d(x.sin() @ w, 2).exp(),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_three_orders(program, partition, dynamic):
+    x, w = (torch.randn(6, 4, dtype=torch.double)[rows:].requires_grad_() for rows in (1, 2))
+    ours = three_orders(compiled(program, partition=partition, dynamic=dynamic), x, w)
+    torch.testing.assert_close(ours, three_orders(program, x, w))
+
+
+def penalty_step(module, critic, x):
+    """A step of a critic whose gradient is part of its loss."""
+    x = x.clone().requires_grad_()
+    score = critic(x).sum()
+    (grad,) = torch.autograd.grad(score, x, create_graph=True)
+    (score + (grad.norm() - 1).square()).backward()
+    return [p.grad for p in module.parameters()], [*module.buffers()]
+
+
+def test_a_gradient_penalty():
+    torch.manual_seed(0)
+    modules = []
+    for _ in range(2):
+        torch.manual_seed(1)
+        modules.append(nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.SiLU(), nn.Flatten(), nn.Linear(16, 1)))
+    ours, theirs = modules
+    x = torch.randn(3, 1, 4, 4)
+    got = penalty_step(ours, aotgrad.module(ours, forward=aotgrad.run_eagerly), x)
+    torch.testing.assert_close(got, penalty_step(theirs, theirs, x))
+
+
+def test_an_output_that_is_not_used():
+    x = torch.randn(3, requires_grad=True)
+    first, _ = compiled(lambda x: (x.exp(), x.sin()))(x)
+    (grad,) = torch.autograd.grad(first.sum(), x, create_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(grad.sum(), x), (x.exp(),))
+
+
+def test_an_input_that_was_written_to_since():
+    x, w = torch.randn(3, requires_grad=True), torch.randn(3)
+    y = compiled(lambda x, w: (x * 2 + w).sin())(x, w)
+    w.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
+
+
+def test_an_input_changed_under_autograd_is_refused_in_one_sentence():
+    x = torch.ones(3, requires_grad=True)
+    value = x * 1
+    y = compiled(lambda v: v.mul_(3).sin())(value)
+    (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    torch.testing.assert_close(grad, 3 * (3 * x).cos())
+    with pytest.raises(RuntimeError, match="cannot be differentiated again: the function changes an input"):
+        torch.autograd.grad(grad.sum(), x, allow_unused=True)
+
+
+def test_a_random_draw_that_was_not_saved_is_refused_in_one_sentence():
+    x = torch.ones(3, requires_grad=True)
+    (grad,) = torch.autograd.grad(compiled(lambda x: (x + torch.randn(3)).sin())(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="forward did not save what"):
+        grad.sum().backward()
+
+
+def test_a_backward_that_keeps_nothing_frees_the_inputs():
+    x = torch.ones(3, requires_grad=True)
+    y = compiled(lambda v: v.exp() * v)(x)
+    y.sum().backward()
+    assert y.grad_fn.inputs is None
