@@ -1,5 +1,7 @@
 """What is saved between forward and backward, and what is computed again."""
 
+import functools
+
 import networkx
 import pytest
 import torch
@@ -93,10 +95,76 @@ def test_checkpoint_is_honoured(pairs, same_as_eager):
     assert pairs.found[0].saved_bytes == 400
 
 
-def test_a_checkpoint_around_dropout_is_left_to_eager():
-    program = lambda x: checkpoint(lambda x: F.dropout(x.sin(), 0.5), x, use_reentrant=False)
-    with pytest.raises(aotgrad.Unsupported, match="backward draws random numbers"):
-        aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.randn(3, requires_grad=True))
+class Region(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.dropout = nn.Linear(8, 8), nn.Dropout(0.4)
+
+    def forward(self, x):
+        return self.dropout(self.linear(x).sin())
+
+
+class Checkpointed(nn.Sequential):
+    """Two regions under checkpoints, as `call(run, regions, x)` says."""
+
+    def __init__(self, call, **options):
+        super().__init__(Region(), Region())
+        self.run, self.call = functools.partial(checkpoint, **options), call
+
+    def forward(self, x):
+        return self.call(self.run, self, x)
+
+
+REGIONS = {
+    "one": lambda run, m, x: run(m[0], x),
+    "one after another": lambda run, m, x: run(m[1], F.dropout(run(m[0], x), 0.2)),
+    "nested": lambda run, m, x: run(lambda x: m[1](run(m[0], x)).exp(), x),
+    "native dropout": lambda run, m, x: run(lambda x: torch.native_dropout(x.sin(), 0.3, True)[0] * x, x),
+    "other draws": lambda run, m, x: run(
+        lambda x: x * torch.rand_like(x) * x.sigmoid().bernoulli() + torch.randn(8), x
+    ),
+    "attention": lambda run, m, x: run(
+        lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None], None, 0.3), x
+    ),
+}
+
+
+@pytest.mark.parametrize("preserve", [True, False], ids=["replayed", "drawn anew"])
+@pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
+@pytest.mark.parametrize("partition", [aotgrad.default_partition, aotgrad.min_cut_partition])
+@pytest.mark.parametrize("call", REGIONS.values(), ids=REGIONS.keys())
+def test_a_checkpoint_around_random_draws(call, partition, reentrant, preserve):
+    module = Checkpointed(call, use_reentrant=reentrant, preserve_rng_state=preserve)
+    compiled = aotgrad.module(module, forward=aotgrad.run_eagerly, partition=partition)
+
+    def step(call, x):
+        torch.manual_seed(0)
+        y = call(x)
+        y.sum().backward()
+        state = [(p.grad, setattr(p, "grad", None))[0] for p in module.parameters()]
+        return y.detach(), x.grad, state, torch.rand(2)
+
+    x = torch.randn(5, 8)
+    for _ in range(2):
+        ours = step(compiled, x.clone().requires_grad_())
+        torch.testing.assert_close(ours, step(module, x.clone().requires_grad_()))
+
+
+def test_a_checkpoint_around_dropout_keeps_the_mask_alone(graphs_of):
+    program = lambda x: checkpoint(
+        lambda x: torch.native_dropout(x.sin().exp(), 0.5, True)[0].cos(), x, use_reentrant=False
+    )
+    forward, _ = graphs_of(program, torch.randn(9, requires_grad=True))
+    _, *saved = forward.output_node().args[0]
+    assert sorted(node.meta["val"].dtype.itemsize for node in saved) == [1, 4]
+
+
+def test_tracing_leaves_the_generator_as_it_was():
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    aotgrad.function(lambda x: x.sin(), forward=aotgrad.run_eagerly)(torch.ones(2))
+    torch.testing.assert_close(torch.rand(2), expected)
 
 
 def test_every_value_has_a_role(pairs):

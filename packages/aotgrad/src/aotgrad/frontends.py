@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -25,15 +25,18 @@ from aotgrad.recorder import Recorder
 from aotgrad.shape_guards import ShapeGuard, shape_guard
 from aotgrad.wrapper import Call
 
+Around = Callable[..., AbstractContextManager[None]]
+
 _DEVICES = ("cpu", "cuda")
 
 
 class CompiledFunction:
     """A callable over any nest of tensors; compiles when it is called in a way not seen before."""
 
-    def __init__(self, fn: Callable[..., Any], options: Options) -> None:
+    def __init__(self, fn: Callable[..., Any], options: Options, around: Around | None = None) -> None:
         functools.update_wrapper(self, fn, updated=())
         self._fn = fn
+        self._around = around
         self.options = options
         self._compiled: dict[Any, list[tuple[ShapeGuard, Call, pytree.TreeSpec]]] = {}
 
@@ -48,7 +51,7 @@ class CompiledFunction:
         return pytree.tree_unflatten(entry[1](*leaves), entry[2])
 
     def _compile(self, leaves: Sequence[Any], spec: pytree.TreeSpec) -> tuple[ShapeGuard, Call, pytree.TreeSpec]:
-        program = _FlatProgram(self._fn, spec)
+        program = _FlatProgram(self._fn, spec, self._around)
         call, signature = compile_program(program, leaves, self.options)
         assert program.returned is not None
         return _guard(signature, self.options), call, program.returned
@@ -65,13 +68,16 @@ def _always(leaves: Sequence[Any]) -> bool:
 class _FlatProgram:
     """The user's function over flat arguments; remembers how its result nests."""
 
-    def __init__(self, fn: Callable[..., Any], spec: pytree.TreeSpec) -> None:
+    def __init__(self, fn: Callable[..., Any], spec: pytree.TreeSpec, around: Around | None) -> None:
         self._fn = fn
+        self._around = around
         self._spec = spec
         self.returned: pytree.TreeSpec | None = None
 
     def __call__(self, recorder: Recorder, args: Sequence[Any]) -> Sequence[Any]:
         positional, named = pytree.tree_unflatten(list(args), self._spec)
+        if self._around is not None:
+            recorder.until_traced.enter_context(self._around(*positional))
         leaves, self.returned = pytree.tree_flatten(self._fn(*positional, **named))
         return leaves
 
@@ -118,7 +124,8 @@ class CompiledModule(nn.Module):
     def __init__(self, module: nn.Module, options: Options) -> None:
         super().__init__()
         self.module = module
-        self._call = CompiledFunction(functools.partial(_call_module, module), replace(options))
+        call = functools.partial(_call_module, module)
+        self._call = CompiledFunction(call, replace(options), around=functools.partial(_as_arguments, module))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         state = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
@@ -127,8 +134,12 @@ class CompiledModule(nn.Module):
 
 
 def _call_module(module: nn.Module, state: Mapping[str, torch.Tensor], modes: Any, args: Any, kwargs: Any) -> Any:
-    with swapped_state(module, state):
-        return module(*args, **kwargs)
+    return module(*args, **kwargs)
+
+
+def _as_arguments(module: nn.Module, state: Mapping[str, torch.Tensor], *_: Any) -> AbstractContextManager[None]:
+    """A checkpoint runs parts of the module again during backward: they must find the same tensors as forward."""
+    return swapped_state(module, state)
 
 
 @contextmanager

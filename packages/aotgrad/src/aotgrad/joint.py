@@ -115,10 +115,12 @@ def _tracing(recorder: Recorder, training: bool) -> Iterator[None]:
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(_without_autocast_cache())
         stack.enter_context(torch.set_grad_enabled(training))
+        stack.enter_context(recorder.draws.counted())
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
         stack.enter_context(functional.functionalization())
         stack.enter_context(EarlyRules())
+        stack.enter_context(recorder.until_traced)
         yield
 
 
@@ -199,7 +201,7 @@ def _backward(
     leaves = [entry.leaf for entry in inputs if entry.leaf is not None]
     with _plain_backward({leaf.device.type for leaf in leaves}):
         try:
-            found = iter(torch.autograd.grad(outputs, leaves, tangents, allow_unused=True))
+            found = iter(_gradients(outputs, leaves, tangents))
         except Unsupported:
             raise
         except RuntimeError as error:
@@ -208,6 +210,29 @@ def _backward(
                 f"autograd cannot run backward here ({error})", "eager reports it when it matters"
             ) from error
     return nodes, [_gradient(recorder, entry, found) for entry in inputs]
+
+
+def _gradients(
+    outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor]
+) -> Sequence[torch.Tensor | None]:
+    """A reentrant checkpoint adds gradients to leaves by itself, and refuses to work for who asks to be told them."""
+    if not _has_reentrant_checkpoint(outputs):
+        return torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
+    torch.autograd.backward(outputs, tangents)
+    return [leaf.grad for leaf in leaves]
+
+
+def _has_reentrant_checkpoint(outputs: Sequence[torch.Tensor]) -> bool:
+    pending = [output.grad_fn for output in outputs]
+    seen = set()
+    while pending:
+        node = pending.pop()
+        if node is not None and node not in seen:
+            if node.name() == "CheckpointFunctionBackward":
+                return True
+            seen.add(node)
+            pending.extend(source for source, _ in node.next_functions)
+    return False
 
 
 @contextmanager

@@ -83,6 +83,7 @@ def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
     split = sum(not isinstance(role, Gradient) for role in joint.outputs)
     results, gradients = joint.values[:split], joint.values[split:]
     keep = needed(gradients)
+    keep.update(needed(node for node in joint.graph.nodes if must_run(node) and runs_in_backward(node)))
     backward = _just_in_time([n for n in joint.graph.nodes if n in keep and runs_in_backward(n)], gradients, recomputed)
     saved = _saved(backward, gradients, set(backward))
     saved = [*filter(is_size, saved), *(node for node in saved if not is_size(node))]
@@ -131,7 +132,7 @@ def _forward(
     joint: JointGraph, results: Sequence[Any], roles: Sequence[OutputRole], saved: Sequence[fx.Node], saved_roles: Any
 ) -> Half:
     values = [*results, *saved]
-    keep = needed([*values, *(node for node in joint.graph.nodes if must_run(node))])
+    keep = needed([*values, *(n for n in joint.graph.nodes if must_run(n) and not runs_in_backward(n))])
     inputs = [n for n in joint.graph.find_nodes(op="placeholder") if not isinstance(n.meta["role"], Tangent)]
     body = [node for node in joint.graph.nodes if node in keep and node.op not in ("placeholder", "output")]
     return _extract(joint.root, [(n, n.meta["role"]) for n in inputs], body, values, [*roles, *saved_roles])
@@ -143,10 +144,8 @@ def inference(joint: JointGraph) -> Half:
 
 
 def must_run(node: fx.Node) -> bool:
-    """Forward operators that count even unread: they move the random state or check something."""
-    if node.op != "call_function" or runs_in_backward(node):
-        return False
-    return is_random(node) or node.is_impure()
+    """Operators that count even unread: they move the random state or check something."""
+    return node.op == "call_function" and (is_random(node) or node.is_impure())
 
 
 def is_random(node: fx.Node) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotgrad import functional
+from aotgrad.draws import Draws, dropout_scale
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
 from aotgrad.symbols import SYM_TYPES, SizeNodes
@@ -55,6 +56,8 @@ class Recorder(TorchDispatchMode):
         self.source: fx.Node | None = None
         self.fake_mode = fake_mode
         self._fakes = Fakes(fake_mode)
+        self.draws = Draws()
+        self.until_traced = ExitStack()  # what a program needs in force while backward is traced, too
         self._recording = True
         self._decompositions = decompositions
         self._running: set[OpOverload] = set()
@@ -107,10 +110,9 @@ class Recorder(TorchDispatchMode):
         if decomposed is not NotImplemented:
             return decomposed
         self._refuse_secret_writes(func, args)
-        if self.phase == "backward" and torch.Tag.nondeterministic_seeded in func.tags:
-            raise Unsupported(
-                f"backward draws random numbers ({func})", "a checkpoint around dropout, for example, runs eagerly"
-            )
+        draws = torch.Tag.nondeterministic_seeded in func.tags
+        if draws and not self.draws.is_new():
+            return self._draw_again(func, args)
         if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
             return func(*args)
         result = func(*self._faked(func, args), **self._faked(func, kwargs))
@@ -119,7 +121,19 @@ class Recorder(TorchDispatchMode):
         )
         self._annotate(node, result)
         self._bind_result(node, result)
+        if draws:
+            self.draws.made(func, result)
         return result
+
+    def _draw_again(self, func: OpOverload, args: Sequence[Any]) -> Any:
+        """A checkpoint runs its region again: it gets what was drawn, as a value that backward keeps."""
+        if self.phase == "forward":
+            raise Unsupported(f"{func} draws the same numbers twice", "restore the generator outside of the graph")
+        drawn = self.draws.repeat(func)
+        if func is not aten.native_dropout.default:
+            return drawn
+        with self:
+            return aten.native_dropout_backward.default(args[0], drawn[1], dropout_scale(args[1])), drawn[1]
 
     def _refuse_secret_writes(self, func: OpOverload, args: Sequence[Any]) -> None:
         if func in _WRITES_IN_SECRET:
