@@ -142,6 +142,16 @@ def isolated(session: nox.Session, package: str) -> None:
 
 
 @nox.session(python=HOME_PYTHON)
+def newcomer(session: nox.Session) -> None:
+    """The wheels in an empty environment, and what a new user tries first: right, or a sentence that helps."""
+    install_torch(session, HOME_PYTHON)
+    session.install("numpy")
+    folder = wheels(session, *PACKAGES)
+    session.install("--force-reinstall", "--no-deps", *map(str, sorted(folder.glob("*.whl"))))
+    session.run("python", "-P", "tests/newcomer/walk.py")
+
+
+@nox.session(python=HOME_PYTHON)
 def gpu(session: nox.Session) -> None:
     """The GPU tests with the Python, torch and triton of this machine; ``-- --all`` runs the whole suite there."""
     if not has_cuda():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -152,5 +153,7 @@ _TEXTS: Mapping[type, Callable[[Any], Iterable[tuple[str, str]]]] = {
 
 def from_environment() -> None:
     """What ``COMPILE_LOGS`` asks for; read once, when the package is imported."""
-    if asked := os.environ.get("COMPILE_LOGS", ""):
-        set_logs(asked)
+    try:
+        set_logs(os.environ.get("COMPILE_LOGS", ""))
+    except BadOption as error:  # a misspelt variable must not keep the program from starting
+        warnings.warn(f"COMPILE_LOGS: {error}", stacklevel=2)
