@@ -83,3 +83,20 @@ def test_hooks_run_once_per_call(module):
     compiled(torch.randn(2, 100))
     compiled(torch.randn(2, 100))
     assert len(seen) == 2
+
+
+def test_a_decorated_class_has_compiled_instances():
+    @compile_api.compile
+    class Doubling(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    module = Doubling(3, 3)
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(module(x), nn.functional.linear(x, module.weight, module.bias) * 2)
+    assert len(compile_api.report(Doubling).captured) == len(compile_api.report(module).captured) == 1
+
+
+def test_a_class_without_calls_is_met_with_a_sentence():
+    with pytest.raises(TypeError, match="instances of Plain cannot be called"):
+        compile_api.compile(type("Plain", (), {}))

@@ -1,5 +1,7 @@
-"""What a new user tries in the first ten minutes, with nothing but installed wheels: each step ends in a right result or
-in a sentence that says what to do.  ``nox -s newcomer`` runs it in an empty environment.
+"""What a new user tries in the first ten minutes, with nothing but installed wheels.
+
+Each step ends in a right result or in a sentence that says what to do.  ``nox -s newcomer`` runs it in an environment
+with nothing else.
 """
 
 from __future__ import annotations

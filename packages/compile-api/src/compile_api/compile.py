@@ -84,10 +84,23 @@ def compile(
         recompile_limit=chosen.recompile_limit,
         log=ctx.ledger.frames,
     )
+    if isinstance(model, type):
+        return _compiled_class(model, optimized, ctx.ledger)
     is_module = isinstance(model, torch.nn.Module)
     call = optimized(model.__call__ if is_module else model)
     call.ledger = ctx.ledger
     return compiled_module(model, call, again) if is_module else call
+
+
+def _compiled_class(cls: type, optimized: Callable[[Any], Any], ledger: Ledger) -> type:
+    """The class itself, whose instances are compiled where they are called."""
+    name = "_call_impl" if issubclass(cls, torch.nn.Module) else "__call__"
+    if name not in dir(cls) or (name == "__call__" and cls.__call__ is type.__call__):
+        raise TypeError(f"instances of {cls.__name__} cannot be called, so there is nothing to compile")
+    call = optimized(getattr(cls, name))
+    call.ledger = ledger
+    setattr(cls, name, call)
+    return cls
 
 
 def compile_in_place(module: torch.nn.Module, **how: Any) -> None:

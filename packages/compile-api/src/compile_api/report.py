@@ -94,10 +94,17 @@ class Report:
         yield from _section("inaccurate", [str(each) for each in self.inaccurate])
 
 
+# Where a module, a module compiled in place, and classes keep what is called instead of them.
+_WHERE = ("_compiled_call", "_compiled_call_impl", "_call_impl", "__call__")
+
+
 def report(compiled: Callable[..., Any]) -> Report:
     """The report of a function or module that ``compile`` returned."""
-    call = getattr(compiled, "_compiled_call", None) or getattr(compiled, "_compiled_call_impl", None) or compiled
-    ledger = getattr(call, "ledger", None)
+    places = [
+        getattr(compiled, name, None) for name in ("_compiled_call", "_compiled_call_impl", "_call_impl", "__call__")
+    ]
+    found = (getattr(each, "ledger", None) for each in (compiled, *places))
+    ledger = next((each for each in found if isinstance(each, Ledger)), None)
     if not isinstance(ledger, Ledger):
         raise CompileApiError(f"{compiled!r} was not made by compile_api.compile, so there is nothing to report")
     return of_ledger(ledger)
