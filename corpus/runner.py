@@ -62,10 +62,13 @@ def run(case: Case, mode: str) -> Outcome:
     actual = step(region, captured, copy.deepcopy((args, kwargs)))
     seconds = time.perf_counter() - start
     first = log.records()
-    again = step(region, captured, copy.deepcopy((args, kwargs)))
-    expected_again = step(plain, plain, copy.deepcopy((args, kwargs)))
-    difference = differs(expected, actual) or differs(expected_again, again, "second call")
-    return Outcome(case.name, mode, *_summary(first, log.records()[len(first) :]), difference, seconds)
+    difference = differs(expected, actual)
+    for call in ("second", "third"):  # what a model fills on its first call makes the second another path, in eager too
+        settled = log.records()
+        again = step(region, captured, copy.deepcopy((args, kwargs)))
+        expected_again = step(plain, plain, copy.deepcopy((args, kwargs)))
+        difference = difference or differs(expected_again, again, f"{call} call")
+    return Outcome(case.name, mode, *_summary(first, log.records()[len(settled) :]), difference, seconds)
 
 
 def _summary(first: Any, later: Any) -> tuple[int, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
