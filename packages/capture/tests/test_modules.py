@@ -176,3 +176,13 @@ def test_layers_of_torch_are_captured_whole(net, shape, same):
         else (torch.randn(shape),)
     )
     same(net.eval()(*args), capture.optimize("eager", strict=True, nopython=True)(net)(*args))
+
+
+def test_parameters_that_are_swapped_for_a_call_are_the_ones_used(x):
+    layer = torch.nn.Linear(3, 2)
+
+    def swapped(x):
+        return torch.func.functional_call(layer, {"weight": torch.ones(2, 3)}, (x,)), layer(x)
+
+    for expected, actual in zip(swapped(x), capture.optimize("eager", strict=True)(swapped)(x), strict=True):
+        assert torch.equal(expected, actual)

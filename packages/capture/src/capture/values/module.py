@@ -72,6 +72,12 @@ class ModuleValue(UserObject):
             contents = self.obj.__dict__.get(table) if self.obj is not None else None
             if contents is None:
                 continue
+            seen = ctx.known(contents)
+            if isinstance(seen, DictValue):  # it may have been changed here
+                found = seen.get_constant(ctx, name)
+                if found is not None:
+                    return found
+                continue
             if name in contents:
                 return ctx.wrap(contents[name], KeySource(self._entry(table), name))
         return None
