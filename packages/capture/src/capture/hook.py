@@ -72,6 +72,8 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
         return _engine.SKIP_ONCE
     if not is_captured(code, str(function.__globals__.get("__name__"))):
         return _engine.SKIP_ALWAYS
+    if _is_transformed():
+        return _engine.SKIP_ONCE
     location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
     if not stance.may_translate(location, lambda: config.cache.state(code).why(Inputs(function, args))):
         return _engine.SKIP_ONCE
@@ -97,6 +99,11 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
             stacklevel=2,
         )
         return _give_up(config, record)
+
+
+def _is_transformed() -> bool:
+    """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, or under somebody's mode."""
+    return torch._C._functorch.maybe_current_level() is not None or torch._C._len_torch_dispatch_stack() > 0
 
 
 def _give_up(config: Config, record: FallbackRecord) -> Any:

@@ -43,6 +43,8 @@ _DEPTH_LIMIT = 150
 _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented))
 # Compared by value: that two paths lead to one such object says nothing.
 _BY_VALUE = frozenset({*_SIMPLE, torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset})
+# Torch hides some of its own functions from its own compiler; here they are like any others.
+_DISABLED_FOR_DYNAMO = torch._disable_dynamo(lambda: None).__code__
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -220,6 +222,9 @@ class Machine:
             self._refuse(real)
         self._inlined += 1
         code = function.code
+        if code is _DISABLED_FOR_DYNAMO:
+            hidden = realize(self, function.closure[code.co_freevars.index("fn")])
+            return self.call(hidden.attribute(self, "cell_contents"), args, kwargs)
         if code.co_flags & _COROUTINE:
             self.stop("coroutine", f"the coroutine `{code.co_qualname}` is called")
         slots = bind_arguments(self, function, args, kwargs)

@@ -315,6 +315,8 @@ _STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
     ("is_inference_mode_enabled", torch.is_inference_mode_enabled),
     ("is_any_autocast_enabled", torch._C._is_any_autocast_enabled),
     ("number of function modes", torch._C._len_torch_function_stack),
+    ("number of dispatch modes", torch._C._len_torch_dispatch_stack),
+    ("level of functorch", torch._C._functorch.maybe_current_level),
 )
 
 
