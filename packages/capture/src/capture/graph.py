@@ -122,6 +122,17 @@ class GraphRecorder:
         node = self.graph.call_function(function, nodes)
         return Handle(node, function(*actual))
 
+    def mark(self) -> tuple[int, set[fx.Node]]:
+        """What there is now, for ``forget``."""
+        return self.operations, set(self.graph.nodes)
+
+    def forget(self, mark: tuple[int, set[fx.Node]]) -> None:
+        """Drop the operations recorded since; inputs met since stay."""
+        self.operations, kept = mark
+        for node in reversed(list(self.graph.nodes)):
+            if node not in kept and node.op != "placeholder":
+                self.graph.erase_node(node)
+
     # -- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, outputs: list[fx.Node], name: str) -> tuple[fx.GraphModule, list[Source]]:

@@ -7,8 +7,9 @@ with the instruction where CPython has to take over.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
@@ -381,6 +382,15 @@ class Machine:
             for other in self._known.values():
                 if other is not value and other.source is not None and type(other) is type(value):
                     self.rely_on_distinct(value, other)
+
+    @contextlib.contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        recorded, changed = self.graph.mark(), len(self.effects.changed())
+        with torch.no_grad():
+            yield
+        if len(self.effects.changed()) != changed:
+            self.stop("effects", "a function with a backward of its own changes objects outside of it")
+        self.graph.forget(recorded)
 
     def decide(self, value: Value) -> bool | None:
         assert isinstance(value, TensorValue)

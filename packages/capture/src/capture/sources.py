@@ -254,6 +254,32 @@ class KeySource(Derived):
         return self.parent.read(inputs)[self.key]
 
 
+class ObjectKeySource(Derived):
+    """A value of a dict under a key that is known by its identity: optimizers keep state by parameter."""
+
+    def __init__(self, parent: Source, key: Any) -> None:
+        object.__setattr__(self, "parent", parent)
+        object.__setattr__(self, "key", key)
+
+    parent: Source
+    key: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectKeySource) and other.key is self.key and other.parent == self.parent
+
+    def __hash__(self) -> int:
+        return hash((self.parent, id(self.key)))
+
+    def expression(self) -> str:
+        return f"{self.parent.expression()}[a {type(self.key).__name__}]"
+
+    def accessor(self) -> Accessor:
+        return ("key", self.key)
+
+    def read(self, inputs: Inputs) -> Any:
+        return self.parent.read(inputs)[self.key]
+
+
 @_path
 class ItemSource(Derived):
     """An item of an exact list or tuple."""
@@ -306,8 +332,8 @@ class GetitemSource(Derived):
 def _unwrapped_container(container: Source, key: Any) -> str:
     """``m._parameters['weight']`` reads as ``m.weight``, which is what the user wrote."""
     holder = container.parent if isinstance(container, Derived) else None
-    inner = getattr(container, "key", None) or getattr(container, "name", None)
-    if inner in ("_parameters", "_buffers", "_modules") and isinstance(holder, Source):
+    inner = getattr(container, "key", getattr(container, "name", None))
+    if isinstance(inner, str) and inner in ("_parameters", "_buffers", "_modules") and isinstance(holder, Source):
         owner = holder.parent if isinstance(holder, DictSource) else holder
         return f"{owner.expression()}.{key}"
     if isinstance(container, AttrSource) and container.name == "__globals__":

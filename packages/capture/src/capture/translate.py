@@ -37,8 +37,10 @@ from capture.records import BreakRecord, GraphRecord, Log
 from capture.resume import Continuation, Continuations, NotResumable, Point, Slot
 from capture.shapes import relations
 from capture.sources import ArgSource, CallSource, ConstSource, Inputs
+from capture.spent import with_spent_history
 from capture.values.base import LazyValue, Value, settled
 from capture.values.constant import UNBOUND
+from capture.values.tensor import TensorValue
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 # What eager raises too: CPython runs the instruction and raises the real thing, so nothing is left uncaptured.
@@ -133,7 +135,8 @@ class _Translator:
         machine.balance()
         if not machine.graph.operations:
             return
-        module, sources = machine.graph.finish([value.node for value in results], f"Graph_{self.code.co_name}")  # type: ignore[attr-defined]
+        outputs = [_without_spent_history(value) for value in results]
+        module, sources = machine.graph.finish(outputs, f"Graph_{self.code.co_name}")
         self.graph = module
         examples = [machine.graph.inputs[source].meta["val"] for source in sources]
         self._captured = time.perf_counter()
@@ -169,6 +172,10 @@ class _Translator:
         self.emit.unpack_sequence(len(results))
         for value in results:
             self.writer.keep(value, "result")
+        for value in results:
+            if _is_spent(value):
+                self.writer.call_const(with_spent_history, value)
+                self.writer.keep(value, "spent")
 
     def _accept_a_bare_tensor(self) -> None:
         """A backend's callable may return the one tensor itself: unpacking it would take it apart by rows."""
@@ -328,6 +335,15 @@ def _library_state() -> list[tuple[str, Callable[[], Any]]]:
             state.append((f"is_autocast_enabled for {device}", functools.partial(torch.is_autocast_enabled, device)))
             state.append((f"get_autocast_dtype for {device}", functools.partial(torch.get_autocast_dtype, device)))
     return state
+
+
+def _is_spent(value: Value) -> bool:
+    return isinstance(value, TensorValue) and value.spent and value.fake.requires_grad
+
+
+def _without_spent_history(value: Any) -> fx.Node:
+    node: fx.Node = value.node
+    return node.graph.call_method("detach", (node,)) if _is_spent(value) else node
 
 
 def _operator_name(node: fx.Node) -> str:

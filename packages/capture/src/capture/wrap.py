@@ -23,6 +23,7 @@ from capture.sources import (
     GlobalSource,
     ItemSource,
     KeySource,
+    ObjectKeySource,
     Source,
     StorageSource,
     TypeSource,
@@ -156,7 +157,9 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     sizes = tuple(None if dim in dims else size for dim, size in enumerate(obj.shape))
     strides = tuple(obj.stride()) if not dims else None
     ctx.guard(source, "tensor", type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, ())
-    return TensorValue(node, fake, source, type(obj))
+    value = TensorValue(node, fake, source, type(obj))
+    value.obj = obj
+    return value
 
 
 # -- containers --------------------------------------------------------------------------------------------------
@@ -199,7 +202,9 @@ def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
     ctx.guard(source, "keys", tuple(obj))
     value = DictValue(source, type(obj))
     for key, item in obj.items():
-        value.entries[_hashed(ctx, key, source)] = (ctx.literal(key), LazyValue(item, KeySource(source, key)))
+        hashed = _hashed(ctx, key, source)
+        path = ObjectKeySource(source, key) if isinstance(hashed, ObjectKey) else KeySource(source, key)
+        value.entries[hashed] = (ctx.literal(key), LazyValue(item, path))
     if isinstance(obj, collections.defaultdict):
         value.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     return value

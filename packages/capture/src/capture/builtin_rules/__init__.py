@@ -1,6 +1,7 @@
 """What functions without Python code of their own mean: a table filled by these modules."""
 
 from capture.builtin_rules import (
+    autograd,
     containers,
     context_vars,
     copying,
@@ -9,6 +10,7 @@ from capture.builtin_rules import (
     numpy_scalars,
     objects,
     operators,
+    optimizers,
     signatures,
     storage,
     torch_functions,
@@ -16,6 +18,7 @@ from capture.builtin_rules import (
 from capture.builtin_rules.registry import call_builtin
 
 __all__ = [
+    "autograd",
     "call_builtin",
     "containers",
     "context_vars",
@@ -25,6 +28,7 @@ __all__ = [
     "numpy_scalars",
     "objects",
     "operators",
+    "optimizers",
     "signatures",
     "storage",
     "torch_functions",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
@@ -81,7 +82,7 @@ def _tensor_method(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Ma
             f"`.{name}()` of {args[0].describe()} {reason}",
             "keep the value a tensor, or read it at the end",
         )
-    if name in _UNTRACKED:
+    if name in _UNTRACKED or (name == "requires_grad_" and args[0].source is not None):
         ctx.stop("autograd", f"`.{name}()` of a tensor is called", "call it outside the compiled function")
     return ctx.record(name, args, kwargs, method=True)
 
@@ -101,11 +102,9 @@ _READS_VALUES = {
 }
 _UNTRACKED = frozenset(
     {
-        "backward",
         "register_hook",
         "retain_grad",
         "register_post_accumulate_grad_hook",
-        "requires_grad_",
         "share_memory_",
     }
 )
@@ -199,6 +198,15 @@ for _function in (
     torch.overrides.has_torch_function_variadic,
 ):
     rule(_function)(_answer(FALSE))
+rule(torch._C._get_privateuse1_backend_name)(_answer(ConstantValue(torch._C._get_privateuse1_backend_name())))
+
+
+@rule(torch._C.DisableTorchFunctionSubclass, torch.autograd.profiler.record_function)
+def without_effect(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
+    """Tensors of subclasses do not come into graphs, and a graph's operations are not grouped under a label."""
+    return ctx.call(ctx.literal(contextlib.nullcontext), [])
+
+
 # Capture's own modes are not the program's.
 rule(torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack)(_answer(ConstantValue(0)))
 rule(torch._C._log_api_usage_once, torch._assert)(_answer(NONE))
@@ -232,6 +240,7 @@ for _name in (
 for _function in (
     torch.get_default_dtype,
     torch.cuda.is_available,
+    torch._C._accelerator_getAccelerator,
     torch.is_deterministic_algorithms_warn_only_enabled,
     torch.are_deterministic_algorithms_enabled,
 ):

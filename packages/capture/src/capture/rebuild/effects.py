@@ -16,6 +16,7 @@ from capture.values.function import (
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
 from capture.values.sequence import ListValue, SetValue
+from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
 
@@ -73,6 +74,14 @@ def _refill(writer: Writer, value: Value, method: str) -> None:
 @replays(ContextVarValue)
 def replay_context_var(writer: Writer, value: ContextVarValue) -> None:
     set_pending(writer, value)
+
+
+@replays(TensorValue)
+def replay_gradient(writer: Writer, value: TensorValue) -> None:
+    for name, item in value.written.items():
+        writer.load(item)
+        writer.load(value)
+        writer.emit.store_attr(name)
 
 
 @replays(CellValue)

@@ -11,6 +11,7 @@ import the frame, the machine or the bytecode.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NoReturn, Protocol
 
 from capture.sources import Source
@@ -25,6 +26,7 @@ class Tracer(Protocol):
 
     graph: Any
     effects: Any
+    tensors: Any
 
     def wrap(self, obj: Any, source: Source) -> Value:
         """The value of a real object found at ``source``; guards what its kind relies on."""
@@ -58,6 +60,9 @@ class Tracer(Protocol):
 
     def rely_on_distinct(self, left: Value, right: Value) -> None:
         """Rely on two paths leading to two objects."""
+
+    def rehearsal(self) -> AbstractContextManager[None]:
+        """Evaluate without a trace: what is recorded meanwhile is forgotten, and changes of older objects stop."""
 
     def decide(self, value: Value) -> bool | None:
         """The truth of a tensor that follows simply from arguments, relied on from now on; None for other tensors."""

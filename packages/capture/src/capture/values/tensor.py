@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import fx
 
-from capture.sources import Source
-from capture.values.base import Tracer, Value
+from capture.sources import AttrSource, Source
+from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.sequence import TupleValue
 
@@ -31,6 +32,9 @@ class TensorValue(Value):
         self.fake = fake
         self.source = source
         self.cls = cls
+        self.obj: Any = None
+        self.written: dict[str, Value] = {}
+        self.spent = False  # a backward has freed what its history needs
         self._sizes: dict[int, Value] = {}
 
     def python_type(self) -> type:
@@ -46,13 +50,22 @@ class TensorValue(Value):
             return self.shape(ctx)
         if name in _VIEWS:
             return ctx.record(getattr, [self, ConstantValue(name)], {})
-        if name == "grad" and self.source is None:
-            return NONE
+        if name == "grad":
+            return self.gradient(ctx)
         if name == "grad_fn" and self.fake.grad_fn is None:
             return NONE
         if name == "__class__":
             return ctx.literal(self.cls)
         return self._method(ctx, name)
+
+    def gradient(self, ctx: Tracer) -> Value:
+        if "grad" in self.written:
+            return realize(ctx, self.written["grad"])
+        if self.source is None:
+            return NONE
+        if not (self.obj.is_leaf or self.obj.retains_grad):
+            ctx.stop("tensor attribute", f"`grad` of {self.describe()}, which is no leaf, is read")
+        return ctx.wrap(self.obj.grad, AttrSource(self.source, "grad"))
 
     def shape(self, ctx: Tracer) -> Value:
         """Fixed sizes are constants; a size that varies is one node of the graph, however often it is asked for."""
@@ -79,7 +92,14 @@ class TensorValue(Value):
         if name == "requires_grad" and isinstance(value, ConstantValue):
             ctx.record("requires_grad_", [self, boolean(value.value)], {}, method=True)
             return
+        if name == "grad" and value is not None and self.source is not None:
+            ctx.changed(self)
+            self.written["grad"] = realize(ctx, value)
+            return
         ctx.stop("tensor attribute", f"the attribute `{name}` of a tensor is assigned")
+
+    def parts(self) -> Iterator[Value]:
+        return iter(self.written.values())
 
     def elements(self, ctx: Tracer) -> list[Value]:
         if self.fake.dim() == 0:

@@ -1,0 +1,28 @@
+"""What ``forward`` of a ``torch.autograd.Function`` gets as ``ctx`` while it is only looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class FunctionContext:
+    """Takes what a forward leaves for its backward."""
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        pass
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        pass
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        pass
+
+    def set_materialize_grads(self, value: bool) -> None:
+        pass

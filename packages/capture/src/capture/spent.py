@@ -1,0 +1,30 @@
+"""Tensors whose history was used up by a backward inside of the graph.
+
+They leave the graph without a history, which would keep alive everything that backward needed.  To the program they
+still look like what they are in eager: tensors that want a gradient, and through which nobody can go backward again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class _Spent(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time: its intermediate results were freed by an earlier "
+            "backward. Specify retain_graph=True there if you need to go backward again."
+        )
+
+
+def with_spent_history(tensor: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        spent: torch.Tensor = _Spent.apply(torch.empty(0, requires_grad=True), tensor)
+    return spent
