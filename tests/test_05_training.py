@@ -71,3 +71,30 @@ def test_backward_inside_the_compiled_function(backend):
     x = torch.randn(4, 6)
     torch.testing.assert_close(compile_api.compile(step, backend=backend)(module, x), step(twin, x))
     torch.testing.assert_close(module.weight.grad, twin.weight.grad)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_whole_training_step_is_one_graph(backend):
+    """Forward, backward and the optimizer: with gradients of the step before, and without."""
+    module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    twin = copy.deepcopy(module)
+
+    def step_of(module):
+        optimizer = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = module(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step
+
+    plain, compiled = step_of(twin), compile_api.compile(step_of(module), backend=backend, fullgraph=True)
+    for _ in range(5):
+        x = torch.randn(4, 6)
+        torch.testing.assert_close(compiled(x), plain(x))
+    for ours, theirs in zip(module.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+        assert not ours.grad.requires_grad

@@ -172,3 +172,13 @@ def test_a_refusal_names_the_users_line():
     with pytest.raises(aotgrad.Unsupported, match=r"at model\.py:12; ") as caught:
         aotgrad.compile(gm, [torch.ones(3)], forward=aotgrad.run_eagerly)
     assert caught.value.where == "model.py:12"
+
+
+def test_a_program_that_takes_its_own_gradients_gives_plain_tensors():
+    def slope(x, w):
+        return torch.autograd.grad((x * w).sin().sum(), w)[0]
+
+    x, w = torch.randn(3), torch.randn(3, requires_grad=True)
+    found = aotgrad.function(slope, forward=aotgrad.run_eagerly)(x, w)
+    assert not found.requires_grad
+    torch.testing.assert_close(found, slope(x, w))

@@ -38,6 +38,20 @@ class Options:
     dynamic: bool = False
 
 
+def _without_history(inner: Boxed) -> Boxed:
+    """The program's results have no history, though its inputs want gradients: it took the gradients itself."""
+
+    def run(inputs: list[Any]) -> Sequence[Any]:
+        mode = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        try:
+            return inner(inputs)
+        finally:
+            torch._C._set_grad_enabled(mode)
+
+    return run
+
+
 def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:
     """`program` as compiled graphs behind a plain function of the same arguments."""
     signature = read_inputs(example_inputs, dynamic=options.dynamic)
@@ -61,6 +75,8 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
         half = inference(joint)
         verify_half(half, "the inference graph", (Primal, AliasBase, Size))
         inner = (options.inference or options.forward)(half.module, half.example_inputs)
+        if any(given.requires_grad for given in signature.inputs):
+            inner = _without_history(inner)
         return wrap_call(signature, joint.facts, inner, boxed=True)
     pair = options.partition(joint)
     verify_pair(pair)

@@ -1,0 +1,202 @@
+"""Autograd in the user's code: the same gradients, in the same places, as part of the graph."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import capture
+
+
+def whole(function):
+    return capture.optimize("eager", nopython=True, strict=True)(function)
+
+
+@pytest.fixture
+def w():
+    return torch.arange(1.0, 4.0).requires_grad_()
+
+
+def test_grad_with_respect_to_what_is_made_inside(x):
+    def slope(x):
+        leaf = x.clone().requires_grad_()
+        return torch.autograd.grad((leaf**3).sum(), leaf)[0]
+
+    assert torch.equal(whole(slope)(x), 3 * x**2)
+
+
+def test_grad_of_grad(x, w):
+    def second(x):
+        (first,) = torch.autograd.grad(((x * w) ** 3).sum(), w, create_graph=True)
+        return torch.autograd.grad(first.sum(), w)[0]
+
+    assert torch.allclose(whole(second)(x), second(x))
+
+
+def test_backward_sets_a_gradient_and_then_adds_to_it(x, w):
+    def step(x, w):
+        loss = (x * w).square().sum()
+        loss.backward()
+        return loss
+
+    plain, captured = (w.detach().clone().requires_grad_() for _ in range(2))
+    region = whole(step)
+    for _ in range(3):
+        assert torch.equal(step(x, plain), region(x, captured))
+        assert torch.equal(plain.grad, captured.grad)
+    kept = captured.grad
+    region(x, captured)
+    assert captured.grad is kept  # in place, as autograd does
+
+
+def test_gradients_are_cleared_and_read(x, w):
+    def step(x):
+        w.grad = None
+        (x * w).sum().backward()
+        return w.grad * 2, w.grad is None
+
+    result, missing = whole(step)(x)
+    assert torch.equal(result, 2 * x.sum(0))
+    assert not missing
+
+
+def test_gradients_of_two_leaves_are_two_tensors():
+    a, b = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    whole(lambda: (a + b).sum().backward())()
+    a.grad.mul_(5)
+    assert torch.equal(b.grad, torch.ones(3))
+
+
+def test_a_loss_is_used_up(x, w):
+    def step(x):
+        loss = (x * w).square().sum()
+        loss.backward()
+        return loss
+
+    loss = whole(step)(x)
+    assert loss.requires_grad
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+
+
+def test_a_loss_with_a_history_outside_is_left_to_cpython(check, x):
+    outer = torch.ones(3, requires_grad=True)
+    middle = outer * 2
+
+    def step(x):
+        (x * middle).sum().backward()
+        return x + 1
+
+    capture.optimize("eager", strict=True)(step)(x)
+    assert torch.equal(outer.grad, 2 * x.sum(0))
+
+
+def test_hooks_run(x, w):
+    seen = []
+    w.register_hook(lambda grad: seen.append(grad) or grad * 10)
+
+    def step(x):
+        (x * w).sum().backward()
+        return x + 1
+
+    capture.optimize("eager", strict=True)(step)(x)
+    assert len(seen) == 1
+    assert torch.equal(w.grad, 10 * x.sum(0))
+
+
+class Exp(torch.autograd.Function):
+    """Its backward is not the true one, so that nobody can replace it."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x)
+        ctx.scale = scale
+        return (x * scale).exp()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x * ctx.scale * 100, None
+
+
+class Separate(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 7
+
+
+@pytest.mark.parametrize("function", [lambda w: Exp.apply(w, 2.0), Separate.apply], ids=["exp", "separate"])
+def test_a_function_with_its_own_backward(function):
+    plain, captured = (torch.arange(3.0).requires_grad_() for _ in range(2))
+    expected, actual = function(plain) * 2, whole(lambda w: function(w) * 2)(captured)
+    expected.sum().backward()
+    actual.sum().backward()
+    assert torch.equal(expected, actual)
+    assert torch.equal(plain.grad, captured.grad)
+
+
+CALLS = []
+
+
+class Noisy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        CALLS.append(1)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def test_a_forward_that_does_more_than_compute_runs_once_per_call(x):
+    CALLS.clear()
+    region = capture.optimize("eager", strict=True)(lambda x: Noisy.apply(x) + 1)
+    for count in (1, 2, 3):
+        assert torch.equal(region(x), x * 2 + 1)
+        assert len(CALLS) == count
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.1),
+    "momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "foreach": lambda p: torch.optim.SGD(p, 0.1, momentum=0.5, foreach=True),
+    "adam": lambda p: torch.optim.Adam(p, 0.01),
+    "adamw, foreach": lambda p: torch.optim.AdamW(p, 0.01, foreach=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01),
+    "adagrad": lambda p: torch.optim.Adagrad(p, 0.01),
+}
+WHOLE = ("sgd", "momentum", "foreach")
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_training_step(name):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    runs = []
+    for captured in (False, True):
+        copied = copy.deepcopy(model)
+        optimizer = OPTIMIZERS[name](copied.parameters())
+
+        def step(x, y, copied=copied, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(copied(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = capture.optimize("eager", nopython=name in WHOLE, strict=True)(step) if captured else step
+        torch.manual_seed(1)
+        losses = [run(torch.randn(5, 4), torch.randint(0, 3, (5,))).item() for _ in range(5)]
+        runs.append((losses, [parameter.detach().clone() for parameter in copied.parameters()]))
+    assert runs[0][0] == runs[1][0]
+    assert all(torch.equal(one, other) for one, other in zip(runs[0][1], runs[1][1], strict=True))
