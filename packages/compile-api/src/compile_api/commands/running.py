@@ -38,6 +38,7 @@ def run(chosen: argparse.Namespace) -> int:
     finally:
         if chosen.report:
             _print_reports()
+        dropin.uninstall()
 
 
 def _program(module: str | None, arguments: list[str]) -> int:
