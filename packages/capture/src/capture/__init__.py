@@ -10,7 +10,8 @@ from capture.errors import (
     Unsupported,
 )
 from capture.hook import install
-from capture.markers import allow_in_graph, disallow_in_graph, graph_break, is_compiling
+from capture.markers import allow_in_graph, assume_constant_result, disallow_in_graph, graph_break, is_compiling
+from capture.marks import mark_dynamic, mark_static
 from capture.options import Options
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord
 from capture.stance import STANCES, set_stance
@@ -33,6 +34,7 @@ __all__ = [
     "RecompileRefused",
     "Unsupported",
     "allow_in_graph",
+    "assume_constant_result",
     "disable",
     "disallow_in_graph",
     "eager",
@@ -40,6 +42,8 @@ __all__ = [
     "export",
     "graph_break",
     "is_compiling",
+    "mark_dynamic",
+    "mark_static",
     "optimize",
     "records",
     "reset",

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from capture.builtin_rules.assumed import assumed_result, is_assumed
 from capture.builtin_rules.registry import RULES, call_builtin
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.decisions import question_about, same_answer
@@ -26,6 +27,7 @@ from capture.frame import Frame
 from capture.graph import GraphRecorder, quiet
 from capture.guards import Guard, GuardSet
 from capture.instructions import Body, Instruction, slot_names
+from capture.marks import marked
 from capture.opcodes import HANDLERS
 from capture.record import record_operation
 from capture.sources import ArgSource, CellSource, ClosureSource, ConstSource, Inputs, Source
@@ -221,6 +223,8 @@ class Machine:
             if _has_rule(real) or is_operation(real):
                 return call_builtin(self, real, args, kwargs)
             self._refuse(real)
+            if is_assumed(real):
+                return assumed_result(self, real, args, kwargs)
         self._inlined += 1
         code = function.code
         if code is _DISABLED_FOR_DYNAMO:
@@ -349,10 +353,15 @@ class Machine:
     def dynamic_dims(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         if not _is_argument(source):
             return frozenset()
+        said_dynamic, said_static = marked(tensor)
+        dims = self.varying.dims.get(source, frozenset()) | said_dynamic
         if self.varying.all_sizes and not isinstance(tensor, torch.nn.Parameter):
-            return frozenset(dim for dim, size in enumerate(tensor.shape) if size > 1)
-        dims = self.varying.dims.get(source, frozenset())
-        return frozenset(dim for dim in dims if dim < tensor.dim() and tensor.shape[dim] > 1)
+            dims = frozenset(range(tensor.dim()))
+        dims = frozenset(dim for dim in dims - said_static if dim < tensor.dim() and tensor.shape[dim] > 1)
+        if dims and self.graph.shape_env is None:
+            self.varying.dims[source] = dims
+            raise _Symbolic
+        return dims
 
     def is_dynamic(self, source: Source) -> bool:
         return source in self.varying.ints and _is_argument(source)
@@ -431,6 +440,10 @@ class _Again(Restart):
         super().__init__()
 
 
+class _Symbolic(Restart):
+    """A size is a symbol after all; evaluation starts again with somewhere to keep symbols."""
+
+
 def evaluate(inputs: Inputs, varying: Varying) -> tuple[Machine, Returned | Stopped]:
     """Evaluate a frame.  A break inside a callee is a break of the root at the call, found out in a second run."""
     forced: dict[int, Stopped] = {}
@@ -444,6 +457,8 @@ def evaluate(inputs: Inputs, varying: Varying) -> tuple[Machine, Returned | Stop
             return machine, outcome
         except _Again as again:
             forced[again.stopped.step] = again.stopped
+        except _Symbolic:
+            continue
         finally:
             if not finished:
                 machine.balance()

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 
 from capture._engine import Outside
+from capture.builtin_rules.assumed import ASSUMED
 from capture.builtin_rules.registry import fallback, rule
 from capture.builtin_rules.torch_functions import ALLOWED, DISALLOWED
 from capture.values.base import Tracer, Value
@@ -38,6 +39,15 @@ def allow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
 def disallow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
     """Leaves calls of ``function`` to CPython: the graph ends before each."""
     DISALLOWED.add(id(function))
+    _KEPT.append(function)
+    return function
+
+
+def assume_constant_result(function: Callable[P, R]) -> Callable[P, R]:
+    """Calls ``function`` once, at capture, and takes its result for a constant.  That it never changes is for the
+    program to know: nothing checks it.
+    """
+    ASSUMED.add(id(function))
     _KEPT.append(function)
     return function
 

@@ -17,10 +17,13 @@ from compile_api.backends import Backend, describe_backends, list_backends, regi
 from compile_api.compile import backend_function, compile, compile_in_place, optimize
 from compile_api.controls import (
     allow_in_graph,
+    assume_constant_result,
     disable,
     disallow_in_graph,
     graph_break,
     is_compiling,
+    mark_dynamic,
+    mark_static,
     set_stance,
     step_begin,
 )
@@ -61,6 +64,7 @@ __all__ = [
     "UnknownBackend",
     "Walkthrough",
     "allow_in_graph",
+    "assume_constant_result",
     "backend_function",
     "compile",
     "compile_in_place",
@@ -73,6 +77,8 @@ __all__ = [
     "install",
     "is_compiling",
     "list_backends",
+    "mark_dynamic",
+    "mark_static",
     "optimize",
     "register_backend",
     "report",

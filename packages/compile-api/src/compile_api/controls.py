@@ -14,12 +14,31 @@ import torch
 
 import capture
 import cudagraphs
-from capture import allow_in_graph, disallow_in_graph, graph_break, is_compiling
+from capture import (
+    allow_in_graph,
+    assume_constant_result,
+    disallow_in_graph,
+    graph_break,
+    is_compiling,
+    mark_dynamic,
+    mark_static,
+)
 from compile_api.errors import BadOption
 from compile_api.module import compiled_module
 from compile_api.options import nearest
 
-__all__ = ["allow_in_graph", "disable", "disallow_in_graph", "graph_break", "is_compiling", "set_stance", "step_begin"]
+__all__ = [
+    "allow_in_graph",
+    "assume_constant_result",
+    "disable",
+    "disallow_in_graph",
+    "graph_break",
+    "is_compiling",
+    "mark_dynamic",
+    "mark_static",
+    "set_stance",
+    "step_begin",
+]
 
 
 def disable(fn: Any = None, *, recursive: bool = True, reason: str | None = None) -> Any:

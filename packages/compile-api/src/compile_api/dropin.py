@@ -75,6 +75,7 @@ def _replacements() -> Mapping[tuple[str, str], Callable[..., Any]]:
         ("torch.compiler", "reset"): reset,
         ("torch.compiler", "disable"): _disable,
         ("torch.compiler", "allow_in_graph"): controls.allow_in_graph,
+        ("torch.compiler", "assume_constant_result"): controls.assume_constant_result,
         ("torch.compiler", "set_stance"): controls.set_stance,
         ("torch.compiler", "cudagraph_mark_step_begin"): controls.step_begin,
         ("torch.compiler", "list_backends"): _listed,

@@ -1,0 +1,48 @@
+"""What a program says about the sizes of a tensor: those that vary, and those that must not become symbols.
+
+The marks are attributes of the tensor, so they go where it goes and end with it.  Those that torch's own
+``mark_dynamic`` and its kin leave are read too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+_DYNAMIC = "_capture_dynamic_dims"
+_STATIC = "_capture_static_dims"
+_TORCHS_DYNAMIC = ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices")
+_TORCHS_STATIC = "_dynamo_static_indices"
+
+
+def mark_dynamic(tensor: torch.Tensor, dims: int | Iterable[int]) -> None:
+    """These sizes of the tensor are symbols from the first capture on, so that other sizes need no other version.
+
+    Sizes of 0 and 1 stay numbers: they are other programs.
+    """
+    _add(tensor, _DYNAMIC, dims)
+
+
+def mark_static(tensor: torch.Tensor, dims: int | Iterable[int] | None = None) -> None:
+    """These sizes (all, if none is named) never become symbols: each value of theirs is captured anew."""
+    _add(tensor, _STATIC, range(tensor.dim()) if dims is None else dims)
+
+
+def marked(tensor: torch.Tensor) -> tuple[frozenset[int], frozenset[int]]:
+    """The dimensions marked as varying, and those marked as fixed."""
+    attributes = tensor.__dict__
+    if not attributes:
+        return frozenset(), frozenset()
+    dynamic = frozenset().union(*(attributes.get(name, ()) for name in (_DYNAMIC, *_TORCHS_DYNAMIC)))
+    static = frozenset().union(*(attributes.get(name, ()) for name in (_STATIC, _TORCHS_STATIC)))
+    return dynamic, static
+
+
+def _add(tensor: torch.Tensor, attribute: str, dims: int | Iterable[int]) -> None:
+    chosen = {dims} if isinstance(dims, int) else set(dims)
+    for dim in chosen:
+        if not -tensor.dim() <= dim < tensor.dim():
+            raise IndexError(f"dimension {dim} is marked, and the tensor has {tensor.dim()}")
+    kept = tensor.__dict__.get(attribute, frozenset())
+    tensor.__dict__[attribute] = kept | {dim % tensor.dim() for dim in chosen}
