@@ -1,10 +1,8 @@
-"""Prints the figures of the README: tracing time, wrapper time, saved bytes and peak memory.
+"""Prints the figures of the README: tracing time, wrapper time and saved bytes.
 
 Times are CPU time, so that other work on the machine disturbs them less.
 """
 
-import resource
-import sys
 import time
 import timeit
 from collections.abc import Callable
@@ -85,23 +83,6 @@ def tracing() -> None:
         print(f"{name}: first call {seconds:.2f} s, {nodes} nodes, {saved:.0f} MiB saved")
 
 
-def memory(kind: str) -> None:
-    """Peak resident memory of three training steps, in a process of its own."""
-    model, tokens = Encoder(4), torch.randint(0, 1000, (16, 128))
-    partition = aotgrad.default_partition if kind == "default" else aotgrad.min_cut_partition
-    step = model if kind == "eager" else aotgrad.module(model, forward=aotgrad.run_eagerly, partition=partition)
-    # What tracing imports counts for no step.
-    aotgrad.function(lambda x: x.sin(), forward=aotgrad.run_eagerly)(torch.ones(1, requires_grad=True)).backward()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(3):
-        model.zero_grad()
-        step(tokens).backward()
-    print(f"{kind}: {(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024:.0f} MiB above the model")
-
-
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        memory(sys.argv[1])
-    else:
-        wrappers()
-        tracing()
+    wrappers()
+    tracing()

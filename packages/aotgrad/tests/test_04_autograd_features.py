@@ -182,3 +182,29 @@ def test_a_program_that_takes_its_own_gradients_gives_plain_tensors():
     found = aotgrad.function(slope, forward=aotgrad.run_eagerly)(x, w)
     assert not found.requires_grad
     torch.testing.assert_close(found, slope(x, w))
+
+
+def test_what_an_unused_output_would_need_is_not_computed():
+    seen = []
+
+    def compiler(gm, example_inputs):
+        seen.append([node.target for node in gm.graph.nodes])
+        return aotgrad.run_eagerly(gm, example_inputs)
+
+    def program(x, w):
+        logits = x @ w
+        return logits, torch.softmax(logits, 0).sum(), w.exp().sum()
+
+    x, w = torch.randn(3, 3), torch.randn(3, 3, requires_grad=True)
+    for used in ([1], [0], [0, 2], [1, 2], [0, 1, 2]):
+        outputs, expected = aotgrad.function(program, forward=compiler)(x, w), program(x, w)
+        ours = torch.autograd.grad(sum(outputs[i].sum() for i in used), w)
+        torch.testing.assert_close(ours, torch.autograd.grad(sum(expected[i].sum() for i in used), w))
+        assert (torch.ops.aten._softmax_backward_data.default in seen[-1]) == (1 in used)
+
+
+def test_an_absent_tangent_is_zero_where_no_sum_takes_it(same_as_eager):
+    program = lambda x: (x[:2].exp(), x[2:].sin())
+    x = torch.randn(5, requires_grad=True)
+    first, _ = compiled(lambda x: tuple(torch.cat([a * 2, b * 3]) for a, b in [program(x)]) + program(x))(x)[1:]
+    torch.testing.assert_close(torch.autograd.grad(first.sum(), x), torch.autograd.grad(program(x)[0].sum(), x))

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
+from aotgrad.absent import has_fixed_sizes, without_tangents
 from aotgrad.again import Again, compute_again, inputs_read
 from aotgrad.errors import Unsupported
 from aotgrad.joint import JointGraph
-from aotgrad.partition import Pair
+from aotgrad.partition import Half, Pair
 from aotgrad.roles import Gradient, Result, Saved, SavedSize, Tangent, UpdatedInput
 from aotgrad.source import Source
 from aotgrad.symbols import size_hint
@@ -38,7 +39,7 @@ class _Layout:
 
 
 def differentiable_function(
-    joint: JointGraph, pair: Pair, forward: Boxed, compile_backward: Callable[[], Boxed]
+    joint: JointGraph, pair: Pair, forward: Boxed, compile_backward: Callable[[Half], Boxed]
 ) -> Callable[..., Any]:
     """A function of the graph's inputs that autograd can differentiate."""
     source, layout = Source(), _layout(joint, pair)
@@ -53,9 +54,10 @@ def differentiable_function(
         again=_DifferentiableBackward(joint, pair, layout),
         zeros=torch.zeros,
         dense=_dense,
+        fewer=_FewerTangents(pair.backward, compile_backward),
     )
     namespace = source.build("autograd function")
-    namespace["inner_backward"] = _compiled_on_first_call(compile_backward, namespace)
+    namespace["inner_backward"] = _compiled_on_first_call(lambda: compile_backward(pair.backward), namespace)
     compiled = namespace["Compiled"]
     # Function.apply itself only adds a check for functorch transforms, whose tensors no compiled graph takes.
     apply: Callable[..., Any] = super(torch.autograd.Function, compiled).apply
@@ -115,8 +117,12 @@ def _write_backward(source: Source, layout: _Layout, pair: Pair) -> None:
     source.add(f"return again(Compiled.backward, ctx, ({', '.join(arriving)},))", 3)
     if len(tangents) > 1:
         source.add(f"absent = {{k for k, t in enumerate(({', '.join(tangents)},)) if t is None}}", 2)
+    fewer = len(tangents) > 1 and has_fixed_sizes(pair.backward)
     for order, (name, node) in enumerate(zip(tangents, _tangent_values(pair), strict=True)):
-        _write_tangent(source, order, name, node, single=len(tangents) == 1)
+        if len(tangents) > 1 and not fewer:
+            like = f"ctx.like[{order}]"
+            source.add(f"if {name} is None: {name} = zeros({like}[0], dtype={like}[1], device={like}[2])", 2)
+        _write_tangent(source, f"{name} is not None and " if fewer else "", name, node)
     saved = [*(["*ctx.sizes"] if layout.sizes else []), *(["*ctx.saved_tensors"] if layout.saved else []), *tangents]
     source.add(f"inputs = [{', '.join(saved)}]", 2)
     if layout.saved:
@@ -124,7 +130,7 @@ def _write_backward(source: Source, layout: _Layout, pair: Pair) -> None:
         source.add("ctx.maybe_clear_saved_tensors()", 3)
         if layout.kept is not None:
             source.add("ctx.inputs = None", 3)
-    _write_gradients(source, pair, len(tangents))
+    _write_gradients(source, pair, len(tangents), fewer)
 
 
 def _tangent_values(pair: Pair) -> list[torch.Tensor]:
@@ -132,27 +138,27 @@ def _tangent_values(pair: Pair) -> list[torch.Tensor]:
     return [value for role, value in inputs if isinstance(role, Tangent)]
 
 
-def _write_tangent(source: Source, order: int, name: str, expected: torch.Tensor, *, single: bool) -> None:
-    """Bring a tangent into the layout that backward was traced with; one that does not arrive is zero."""
+def _write_tangent(source: Source, arrives: str, name: str, expected: torch.Tensor) -> None:
+    """Bring a tangent into the layout that backward was traced with."""
     layout = memory_layout(expected)
-    if not single:
-        source.add(f"if {name} is None:", 2)
-        source.add(f"{name} = zeros(ctx.like[{order}][0], dtype=ctx.like[{order}][1], device=ctx.like[{order}][2])", 3)
     if layout is torch.contiguous_format:
-        source.add(f"if not {name}.is_contiguous(): {name} = {name}.contiguous()", 2)
+        source.add(f"if {arrives}not {name}.is_contiguous(): {name} = {name}.contiguous()", 2)
     elif isinstance(layout, torch.memory_format):
         fmt = source.constant(layout, "format")
         source.add(
-            f"if not {name}.is_contiguous(memory_format={fmt}): {name} = {name}.contiguous(memory_format={fmt})", 2
+            f"if {arrives}not {name}.is_contiguous(memory_format={fmt}): "
+            f"{name} = {name}.contiguous(memory_format={fmt})",
+            2,
         )
     else:
-        source.add(f"if not {name}.permute({layout}).is_contiguous(): {name} = dense({name}, {layout})", 2)
+        source.add(f"if {arrives}not {name}.permute({layout}).is_contiguous(): {name} = dense({name}, {layout})", 2)
 
 
-def _write_gradients(source: Source, pair: Pair, tangents: int) -> None:
+def _write_gradients(source: Source, pair: Pair, tangents: int, fewer: bool) -> None:
     gradients = {role.input: role for role in pair.backward.outputs if isinstance(role, Gradient)}
-    source.add(f"{', '.join(f'g{index}' for index in gradients)}, = inner_backward(inputs)", 2)
-    if tangents > 1:
+    run = "(fewer(absent, inputs) if absent else inner_backward(inputs))" if fewer else "inner_backward(inputs)"
+    source.add(f"{', '.join(f'g{index}' for index in gradients)}, = {run}", 2)
+    if tangents > 1 and not fewer:
         source.add("if absent:", 2)
         for index, role in gradients.items():
             needs = "{" + ", ".join(map(str, role.tangents)) + "}"
@@ -261,6 +267,31 @@ class _Refused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
         raise RuntimeError(ctx.reason)
+
+
+class _FewerTangents:
+    """Backward for calls in which some tangents do not arrive; compiled for each set of absent ones that occurs."""
+
+    def __init__(self, backward: Half, compile_backward: Callable[[Half], Boxed]) -> None:
+        self._backward, self._compile = backward, compile_backward
+        self._lock = threading.Lock()
+        self._compiled: dict[frozenset[int], tuple[Half, Boxed]] = {}
+
+    def __call__(self, absent: set[int], inputs: list[Any]) -> list[Any]:
+        key = frozenset(absent)
+        with self._lock:
+            if key not in self._compiled:
+                half = without_tangents(self._backward, key)
+                self._compiled[key] = half, self._compile(half)
+        half, run = self._compiled[key]
+        given = [value for value in inputs if value is not None]
+        inputs.clear()
+        by_input = dict(zip((role.input for role in _gradients(half)), run(given), strict=True))
+        return [by_input.get(role.input) for role in _gradients(self._backward)]
+
+
+def _gradients(half: Half) -> list[Gradient]:
+    return [role for role in half.outputs if isinstance(role, Gradient)]
 
 
 def _compiled_on_first_call(compile_backward: Callable[[], Boxed], namespace: dict[str, Any]) -> Boxed:

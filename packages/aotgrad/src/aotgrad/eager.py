@@ -7,12 +7,15 @@ Must not know: forward, backward, roles.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 from torch._ops import OpOverload
 
+from aotgrad.functional import memory_of
 from aotgrad.source import Source
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
@@ -23,13 +26,14 @@ def run_eagerly(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
     source = Source()
     nodes = list(gm.graph.nodes)
     dying = _last_uses(nodes)
+    reused = _sums_in_place(nodes, dying)
     inputs = [node.name for node in nodes if node.op == "placeholder"]
     source.add("def run(inputs):")
     if inputs:
         source.add(f"{', '.join(inputs)}, = inputs", 1)
     source.add("inputs.clear()", 1)
     for node in nodes:
-        line = _line(source, gm, node)
+        line = f"{node.name} = {node.args[0]}.add_({node.args[1]})" if node in reused else _line(source, gm, node)
         if line is not None:
             source.add(line, 1)
         if dying.get(node):
@@ -74,3 +78,37 @@ def _last_uses(nodes: Sequence[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
         if node.op != "output":
             dying[node] = [value for value in fresh if value.op != "output"]
     return dying
+
+
+def _sums_in_place(nodes: Sequence[fx.Node], dying: Mapping[fx.Node, Sequence[fx.Node]]) -> set[fx.Node]:
+    """Sums that may overwrite their first operand, which nobody else reads: so autograd adds up gradients, too."""
+    sharing = Counter(map(_memory, nodes))
+    return {
+        node
+        for node in nodes
+        if node.target is torch.ops.aten.add.Tensor
+        and not node.kwargs
+        and node.args[0] in dying.get(node, ())
+        and node.args[0] is not node.args[1]
+        and _is_own(node.args[0], sharing)
+        and _kind(node.args[0]) == _kind(node) is not None
+        and isinstance(node.args[1], fx.Node)
+    }
+
+
+def _memory(node: fx.Node) -> int | None:
+    value = node.meta.get("val")
+    return memory_of(value) if isinstance(value, torch.Tensor) else None
+
+
+def _is_own(node: Any, sharing: Mapping[int | None, int]) -> bool:
+    """Did an operator of torch's own make this value in memory that no other value has?"""
+    made = isinstance(node, fx.Node) and node.op == "call_function" and sharing[_memory(node)] == 1
+    return made and getattr(node.target, "namespace", None) == "aten"
+
+
+def _kind(node: Any) -> Any:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or any(not isinstance(size, int) for size in value.shape):
+        return None
+    return value.dtype, value.shape, value.stride(), value.device

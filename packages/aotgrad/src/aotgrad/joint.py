@@ -272,7 +272,7 @@ def _finish(
     outputs = _forward_roles(facts, differentiable, analysis.sizes)
     for tangent, output in zip(tangents, (i for i, yes in enumerate(differentiable) if yes), strict=True):
         tangent.meta["role"] = Tangent(output)
-    reached = _reached_by(recorder.graph, tangents)
+    reached = reached_by(recorder.graph, tangents)
     for index, node in enumerate(gradients):
         if node is not None:
             outputs.append(Gradient(index, reached[node]))
@@ -306,7 +306,7 @@ def _forward_roles(facts: Facts, differentiable: Sequence[bool], sizes: Sequence
     return [*updates, *results, *(ResultSize(node.name) for node in sizes)]
 
 
-def _reached_by(graph: fx.Graph, tangents: Sequence[fx.Node]) -> dict[fx.Node, tuple[int, ...]]:
+def reached_by(graph: fx.Graph, tangents: Sequence[fx.Node]) -> dict[fx.Node, tuple[int, ...]]:
     """For each node, the tangents that it depends on: without them its gradient is undefined, not zero."""
     reached: dict[fx.Node, frozenset[int]] = {node: frozenset((i,)) for i, node in enumerate(tangents)}
     nothing: frozenset[int] = frozenset()

@@ -97,7 +97,7 @@ def trace(program: BoundProgram, signature: Signature, options: Options) -> Join
 def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[..., Any]:
     forward = options.forward(pair.forward.module, pair.forward.example_inputs)
     compiler = options.backward or options.forward
-    return differentiable_function(joint, pair, forward, lambda: _compile_half(pair.backward, compiler))
+    return differentiable_function(joint, pair, forward, lambda half: _compile_half(half, compiler))
 
 
 def _compile_half(half: Half, compiler: Compiler) -> Boxed:

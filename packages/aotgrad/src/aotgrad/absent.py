@@ -1,0 +1,82 @@
+"""Backward graphs for calls in which some tangents do not arrive, because nobody used those outputs.
+
+Gradients are linear in the tangents: what depends on absent ones alone is zero, and is not computed.
+Must not know: how tangents are found to be absent, how graphs are compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotgrad.joint import reached_by
+from aotgrad.partition import Half
+from aotgrad.roles import Tangent
+
+aten = torch.ops.aten
+
+
+def has_fixed_sizes(half: Half) -> bool:
+    """Zeros can be written into a graph whose sizes are known."""
+    values = [node.meta.get("val") for node in half.module.graph.nodes]
+    return all(isinstance(size, int) for value in values if isinstance(value, torch.Tensor) for size in value.shape)
+
+
+def without_tangents(half: Half, absent: Collection[int]) -> Half:
+    """The backward graph that neither takes the tangents of these numbers, nor returns gradients that need them."""
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    returned: Any = graph.graph_copy(half.module.graph, copies)
+    tangents = [copies[n] for n in half.module.graph.nodes if n in copies and isinstance(n.meta.get("role"), Tangent)]
+    gone = {tangents[index] for index in absent}
+    reached = reached_by(graph, tangents)
+    zero = {node for node, by in reached.items() if by and gone.issuperset(tangents[index] for index in by)}
+    outputs = [(v, role) for v, role in zip(returned, half.outputs, strict=True) if v not in zero]
+    replaced: dict[fx.Node, fx.Node] = {}
+    for node in [node for node in graph.nodes if node not in zero]:
+        node.args = fx.map_arg(node.args, lambda n: replaced.get(n, n))
+        node.kwargs = fx.map_arg(node.kwargs, lambda n: replaced.get(n, n))
+        if not zero.isdisjoint(node.all_input_nodes):
+            other = _other_summand(node, zero)
+            if other is not None:
+                replaced[node] = other
+            else:
+                _write_zeros(graph, node, zero)
+    graph.output(tuple(replaced.get(value, value) for value, _ in outputs))
+    for node in reversed(list(graph.nodes)):
+        if not node.users and (node.op == "call_function" or node in gone):
+            graph.erase_node(node)
+    roles = tuple(role for role in half.inputs if not isinstance(role, Tangent) or not _is_gone(role, half, absent))
+    return Half(fx.GraphModule(half.module, graph), roles, tuple(role for _, role in outputs))
+
+
+def _is_gone(role: Tangent, half: Half, absent: Collection[int]) -> bool:
+    return [other for other in half.inputs if isinstance(other, Tangent)].index(role) in absent
+
+
+def _other_summand(node: fx.Node, zero: Collection[fx.Node]) -> fx.Node | None:
+    """What a sum with zero comes to, if it is another value as it stands."""
+    if node.target is not aten.add.Tensor or node.kwargs:
+        return None
+    left, right = node.args
+    other = right if left in zero else left
+    same = isinstance(other, fx.Node) and _kind(other) == _kind(node)
+    return other if same and isinstance(other, fx.Node) and other.op == "call_function" else None
+
+
+def _kind(node: fx.Node) -> Any:
+    value = node.meta["val"]
+    return value.dtype, value.shape, value.stride(), value.device
+
+
+def _write_zeros(graph: fx.Graph, reader: fx.Node, zero: Collection[fx.Node]) -> None:
+    """`reader` reads zeros of the kind that it expects."""
+    for source in [node for node in reader.all_input_nodes if node in zero]:
+        value = source.meta["val"]
+        options = {"dtype": value.dtype, "device": value.device}
+        with graph.inserting_before(reader):
+            zeros = graph.call_function(aten.full.default, (list(value.shape), 0), options)
+        zeros.meta = {"val": value, "phase": "backward"}
+        reader.replace_input_with(source, zeros)
