@@ -49,7 +49,8 @@ def build_kernels(program: Program, printed: PrintedProgram, options: Options) -
         origins = _origins(program, name)
         kernels.append(CompiledKernel(name, text.text, library.source, origins, library.from_cache))
     if printed.triton:
-        loaded, path = triton_launch.load(printed.triton, open_cache(options))
+        devices = {name: device.index or 0 for name, device in program.launches().items()}
+        loaded, path = triton_launch.load(printed.triton, devices, open_cache(options))
         launchers.update(loaded)
         kernels += [CompiledKernel(k.kernel.name, k.text, path, k.kernel.origins, False) for k in printed.triton]
     threaded = frozenset(name for name, text in printed.printed.items() if text.threaded)

@@ -91,12 +91,37 @@ class Cache:
                 raise CacheError(f"cannot keep a kernel in {self.folder}: {error.strerror}") from error
         return path
 
+    def find_data(self, name: str) -> bytes | None:
+        """What was kept under a name that depends on everything it was made from, if it is there and whole."""
+        path = self.folder / name
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CacheError(f"cannot read the kernel cache entry {path}: {error.strerror}") from error
+        if hashlib.sha256(data[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
+            return None
+        _touch(path)
+        return data[:-_DIGEST_SIZE]
+
+    def keep_data(self, name: str, data: bytes) -> None:
+        """Keeps bytes that are loaded, not opened by others, as shared libraries are."""
+        with self.scratch() as scratch:
+            try:
+                fresh = Path(scratch) / name
+                fresh.write_bytes(data + hashlib.sha256(data).digest())
+                os.replace(fresh, self.folder / name)
+            except OSError as error:
+                raise CacheError(f"cannot keep a kernel in {self.folder}: {error.strerror}") from error
+        self._evict(keeping=name)
+
     def _evict(self, keeping: str) -> None:
         """Removes the entries unused for longest until the rest fits."""
         entries = []
         with os.scandir(self.folder) as found:
             for entry in found:
-                if entry.name.endswith((".so", ".cpp", ".py")):
+                if entry.name.endswith((".so", ".cpp", ".py", ".cubin")):
                     status = _stat(entry)
                     if status is not None:
                         entries.append((status.st_mtime_ns, status.st_size, entry))

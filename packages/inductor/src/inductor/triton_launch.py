@@ -1,75 +1,192 @@
-"""Triton kernels loaded from their text, and launched.
+"""Triton kernels on their way to a device: machine code from the cache or from Triton's compiler, and its launchers.
 
-The one module that imports Triton, and it does so when a kernel for a GPU is first loaded: programs for CPUs never pay.
+The one module that imports Triton, and it does so when it has to compile: programs for CPUs never pay, and neither do
+programs whose kernels are in the cache.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
+from inductor import cuda_driver
 from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel
 from inductor.errors import BuildError
 from inductor.ir.index import Index
+from inductor.toolchain import HEADERS
+
+ALIGNMENT = 16
+"""Kernels are compiled for memory that starts at a multiple of this, as torch's does; views that do not get a kernel
+of their own when they come."""
+
+_POINTERS = {
+    torch.float64: "*fp64", torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16",
+    torch.bool: "*i1", torch.int8: "*i8", torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64",
+    torch.uint8: "*u8", torch.uint16: "*u16", torch.uint32: "*u32", torch.uint64: "*u64",
+}  # fmt: skip
 
 
-def load(kernels: Sequence[PrintedTritonKernel], cache: Cache) -> tuple[dict[str, Callable[..., None]], Path]:
-    """A launcher for every kernel by name, and the file they are in.  Launchers take the kernel's tensors and sizes."""
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A kernel's machine code, and what the driver has to know to start it."""
+
+    code: bytes
+    entry: str
+    warps: int
+    shared: int
+
+    def pack(self) -> bytes:
+        header = json.dumps({"entry": self.entry, "warps": self.warps, "shared": self.shared})
+        return header.encode() + b"\n" + self.code
+
+    @staticmethod
+    def unpack(data: bytes) -> Binary:
+        header, _, code = data.partition(b"\n")
+        return Binary(code, **json.loads(header))
+
+
+def load(
+    kernels: Sequence[PrintedTritonKernel], devices: Mapping[str, int], store: Cache
+) -> tuple[dict[str, Callable[..., None]], Path]:
+    """A launcher for every kernel by name, on the device ``devices`` says, and the file they are in.  A launcher takes
+    a stream, the addresses of the kernel's buffers, and its sizes."""
+    text = HEADER + "".join(f"\n\n{kernel.text}" for kernel in kernels)
+    file = store.keep_text(f"{key_of([text])}.py", text)
+    loaded = [_Loaded(kernel, file, store, devices[kernel.kernel.name]) for kernel in kernels]
+    return {kernel.printed.kernel.name: kernel.launcher() for kernel in loaded}, file
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A kernel of a file, on a device."""
+
+    printed: PrintedTritonKernel
+    file: Path
+    store: Cache
+    device: int
+
+    def launcher(self) -> Callable[..., None]:
+        name, buffers = self.printed.kernel.name, len(self.printed.kernel.arguments)
+        blocks_of = _blocks(self.printed)
+        if blocks_of == 0:
+            return _nothing
+        aligned, others = self._start(aligned=True), list[cuda_driver.Start]()
+
+        def launch(stream: int, *arguments: int) -> None:
+            start = aligned
+            for pointer in arguments[:buffers]:
+                if pointer % ALIGNMENT:
+                    others[:] = others or [self._start(aligned=False)]
+                    start = others[0]
+            blocks = blocks_of if isinstance(blocks_of, int) else blocks_of(arguments[buffers:])
+            if blocks and (status := start(blocks, stream, *arguments)):
+                cuda_driver.fail(status, f"launch {name}")
+
+        return launch
+
+    def _start(self, *, aligned: bool) -> cuda_driver.Start:
+        binary = binary_of(self.printed, self.file, self.store, _architecture(self.device), aligned=aligned)
+        parameters = len(self.printed.kernel.arguments) + len(self.printed.kernel.sizes)
+        return cuda_driver.load(binary.code, binary.entry, binary.warps, binary.shared, parameters, self.device)
+
+
+def _nothing(*_: int) -> None:
+    """Launches a kernel without elements."""
+
+
+def _blocks(printed: PrintedTritonKernel) -> int | Callable[[Sequence[int]], int]:
+    """How many programs run: a number, or where sizes vary a function of them."""
+    numel, width, sizes = printed.numel, printed.shape.x, printed.kernel.sizes
+    if (known := numel.as_int()) is not None:
+        return -(-known // width)
+
+    def count(values: Sequence[int], numel: Index = numel) -> int:
+        return -(-numel.evaluate(dict(zip(sizes, values, strict=True))) // width)
+
+    return count
+
+
+# -- machine code -----------------------------------------------------------------------------------------------------
+
+
+def binary_of(printed: PrintedTritonKernel, file: Path, store: Cache, architecture: int, *, aligned: bool) -> Binary:
+    """From the cache, or compiled and kept there."""
+    # The text names no dtypes: the signature does.
+    what = (printed.text, repr(_signature(printed)), repr(printed.shape))
+    key = key_of((*what, _identity(), str(architecture), str(aligned)))
+    if (found := store.find_data(f"{key}.cubin")) is not None:
+        return Binary.unpack(found)
+    binary = compile_kernel(printed, file, architecture, aligned)
+    store.keep_data(f"{key}.cubin", binary.pack())
+    return binary
+
+
+def _signature(printed: PrintedTritonKernel) -> dict[str, str]:
+    """The types of a kernel's parameters, as Triton writes them."""
+    kernel = printed.kernel
+    types = {argument.name: _POINTERS[argument.dtype] for argument in kernel.arguments}
+    return types | {size.name: "i64" for size in kernel.sizes}
+
+
+@cache
+def _identity() -> str:
+    """Which compiler makes the machine code, and which functions of ours go into it."""
+    try:
+        version = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        version = "unknown"
+    return key_of((version, HEADER, (HEADERS / "triton_math.py").read_text()))
+
+
+@cache
+def _architecture(device: int) -> int:
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
+
+
+def compile_kernel(printed: PrintedTritonKernel, file: Path, architecture: int, aligned: bool = True) -> Binary:
+    """Compiles one kernel of a file; no device is needed."""
     if importlib.util.find_spec("triton") is None:
         raise BuildError("Triton is not installed, so kernels for GPUs cannot be built; install triton")
-    text = HEADER + "".join(f"\n\n{kernel.text}" for kernel in kernels)
-    path = cache.keep_text(f"{key_of([text])}.py", text)
-    module = _import(path)
-    return {kernel.kernel.name: _launcher(module, kernel) for kernel in kernels}, path
+    import triton  # 0.3 s, which programs for CPUs and warm starts need not wait for
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kernel, shape = printed.kernel, printed.shape
+    hints = [["tt.divisibility", ALIGNMENT]]
+    source = ASTSource(
+        fn=getattr(module_of(file), kernel.name),
+        signature=_signature(printed) | {"XBLOCK": "constexpr", "RBLOCK": "constexpr"},
+        constexprs={"XBLOCK": shape.x, "RBLOCK": shape.r},
+        attrs={(position,): hints for position in range(len(kernel.arguments))} if aligned else {},
+    )
+    options = {"num_warps": shape.warps, "enable_fp_fusion": False}
+    compiled: Any = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
+    data = compiled.metadata
+    if data.global_scratch_size or data.profile_scratch_size:
+        raise BuildError(f"{kernel.name} asks for scratch memory, which launches do not provide")
+    return Binary(compiled.asm["cubin"], data.name, data.num_warps, data.shared)
 
 
-def _import(path: Path) -> ModuleType:
+def module_of(file: Path) -> ModuleType:
     """The file as a module: Triton reads the source of what it compiles."""
-    name = f"inductor_kernels_{path.stem}"
+    name = f"inductor_kernels_{file.stem}"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
+        spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         sys.modules[name] = module
     return sys.modules[name]
-
-
-def _launcher(module: ModuleType, printed: PrintedTritonKernel) -> Callable[..., None]:
-    kernel, shape = printed.kernel, printed.shape
-    function = getattr(module, kernel.name)
-    options = {"XBLOCK": shape.x, "RBLOCK": shape.r, "num_warps": shape.warps, "enable_fp_fusion": False}
-    numel = printed.numel.as_int()
-    if numel is not None:
-        if numel == 0:
-            return _nothing
-        start = function[(-(-numel // shape.x),)]
-
-        def launch(*arguments: Any) -> None:
-            start(*arguments, **options)
-
-        return launch
-    return _sized_launcher(function, printed, options)
-
-
-def _sized_launcher(function: Any, printed: PrintedTritonKernel, options: dict[str, int]) -> Callable[..., None]:
-    """Where the number of elements is known at the call only."""
-    sizes, first = printed.kernel.sizes, len(printed.kernel.arguments)
-    numel: Index = printed.numel
-
-    def launch(*arguments: Any) -> None:
-        count = numel.evaluate(dict(zip(sizes, arguments[first:], strict=True)))
-        if count:
-            function[(-(-count // printed.shape.x),)](*arguments, **options)
-
-    return launch
-
-
-def _nothing(*_: Any) -> None:
-    """Launches a kernel without elements."""

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from inductor import triton_launch
+from inductor.cache import key_of
 from inductor.codegen import triton
 from inductor.codegen.cpp import print_kernel
+from inductor.codegen.triton import HEADER
 from inductor.ir.index import Index
 from inductor.ir.kernel import Argument, Kernel, Loop
 from inductor.options import Options
@@ -61,11 +63,25 @@ def run_triton(options, device, kernel, tensors, sizes=()):
     printed = triton.print_kernel(replace(kernel, device="cuda"))
     if INTERPRETED and any(name in printed.text for name in ("libdevice.", "_floats(")):
         pytest.skip("Triton's interpreter cannot call the GPU's mathematics library")
-    launchers, _ = triton_launch.load([printed], open_cache(options))
     on_device = {name: tensor.to(device) for name, tensor in tensors.items()}
-    with numpy.errstate(all="ignore"):  # masked lanes divide by zero and the like
-        launchers[kernel.name](*(on_device[argument.name] for argument in kernel.arguments), *sizes)
+    arguments = [on_device[argument.name] for argument in kernel.arguments]
+    if INTERPRETED:
+        interpret(printed, options, [*arguments, *sizes])
+    else:
+        launchers, _ = triton_launch.load([printed], {kernel.name: 0}, open_cache(options))
+        stream = torch.cuda.current_stream().cuda_stream
+        launchers[kernel.name](stream, *(argument.data_ptr() for argument in arguments), *sizes)
     return {name: tensor.cpu() for name, tensor in on_device.items()}
+
+
+def interpret(printed, options, arguments):
+    text = HEADER + printed.text
+    file = open_cache(options).keep_text(f"{key_of([text])}.py", text)
+    sizes = dict(zip(printed.kernel.sizes, arguments[len(printed.kernel.arguments) :], strict=True))
+    blocks = -(-printed.numel.evaluate(sizes) // printed.shape.x)
+    with numpy.errstate(all="ignore"):  # masked lanes divide by zero and the like
+        function = getattr(triton_launch.module_of(file), printed.kernel.name)
+        function[(blocks,)](*arguments, XBLOCK=printed.shape.x, RBLOCK=printed.shape.r)
 
 
 @pytest.fixture

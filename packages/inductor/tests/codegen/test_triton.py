@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from inductor.codegen.triton import HEADER, print_kernel
+from inductor import triton_launch
+from inductor.cache import Cache
+from inductor.codegen.triton import print_kernel
+from inductor.codegen.wrapper import print_wrapper
 from inductor.ir.expr import Const, Load, Result, apply, cast
 from inductor.ir.index import Index, loop_variable
 from inductor.ir.kernel import Argument, Kernel, Loop, Reduce, Store
+from inductor.ir.program import Allocate, Buffer, Launch, Program, Ref
 
 F32, BF16 = torch.float32, torch.bfloat16
 
@@ -93,24 +97,57 @@ def test_every_kernel_runs_under_the_interpreter():
 
 
 _COMPILE = """
-import importlib.util, sys
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-spec = importlib.util.spec_from_file_location("kernels", sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-for name, types, x, r in (("scaled", ("*bf16", "*bf16"), 1024, 1), ("normalised", ("*fp32", "*fp32"), 16, 128)):
-    signature = {"in0": types[0], "out0": types[1], "XBLOCK": "constexpr", "RBLOCK": "constexpr"}
-    source = ASTSource(fn=getattr(module, name), signature=signature, constexprs={"XBLOCK": x, "RBLOCK": r})
-    assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_triton import normalised, scaled
+from inductor.cache import Cache
+from inductor.codegen.triton import HEADER, print_kernel
+from inductor.triton_launch import Binary, compile_kernel
+for made in (scaled(), normalised(100)):
+    printed = print_kernel(made)
+    file = Cache(Path(sys.argv[2]), 1 << 30).keep_text(f"{made.name}.py", HEADER + printed.text)
+    for aligned in (True, False):
+        binary = compile_kernel(printed, file, 90, aligned)
+        assert (binary.entry, binary.warps) == (made.name, printed.shape.warps)
+        assert Binary.unpack(binary.pack()) == binary
 """
 
 
 def test_kernels_compile_for_a_gpu_that_is_not_here(tmp_path):
     pytest.importorskip("triton")
-    path = tmp_path / "kernels.py"
-    path.write_text(HEADER + "\n\n" + print_kernel(scaled()).text + "\n\n" + print_kernel(normalised(100)).text)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TRITON_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", _COMPILE, str(path)], env=env, capture_output=True, text=True)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TRITON_CACHE_DIR": str(tmp_path / "triton")}
+    command = [sys.executable, "-c", _COMPILE, str(Path(__file__).parent), str(tmp_path)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_what_is_in_the_cache_is_not_compiled_again(tmp_path, monkeypatch):
+    printed, store = print_kernel(scaled()), Cache(tmp_path, 1 << 30)
+    made = triton_launch.Binary(b"code", "scaled", 4, 0)
+    monkeypatch.setattr(triton_launch, "compile_kernel", lambda *_: made)
+    assert triton_launch.binary_of(printed, tmp_path, store, 90, aligned=True) == made
+    monkeypatch.setattr(triton_launch, "compile_kernel", None)
+    assert triton_launch.binary_of(printed, tmp_path, store, 90, aligned=True) == made
+
+
+def test_a_launch_names_its_stream_and_enters_its_device():
+    gpu = torch.device("cuda", 1)
+    made, size = scaled(), (Index.of(5000),)
+    x, y = (Buffer(name, BF16, gpu, size, (Index.of(1),)) for name in "xy")
+    program = Program("g", (x,), (), (Allocate(y), Launch(made, ("x", "y"))), (Ref("y"),))
+    source = print_wrapper(program, {"scaled": print}, frozenset(), frozenset(), {}).source
+    assert "if current_gpu() != 1:" in source
+    assert "scaled(stream, x.data_ptr(), y.data_ptr())" in source
+
+
+def test_kernels_of_one_text_and_other_dtypes_are_compiled_apart(tmp_path, monkeypatch):
+    store, compiled = Cache(tmp_path, 1 << 30), []
+    binary = triton_launch.Binary(b"", "copied", 4, 0)
+    monkeypatch.setattr(triton_launch, "compile_kernel", lambda *given: compiled.append(given) or binary)
+    for dtype in (torch.float64, torch.int64):
+        i = loop_variable("i0", 8)
+        body = [Store("out0", Index.of(i), Load("in0", Index.of(i), dtype))]
+        made = kernel("copied", (i,), [((), body)], in0=(dtype, 8, "in"), out0=(dtype, 8, "out"))
+        triton_launch.binary_of(print_kernel(made), tmp_path, store, 90, aligned=True)
+    assert len(compiled) == 2

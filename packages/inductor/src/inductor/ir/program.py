@@ -102,3 +102,18 @@ class Program:
     constants: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     outputs: tuple[Ref | Index | int | float | bool | None, ...]
+
+    def buffers(self) -> dict[str, Buffer]:
+        """Every buffer by its name."""
+        known = {given.name: given for given in (*self.inputs, *self.constants) if isinstance(given, Buffer)}
+        for step in self.steps:
+            if isinstance(step, Allocate | View):
+                known[step.buffer.name] = step.buffer
+            elif isinstance(step, Call):
+                known.update((output.name, output) for output in step.outputs if output is not None)
+        return known
+
+    def launches(self) -> dict[str, torch.device]:
+        """Every kernel's name, and the device it runs on."""
+        buffers = self.buffers()
+        return {step.kernel.name: buffers[step.buffers[0]].device for step in self.steps if isinstance(step, Launch)}

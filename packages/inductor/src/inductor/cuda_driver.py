@@ -1,0 +1,105 @@
+"""The CUDA driver: machine code loaded, kernels started.
+
+Called directly, because between two kernels of a small graph it is the host's time that counts: the arguments of a
+launch are two short arrays, and everything else about it was settled when the code was loaded.  It must not know where
+the machine code comes from.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+
+from inductor.errors import BuildError
+
+Start = Callable[..., int]
+"""``start(blocks, stream, *arguments)`` queues a kernel and returns the driver's status."""
+
+_NO_CONTEXT = 201
+_MAX_DYNAMIC_SHARED = 8
+_SHARED_WITHOUT_ASKING = 48 << 10
+_LANES = 32
+_HIDDEN = 2
+"""Triton's kernels end with two pointers to scratch memory; ours use none, and get null."""
+
+
+class DriverError(RuntimeError):
+    """The driver refused a launch."""
+
+
+def load(code: bytes, entry: str, warps: int, shared: int, parameters: int, device: int) -> Start:
+    """The function ``entry`` of a cubin, on a device.  It takes ``parameters`` pointers and integers of 64 bits."""
+    driver = _driver()
+    function, module = ctypes.c_void_p(), ctypes.c_void_p()
+    context = _context(device)
+    _check(driver.cuCtxPushCurrent_v2(context), "enter a device's context")
+    try:
+        _check(driver.cuModuleLoadData(ctypes.byref(module), code), f"load {entry}")
+        _check(driver.cuModuleGetFunction(ctypes.byref(function), module, entry.encode()), f"find {entry}")
+        if shared > _SHARED_WITHOUT_ASKING:
+            _check(driver.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared), f"give {entry} its memory")
+    finally:
+        driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+    return _starter(driver, function.value, warps * _LANES, shared, parameters, context)
+
+
+def _starter(
+    driver: ctypes.CDLL, function: int | None, threads: int, shared: int, parameters: int, context: ctypes.c_void_p
+) -> Start:
+    """Arrays are made for each launch: another thread may launch the same kernel meanwhile."""
+    total = parameters + _HIDDEN
+    values_type, slots_type = ctypes.c_int64 * total, ctypes.c_void_p * total
+    offsets = tuple(8 * position for position in range(total))
+    address, launch = ctypes.addressof, driver.cuLaunchKernel
+
+    def start(blocks: int, stream: int, *arguments: int) -> int:
+        values = values_type(*arguments)
+        first = address(values)
+        slots = slots_type(*[first + offset for offset in offsets])
+        status: int = launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, slots, None)
+        if status == _NO_CONTEXT:  # a thread that has not used the device yet
+            _check(driver.cuCtxSetCurrent(context), "enter a device's context")
+            status = launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, slots, None)
+        return status
+
+    return start
+
+
+def fail(status: int, action: str) -> None:
+    """Raises what the driver's status means."""
+    text = ctypes.c_char_p()
+    _driver().cuGetErrorString(status, ctypes.byref(text))
+    raise DriverError(f"cannot {action}: {(text.value or b'unknown error').decode()} ({status})")
+
+
+def _check(status: int, action: str) -> None:
+    if status:
+        fail(status, action)
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise BuildError(f"the CUDA driver cannot be loaded: {error}") from error
+    number, pointer = ctypes.c_uint, ctypes.c_void_p
+    driver.cuLaunchKernel.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
+    driver.cuModuleLoadData.argtypes = [pointer, ctypes.c_char_p]
+    driver.cuModuleGetFunction.argtypes = [pointer, pointer, ctypes.c_char_p]
+    driver.cuFuncSetAttribute.argtypes = [pointer, ctypes.c_int, ctypes.c_int]
+    for name in ("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxSetCurrent"):
+        getattr(driver, name).argtypes = [pointer]
+    return driver
+
+
+@cache
+def _context(device: int) -> ctypes.c_void_p:
+    """The context that torch uses on a device too."""
+    driver, context = _driver(), ctypes.c_void_p()
+    _check(driver.cuInit(0), "start the CUDA driver")
+    handle = ctypes.c_int()
+    _check(driver.cuDeviceGet(ctypes.byref(handle), device), f"find device {device}")
+    _check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle), f"use device {device}")
+    return context
