@@ -30,6 +30,13 @@ HOME_PYTHON = "3.11"
 OTHER_PYTHONS = ("3.12", "3.13")
 
 TEST_TOOLS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "numpy", "scipy", "expecttest")
+# Without their dependencies, which would bring another torch or numpy along.
+RUNTIMES = (
+    "onnxruntime", "onnx", "flatbuffers", "protobuf", "ml_dtypes", "openvino", "openvino-telemetry",
+    "apache-tvm", "apache-tvm-ffi", "psutil", "cloudpickle",
+)  # fmt: skip
+LIBRARIES = ("transformers", "accelerate", "tokenizers", "regex", "tqdm", "timm", "torchvision==0.28.0")
+LIBRARY_TOOLS = ("pyyaml", "huggingface_hub", "safetensors", "pillow", "psutil", "requests", "packaging")
 BUILD_TOOLS = ("hatchling>=1.27", "editables")
 
 
@@ -139,6 +146,26 @@ def isolated(session: nox.Session, package: str) -> None:
     shutil.copy(ROOT / "pyproject.toml", place)
     session.chdir(place)
     session.run("python", "-P", "-m", "pytest", "-q", "-n", "2", "tests", *session.posargs)
+
+
+@nox.session(python=HOME_PYTHON)
+def runtimes(session: nox.Session) -> None:
+    """Other compilers as backends, with those installed that run on a CPU."""
+    install_torch(session, HOME_PYTHON)
+    session.install(*TEST_TOOLS)
+    session.install("--no-deps", *RUNTIMES)
+    install_packages(session, *PACKAGES)
+    session.run("python", "-m", "pytest", "-q", "packages/compile-api/tests/test_runtimes.py", *session.posargs)
+
+
+@nox.session(python=HOME_PYTHON)
+def programs(session: nox.Session) -> None:
+    """Unmodified programs of transformers and timm, their torch.compile calls served by us."""
+    install_torch(session, HOME_PYTHON)
+    session.install(*TEST_TOOLS, *LIBRARY_TOOLS)
+    session.install("--no-deps", *LIBRARIES)
+    install_packages(session, *PACKAGES)
+    session.run("python", "-m", "pytest", "-q", "tests/test_12_unmodified_programs.py", *session.posargs)
 
 
 @nox.session(python=HOME_PYTHON)

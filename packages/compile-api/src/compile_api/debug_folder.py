@@ -87,9 +87,20 @@ def _filled(path: Path, gm: fx.GraphModule, example_inputs: list[Any]) -> GraphF
     return folder
 
 
+def _function_of(gm: fx.GraphModule) -> str:
+    """The user's function that the first operator comes from."""
+    locations = (node.meta.get("location") for node in gm.graph.nodes)
+    first = next((location for location in locations if location is not None), None)
+    return (
+        type(gm).__name__
+        if first is None
+        else str(first.function).replace("<locals>", "").replace("<lambda>", "lambda")
+    )
+
+
 def _new(base: Path, gm: fx.GraphModule) -> Path:
     base.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"\W+", "_", getattr(gm, "_graph_name", "") or type(gm).__name__).strip("_").removeprefix("Graph_")
+    name = re.sub(r"\W+", "_", _function_of(gm)).strip("_")
     number = sum(1 for each in base.iterdir() if each.name.startswith("graph_"))
     while True:  # another process may take the same number
         path = base / f"graph_{number}_{name or 'graph'}"
