@@ -4,6 +4,7 @@ import io
 import threading
 
 import pytest
+import torch
 
 import compile_api
 from compile_api.ledger import GraphCaptured, GraphCompiled, GraphRefused, Kernel, Ledger
@@ -65,3 +66,24 @@ def test_progress_without_a_stream_does_nothing():
     quiet.stage("building")
     quiet.done()
     assert not quiet._shown
+
+
+def test_a_stage_that_lasts_is_shown_by_the_clock():
+    stream, shown = io.StringIO(), threading.Event()
+    stream.flush = shown.set
+    progress = Progress(stream, after=0.0)
+    progress.restart()
+    progress._text = "building"  # as a stage that began before it was late would have left it
+    assert shown.wait(10)
+    progress.done()
+    assert "compiling: building" in stream.getvalue()
+    assert stream.getvalue().endswith("\r\033[K")
+
+
+def test_progress_says_how_many_files_of_kernels_are_built(monkeypatch, tmp_path):
+    monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path))
+    stream = io.StringIO()
+    monkeypatch.setattr(Progress, "for_terminal", staticmethod(lambda: Progress(stream, after=0.0)))
+    compile_api.compile(lambda x: x.sin().softmax(-1))(torch.randn(8, 8))
+    for part in ("tracing forward and backward", "operators: lower", "operators: build", "building 1 kernels, 1 of 1"):
+        assert part in stream.getvalue()

@@ -68,9 +68,15 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
 
     def for_direction(direction: str) -> FxCompiler:
         def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
-            ctx.progress.stage(f"{direction}: {len(gm.graph.nodes)} operators to kernels")
+            what = f"{direction}, {len(gm.graph.nodes)} operators"
+            ctx.progress.stage(what)
             folder = None if ctx.folder is None else ctx.folder.stage(direction)
-            compiled = inductor.compile(gm, example_inputs, options={"trace": folder or ctx.options.trace})
+            compiled = inductor.compile(
+                gm,
+                example_inputs,
+                options={"trace": folder or ctx.options.trace},
+                tell=lambda doing: ctx.progress.stage(f"{what}: {doing}"),
+            )
             record = described(direction, gm, compiled, texts=ctx.folder is not None or logs.any_wanted())
             ctx.ledger.add(record)
             if ctx.folder is not None:

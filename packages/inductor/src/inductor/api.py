@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch.fx import GraphModule
@@ -18,16 +18,22 @@ _numbers = itertools.count()
 
 
 def compile(
-    gm: GraphModule, example_inputs: Sequence[Any], *, options: Options | Mapping[str, object] | None = None
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Options | Mapping[str, object] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> CompiledGraph:
     """Compiles a graph of ATen or torch-level operators for inputs like the examples (which may be fake).
 
     An operator without a kernel of ours runs as it is.  A graph that cannot be built at all, say because there is no
     C++ compiler, runs operator by operator with a warning that says why, unless ``options.fallback`` is off.
+
+    ``tell`` hears what is being done: the name of each stage, and how far building the kernels has come.
     """
     chosen = Options.read(options)
     name = f"graph_{next(_numbers)}"
-    work = pipeline.Work(name, gm, example_inputs, chosen)
+    work = pipeline.Work(name, gm, example_inputs, chosen, tell)
     try:
         if chosen.trace:
             return trace.run(work, trace.folder(chosen.trace, name))

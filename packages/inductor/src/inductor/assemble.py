@@ -35,8 +35,14 @@ def print_kernels(program: Program, options: Options) -> PrintedProgram:
     return print_units(program, options.vector_bytes or machine().vector_bytes, processes)
 
 
-def build_kernels(program: Program, printed: PrintedProgram, options: Options) -> BuiltKernels:
-    libraries = build([unit.source for unit in printed.units], options) if printed.units else []
+def build_kernels(
+    program: Program, printed: PrintedProgram, options: Options, tell: Callable[[str], None] | None = None
+) -> BuiltKernels:
+    def done(files: int, of: int) -> None:
+        if tell is not None:
+            tell(f"building {len(printed.printed)} kernels, {files} of {of} files")
+
+    libraries = build([unit.source for unit in printed.units], options, done) if printed.units else []
     homes: dict[str, Library] = {}
     for unit, library in zip(printed.units, libraries, strict=True):
         homes.update((kernel.kernel.name, library) for kernel in unit.kernels)

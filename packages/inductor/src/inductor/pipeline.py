@@ -34,6 +34,7 @@ class Work:
     gm: GraphModule
     example_inputs: Sequence[Any]
     options: Options
+    tell: Callable[[str], None] | None = None
     graph: Graph | None = None
     program: Program | None = None
     printed: PrintedProgram | None = None
@@ -72,7 +73,7 @@ def _print(work: Work) -> Work:
 def _build(work: Work) -> Work:
     assert work.program is not None
     assert work.printed is not None
-    return replace(work, built=assemble.build_kernels(work.program, work.printed, work.options))
+    return replace(work, built=assemble.build_kernels(work.program, work.printed, work.options, work.tell))
 
 
 def _wrap(work: Work) -> Work:
@@ -97,6 +98,8 @@ def run(work: Work, observe: Callable[[Stage, Work], None] | None = None) -> Com
     with _uncollected():
         for stage in STAGES:
             start = time.perf_counter()
+            if work.tell is not None:
+                work.tell(stage.name)
             work = stage.run(work)
             work = replace(work, seconds={**work.seconds, stage.name: time.perf_counter() - start})
             if observe is not None:

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -98,8 +98,11 @@ def _headers_digest() -> str:
     return key_of(path.read_text() for path in sorted(HEADERS.glob("*.h")))
 
 
-def build(sources: Sequence[str], options: Options) -> list[Library]:
-    """Each source as a loaded library: from the cache, or built now, several at once."""
+def build(sources: Sequence[str], options: Options, done: Callable[[int, int], None] | None = None) -> list[Library]:
+    """Each source as a loaded library: from the cache, or built now, several at once.
+
+    ``done`` is told how many of those that had to be built are, each time that one more is.
+    """
     compiler = find_compiler(options.compiler)
     store = open_cache(options)
     flags = (*FLAGS, *options.cpp_flags)
@@ -109,7 +112,7 @@ def build(sources: Sequence[str], options: Options) -> list[Library]:
     missing = {key: source for key, source in zip(keys, sources, strict=True) if found[key] is None}
     if missing:
         with store.scratch() as scratch:
-            built = _compile(compiler, flags, missing, Path(scratch), options.build_processes)
+            built = _compile(compiler, flags, missing, Path(scratch), options.build_processes, done)
             for key, library in built.items():
                 found[key] = store.keep(key, library.with_suffix(".cpp"), library)
     return [_load(found[key], store.source_path(key), key not in missing) for key in keys]
@@ -133,7 +136,12 @@ def _process_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _compile(
-    compiler: str, flags: Sequence[str], sources: dict[str, str], scratch: Path, processes: int | None
+    compiler: str,
+    flags: Sequence[str],
+    sources: dict[str, str],
+    scratch: Path,
+    processes: int | None,
+    done: Callable[[int, int], None] | None,
 ) -> dict[str, Path]:
     """Runs the compiler on every source, at most ``processes`` at once."""
     limit = processes or len(os.sched_getaffinity(0))
@@ -147,6 +155,8 @@ def _compile(
             key = next(iter(running))
             _finish(running.pop(key), compiler)
             built[key] = scratch / f"{key}.so"
+            if done is not None:
+                done(len(built), len(sources))
     finally:
         for process in running.values():
             process.kill()
