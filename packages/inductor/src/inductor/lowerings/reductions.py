@@ -18,6 +18,7 @@ from inductor.lowerings.algebra import Value, absolute, call, differs, equal, ex
 from inductor.lowerings.context import Context
 from inductor.lowerings.promotion import category
 from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.splitting import chunked_sizes, chunks_of
 from inductor.lowerings.values import (
     Tensor,
     as_index_value,
@@ -51,10 +52,25 @@ def reduce(
     finish: Callable[[Value], Value] = lambda result: result,
 ) -> Tensor:  # fmt: skip
     """One reduction of ``value`` (over the axes of ``x``) whose result is stored as ``dtype``."""
+    chunks = chunks_of(x, kind, dims)
+    if chunks > 1:
+        return _in_two_steps(ctx, x, kind, dims, keepdim, value, dtype, finish, chunks)
     kept = torch.int64 if kind in ("argmax", "argmin") else value.dtype
     return ctx.reduce(
         x, dims, [(kind, value.expr, kept)], lambda result: [(finish(Value(result)).expr, dtype)], keepdim
     )[0]
+
+
+def _in_two_steps(
+    ctx: Context, x: Tensor, kind: str, dims: Sequence[int], keepdim: bool, value: Value, dtype: torch.dtype,
+    finish: Callable[[Value], Value], chunks: int,
+) -> Tensor:  # fmt: skip
+    cut = reshape(pure(x, value.expr, value.dtype), chunked_sizes(x, dims, chunks))
+    last = [cut.ndim - 1]
+    parts = ctx.reduce(cut, last, [(kind, cut.expr, value.dtype)], lambda result: [(result, value.dtype)])[0]
+    total = reduce(ctx, parts, kind, [parts.ndim - 1], False, Value(parts.expr), dtype, finish)
+    kept = [ONE if dim in dims else size for dim, size in enumerate(x.sizes)]
+    return reshape(total, kept) if keepdim else total
 
 
 def count(x: Tensor, dims: Sequence[int], dtype: torch.dtype) -> Value:
