@@ -25,6 +25,14 @@ class Wrong(torch.fx.Interpreter):
 def wrong(gm, example_inputs):
     return Wrong(gm).run
 
+def crashing(gm, example_inputs):
+    if any("tanh" in str(n.target) for n in gm.graph.nodes):
+        import os
+        import signal
+
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return gm.forward
+
 def raising(gm, example_inputs):
     if any("tanh" in str(n.target) for n in gm.graph.nodes):
         raise ZeroDivisionError("for this test")
@@ -126,3 +134,12 @@ def test_the_command_writes_a_script_that_fails_alike(backend, failure, program,
 def test_a_folder_without_a_graph_is_met_with_what_to_do(tmp_path, capsys):
     assert main(["minify", str(tmp_path)]) == 2
     assert "run the program under COMPILE_DEBUG=1" in capsys.readouterr().err
+
+
+def test_a_crash_is_a_failure_like_any_other(program, tmp_path, monkeypatch, capsys):
+    program("faulty_backends", WRONG)
+    monkeypatch.chdir(tmp_path)
+    graph = fx.symbolic_trace(lambda x: (torch.tanh(x + 1) * 2,))
+    StoredGraph.of(graph, [torch.ones(3)]).save(tmp_path / "graph.pt")
+    assert main(["minify", "graph.pt", "--backend", "faulty_backends:crashing", "--isolated"]) == 0
+    assert "crash with signal 11: 1 of 3 operators are enough (tanh)" in capsys.readouterr().out

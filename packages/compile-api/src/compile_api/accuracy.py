@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -126,18 +127,32 @@ def _is_tensor(node: fx.Node) -> bool:
 
 def difference(gm: fx.GraphModule, compiled: Callable[..., Any], inputs: Sequence[Any]) -> Difference | None:
     """How far ``compiled`` is off on ``inputs``, which are left as they are; None where it is as good as eager."""
-    state = torch.random.get_rng_state()
-    outcomes = []
-    for function in (gm.forward, compiled):
-        torch.random.set_rng_state(state)
-        outcomes.append(_outcome(function, _twins(inputs)))
-    torch.random.set_rng_state(state)
-    eager, ours = outcomes
-    if _alike(eager.tensors, ours.tensors):
-        return None
-    reference = _reference(gm, inputs)
-    torch.random.set_rng_state(state)
+    with _same_random_numbers() as again:
+        eager = _outcome(gm.forward, _twins(inputs))
+        again()
+        ours = _outcome(compiled, _twins(inputs))
+        if _alike(eager.tensors, ours.tensors):
+            return None
+        again()
+        reference = _reference(gm, inputs)
     return _judged(eager, ours, reference or eager)
+
+
+@contextmanager
+def _same_random_numbers() -> Iterator[Callable[[], None]]:
+    """What is given brings the generators of all devices back to where they were, as leaving the block does."""
+    state = torch.random.get_rng_state()
+    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+    def again() -> None:
+        torch.random.set_rng_state(state)
+        if on_gpus:
+            torch.cuda.set_rng_state_all(on_gpus)
+
+    try:
+        yield again
+    finally:
+        again()
 
 
 def _judged(eager: Outcome, ours: Outcome, reference: Outcome) -> Difference | None:

@@ -91,6 +91,12 @@ class Report:
         yield from _section(
             "refused", [f"by {each.stage}: {first_line(each.reason)}; {each.consequence}" for each in self.refused]
         )
+        fallbacks = [
+            f"{name}: {reason}"
+            for graph in self.compiled
+            for name, reason in zip(graph.fallbacks, graph.fallback_reasons, strict=False)
+        ]
+        yield from _section("run by torch's own kernels", fallbacks)
         yield from _section("inaccurate", [str(each) for each in self.inaccurate])
 
 
