@@ -44,6 +44,7 @@ class TracedInput:
     leaf: torch.Tensor | None = None  # where autograd delivers the gradient
     tracked: bool = False  # requires grad on arrival
     history: Any = None  # the autograd node behind it on arrival
+    within: bool = False  # within a tensor subclass object that requires grad
     seen: dict[int, Any] = field(default_factory=dict)  # what the program sees, by the caller's position
 
 
@@ -56,12 +57,13 @@ class Analysis:
     results: list[torch.Tensor]  # functional tensors, in the order of `OfResult.result`
     result_nodes: list[fx.Node]
     sizes: list[fx.Node]
+    within: frozenset[int]  # ids of results within objects that autograd follows
 
     @property
     def differentiable(self) -> list[bool]:
         """Which of updates and results autograd follows."""
         updates = [mutation.tracked for mutation in self.facts.mutations if mutation.data]
-        return [*updates, *(bool(value.requires_grad) for value in self.results)]
+        return [*updates, *(bool(value.requires_grad) or id(value) in self.within for value in self.results)]
 
 
 def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[Any], *, training: bool) -> Analysis:
@@ -73,7 +75,10 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
     mutations = [reader.with_sizes(mutation) for mutation in mutations]
     facts = Facts(tuple(mutations), kinds, len(reader.results), len(reader.sizes))
     updates = [inputs[index].value for index in facts.updates]
-    return Analysis(facts, updates, reader.results, reader.result_nodes, reader.sizes)
+    within = frozenset(id(inner) for opened in recorder.opened_results for inner in opened.inner)
+    if not within.issubset(map(id, reader.results)):
+        raise Unsupported("a tensor subclass that requires grad is returned as a view", "return a copy of it")
+    return Analysis(facts, updates, reader.results, reader.result_nodes, reader.sizes, within)
 
 
 def _mutation(index: int, entry: TracedInput) -> Mutation | None:

@@ -23,6 +23,7 @@ from aotgrad.inputs import Signature
 from aotgrad.pipeline import Options, compile_program
 from aotgrad.recorder import Recorder
 from aotgrad.shape_guards import ShapeGuard, shape_guard
+from aotgrad.subclasses import is_wrapped, unwrap_all
 from aotgrad.wrapper import Call
 
 Around = Callable[..., AbstractContextManager[None]]
@@ -42,7 +43,7 @@ class CompiledFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        key = (spec, ambient_state(), *input_kinds(leaves, dynamic=self.options.dynamic))
+        key = (spec, ambient_state(), *kinds_of(leaves, dynamic=self.options.dynamic))
         for accepts, call, returned in self._compiled.get(key, ()):
             if accepts(leaves):
                 return pytree.tree_unflatten(call(*leaves), returned)
@@ -88,6 +89,14 @@ def ambient_state() -> tuple[Any, ...]:
         (device, torch.get_autocast_dtype(device)) for device in _DEVICES if torch.is_autocast_enabled(device)
     )
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, torch.get_default_dtype()
+
+
+def kinds_of(leaves: Sequence[Any], *, dynamic: bool) -> Iterator[Any]:
+    """One hashable entry for each leaf; tensor subclasses are what their wrapping and the tensors within are."""
+    if any(map(is_wrapped, leaves)):
+        wrappings, leaves = unwrap_all(leaves)
+        yield tuple(None if wrapping is None else wrapping.key for wrapping in wrappings)
+    yield from input_kinds(leaves, dynamic=dynamic)
 
 
 def input_kinds(leaves: Sequence[Any], *, dynamic: bool) -> Iterator[Any]:

@@ -36,6 +36,18 @@ def below_autograd() -> Iterator[None]:
         torch._C._dispatch_tls_set_dispatch_key_excluded(key, excluded)
 
 
+@contextmanager
+def hidden() -> Iterator[None]:
+    """No functionalization, until `below_autograd` says so again."""
+    key = torch._C.DispatchKey.Functionalize
+    excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(key)
+    torch._C._dispatch_tls_set_dispatch_key_excluded(key, True)
+    try:
+        yield
+    finally:
+        torch._C._dispatch_tls_set_dispatch_key_excluded(key, excluded)
+
+
 def call(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """`fn` of plain tensors, whose mutations inside leave no trace outside."""
     wrapped = pytree.tree_map_only(torch.Tensor, wrap, (args, kwargs))

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from aotgrad.errors import Unsupported
 from aotgrad.fakes import Fakes
@@ -41,6 +40,7 @@ class GraphInput:
     requires_grad: bool = False
     is_leaf: bool = True
     members: tuple[Member, ...] = ()
+    within: bool = False  # within a tensor subclass object, which is what autograd follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,6 @@ def _fake_mode_of(example_inputs: Sequence[Any], symbols: bool) -> FakeTensorMod
 def _tensor_input(position: int, value: torch.Tensor, fakes: Fakes, dynamic: bool) -> GraphInput:
     if value.layout is not torch.strided:
         raise Unsupported(f"argument {position} has layout {value.layout}", "only strided tensors are compiled")
-    if is_traceable_wrapper_subclass(value):
-        raise Unsupported(f"argument {position} is a {type(value).__name__}", "tensor subclasses run eagerly")
     # Detached: the graph's own autograd history must not hang on the caller's tensor.
     plain = value.detach()
     fake = plain if isinstance(plain, FakeTensor) else fakes.of(plain, dynamic=dynamic)

@@ -26,6 +26,7 @@ from aotgrad.facts import Facts, OfResult
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
+from aotgrad.subclasses import unwrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +148,9 @@ def _present(entry: TracedInput, given: GraphInput, training: bool) -> None:
 
 
 def _present_tensor(entry: TracedInput, given: GraphInput, training: bool) -> None:
-    entry.tracked = given.requires_grad
-    if not given.requires_grad:
+    entry.within = given.within and given.requires_grad
+    entry.tracked = given.requires_grad and not given.within
+    if not entry.tracked:
         entry.value = functional.wrap(entry.fake)
     elif given.is_leaf or not training:
         entry.value = entry.leaf = functional.wrap(entry.fake).requires_grad_()
@@ -198,10 +200,14 @@ def _backward(
         fake = _tangent_like(recorder, functional.current(output))
         nodes.append(recorder.add_input(f"tangent_{index}", fake))
         tangents.append(functional.wrap(fake))
-    leaves = [entry.leaf for entry in inputs if entry.leaf is not None]
+    plain = [entry.leaf for entry in inputs if entry.leaf is not None]
+    leaves = [*plain, *(opened.value for opened in recorder.opened_leaves)]
+    outputs, tangents = _outermost(recorder, outputs, tangents)
     with _plain_backward({leaf.device.type for leaf in leaves}):
         try:
             found = iter(_gradients(outputs, leaves, tangents))
+            gradients = [_gradient(recorder, entry, found) for entry in inputs]
+            within = _gradients_within(recorder, found)
         except Unsupported:
             raise
         except RuntimeError as error:
@@ -209,7 +215,35 @@ def _backward(
             raise Unsupported(
                 f"autograd cannot run backward here ({error})", "eager reports it when it matters"
             ) from error
-    return nodes, [_gradient(recorder, entry, found) for entry in inputs]
+    return nodes, [within.get(id(entry.value), known) for entry, known in zip(inputs, gradients, strict=True)]
+
+
+def _outermost(
+    recorder: Recorder, outputs: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """What autograd follows, and tangents for that: objects in place of the tensors within."""
+    within = {id(inner) for opened in recorder.opened_results for inner in opened.inner}
+    pairs = [(o, t) for o, t in zip(outputs, tangents, strict=True) if id(o) not in within]
+    arriving = dict(zip(map(id, outputs), tangents, strict=True))
+    for opened in recorder.opened_results:
+        wrapping, inner = unwrap(opened.value)
+        assert wrapping is not None
+        pairs.append((opened.value, wrapping.build(iter([arriving[id(value)] for value in inner]))))
+    return [output for output, _ in pairs], [tangent for _, tangent in pairs]
+
+
+def _gradients_within(recorder: Recorder, found: Iterator[torch.Tensor | None]) -> dict[int, fx.Node]:
+    """The gradients of tensors within objects, by the id of those; how each is wrapped is noted."""
+    gradients = {}
+    for opened, gradient in zip(recorder.opened_leaves, found, strict=True):
+        if gradient is None:
+            continue
+        opened.gradient, inner = unwrap(gradient)
+        if opened.gradient is None or len(inner) != len(opened.inner):
+            raise Unsupported("the gradient of a tensor subclass is another kind of tensor", "run it eagerly")
+        for value, part in zip(opened.inner, inner, strict=True):
+            gradients[id(value)] = recorder.node_of(functional.current(part))
+    return gradients
 
 
 def _gradients(
@@ -247,7 +281,11 @@ def _plain_backward(devices: set[str]) -> Iterator[None]:
 
 def _gradient(recorder: Recorder, entry: TracedInput, found: Iterator[torch.Tensor | None]) -> fx.Node | None:
     grad = next(found) if entry.leaf is not None else None
-    return None if grad is None else recorder.node_of(functional.current(grad))
+    if grad is None:
+        return None
+    if not functional.is_functional(grad):
+        raise Unsupported("the gradient of a plain tensor is a tensor subclass", "run it eagerly")
+    return recorder.node_of(functional.current(grad))
 
 
 def _tangent_like(recorder: Recorder, output: torch.Tensor) -> torch.Tensor:
@@ -290,7 +328,7 @@ def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal
         elif len(positions) > 1:
             yield AliasBase(positions)
         else:
-            yield Primal(positions[0], entry.tracked, index in mutated)
+            yield Primal(positions[0], entry.tracked or entry.within, index in mutated)
 
 
 def _forward_roles(facts: Facts, differentiable: Sequence[bool], sizes: Sequence[fx.Node]) -> list[OutputRole]:

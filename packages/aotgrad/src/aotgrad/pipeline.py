@@ -17,9 +17,11 @@ from aotgrad.autograd import Boxed, differentiable_function
 from aotgrad.errors import DependsOnValues
 from aotgrad.inputs import Signature, read_inputs, with_shared_memory
 from aotgrad.joint import BoundProgram, JointGraph, trace_joint
+from aotgrad.packing import PackedProgram, open_arguments, packed_call, with_wrappings
 from aotgrad.partition import Half, Pair, Partition, default_partition, inference
 from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Primal, Size
+from aotgrad.subclasses import is_wrapped
 from aotgrad.verify import verify_half, verify_joint, verify_pair
 from aotgrad.wrapper import Call, wrap_call
 
@@ -54,6 +56,8 @@ def _without_history(inner: Boxed) -> Boxed:
 
 def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:
     """`program` as compiled graphs behind a plain function of the same arguments."""
+    if any(map(is_wrapped, example_inputs)):
+        return _compile_packed(program, example_inputs, options)
     signature = read_inputs(example_inputs, dynamic=options.dynamic)
     try:
         return compile_signature(program, signature, options), signature
@@ -62,6 +66,15 @@ def compile_program(program: BoundProgram, example_inputs: Sequence[Any], option
             raise
     signature = read_inputs(example_inputs, dynamic=options.dynamic, symbols=True)
     return compile_signature(program, signature, options), signature
+
+
+def _compile_packed(program: BoundProgram, args: Sequence[Any], options: Options) -> tuple[Call, Signature]:
+    """The same where tensor subclasses are among the arguments."""
+    wrappings, flat = open_arguments(args, dynamic=options.dynamic)
+    packed = PackedProgram(program, wrappings)
+    signature = with_wrappings(read_inputs(flat, dynamic=False), wrappings)
+    call = compile_signature(packed, signature, options)
+    return packed_call(call, packed, training=torch.is_grad_enabled()), signature
 
 
 def compile_signature(program: BoundProgram, signature: Signature, options: Options) -> Call:

@@ -11,6 +11,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -24,6 +25,7 @@ from aotgrad import functional
 from aotgrad.draws import Draws, dropout_scale
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
+from aotgrad.subclasses import Wrapping
 from aotgrad.symbols import SYM_TYPES, SizeNodes
 
 aten = torch.ops.aten
@@ -44,6 +46,15 @@ _KERNEL_KEYS = ("CPU", "CUDA", "Meta", "CompositeExplicitAutograd")
 _LIFTS = frozenset({aten.lift.default, aten.lift_fresh.default, aten.lift_fresh_copy.default})
 
 
+@dataclass(slots=True)
+class Opened:
+    """A tensor subclass object that autograd follows, and the tensors within, which the graph knows."""
+
+    value: torch.Tensor
+    inner: list[torch.Tensor]
+    gradient: Wrapping | None = None
+
+
 class Recorder(TorchDispatchMode):
     """Runs each operator on fake tensors and appends it to `graph`."""
 
@@ -58,6 +69,8 @@ class Recorder(TorchDispatchMode):
         self._fakes = Fakes(fake_mode)
         self.draws = Draws()
         self.until_traced = ExitStack()  # what a program needs in force while backward is traced, too
+        self.opened_leaves: list[Opened] = []
+        self.opened_results: list[Opened] = []
         self._recording = True
         self._decompositions = decompositions
         self._running: set[OpOverload] = set()
