@@ -1,6 +1,7 @@
 """The table of backends: who is in it, who is ready, and what is said of the rest."""
 
 import pytest
+import torch
 
 import compile_api
 from compile_api.backends import backend, describe_backends, lookup
@@ -44,3 +45,16 @@ def test_registering_works_as_decorator_with_and_without_a_name():
 
 def test_every_built_in_backend_has_a_note():
     assert all(entry.note for entry in describe_backends() if entry.make.__module__ == "compile_api.wiring")
+
+
+def test_a_backend_is_found_by_its_path(program):
+    program("somewhere", "def compile_graph(gm, inputs):\n    return gm.forward\n")
+    assert compile_api.compile(lambda x: x + 1, backend="somewhere:compile_graph")(torch.ones(1)) == 2
+    with pytest.raises(compile_api.UnknownBackend, match="cannot be imported"):
+        compile_api.compile(lambda x: x, backend="somewhere:nothing")
+
+
+@pytest.mark.parametrize("name", ["aot_nvfuser", "aot_ts_nvfuser", "nvprims_nvfuser", "fx2trt"])
+def test_older_names_mean_the_same(name):
+    entries = {entry.name: entry for entry in describe_backends()}
+    assert entries[name].make is entries["tensorrt" if name == "fx2trt" else "nvfuser"].make

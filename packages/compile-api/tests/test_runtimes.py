@@ -259,7 +259,7 @@ def test_torchs_own_compiler_finds_our_backend(distribution, tmp_path):
     folder = distribution("face", "torch_dynamo_backends", "compile_api", "compile_api.compile:compile_api")
     script = (
         "import torch; m = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.GELU())\n"
-        "f = torch.compile(m, backend='compile_api'); x = torch.randn(2, 3)\n"
+        "f = torch.compile(m, backend='compile_api', options={'check': True}); x = torch.randn(2, 3)\n"
         "torch.testing.assert_close(f(x), m(x)); f(x).sum().backward()\n"
         "import sys; print('compile_api' in sys.modules, m[0].weight.grad is not None)\n"
     )

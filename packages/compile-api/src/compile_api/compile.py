@@ -113,20 +113,30 @@ def compile_in_place(module: torch.nn.Module, **how: Any) -> None:
     module._compiled_call_impl = compile(module._call_impl, **how)
 
 
-def backend_function(backend: str | CompilerFn = "inductor", **options: object) -> CompilerFn:
+def backend_function(
+    backend: str | CompilerFn = "inductor", *, mode: str | None = None, **options: object
+) -> CompilerFn:
     """A backend as the plain function ``(gm, example_inputs) -> callable`` that other tools take.
 
-    ``options`` are those of ``compile``.  torch's own compiler finds the default one as ``backend="compile_api"``.
+    ``mode`` and ``options`` are those of ``compile``.  torch's own compiler finds the default one as
+    ``backend="compile_api"``.
     """
-    chosen = resolve(fullgraph=False, dynamic=None, mode=None, options=options)
+    chosen = resolve(fullgraph=False, dynamic=None, mode=mode, options=options)
     ctx = Context(chosen, Ledger(), Progress())
     follow(ctx.ledger)
     return observed(lookup(backend), ctx)
 
 
-def compile_api(gm: torch.fx.GraphModule, example_inputs: list[Any], **options: object) -> Callable[..., Any]:
-    """The entry point of torch's group ``torch_dynamo_backends``: graphs of its capture, compiled by us."""
-    return backend_function("inductor", **options)(gm, example_inputs)
+def compile_api(
+    gm: torch.fx.GraphModule,
+    example_inputs: list[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Callable[..., Any]:
+    """The entry point of torch's group ``torch_dynamo_backends``: graphs of its capture, compiled by us.  ``mode`` and
+    ``options`` come from the call of ``torch.compile``."""
+    return backend_function("inductor", mode=mode, **(options or {}))(gm, example_inputs)
 
 
 def optimize(backend: str | CompilerFn = "inductor", *, nopython: bool = False, dynamic: bool | None = None) -> Any:

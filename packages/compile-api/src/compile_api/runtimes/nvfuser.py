@@ -45,6 +45,7 @@ def lacks_a_build() -> str:
 
 @backend(
     "nvfuser",
+    aliases=("aot_nvfuser", "aot_ts_nvfuser", "nvprims_nvfuser"),
     note="NVIDIA's fuser for element-by-element chains",
     needs=("nvfuser",),
     install="pip install --pre nvfuser-cu130-torch29, with torch 2.9 on Python 3.10 or 3.12",

@@ -44,6 +44,7 @@ def lacks_tensorrt() -> str:
 
 @backend(
     "tensorrt",
+    aliases=("fx2trt",),
     note="TensorRT, through ONNX Runtime's provider for it",
     needs=("onnx", "onnxruntime"),
     install="pip install onnx onnxruntime-gpu tensorrt",
