@@ -34,6 +34,9 @@ class Options:
     build_processes: int | None = None
     """How many compilers run at once.  Default: one per core."""
 
+    labels: bool = False
+    """Whether ``torch.profiler`` sees each run of a kernel under the kernel's name; costs a little each time."""
+
     check_inputs: bool = True
     """Whether each call checks that inputs have the sizes, strides and dtypes that the code was made for."""
 

@@ -23,6 +23,7 @@ from inductor.compiled import CompiledGraph
 from inductor.ir import show
 from inductor.ir.graph import Graph
 from inductor.ir.program import Program
+from inductor.labels import labelled
 from inductor.options import Options
 
 
@@ -73,7 +74,8 @@ def _print(work: Work) -> Work:
 def _build(work: Work) -> Work:
     assert work.program is not None
     assert work.printed is not None
-    return replace(work, built=assemble.build_kernels(work.program, work.printed, work.options, work.tell))
+    built = assemble.build_kernels(work.program, work.printed, work.options, work.tell)
+    return replace(work, built=labelled(built) if work.options.labels else built)
 
 
 def _wrap(work: Work) -> Work:

@@ -75,3 +75,13 @@ def test_a_variable_switches_traces_on(tmp_path, monkeypatch):
     x = torch.randn(3)
     inductor.compile(make_fx(torch.neg)(x), [x])
     assert list((tmp_path / "here").glob("*/wrapper.py"))
+
+
+def test_labels_are_seen_by_the_profiler():
+    x = torch.randn(64, 64)
+    graph = make_fx(lambda x: x.sin() + 1)(x)
+    compiled = inductor.compile(graph, [x], options={"labels": True})
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as looked:
+        (result,) = compiled(x)
+    torch.testing.assert_close(result, x.sin() + 1)
+    assert compiled.kernels[0].name in {event.key for event in looked.key_averages()}
