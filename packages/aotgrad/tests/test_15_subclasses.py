@@ -175,3 +175,26 @@ def test_training_follows_eager():
 
     ours = losses(lambda fn: aotgrad.function(fn, forward=aotgrad.run_eagerly))
     torch.testing.assert_close(ours, losses(lambda fn: fn))
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch is built without torch.distributed")
+@pytest.mark.filterwarnings("ignore")
+def test_distributed_tensors():
+    from torch import distributed
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        x = distribute_tensor(torch.randn(3, 4), mesh, [Replicate()])
+        program = lambda x, w: torch.nn.functional.layer_norm((x @ w.t()).relu(), (4,)).square().sum()
+        found = []
+        for fn in (aotgrad.function(program, forward=aotgrad.run_eagerly), program):
+            w = distribute_tensor(torch.ones(4, 4).cumsum(0), mesh, [Shard(0)]).requires_grad_()
+            loss = fn(x, w)
+            loss.backward()
+            assert w.grad.placements == (Shard(0),)
+            found.append((loss.full_tensor(), w.grad.full_tensor()))
+        torch.testing.assert_close(*found)
+    finally:
+        distributed.destroy_process_group()

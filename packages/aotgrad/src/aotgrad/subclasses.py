@@ -17,9 +17,15 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from aotgrad import functional
-from aotgrad.errors import Unsupported
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Something within an object that is no tensor: a device mesh, for example."""
+
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,7 @@ class Wrapping:
     """How tensors are wrapped: everything about a subclass object but the plain tensors within."""
 
     kind: type
-    parts: tuple[tuple[str, Wrapping | None], ...]
+    parts: tuple[tuple[str, Wrapping | Other | None], ...]
     context: Any
     size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -36,15 +42,26 @@ class Wrapping:
     @property
     def key(self) -> Hashable:
         """Equal for objects that make the same graph; what cannot be hashed never does."""
-        parts = tuple((name, None if inner is None else inner.key) for name, inner in self.parts)
-        context = self.context if _is_hashable(self.context) else _Unlike()
-        return self.kind, parts, context, self.size, self.stride, self.requires_grad
+        parts = tuple((name, _key(inner)) for name, inner in self.parts)
+        return self.kind, parts, _key(Other(self.context)), self.size, self.stride, self.requires_grad
 
     def build(self, tensors: Iterator[torch.Tensor]) -> torch.Tensor:
         """The object around the next of `tensors`."""
-        parts = {name: next(tensors) if inner is None else inner.build(tensors) for name, inner in self.parts}
+        parts = {name: _part(inner, tensors) for name, inner in self.parts}
         build: Callable[..., torch.Tensor] = self.kind.__tensor_unflatten__  # type: ignore[attr-defined]
         return build(parts, self.context, self.size, self.stride)
+
+
+def _part(inner: Wrapping | Other | None, tensors: Iterator[torch.Tensor]) -> Any:
+    if inner is None:
+        return next(tensors)
+    return inner.value if isinstance(inner, Other) else inner.build(tensors)
+
+
+def _key(inner: Wrapping | Other | None) -> Hashable:
+    if isinstance(inner, Other):
+        return inner.value if _is_hashable(inner.value) else _Unlike()
+    return None if inner is None else inner.key
 
 
 class _Unlike:
@@ -73,11 +90,16 @@ def unwrap(value: torch.Tensor) -> tuple[Wrapping | None, list[torch.Tensor]]:
     if not is_wrapped(value):
         return None, [value]
     names, context = value.__tensor_flatten__()
-    parts, tensors = [], []
+    parts: list[tuple[str, Wrapping | Other | None]] = []
+    tensors = []
     for name in names:
-        inner, found = unwrap(getattr(value, name))
-        parts.append((name, inner))
-        tensors += found
+        part = getattr(value, name)
+        if isinstance(part, torch.Tensor):
+            inner, found = unwrap(part)
+            parts.append((name, inner))
+            tensors += found
+        else:
+            parts.append((name, Other(part)))
     size, stride = tuple(value.size()), tuple(value.stride())
     return Wrapping(type(value), tuple(parts), context, size, stride, value.requires_grad), tensors
 
@@ -98,8 +120,10 @@ def wrapped_positions(wrappings: Sequence[Wrapping | None]) -> Iterator[tuple[in
         yield from ((index, wrapping.requires_grad) for _ in range(count(wrapping))) if wrapping else (None,)
 
 
-def count(wrapping: Wrapping | None) -> int:
+def count(wrapping: Wrapping | Other | None) -> int:
     """How many plain tensors are within."""
+    if isinstance(wrapping, Other):
+        return 0
     return 1 if wrapping is None else sum(count(inner) for _, inner in wrapping.parts)
 
 
@@ -124,16 +148,10 @@ class SubclassDispatch(TorchDispatchMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        outer = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if is_wrapped(leaf)]
-        if not outer:
-            with functional.below_autograd():
-                return func(*args, **kwargs)
-        with self:
-            for kind in dict.fromkeys(map(type, outer)):
-                result = kind.__torch_dispatch__(func, types, args, kwargs)  # type: ignore[attr-defined]
-                if result is not NotImplemented:
-                    return result
-        raise Unsupported(f"no subclass among the arguments of {func} handles it", "run it eagerly")
+        if any(is_wrapped(leaf) for leaf in pytree.tree_leaves((args, kwargs))):
+            return NotImplemented  # torch then calls the object's own handler, within which this mode is in force
+        with functional.below_autograd():
+            return func(*args, **kwargs)
 
 
 # -- run time ----------------------------------------------------------------------------------------------------------
