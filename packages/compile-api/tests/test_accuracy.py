@@ -118,3 +118,21 @@ def test_a_graph_up_to_a_node_keeps_writes():
     gm = fx.symbolic_trace(f)
     node = next(node for node in gm.graph.nodes if "mul" in str(node.target))
     assert torch.equal(up_to(gm, node)(torch.ones(2))[0], torch.full((2,), 4.0))
+
+
+def test_one_wrong_number_among_many_is_found():
+    def wrong(x):
+        result = x.sin()
+        result[1234] += 0.01
+        return (result,)
+
+    gm = fx.symbolic_trace(lambda x: (x.sin(),))
+    assert difference(gm, wrong, [torch.randn(100_000)]).error == pytest.approx(0.01, rel=0.01)
+
+
+def test_an_unlucky_sum_that_cancels_is_no_mistake():
+    gm = fx.symbolic_trace(lambda x: (x.sum(-1),))
+    x = torch.randn(512, 4096)
+    x -= x.mean(-1, keepdim=True)
+    backwards = lambda x: (x.flip(-1).cumsum(-1)[:, -1],)  # the same numbers added one after another
+    assert difference(gm, backwards, [x.double()]) is None
