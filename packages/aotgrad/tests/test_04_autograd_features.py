@@ -174,6 +174,23 @@ def test_a_refusal_names_the_users_line():
     assert caught.value.where == "model.py:12"
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("affine", [True, False])
+def test_batch_norm_with_fixed_statistics(dtype, affine):
+    norm = torch.nn.BatchNorm2d(4, affine=affine).eval().to(dtype)
+    norm.running_mean.copy_(torch.randn(4))
+    norm.running_var.copy_(torch.rand(4) + 0.5)
+    x, twin = (torch.randn(2, 4, 3, 3, dtype=dtype, generator=_seeded()).requires_grad_() for _ in range(2))
+    found, expected = aotgrad.module(norm, forward=aotgrad.run_eagerly)(x), norm(twin)
+    torch.testing.assert_close(found, expected)
+    (mine,), (theirs,) = (torch.autograd.grad(y.square().sum(), i) for y, i in ((found, x), (expected, twin)))
+    torch.testing.assert_close(mine, theirs)
+
+
+def _seeded():
+    return torch.Generator().manual_seed(0)
+
+
 def test_a_program_that_takes_its_own_gradients_gives_plain_tensors():
     def slope(x, w):
         return torch.autograd.grad((x * w).sin().sum(), w)[0]

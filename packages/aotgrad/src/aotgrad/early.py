@@ -86,10 +86,27 @@ def batch_norm(
     cudnn: bool,
 ) -> torch.Tensor:
     """torch's own path ends in a kernel that updates the running statistics without saying so in its schema."""
+    if not training and mean is not None and torch.is_grad_enabled() and input.dim() >= 2:
+        return _with_fixed_statistics(input, weight, bias, mean, var, eps)
     if not training or mean is None or input.dim() < 2:
         return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
     normalised: torch.Tensor = torch._native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)[0]
     return normalised
+
+
+def _with_fixed_statistics(
+    input: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, var: torch.Tensor, eps: float
+) -> torch.Tensor:
+    """Pointwise arithmetic: what torch's kernels keep for backward here differs between devices, and is not needed."""
+    dtype = torch.promote_types(input.dtype, torch.float32)
+    per_channel = (1, -1, *[1] * (input.dim() - 2))
+    scale = torch.rsqrt(var.to(dtype) + eps)
+    normalised = (input.to(dtype) - mean.to(dtype).view(per_channel)) * scale.view(per_channel)
+    if weight is not None:
+        normalised = normalised * weight.to(dtype).view(per_channel)
+    if bias is not None:
+        normalised = normalised + bias.to(dtype).view(per_channel)
+    return normalised.to(input.dtype)
 
 
 @early(nnf.batch_norm)
