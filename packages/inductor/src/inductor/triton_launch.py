@@ -6,11 +6,14 @@ programs whose kernels are in the cache.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -64,7 +67,21 @@ def load(
     text = HEADER + "".join(f"\n\n{kernel.text}" for kernel in kernels)
     file = store.keep_text(f"{key_of([text])}.py", text)
     loaded = [_Loaded(kernel, file, store, devices[kernel.kernel.name]) for kernel in kernels]
+    _compile_apart(loaded)
     return {kernel.printed.kernel.name: kernel.launcher() for kernel in loaded}, file
+
+
+def _compile_apart(kernels: Sequence[_Loaded]) -> None:
+    """Each different kernel once, several at a time: half of the work is another program's, ptxas.
+
+    What fails here fails again, with its own error, where the kernel is asked for.
+    """
+    different = {kernel.key(aligned=True): kernel for kernel in kernels}
+    missing = [kernel for key, kernel in different.items() if kernel.store.find_data(f"{key}.cubin") is None]
+    if len(missing) > 1:
+        module_of(missing[0].file)
+        with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1, 8)) as pool:
+            list(pool.map(lambda kernel: kernel.try_to_compile(), missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +92,14 @@ class _Loaded:
     file: Path
     store: Cache
     device: int
+
+    def key(self, *, aligned: bool) -> str:
+        return key_of((*_content(self.printed), _identity(), str(_architecture(self.device)), str(aligned)))
+
+    def try_to_compile(self) -> None:
+        if _blocks(self.printed) != 0:
+            with contextlib.suppress(Exception):  # reported when the kernel is loaded
+                binary_of(self.printed, self.file, self.store, _architecture(self.device), aligned=True)
 
     def launcher(self) -> Callable[..., None]:
         name, buffers = self.printed.kernel.name, len(self.printed.kernel.arguments)
@@ -122,14 +147,22 @@ def _blocks(printed: PrintedTritonKernel) -> int | Callable[[Sequence[int]], int
 
 def binary_of(printed: PrintedTritonKernel, file: Path, store: Cache, architecture: int, *, aligned: bool) -> Binary:
     """From the cache, or compiled and kept there."""
-    # The text names no dtypes: the signature does.
-    what = (printed.text, repr(_signature(printed)), repr(printed.shape))
-    key = key_of((*what, _identity(), str(architecture), str(aligned)))
+    key = key_of((*_content(printed), _identity(), str(architecture), str(aligned)))
     if (found := store.find_data(f"{key}.cubin")) is not None:
         return Binary.unpack(found)
     binary = compile_kernel(printed, file, architecture, aligned)
     store.keep_data(f"{key}.cubin", binary.pack())
     return binary
+
+
+def _content(printed: PrintedTritonKernel) -> tuple[str, ...]:
+    """What a kernel does, by whatever name and for whichever operators; layers of a model share their kernels.
+
+    The text names no dtypes: the signature does.
+    """
+    lines = [line for line in printed.text.splitlines() if not line.lstrip().startswith("#")]
+    text = "\n".join(lines).replace(f"def {printed.kernel.name}(", "def kernel(")
+    return text, repr(_signature(printed)), repr(printed.shape)
 
 
 def _signature(printed: PrintedTritonKernel) -> dict[str, str]:

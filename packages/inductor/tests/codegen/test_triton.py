@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,7 @@ def test_every_kernel_runs_under_the_interpreter():
 
 _COMPILE = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from test_triton import normalised, scaled
@@ -151,3 +153,13 @@ def test_kernels_of_one_text_and_other_dtypes_are_compiled_apart(tmp_path, monke
         made = kernel("copied", (i,), [((), body)], in0=(dtype, 8, "in"), out0=(dtype, 8, "out"))
         triton_launch.binary_of(print_kernel(made), tmp_path, store, 90, aligned=True)
     assert len(compiled) == 2
+
+
+def test_kernels_that_differ_in_name_alone_are_compiled_once(tmp_path, monkeypatch):
+    store, compiled = Cache(tmp_path, 1 << 30), []
+    binary = triton_launch.Binary(b"", "first", 4, 0)
+    monkeypatch.setattr(triton_launch, "compile_kernel", lambda *given: compiled.append(given) or binary)
+    for name, origin in (("first", "layer_1"), ("second", "layer_2")):
+        made = replace(scaled(), name=name, origins=(origin,))
+        assert triton_launch.binary_of(print_kernel(made), tmp_path, store, 90, aligned=True) == binary
+    assert len(compiled) == 1

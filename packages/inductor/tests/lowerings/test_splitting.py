@@ -23,13 +23,19 @@ def test_few_long_rows_are_cut():
     assert chunks_of(tensor(4, 1 << 20), "max", [1]) == 256
 
 
+def test_few_tall_columns_are_cut():
+    assert chunks_of(tensor(4096, 768), "sum", [0]) == 32
+    assert chunks_of(tensor(8, 512, 768), "sum", [0, 1]) == 32
+
+
 @pytest.mark.parametrize(
     ("x", "kind", "dims"),
     [
         (tensor(4096, 1024), "sum", [1]),  # rows enough
         (tensor(1 << 22), "argmax", [0]),  # not associative
         (tensor(1000), "sum", [0]),  # short
-        (tensor(1 << 20, 4), "sum", [0]),  # not the last axes
+        (tensor(64, 1 << 15), "sum", [0]),  # columns enough
+        (tensor(64, 64, 64), "sum", [0, 2]),  # axes that are no neighbours
         (tensor(1 << 22, device="cpu"), "sum", [0]),
         (tensor(1000003), "sum", [0]),  # a prime number of elements
     ],
@@ -44,6 +50,8 @@ PROGRAMS = {
     "rows": lambda x: x.sin().sum(1, keepdim=True),
     "largest": lambda x: x.amax(),
     "any": lambda x: (x > 4).any(),
+    "columns": lambda x: x.sum(0),
+    "middle": lambda x: (x.reshape(16, 2048, 4) + 1).sum(1, keepdim=True),
     "both axes kept": lambda x: x.sum((0, 1), keepdim=True),
 }
 

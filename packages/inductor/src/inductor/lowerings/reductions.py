@@ -66,9 +66,11 @@ def _in_two_steps(
     finish: Callable[[Value], Value], chunks: int,
 ) -> Tensor:  # fmt: skip
     cut = reshape(pure(x, value.expr, value.dtype), chunked_sizes(x, dims, chunks))
-    last = [cut.ndim - 1]
-    parts = ctx.reduce(cut, last, [(kind, cut.expr, value.dtype)], lambda result: [(result, value.dtype)])[0]
-    total = reduce(ctx, parts, kind, [parts.ndim - 1], False, Value(parts.expr), dtype, finish)
+    chunk = min(dims)
+    parts = ctx.reduce(cut, [chunk + 1], [(kind, cut.expr, value.dtype)], lambda result: [(result, value.dtype)])[0]
+    total = ctx.reduce(
+        parts, [chunk], [(kind, parts.expr, value.dtype)], lambda result: [(finish(Value(result)).expr, dtype)]
+    )[0]
     kept = [ONE if dim in dims else size for dim, size in enumerate(x.sizes)]
     return reshape(total, kept) if keepdim else total
 
