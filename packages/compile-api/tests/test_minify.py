@@ -11,7 +11,7 @@ from torch import fx
 
 import compile_api
 from compile_api.commands.main import main
-from compile_api.minify import failure_of, minify
+from compile_api.minify import failure_of, minify, write_script
 from compile_api.stored_graph import StoredGraph
 
 WRONG = """
@@ -143,3 +143,43 @@ def test_a_crash_is_a_failure_like_any_other(program, tmp_path, monkeypatch, cap
     StoredGraph.of(graph, [torch.ones(3)]).save(tmp_path / "graph.pt")
     assert main(["minify", "graph.pt", "--backend", "faulty_backends:crashing", "--isolated"]) == 0
     assert "crash with signal 11: 1 of 3 operators are enough (tanh)" in capsys.readouterr().out
+
+
+def test_parts_of_a_graph_leave_the_contexts_that_they_enter():
+    graphs = []
+
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ x
+        with torch.no_grad():
+            z = torch.sin(y)
+        return torch.tanh(z.float() + y.float())
+
+    compile_api.compile(f, backend=lambda gm, _: graphs.append(gm) or gm.forward)(torch.randn(4, 4))
+    found = minify(graphs[0], [torch.randn(4, 4)], failure_of(refuses("tanh")))
+    assert found.operators == ["tanh"]
+    assert not torch.is_autocast_enabled("cpu")
+    assert torch.is_grad_enabled()
+
+
+def test_modules_of_a_graph_come_along(tmp_path, program):
+    program("faulty_backends", WRONG.replace('"tanh" in str(n.target)', 'n.op == "call_module"'))
+    gm = fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()))
+    gm.graph.output_node().args = ((gm.graph.output_node().args[0],),)
+    gm.recompile()
+    fails = failure_of(compile_api.backend_function("faulty_backends:wrong"))
+    found = minify(gm, [torch.randn(2, 3)], fails)
+    write_script(found, tmp_path / "small.py", "faulty_backends:wrong", "here", fails)
+    done = subprocess.run([sys.executable, "small.py"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "off by" in done.stderr, done.stderr
+
+
+def test_constants_of_a_graph_become_inputs():
+    root = torch.nn.Module()
+    root.weight = torch.arange(3.0)
+    graph = fx.Graph()
+    product = graph.call_function(torch.mul, (graph.placeholder("x"), graph.get_attr("weight")))
+    graph.output((graph.call_function(torch.tanh, (product,)),))
+    found = minify(fx.GraphModule(root, graph), [torch.ones(3)], failure_of(refuses("mul")))
+    assert found.operators == ["mul"]
+    assert len(found.inputs) == 2

@@ -235,7 +235,8 @@ def _outcome(function: Callable[..., Any], inputs: list[Any]) -> Outcome:
     leaves = [each for each in inputs if isinstance(each, torch.Tensor) and each.requires_grad]
     # A leaf may not be written to where gradients are on; what the graph gets is the same tensor one step further.
     given = [each.view_as(each) if any(each is leaf for leaf in leaves) else each for each in inputs]
-    outputs = function(*given)
+    with torch.set_grad_enabled(torch.is_grad_enabled()):  # a part of a graph may leave it switched
+        outputs = function(*given)
     tensors = [each for each in outputs if isinstance(each, torch.Tensor)]
     results: list[torch.Tensor | None] = [each.detach().clone() for each in tensors]
     results += [each.detach().clone() for each in given if isinstance(each, torch.Tensor)]

@@ -153,6 +153,14 @@ def _cut(value: Any, size: int, smaller: int) -> Any:
 
 # -- as a script --------------------------------------------------------------------------------------------------
 
+_CONSTANTS = """\
+    def __init__(self):
+        super().__init__()
+        for name, value in torch.load({values!r}, weights_only=False)["constants"].items():
+            setattr(self, name, value)
+
+"""
+
 _SCRIPT = '''\
 """{failure}.
 
@@ -168,7 +176,7 @@ from compile_api.accuracy import difference
 
 
 class Minimal(torch.nn.Module):
-{forward}
+{constants}{forward}
 
 def inputs():
 {inputs}
@@ -186,6 +194,7 @@ if __name__ == "__main__":
 def write_script(found: Minified, path: Path, backend: str, folder: str, fails: Fails) -> None:
     """A script that shows the failure; with random inputs if those fail too, else with the values beside it."""
     stored = StoredGraph.of(found.gm, found.inputs)
+    values = path.with_suffix(".pt")
     if fails(found.gm, stored.example_inputs()) == found.failure:
         lines = [
             "    torch.manual_seed(0)",
@@ -194,11 +203,9 @@ def write_script(found: Minified, path: Path, backend: str, folder: str, fails: 
             "    ]",
         ]
     else:
-        values = path.with_suffix(".pt")
-        torch.save(found.inputs, values)
-        lines = [f"    return torch.load({str(values)!r}, weights_only=False)"]
-    if stored.constants:
-        raise NothingToMinify(f"the graph has constants of its own ({', '.join(stored.constants)}); use graph.pt")
+        lines = [f"    return torch.load({str(values)!r}, weights_only=False)['inputs']"]
+    if stored.constants or "torch.load" in lines[0]:
+        torch.save({"inputs": found.inputs, "constants": stored.constants}, values)
     imports = dict.fromkeys(line for name, line in stored.names if re.search(rf"\b{name}\b", stored.code))
     path.write_text(
         _SCRIPT.format(
@@ -206,6 +213,7 @@ def write_script(found: Minified, path: Path, backend: str, folder: str, fails: 
             folder=folder,
             before=found.operators_before,
             name=path.name,
+            constants=_CONSTANTS.format(values=str(values)) if stored.constants else "",
             imports="\n".join(line for line in imports if line not in ("import torch", "import torch as torch")),
             forward="\n".join("    " + line if line else line for line in stored.code.strip().splitlines()),
             inputs="\n".join(lines),

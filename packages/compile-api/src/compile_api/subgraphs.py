@@ -27,6 +27,7 @@ def up_to(gm: fx.GraphModule, last: fx.Node) -> fx.GraphModule:
     for node in gm.graph.nodes:  # inputs may stand behind
         if node.op == "placeholder" and node not in copies:
             copies[node] = graph.node_copy(node)
+    _leave_contexts(graph, copies)
     graph.output((copies[last],))
     _inputs_first(graph)
     graph.eliminate_dead_code(is_impure_node=_matters)
@@ -38,7 +39,8 @@ def induced(
 ) -> tuple[fx.GraphModule, list[Any]]:
     """The graph of the operators ``kept`` alone: whatever else they read becomes an input with its recorded value.
 
-    Its outputs are the kept ones among ``outputs`` and those that no kept operator reads.
+    Its outputs are the kept ones among ``outputs`` and those that no kept operator reads.  A KeyError says that it
+    reads what has no recorded value, or one that cannot be an input.
     """
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
@@ -46,6 +48,8 @@ def induced(
 
     def given(node: fx.Node) -> fx.Node:
         if node not in copies:
+            if not isinstance(values[node], torch.Tensor | int | float | bool | None):
+                raise KeyError(node)
             copies[node] = graph.placeholder(node.name)
             inputs.append(values[node])
         return copies[node]
@@ -53,6 +57,7 @@ def induced(
     for node in gm.graph.nodes:
         if node in kept:
             copies[node] = graph.node_copy(node, given)
+    _leave_contexts(graph, copies)
     ends = [node for node in gm.graph.nodes if node in kept and _ends(node, kept, outputs, values)]
     graph.output(tuple(copies[node] for node in ends))
     _inputs_first(graph)
@@ -63,6 +68,15 @@ def _ends(node: fx.Node, kept: Collection[fx.Node], outputs: Collection[fx.Node]
     if not isinstance(values.get(node), torch.Tensor):
         return False
     return node in outputs or not any(user in kept for user in node.users)
+
+
+def _leave_contexts(graph: fx.Graph, copies: dict[fx.Node, fx.Node]) -> None:
+    """A part that enters autocast and the like leaves it too, whatever else is left out."""
+    for node in list(copies):
+        if "_enter_" in str(getattr(node.target, "__name__", "")):
+            for user in node.users:
+                if "_exit_" in str(getattr(user.target, "__name__", "")) and user not in copies:
+                    copies[user] = graph.node_copy(user, lambda each: copies[each])
 
 
 def _inputs_first(graph: fx.Graph) -> None:
