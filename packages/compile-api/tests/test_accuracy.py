@@ -136,3 +136,13 @@ def test_an_unlucky_sum_that_cancels_is_no_mistake():
     x -= x.mean(-1, keepdim=True)
     backwards = lambda x: (x.flip(-1).cumsum(-1)[:, -1],)  # the same numbers added one after another
     assert difference(gm, backwards, [x.double()]) is None
+
+
+def test_looking_for_a_mistake_leaves_the_report_as_it_is(monkeypatch):
+    from compile_api import accuracy
+
+    monkeypatch.setattr(accuracy, "difference", lambda gm, compiled, inputs: accuracy.Difference(1.0, 0.0))
+    f = compile_api.compile(function, options={"check": True})
+    with pytest.warns(compile_api.AccuracyWarning), torch.no_grad():
+        f(torch.randn(10))
+    assert len(compile_api.report(f).compiled) == 1
