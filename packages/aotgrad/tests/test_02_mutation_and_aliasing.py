@@ -260,3 +260,12 @@ def test_inputs_with_history(mutation, output):
         return outputs, x, torch.autograd.grad(followed, leaf, [torch.ones_like(o) for o in followed])
 
     torch.testing.assert_close(outcome(aotgrad.function(program, forward=aotgrad.run_eagerly)), outcome(program))
+
+
+def test_a_new_layout_outlives_new_data(same_as_eager):
+    """`masked_fill` returns its result in another layout than `masked_fill_` leaves behind."""
+    same_as_eager(lambda x: x.t_().masked_fill_(x > 0.3, 0.0), torch.randn(2, 3))
+    same_as_eager(lambda x: (x.unsqueeze_(0).transpose_(0, 2), x.masked_fill_(x > 0.3, 0.0))[1], torch.randn(2, 3))
+    fn = aotgrad.function(lambda x: (x.t_().masked_fill_(x > 0, 0.0), x[1:]), forward=aotgrad.run_eagerly)
+    with pytest.raises(aotgrad.Unsupported, match="changes its shape in place and is written to"):
+        fn(torch.randn(2, 3))

@@ -1,6 +1,10 @@
-"""Small random programs of views, mutation and arithmetic: whatever they do, the caller sees what eager shows."""
+"""Small random programs of views, mutation and arithmetic: whatever they do, the caller sees what eager shows.
+
+AOTGRAD_PROGRAMS says how many of each kind.
+"""
 
 import contextlib
+import os
 
 import pytest
 import torch
@@ -19,6 +23,14 @@ VIEWS = [
     lambda x: x.split(1)[0],
     lambda x: x.detach(),
     lambda x: x.squeeze(0),
+    lambda x: x.transpose(-1, -2) if x.dim() > 1 else x.view_as(x),
+    lambda x: x.chunk(2)[-1],
+    lambda x: x.unbind()[-1],
+    lambda x: x.narrow(0, 0, 1),
+    lambda x: x.as_strided(x.shape, x.stride(), x.storage_offset()),
+    lambda x: x.diagonal() if x.dim() > 1 else x,
+    lambda x: x.movedim(0, -1),
+    lambda x: x.reshape(-1),
 ]
 MUTATIONS = [
     lambda x, y: x.add_(1),
@@ -27,8 +39,22 @@ MUTATIONS = [
     lambda x, y: x.zero_(),
     lambda x, y: x[0].fill_(3),
     lambda x, y: x.clamp_(max=0.5),
+    lambda x, y: x.t_() if x.dim() == 2 else x.add_(1),
+    lambda x, y: x[..., 0].mul_(2),
+    lambda x, y: x.index_fill_(0, torch.tensor([0]), 2.0),
+    lambda x, y: x.masked_fill_(x > 0.3, 0.0),
+    lambda x, y: x.__setitem__(0, y.sum()),
+    lambda x, y: x.transpose_(0, -1),
+    lambda x, y: x.unsqueeze_(0),
+    lambda x, y: x.detach().add_(1),
 ]
-FRESH = [lambda x, y: x * 2, lambda x, y: x + y.sum(), lambda x, y: x.clone(), lambda x, y: x.sin().sum(0)]
+FRESH = [
+    lambda x, y: x * 2,
+    lambda x, y: x + y.sum(),
+    lambda x, y: x.clone(),
+    lambda x, y: x.sin().sum(0),
+    lambda x, y: x.clone().add_(y.sum()),
+]
 
 step = st.one_of(
     st.tuples(st.just("view"), st.integers(0, len(VIEWS) - 1), st.integers(0, 20), st.integers(0, 20)),
@@ -63,17 +89,22 @@ def eager_accepts(program, make):
         outputs = [o for o in program(*make()) if o.requires_grad]
         if outputs:
             torch.autograd.backward(outputs, [torch.ones_like(o) for o in outputs])
-    except RuntimeError:
+    except (RuntimeError, IndexError):
         return False
     return True
 
 
-@pytest.mark.parametrize("kind", ["plain", "differentiable", "no grad"])
+@pytest.mark.parametrize("kind", ["plain", "differentiable", "both", "no grad"])
 @given(steps=programs, outputs=returned)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=int(os.environ.get("AOTGRAD_PROGRAMS", "60")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_generated(same_as_eager, kind, steps, outputs):
     def make():
-        return torch.linspace(-1, 1, 6).view(2, 3), torch.linspace(0, 1, 6).view(3, 2).requires_grad_(kind != "plain")
+        a, b = torch.linspace(-1, 1, 6).view(2, 3), torch.linspace(0, 1, 6).view(3, 2)
+        return a.requires_grad_(kind == "both"), b.requires_grad_(kind != "plain")
 
     program = program_of(steps, outputs)
     with torch.set_grad_enabled(kind != "no grad"):

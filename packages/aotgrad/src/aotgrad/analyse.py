@@ -44,6 +44,7 @@ class TracedInput:
     leaf: torch.Tensor | None = None  # where autograd delivers the gradient
     tracked: bool = False  # requires grad on arrival
     history: Any = None  # the autograd node behind it on arrival
+    layout: torch.Tensor | None = None  # a tensor without data that follows changes of layout in place
     within: bool = False  # within a tensor subclass object that requires grad
     seen: dict[int, Any] = field(default_factory=dict)  # what the program sees, by the caller's position
 
@@ -99,12 +100,26 @@ def _mutation(index: int, entry: TracedInput) -> Mutation | None:
         raise Unsupported("an input that shares memory changes its shape in place", "use the returning operator")
     if not data and not layout:
         return None
-    new_layout = restride(entry.fake, functional.current(value)) if layout else None
+    new_layout = _layout_after(entry) if layout else None
     if layout and (entry.tracked or new_layout is None):
         raise Unsupported(
             f"graph input {index} requires grad and changes its shape in place", "use the returning operator"
         )
     return Mutation(index, data, tracked, new_layout)
+
+
+def _layout_after(entry: TracedInput) -> Restride | None:
+    """The layout that the input has after the call, which is that of its data unless that was replaced."""
+    after = functional.current(entry.value)
+    if restride(entry.fake, after) is None or entry.layout is None:
+        return None
+    found, before = entry.layout, entry.fake
+    return Restride(tuple(found.size()), tuple(found.stride()), found.storage_offset() - before.storage_offset())
+
+
+def _forgot_layout(entry: TracedInput) -> bool:
+    """Is the data that replaced this input's laid out in another way than the input is?"""
+    return entry.layout is None or functional.current(entry.value).stride() != entry.layout.stride()
 
 
 @dataclass(slots=True)
@@ -159,6 +174,11 @@ class _Outputs:
             if isinstance(entry.value, torch.Tensor) and functional.memory_of(entry.value) == functional.memory_of(
                 output
             ):
+                if index in self.restrided and _forgot_layout(entry):
+                    raise Unsupported(
+                        "a view is returned of an input that changes its shape in place and is written to",
+                        "return a copy",
+                    )
                 return OfInput(index, self._path(entry.value, output, restrided=index in self.restrided))
         base = self._base_of(output)
         if base is output:

@@ -25,8 +25,19 @@ _check_spatial: Callable[..., None] = getattr(nnf, "_verify_spatial_size")  # no
 RULES: dict[Callable[..., Any], Rule] = {}
 
 
+_NEW_LAYOUT = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "unsqueeze_", "squeeze_", "as_strided_"})
+
+
 class EarlyRules(TorchFunctionMode):
-    """Puts the rules of this module in force."""
+    """Puts the rules of this module in force.
+
+    `layouts` are tensors without data that stand for inputs, by id: they follow every change of layout in place, which
+    a functional tensor forgets when its data is replaced.
+    """
+
+    def __init__(self, layouts: Mapping[int, torch.Tensor]) -> None:
+        super().__init__()
+        self._layouts = layouts
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -36,8 +47,15 @@ class EarlyRules(TorchFunctionMode):
         if rule is not None:
             return rule(*args, **kwargs)
         _refuse_overlapping_write(func, args)
+        self._follow(func, args, kwargs)
         writing = writing_overload(func, args, kwargs)
         return func(*args, **kwargs) if writing is None else call_functional(writing, args, kwargs)
+
+    def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        name = getattr(func, "__name__", "").split(".")[0]
+        if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
+            with torch._C._DisableTorchDispatch(), torch.no_grad():
+                getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
 
 
 def _refuse_overlapping_write(func: Any, args: Sequence[Any]) -> None:

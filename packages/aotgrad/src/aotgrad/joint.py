@@ -64,6 +64,8 @@ def trace_joint(
     with _tracing(recorder, training):
         for entry, given in zip(inputs, signature.inputs, strict=True):
             _present(entry, given, training)
+            if isinstance(entry.value, torch.Tensor):
+                recorder.layouts[id(entry.value)] = entry.layout = _without_data(entry.fake)
         outputs = _run(program, recorder, _arguments(signature, inputs))
         analysis = analyse(recorder, inputs, outputs, training=training)
         candidates = zip([*analysis.updates, *analysis.results], analysis.differentiable, strict=True)
@@ -120,7 +122,7 @@ def _tracing(recorder: Recorder, training: bool) -> Iterator[None]:
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
         stack.enter_context(functional.functionalization())
-        stack.enter_context(EarlyRules())
+        stack.enter_context(EarlyRules(recorder.layouts))
         stack.enter_context(recorder.until_traced)
         yield
 
@@ -158,6 +160,13 @@ def _present_tensor(entry: TracedInput, given: GraphInput, training: bool) -> No
         entry.leaf = functional.wrap(entry.fake).requires_grad_()
         entry.value = _Arrive.apply(entry.leaf, entry.fake)
         entry.history = entry.value.grad_fn
+
+
+def _without_data(fake: torch.Tensor) -> torch.Tensor:
+    with torch._C._DisableTorchDispatch():
+        return torch.empty_strided(fake.size(), fake.stride(), device="meta").as_strided(
+            fake.size(), fake.stride(), fake.storage_offset()
+        )
 
 
 class _Arrive(torch.autograd.Function):

@@ -69,6 +69,7 @@ class Recorder(TorchDispatchMode):
         self._fakes = Fakes(fake_mode)
         self.draws = Draws()
         self.until_traced = ExitStack()  # what a program needs in force while backward is traced, too
+        self.layouts: dict[int, torch.Tensor] = {}  # of inputs, by the id of what the program sees
         self.opened_leaves: list[Opened] = []
         self.opened_results: list[Opened] = []
         self._recording = True
