@@ -47,6 +47,24 @@ def test_results_whose_dimensions_are_out_of_order(counted):
     assert counted.graphs == 2
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x[x > 0].sum(),
+        lambda x: x[x > 0].sin(),
+        lambda x: (x > 0).nonzero().sum() + x.sum(),
+        lambda x: x * x.detach().sum().item(),
+        lambda x: torch.repeat_interleave(x, torch.arange(len(x))) * 2,
+    ],
+)
+def test_sizes_that_depend_on_values(program, dynamic):
+    fn = aotgrad.function(program, forward=aotgrad.run_eagerly, dynamic=dynamic)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        check(fn, program, torch.randn(6, requires_grad=True))
+
+
 def test_sizes_in_arithmetic(counted):
     program = lambda x: x.mean(0) * (x.shape[0] // 2 + x.shape[1]) + torch.arange(x.shape[1] * 2)[: x.shape[1]]
     fn = counted(program)

@@ -43,10 +43,10 @@ class EarlyRules(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
+        _refuse_overlapping_write(func, args)
         rule = RULES.get(func)
         if rule is not None:
             return rule(*args, **kwargs)
-        _refuse_overlapping_write(func, args)
         self._follow(func, args, kwargs)
         writing = writing_overload(func, args, kwargs)
         return func(*args, **kwargs) if writing is None else call_functional(writing, args, kwargs)
@@ -89,6 +89,12 @@ def lstm(*args: Any, **kwargs: Any) -> Any:
         return torch.lstm(*args, **kwargs)
     finally:
         torch._C._set_mkldnn_enabled(enabled)
+
+
+@early(torch.Tensor.masked_fill_, torch.ops.aten.masked_fill_.Scalar, torch.ops.aten.masked_fill_.Tensor)
+def masked_fill_(tensor: torch.Tensor, mask: Any, value: Any) -> torch.Tensor:
+    """Its functional twin returns another layout than that of a tensor whose dimensions are out of order."""
+    return tensor.masked_fill_(mask, value) if tensor.is_contiguous() else tensor.copy_(tensor.masked_fill(mask, value))
 
 
 @early(torch.batch_norm)

@@ -7,9 +7,11 @@ Must not know: stages.
 from __future__ import annotations
 
 import functools
+import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +42,10 @@ class CompiledFunction:
         self._around = around
         self.options = options
         self._compiled: dict[Any, list[tuple[ShapeGuard, Call, pytree.TreeSpec]]] = {}
+        self.compiling = threading.RLock()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledFunction:
+        return CompiledFunction(deepcopy(self._fn, memo), self.options, deepcopy(self._around, memo))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, spec = pytree.tree_flatten((args, kwargs))
@@ -47,7 +53,8 @@ class CompiledFunction:
         for accepts, call, returned in self._compiled.get(key, ()):
             if accepts(leaves):
                 return pytree.tree_unflatten(call(*leaves), returned)
-        entry = self._compile(leaves, spec)
+        with self.compiling:
+            entry = self._compile(leaves, spec)
         self._compiled.setdefault(key, []).append(entry)
         return pytree.tree_unflatten(entry[1](*leaves), entry[2])
 
@@ -137,9 +144,13 @@ class CompiledModule(nn.Module):
         self._call = CompiledFunction(call, replace(options), around=functools.partial(_as_arguments, module))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        state = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        with self._call.compiling:  # while it is traced, the module has other tensors
+            state = self._state()
         modes = tuple(module.training for module in self.module.modules())
         return self._call(state, modes, args, kwargs)
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
 
 
 def _call_module(module: nn.Module, state: Mapping[str, torch.Tensor], modes: Any, args: Any, kwargs: Any) -> Any:

@@ -32,7 +32,12 @@ aten = torch.ops.aten
 
 Decompositions = Mapping[OpOverload, Callable[..., Any]]
 
-_QUERIES = frozenset({torch.ops.prim.device.default, aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default})
+_QUERIES = frozenset(
+    {
+        torch.ops.prim.device.default, aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default,
+        aten.size.default, aten.sym_size.default, aten.sym_stride.default, aten.sym_storage_offset.default,
+    }
+)  # fmt: skip
 # Kernels that write to running statistics while their schema denies it: where those are passed, and for which flag.
 _WRITES_IN_SECRET = {
     aten.native_batch_norm.default: (3, 5),
@@ -201,6 +206,8 @@ class Recorder(TorchDispatchMode):
     def _bind_result(self, node: fx.Node, result: Any) -> None:
         if isinstance(result, torch.Tensor):
             self._remember(result, node)
+            if torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
+                self.sizes.bind_layout(result, node)  # how much the operator found is told by its result alone
         elif isinstance(result, (list, tuple)):
             for index, part in enumerate(result):
                 if isinstance(part, torch.Tensor):
