@@ -58,3 +58,29 @@ def test_a_backend_is_found_by_its_path(program):
 def test_older_names_mean_the_same(name):
     entries = {entry.name: entry for entry in describe_backends()}
     assert entries[name].make is entries["tensorrt" if name == "fx2trt" else "nvfuser"].make
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_a_mistake_in_one_direction_is_not_the_users_problem(direction, monkeypatch):
+    from compile_api import wiring
+    from compile_api.backends import Context
+    from compile_api.ledger import Ledger
+    from compile_api.options import CompileOptions
+    from compile_api.progress import Progress
+
+    def compiler(name):
+        def compile_graph(gm, example_inputs):
+            if name == direction:
+                raise ZeroDivisionError("ours")
+            return wiring.aotgrad.run_eagerly(gm, example_inputs)
+
+        return compile_graph
+
+    ctx = Context(CompileOptions(strict=False), Ledger(), Progress())
+    compile_graph = wiring.through_aotgrad(ctx, compiler, None)
+    x = torch.randn(3, requires_grad=True)
+    graph = torch.fx.symbolic_trace(lambda x: (x.sin() * 2,))
+    with pytest.warns(UserWarning, match="ZeroDivisionError: ours"):
+        compile_graph(graph, [x])(x)[0].sum().backward()
+    torch.testing.assert_close(x.grad, 2 * x.detach().cos())
+    assert ctx.ledger.refused()[0].stage == "compiler"

@@ -13,6 +13,7 @@ import cudagraphs
 import inductor
 from compile_api import logs
 from compile_api.backends import CompilerFn, Context, backend
+from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCompiled, GraphRefused, Kernel
 from compile_api.memory import written
 from inductor.ir.show import program_text
@@ -130,9 +131,9 @@ def through_aotgrad(ctx: Context, compiler: Callable[[str], FxCompiler], decompo
             return aotgrad.compile(
                 gm,
                 example_inputs,
-                forward=compiler("forward"),
-                backward=compiler("backward"),
-                inference=compiler("inference"),
+                forward=forgiving(ctx, "forward", compiler),
+                backward=forgiving(ctx, "backward", compiler),
+                inference=forgiving(ctx, "inference", compiler),
                 partition=partition,
                 decompositions=decompositions,
             )
@@ -143,6 +144,27 @@ def through_aotgrad(ctx: Context, compiler: Callable[[str], FxCompiler], decompo
             if ctx.options.strict:
                 raise
             return after_our_mistake(ctx, gm, error)
+
+    return compile_graph
+
+
+def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler]) -> FxCompiler:
+    """One direction's compiler, and its operators one after another where it fails.
+
+    Backward is compiled when it is first needed, long after anyone waits for an error of it.
+    """
+    compile_direction = compiler(direction)
+
+    def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+        try:
+            return compile_direction(gm, example_inputs)
+        except BackendCannot as error:
+            ctx.ledger.add(GraphRefused(direction, str(error), "this graph runs operator by operator"))
+        except Exception as error:  # a mistake of ours, or of a compiler beneath, must never be the user's problem
+            if ctx.options.strict:
+                raise
+            after_our_mistake(ctx, gm, error)
+        return aotgrad.run_eagerly(gm, example_inputs)
 
     return compile_graph
 

@@ -183,7 +183,7 @@ def takes(node: fx.Node) -> bool:
     if getattr(node.target, "__name__", "") == "getitem":
         source = node.args[0]
         return isinstance(source, fx.Node) and takes(source)
-    if node.target not in RULES or _collects_statistics(node):
+    if node.target not in RULES or _collects_statistics(node) or _turns_a_transposed_convolution(node):
         return False
     involved = [value_of(each) for each in (node, *node.all_input_nodes)]
     return all(_sayable(value) for value in involved)
@@ -195,6 +195,10 @@ def _collects_statistics(node: fx.Node) -> bool:
     if name in ("native_batch_norm.default", "native_batch_norm_backward.default"):
         return bool(argument(node, 5 if "backward" not in name else 7, "training")) == ("backward" not in name)
     return name == "_native_batch_norm_legit_functional.default" and not argument(node, 5, "training")
+
+
+def _turns_a_transposed_convolution(node: fx.Node) -> bool:
+    return getattr(node.target, "__name__", "") == "convolution_backward.default" and bool(node.args[7])
 
 
 def _sayable(value: Any) -> bool:
