@@ -225,3 +225,9 @@ def test_an_absent_tangent_is_zero_where_no_sum_takes_it(same_as_eager):
     x = torch.randn(5, requires_grad=True)
     first, _ = compiled(lambda x: tuple(torch.cat([a * 2, b * 3]) for a, b in [program(x)]) + program(x))(x)[1:]
     torch.testing.assert_close(torch.autograd.grad(first.sum(), x), torch.autograd.grad(program(x)[0].sum(), x))
+
+
+def test_a_result_whose_gradient_is_zero_still_requires_it():
+    """The number of values that are not zero has a gradient in eager, and it is zero."""
+    x = torch.ones(3, requires_grad=True)
+    assert compiled(lambda x: torch.linalg.vector_norm(x, 0))(x).requires_grad

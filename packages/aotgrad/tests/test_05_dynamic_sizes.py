@@ -53,6 +53,7 @@ def test_results_whose_dimensions_are_out_of_order(counted):
     [
         lambda x: x[x > 0].sum(),
         lambda x: x[x > 0].sin(),
+        lambda x: x.index_put((torch.tensor([True, False] * 3),), torch.zeros(())),
         lambda x: (x > 0).nonzero().sum() + x.sum(),
         lambda x: x * x.detach().sum().item(),
         lambda x: torch.repeat_interleave(x, torch.arange(len(x))) * 2,

@@ -52,6 +52,8 @@ class JointGraph:
         return returned
 
 
+_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
+
 BoundProgram = Callable[[Recorder, Sequence[Any]], Sequence[Any]]
 
 
@@ -94,14 +96,18 @@ def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[Any]) ->
         return program(recorder, arguments)
     except Unsupported as error:
         raise type(error)(error.what, error.hint, _place(recorder.source)) from error
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        what = f"a size or number depends on the values of a tensor ({error})"
-        raise DependsOnValues(what, "keep that call out of the graph", _place(recorder.source)) from error
+    except _ON_VALUES as error:
+        raise _depends_on_values(error, recorder.source) from error
     except Exception as error:
         # Whatever the program raises on fakes, its own error or a limit of fakes, only eager can tell which it is.
         reason = str(error).split("\n", maxsplit=1)[0]
         what = f"the program fails while it is traced ({type(error).__name__}: {reason})"
         raise Unsupported(what, "run eagerly, it raises its own error", _place(recorder.source)) from error
+
+
+def _depends_on_values(error: Exception, source: fx.Node | None) -> DependsOnValues:
+    what = f"a size or number depends on the values of a tensor ({error})"
+    return DependsOnValues(what, "keep that call out of the graph", _place(source))
 
 
 def _place(source: fx.Node | None) -> str:
@@ -219,6 +225,8 @@ def _backward(
             within = _gradients_within(recorder, found)
         except Unsupported:
             raise
+        except _ON_VALUES as error:
+            raise _depends_on_values(error, None) from error
         except RuntimeError as error:
             # Eager reports this when backward runs, and not at all if it never does: so must the program.
             raise Unsupported(

@@ -88,7 +88,8 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
         half = inference(joint)
         verify_half(half, "the inference graph", (Primal, AliasBase, Size))
         inner = (options.inference or options.forward)(half.module, half.example_inputs)
-        if any(given.requires_grad for given in signature.inputs):
+        has_history = any(getattr(role, "differentiable", False) for role in joint.outputs)
+        if any(given.requires_grad for given in signature.inputs) and not has_history:
             inner = _without_history(inner)
         return wrap_call(signature, joint.facts, inner, boxed=True)
     pair = options.partition(joint)
