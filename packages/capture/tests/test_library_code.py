@@ -5,6 +5,7 @@ import copy
 import functools
 import inspect
 import math
+import sysconfig
 
 import numpy
 import pytest
@@ -182,3 +183,14 @@ def test_slices_of_module_lists(x):
     plain, captured = run(x), capture.optimize("eager", nopython=True, strict=True)(run)(x)
     assert torch.equal(plain[0], captured[0])
     assert plain[1] == captured[1]
+
+
+def test_installed_packages_are_not_told_that_they_are_captured(tmp_path, x):
+    source = "import torch\ndef scaled(x):\n    return x * (2 if torch.compiler.is_compiling() else 3)\n"
+    module = {}
+    path = sysconfig.get_paths()["purelib"] + "/some_library.py"
+    exec(compile(source, path, "exec"), module)
+    mine = {}
+    exec(compile(source, str(tmp_path / "mine.py"), "exec"), mine)
+    assert torch.equal(capture.optimize("eager")(lambda x: module["scaled"](x))(x), x * 3)
+    assert torch.equal(capture.optimize("eager")(lambda x: mine["scaled"](x))(x), x * 2)

@@ -135,6 +135,8 @@ class Recorder(TorchDispatchMode):
         if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
             return func(*args)
         result = func(*self._faked(func, args), **self._faked(func, kwargs))
+        if isinstance(result, (bool, int, float)):  # known from the shapes: which kernel suits, how many of something
+            return result
         node = self.graph.create_node(
             "call_function", func, self._encode(args), self._encode(kwargs), func.overloadpacket.__name__
         )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
@@ -48,6 +50,7 @@ _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(...), type(No
 _BY_VALUE = frozenset({*_SIMPLE, torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset})
 # Torch hides some of its own functions from its own compiler; here they are like any others.
 _DISABLED_FOR_DYNAMO = torch._disable_dynamo(lambda: None).__code__
+_INSTALLED = tuple({sysconfig.get_paths()[kind] + os.sep for kind in ("purelib", "platlib")})
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -421,7 +424,8 @@ class Machine:
         return self.frames[-1].location()
 
     def in_library(self) -> bool:
-        return self.frames[-1].function.namespace.trusted
+        asking = self.frames[-1].function
+        return asking.namespace.trusted or asking.code.co_filename.startswith(_INSTALLED)
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         raise UserRaised(ExceptionValue(cls, [arg if isinstance(arg, Value) else self.literal(arg) for arg in args]))

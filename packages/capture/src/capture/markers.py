@@ -69,8 +69,8 @@ def compiling(ctx: Tracer) -> Value:
 
 @rule(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def compiling_by_torch(ctx: Tracer) -> Value:
-    """Programs ask it to leave out what cannot be captured.  torch's own code asks it to work around its compiler, and
-    must not take another path because it is looked at."""
+    """Programs ask it to leave out what cannot be captured.  Libraries ask it to work around torch's compiler, and must
+    not take another path because they are looked at: transformers would build masks that eager drops."""
     return FALSE if ctx.in_library() else TRUE
 
 

@@ -71,7 +71,7 @@ class Tracer(Protocol):
         """The value is about to be mutated."""
 
     def in_library(self) -> bool:
-        """Whether the code that is being evaluated belongs to torch or the standard library."""
+        """Whether the code that is being evaluated belongs to an installed package or the standard library."""
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """The user's program raises here."""

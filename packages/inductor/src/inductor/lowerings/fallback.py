@@ -63,10 +63,10 @@ def _with_refs(ctx: Context) -> Callable[[Any], Any]:
 
 
 def _result(ctx: Context, meta: Any) -> Buffer | None:
-    if meta is None:
+    if meta is None or isinstance(meta, (bool, int, float)):  # a number that follows from the shapes needs no memory
         return None
     if not isinstance(meta, torch.Tensor):
-        raise UnsupportedGraph(f"an operator that returns {type(meta).__name__}: only tensors can be compiled")
+        raise UnsupportedGraph(f"{ctx.node}, which returns {type(meta).__name__}: only tensors can be compiled")
     if meta.layout != torch.strided or meta.is_quantized:
         raise UnsupportedGraph(f"a result of layout {meta.layout}")
     sizes, strides = ctx.sizes.indices(meta.shape), ctx.sizes.strides(meta.stride())
