@@ -245,6 +245,8 @@ for _function in (
     torch.are_deterministic_algorithms_enabled,
 ):
     _reading(_function, guarded=True)
+if hasattr(torch._C, "_cuda_isCurrentStreamCapturing"):
+    _reading(torch._C._cuda_isCurrentStreamCapturing, guarded=True)
 
 
 def _grad_context(cls: type) -> Callable[..., Value]:
