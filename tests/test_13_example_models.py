@@ -34,3 +34,17 @@ def test_training(name):
     torch.testing.assert_close(losses[1], losses[0])
     for ours, theirs in zip(twin.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "llama", "unet"])
+def test_training_in_another_runtime(name):
+    if "onnxrt" not in compile_api.list_backends():
+        pytest.skip("onnxrt needs onnx and onnxruntime")
+    model, inputs = ZOO[name].tiny().eval(), ZOO[name].inputs(2, True)
+    twin = copy.deepcopy(model)
+    losses = [call(*inputs).square().mean() for call in (model, compile_api.compile(twin, backend="onnxrt"))]
+    for loss in losses:
+        loss.backward()
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-3, atol=1e-4)
+    for ours, theirs in zip(twin.parameters(), model.parameters(), strict=True):
+        assert (ours.grad - theirs.grad).norm() <= 1e-3 * theirs.grad.norm() + 1e-5
