@@ -73,3 +73,10 @@ def test_a_generated_run_script_runs(folder):
     script = next((folder / "forward").rglob("run.py"))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_input_that_cannot_be_kept_stops_nothing(tmp_path):
+    gm = torch.fx.symbolic_trace(lambda x, other: (x + 1,))
+    run = compile_api.backend_function("eager", debug=str(tmp_path))(gm, [torch.ones(2), 3])
+    with pytest.warns(UserWarning, match="has no graph.pt to minify"):
+        assert torch.equal(run(torch.ones(2), (each for each in ()))[0], torch.full((2,), 2.0))

@@ -16,6 +16,7 @@ Writes, never decides: a folder that cannot be written is said once and left out
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import re
 import warnings
 from collections.abc import Callable
@@ -58,7 +59,7 @@ class GraphFolder:
         def call(*inputs: Any) -> Any:
             if not self.inputs_kept:
                 self.inputs_kept = True
-                self.stored.with_inputs(inputs, _LARGEST).save(self.path / "graph.pt")
+                _save(self.stored.with_inputs(inputs, _LARGEST), self.path)
             return compiled(*inputs)
 
         return call
@@ -80,11 +81,19 @@ def _filled(path: Path, gm: fx.GraphModule, example_inputs: list[Any]) -> GraphF
     readable = str(gm.print_readable(print_output=False))
     (path / "graph.py").write_text(readable)
     stored = StoredGraph.of(gm, example_inputs)
-    stored.save(path / "graph.pt")
+    _save(stored, path)
     folder = GraphFolder(path, page.GraphPage(path.name, page.source_of(gm), readable), stored)
     (path / "index.html").write_text(str(folder.page))
     page.write_overview(path.parent)
     return folder
+
+
+def _save(stored: StoredGraph, folder: Path) -> None:
+    """What cannot be pickled among the inputs must not stop the program that is looked at."""
+    try:
+        stored.save(folder / "graph.pt")
+    except (OSError, TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:
+        warnings.warn(f"{folder} has no graph.pt to minify: {error}", stacklevel=2)
 
 
 def _function_of(gm: fx.GraphModule) -> str:
