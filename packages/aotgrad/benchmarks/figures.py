@@ -63,6 +63,15 @@ def wrappers() -> None:
         print(f"inference: {added:.1f} us over the inner function")
         alone = best(lambda: inner[0]([x, w]))
     print(f"training: {best(lambda: training(x, w)) - alone:.1f} us over the inner forward")
+    tangent = torch.ones(8)
+    torch.autograd.grad(training(x, w)[0], w, tangent)
+    with torch.no_grad():
+        saved = inner[0]([x, w])[1:]
+        alone += best(lambda: inner[2]([*saved, tangent]))
+    view = w.view(8)
+    engine = best(lambda: torch.autograd.grad(view, w, tangent, retain_graph=True))
+    both = best(lambda: torch.autograd.grad(training(x, w)[0], w, tangent))
+    print(f"forward and backward: {both - alone - engine:.1f} us over the inner functions and autograd's engine")
 
 
 def tracing() -> None:

@@ -72,11 +72,16 @@ def measure(name: str) -> None:
         print(f"{name}, {title}: {most / 2**20:.1f} MiB{saved}")
 
 
-if __name__ == "__main__":
-    # torchvision's Python, which transformers imports, runs without its binary if two operators are declared.
+def declare_operators() -> torch.library.Library:
+    """torchvision's Python, which transformers imports, runs without its binary if two operators are declared."""
     library = torch.library.Library("torchvision", "FRAGMENT")
-    if "nms" not in dir(torch.ops.torchvision):
+    if not hasattr(torch.ops.torchvision, "nms"):
         for operator in ("nms", "qnms"):
             library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return library
+
+
+if __name__ == "__main__":
+    library = declare_operators()
     for chosen in sys.argv[1:] or ("bert", "resnet18"):
         measure(chosen)

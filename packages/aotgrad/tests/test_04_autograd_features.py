@@ -1,5 +1,8 @@
 """What training code does beside calling forward and backward once."""
 
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -231,3 +234,78 @@ def test_a_result_whose_gradient_is_zero_still_requires_it():
     """The number of values that are not zero has a gradient in eager, and it is zero."""
     x = torch.ones(3, requires_grad=True)
     assert compiled(lambda x: torch.linalg.vector_norm(x, 0))(x).requires_grad
+
+
+class Marked(torch.autograd.Function):
+    """Changes its input, says so, and has a backward that no operator has."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 5
+
+
+class WithSetup(torch.autograd.Function):
+    @staticmethod
+    def forward(x, factor):
+        return x.exp() * factor, x.argmax()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output[0])
+        ctx.factor = inputs[1]
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        return grad * ctx.saved_tensors[0] * 10, None
+
+
+def test_autograd_functions_of_every_style(same_as_eager):
+    x = torch.randn(4, requires_grad=True)
+    same_as_eager(lambda x: Marked.apply(x * 1).sin(), x)
+    same_as_eager(lambda x: WithSetup.apply(x, 3.0), x)
+
+
+def test_hooks_of_modules_and_accumulated_gradients():
+    module, seen = torch.nn.Linear(3, 2), []
+    module.register_full_backward_hook(lambda *_: seen.append("module"))
+    module.weight.register_hook(lambda grad: grad * 2)
+    module.bias.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.clone()))
+    x, grads = torch.randn(5, 3, requires_grad=True), []
+    for call in (aotgrad.module(module, forward=aotgrad.run_eagerly), module):
+        module.zero_grad()
+        for _ in range(2):
+            call(x).sum().backward()
+        grads.append((module.weight.grad, module.bias.grad))
+    torch.testing.assert_close(*grads)
+    assert sum(isinstance(each, torch.Tensor) for each in seen) == 4
+
+
+def test_a_module_called_by_several_threads():
+    module, failures = torch.nn.Linear(4, 4), []
+    twin = copy.deepcopy(module)  # the module itself has other tensors while it is traced
+    call = aotgrad.module(module, forward=aotgrad.run_eagerly)
+
+    def work(rows):
+        for _ in range(3):
+            x = torch.randn(rows, 4)
+            if not torch.allclose(call(x), twin(x), atol=1e-6):
+                failures.append(rows)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(1, 7)))
+    assert not failures
+
+
+def test_a_deep_copy_has_parameters_of_its_own():
+    call = aotgrad.module(torch.nn.Linear(2, 2), forward=aotgrad.run_eagerly)
+    twin, x = copy.deepcopy(call), torch.ones(2)
+    with torch.no_grad():
+        twin.module.weight.zero_()
+        twin.module.bias.zero_()
+    assert call(x).any()
+    assert not twin(x).any()

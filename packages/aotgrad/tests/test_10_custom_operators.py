@@ -1,5 +1,10 @@
 """Operators that the user registers: opaque in the graph, with their own gradient, and allowed to write."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -58,6 +63,49 @@ def test_a_custom_operator_may_write(same_as_eager, program):
 def test_writing_while_gradients_are_recorded_is_refused():
     with pytest.raises(aotgrad.Unsupported, match="while gradients are recorded"):
         aotgrad.function(lambda x: scale(x * 2, 2.0), forward=aotgrad.run_eagerly)(torch.ones(2, requires_grad=True))
+
+
+def triton_double():
+    """A user's Triton kernel behind an operator of its own, run by Triton's interpreter."""
+    import triton
+    from triton import language as tl
+
+    @triton.jit
+    def kernel(source, target, count, block: tl.constexpr):
+        where = tl.program_id(0) * block + tl.arange(0, block)
+        tl.store(target + where, 2 * tl.load(source + where, mask=where < count), mask=where < count)
+
+    @torch.library.custom_op("aotgrad_tests::triton_double", mutates_args=())
+    def double(x: torch.Tensor) -> torch.Tensor:
+        result = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 8),)](x, result, x.numel(), block=8)
+        return result
+
+    double.register_fake(torch.empty_like)
+    double.register_autograd(lambda ctx, grad: double(grad))
+    return double
+
+
+TRITON = """
+import torch, test_10_custom_operators as here, aotgrad
+double = here.triton_double()
+fn = aotgrad.function(lambda x: double(x.sin()) + 1, forward=aotgrad.run_eagerly)
+x = torch.randn(13, requires_grad=True)
+y = fn(x)
+torch.testing.assert_close(y, 2 * x.sin() + 1)
+torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], 2 * x.cos())
+"""
+
+
+def test_a_triton_kernel_behind_an_operator():
+    pytest.importorskip("triton", reason="the kernel is Triton's")
+    # The interpreter is chosen when triton is imported, hence a process of its own.
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", TRITON], cwd=here, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_inference_mode(same_as_eager):
