@@ -68,3 +68,24 @@ def test_reset_forgets(recording):
     compile_api.reset()
     f(torch.ones(3))
     assert len(recording.graphs) == 2
+
+
+def test_an_integer_that_varies_alone_is_a_number_of_the_graph():
+    f = compile_api.compile(lambda x, n: x * n)
+    for n in (2, 3, 4, 5):
+        assert f(torch.ones(1), n) == n
+    assert len(compile_api.report(f).captured) == 2
+
+
+def test_a_counter_on_a_module_counts():
+    class Counting(torch.nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x * self.calls
+
+    module = Counting()
+    compiled = compile_api.compile(module)
+    assert [compiled(torch.ones(1)).item() for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert module.calls == 5

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from reference import run_program
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import inductor
 from inductor.decompose import prepare
 from inductor.ir.program import Launch
 from inductor.ir.verify import verify_program
@@ -60,3 +61,21 @@ def test_sizes_that_come_from_data():
     verify_program(program)
     for given in (x, torch.zeros(2, 2), torch.eye(2)):
         torch.testing.assert_close(run_program(program, [given]), list(function(given)))
+
+
+def test_an_integer_input_may_be_called_anything():
+    """Its symbol names it in the wrapper, whatever its placeholder is called."""
+    x = torch.ones(3)
+    graph = make_fx(lambda x, y: x * y.shape[0], tracing_mode="symbolic")(x, torch.ones(7)).graph
+    (mul,) = (node for node in graph.nodes if node.target is torch.ops.aten.mul.Tensor)
+    size = mul.args[1]
+    with graph.inserting_before(next(iter(graph.nodes))):
+        number = graph.placeholder("whatever")
+    number.meta = dict(size.meta)
+    size.replace_all_uses_with(number)
+    graph.eliminate_dead_code()
+    for node in [node for node in graph.nodes if node.op == "placeholder" and not node.users]:
+        graph.erase_node(node)
+    gm = torch.fx.GraphModule({}, graph)
+    compiled = inductor.compile(gm, [node.meta["val"] for node in graph.nodes if node.op == "placeholder"])
+    assert torch.equal(compiled(5, x)[0], x * 5)

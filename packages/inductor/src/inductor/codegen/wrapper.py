@@ -202,7 +202,8 @@ class _WrapperPrinter:
         source = self._local(step.source)
         symbol = self._local(step.symbol.name)
         if step.dim is None:
-            if symbol != source:
+            # An integer input is unpacked under its symbol's name; a number that a call returned has one of its own.
+            if symbol != source and step.symbol not in self.program.inputs:
                 self.lines.line(f"{symbol} = {source}")
         else:
             self.lines.line(f"{symbol} = {source}.{'size' if step.what == 'size' else 'stride'}({step.dim})")
