@@ -269,3 +269,9 @@ def test_a_new_layout_outlives_new_data(same_as_eager):
     same_as_eager(lambda x: (x.t().masked_fill_(x.t() > 0.3, 0.0), x.view(6), x * 2), torch.randn(2, 3))
     same_as_eager(lambda x: (x.unsqueeze_(0).transpose_(0, 2), x.masked_fill_(x > 0.3, 0.0))[1], torch.randn(2, 3))
     same_as_eager(lambda x: (x.t_().masked_fill_(x > 0, 0.0), x[1:]), torch.randn(2, 3))
+
+
+def test_a_detached_view_with_a_history_of_its_own_is_refused():
+    fn = aotgrad.function(lambda x, y: x.detach().mul_(y.sum()), forward=aotgrad.run_eagerly)
+    with pytest.raises(aotgrad.Unsupported, match="gets a history of its own"):
+        fn(torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True))

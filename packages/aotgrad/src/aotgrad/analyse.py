@@ -174,6 +174,10 @@ class _Outputs:
             if isinstance(entry.value, torch.Tensor) and functional.memory_of(entry.value) == functional.memory_of(
                 output
             ):
+                if self.training and output.requires_grad and output._base is not entry.value:
+                    raise Unsupported(
+                        "a detached view of an input gets a history of its own and is returned", "return a copy of it"
+                    )
                 if index in self.restrided and _forgot_layout(entry):
                     raise Unsupported(
                         "a view is returned of an input that changes its shape in place and is written to",
