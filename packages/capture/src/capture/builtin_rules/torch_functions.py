@@ -245,7 +245,7 @@ for _function in (
     torch.are_deterministic_algorithms_enabled,
 ):
     _reading(_function, guarded=True)
-if hasattr(torch._C, "_cuda_isCurrentStreamCapturing"):
+if torch.backends.cuda.is_built():  # otherwise it only raises, which is for the program to see
     _reading(torch._C._cuda_isCurrentStreamCapturing, guarded=True)
 
 
