@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,10 +13,22 @@ from corpus.table import Case, add, image, is_installed
 
 
 def define_missing_operators() -> None:
-    """torchvision for a CPU without its compiled half: importing it needs two operators to be known."""
-    if is_installed("torchvision") and not hasattr(torch.ops.torchvision, "nms"):
+    """torchvision where its compiled half does not load: importing it needs two operators to be known."""
+    if not is_installed("torchvision") or hasattr(torch.ops.torchvision, "nms"):
+        return
+    try:
+        for library in _compiled_half():
+            torch.ops.load_library(str(library))
+    except OSError:  # built for CUDA, and there is none
         for name in ("nms", "qnms"):
             _LIBRARY.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
+def _compiled_half() -> list[Path]:
+    spec = importlib.util.find_spec("torchvision")
+    assert spec is not None
+    assert spec.origin is not None
+    return list(Path(spec.origin).parent.glob("_C*.so"))
 
 
 _LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
