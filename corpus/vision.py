@@ -35,7 +35,7 @@ _LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
 
 TORCHVISION = {
     "alexnet": 64, "vgg11_bn": 32, "resnet18": 64, "resnext50_32x4d": 64, "wide_resnet50_2": 64, "densenet121": 64,
-    "googlenet": 64, "inception_v3": 160, "squeezenet1_1": 64, "mobilenet_v2": 64, "mobilenet_v3_small": 64,
+    "googlenet": 64, "inception_v3": 299, "squeezenet1_1": 64, "mobilenet_v2": 64, "mobilenet_v3_small": 64,
     "shufflenet_v2_x0_5": 64, "mnasnet0_5": 64, "efficientnet_b0": 64, "efficientnet_v2_s": 64, "regnet_y_400mf": 64,
     "convnext_tiny": 64, "vit_b_32": 224, "swin_t": 64, "swin_v2_t": 64, "maxvit_t": 224,
 }  # fmt: skip
