@@ -95,6 +95,22 @@ passes_keys(const Check *check, PyObject *value, const Call *call)
     return same && !PyErr_Occurred() && position == PyTuple_GET_SIZE(check->object);
 }
 
+/* A module without hooks: several dicts of one instance, asked in one go. */
+static bool
+passes_empty(const Check *check, PyObject *value, const Call *call)
+{
+    if (!PyDict_Check(value)) {
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(check->object); i++) {
+        PyObject *held = PyDict_GetItemWithError(value, PyTuple_GET_ITEM(check->object, i));
+        if (held == NULL || !PyDict_Check(held) || PyDict_GET_SIZE(held) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool
 passes_true(const Check *check, PyObject *value, const Call *call)
 {
@@ -216,6 +232,7 @@ static const struct {
     {"length", passes_length, parse_number},
     {"tensor", passes_tensor, parse_tensor},
     {"keys", passes_keys, parse_keys},
+    {"empty", passes_empty, parse_keys},
     {"true", passes_true, parse_nothing},
     {"false", passes_false, parse_nothing},
     {"absent", passes_absent, parse_nothing},

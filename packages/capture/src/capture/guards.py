@@ -55,6 +55,7 @@ _PREDICATES = {
     "length": "has length",
     "tensor": "is a",
     "keys": "has the keys",
+    "empty": "holds nothing under",
     "true": "is true",
     "false": "is false",
     "absent": "does not exist",

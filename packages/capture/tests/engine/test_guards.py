@@ -214,6 +214,8 @@ CHECKS = [
     (("true", 0), [1, "x", True], [0, "", Raises()]),
     (("false", 0), [0, "", False], [1, Raises()]),
     (("keys", 0, ("a", 1)), [{"a": 0, 1: 0}], [{1: 0, "a": 0}, {"a": 0}, {"a": 0, True: 0}, {"a": 0, 1: 0, 2: 0}, 3]),
+    (("empty", 0, ("a", "b")), [{"a": {}, "b": {}}], [{"a": {}, "b": {1: 1}}, {"a": {}}, {"a": {}, "b": []}, 3]),
+    (("empty", 0, ("a",)), [{"a": collections.OrderedDict()}], [{"a": collections.OrderedDict(x=1)}]),
     (("keys", 0, ("a", "b")), [collections.OrderedDict(a=0, b=0)], [collections.OrderedDict(b=0, a=0)]),
     (("python", 0, lambda value: value > 2), [3], [1, "x"]),
     (("relation", 0, lambda value: value > 2), [3], [1, "x"]),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.nn.modules import module as torch_module
 
-from capture.sources import AttrSource, ConstSource, KeySource
+from capture.sources import AttrSource, ConstSource, DictSource, KeySource
 from capture.values.base import Tracer, Value, realize
 from capture.values.mapping import DictValue
 from capture.values.user_object import UserObject
@@ -45,11 +45,12 @@ class ModuleValue(UserObject):
             ctx.guard(source, "true" if hooks else "false")
             if hooks:
                 return True
+        assert self.source is not None
         for name in _OWN_HOOKS:
-            hooks = self.obj.__dict__.get(name)
-            ctx.guard(self._entry(name), "true" if hooks else "false")
-            if hooks:
+            if self.obj.__dict__.get(name):
+                ctx.guard(self._entry(name), "true")
                 return True
+        ctx.guard(DictSource(self.source), "empty", _OWN_HOOKS)
         return False
 
     def _fallback(self, ctx: Tracer, name: str) -> Value:
