@@ -1,5 +1,9 @@
 """``inductor.compile`` on a GPU, against eager."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -53,3 +57,26 @@ def test_the_current_stream_is_used(tmp_path):
         (found,) = compiled(y)
     stream.synchronize()
     assert torch.equal(found, torch.full_like(x, 7.0))
+
+
+_OUTSIDE = """
+import sys, torch, inductor
+from torch.fx.experimental.proxy_tensor import make_fx
+table, good = torch.randn(50, 8, device="cuda"), torch.tensor([0, -1, 49], device="cuda")
+function = lambda t, i: t[i] * 2
+compiled = inductor.compile(make_fx(function)(table, good), [table, good], options={"cache_dir": sys.argv[1]})
+assert torch.equal(compiled(table, good)[0], function(table, good))
+good[1] = 50
+try:
+    compiled(table, good)
+    torch.cuda.synchronize()
+except Exception as error:
+    print("raised", type(error).__name__)
+"""
+
+
+def test_a_position_outside_is_an_error_as_in_eager(tmp_path):
+    """In a process of its own: a failed assertion of a kernel ends the use of the device."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", _OUTSIDE, str(tmp_path)], env=env, capture_output=True, text=True)
+    assert done.stdout.startswith("raised"), done.stdout + done.stderr[-2000:]

@@ -104,8 +104,8 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     "digamma": {ANY: call("digamma", 1)},
     "pow": {ANY: call("libdevice.pow", 2), "int": call("integer_power", 2)},
     # conversion and indexing
-    "wrapped": {ANY: call("wrap_index", 2)},
-    "within": {ANY: call("clamp_index", 2)},
+    "wrapped": {ANY: call("wrap_index", 3)},
+    "within": {ANY: call("check_index", 3)},
     # random
     "rand": {ANY: call("random_uniform", 2)},
     "randn": {ANY: call("random_normal", 2)},

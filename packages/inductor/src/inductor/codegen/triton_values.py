@@ -113,6 +113,10 @@ def _masked(scope: BlockScope, node: Masked, done: Mapping[int, Block]) -> Block
     return Block(_typed_where(condition, body, other, node.dtype), node.dtype)
 
 
+CHECKED = frozenset({"wrapped", "within"})
+"""Operators that assert what they are given."""
+
+
 def _apply(scope: BlockScope, node: Apply, done: Mapping[int, Block]) -> Block:
     operands = [done[id(arg)] for arg in node.args]
     special = _SPECIAL.get(node.op)
@@ -121,7 +125,10 @@ def _apply(scope: BlockScope, node: Apply, done: Mapping[int, Block]) -> Block:
     style = triton_dialect.format_of(node.op, operands[-1].dtype)
     if style.is_call:
         operands = [_as_block(operand) for operand in operands]
-    text = style(*(operand.text for operand in operands))
+    texts = [operand.text for operand in operands]
+    if node.op in CHECKED:
+        texts.append(Text(scope.mask or "True"))  # elements that are not there have no position
+    text = style(*texts)
     constant = all(operand.constant for operand in operands)
     if node.op in ("rand", "randn", "randint64"):
         text = Text(f"{text}.to({triton_dialect.DTYPES[node.dtype]})")

@@ -106,14 +106,15 @@ def integer_power(a, b):
 
 
 @triton.jit
-def clamp_index(index, size):
+def check_index(index, size, inside):
+    """Stops the kernel where a position lies outside, as eager's kernels do; no memory outside is touched meanwhile."""
+    tl.device_assert((index >= 0) & (index < size) | (inside == 0), "index out of range")
     return tl.where(index < 0, 0, tl.where(index >= size, size - 1, index))
 
 
 @triton.jit
-def wrap_index(index, size):
-    wrapped = tl.where(index < 0, index + size, index)
-    return clamp_index(wrapped, size)
+def wrap_index(index, size, inside):
+    return check_index(tl.where(index < 0, index + size, index), size, inside)
 
 
 @triton.jit
