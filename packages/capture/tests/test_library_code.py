@@ -62,6 +62,19 @@ def test_a_token_lives_across_a_break(check, level, x):
     check(switch, x, graphs=None, breaks=None)
 
 
+def test_a_token_is_another_one_every_time(level, x):
+    def inner(x, token):
+        return x + 1 if token is not None else x
+
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(inner)
+    for value in (1.0, 2.0, 3.0):
+        token = LEVEL.set(value)
+        region(x, token)
+        LEVEL.reset(token)
+    assert not [record for record in log.records() if isinstance(record, capture.RecompileRecord)]
+
+
 CALLS = []
 
 

@@ -125,6 +125,13 @@ def wrap_context_var(ctx: World, obj: contextvars.ContextVar[Any], source: Sourc
     return ContextVarValue(obj, source)
 
 
+@wraps(contextvars.Token)
+def wrap_token(ctx: World, obj: contextvars.Token[Any], source: Source) -> Value:
+    """Another one every time; nothing is asked of it but what it is."""
+    ctx.guard(source, "type", contextvars.Token)
+    return UserObject(contextvars.Token, obj, source)
+
+
 @wraps(CodeType)
 def wrap_code(ctx: World, obj: CodeType, source: Source) -> Value:
     ctx.guard(source, "is", obj)
