@@ -196,3 +196,10 @@ def test_fail_on_recompile_says_what_would_be_captured_and_why(stance):
         f(torch.ones(2, dtype=torch.float64))
     with pytest.raises(ValueError, match="stances are default"):
         stance("lazy")
+
+
+def test_a_captured_function_is_explained_as_it_was_written():
+    region = capture.optimize()(lambda a: a + 1)
+    region(torch.ones(2))
+    assert len(capture.explain(region)(torch.ones(2)).graphs) == 1
+    assert capture.as_written(region)(1) == 2

@@ -84,3 +84,10 @@ def test_export_gives_one_graph_and_its_guards(form):
 def test_export_refuses_a_branch_with_its_line():
     with pytest.raises(capture.Unsupported, match=r"b\.sum\(\) < 0"):
         compile_api.export(bar, torch.ones(3), torch.ones(3))
+
+
+def test_what_is_compiled_already_is_explained_as_it_was_written():
+    compiled, module = compile_api.compile(lambda x: x.sin() + 1), compile_api.compile(torch.nn.Linear(3, 2))
+    for function in (compiled, module):
+        function(torch.ones(3))
+        assert len(compile_api.explain(function)(torch.ones(3)).graphs) == 1

@@ -1,6 +1,6 @@
 """Captures the torch operations of Python functions as guarded FX graphs, through CPython's frame-evaluation hook."""
 
-from capture.api import LOG, Explanation, disable, eager, explain, export, optimize, records, reset
+from capture.api import LOG, Explanation, as_written, disable, eager, explain, export, optimize, records, reset
 from capture.errors import (
     BackendError,
     CaptureError,
@@ -34,6 +34,7 @@ __all__ = [
     "RecompileRefused",
     "Unsupported",
     "allow_in_graph",
+    "as_written",
     "assume_constant_result",
     "disable",
     "disallow_in_graph",

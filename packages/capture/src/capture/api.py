@@ -64,6 +64,13 @@ def _region(config: Config, target: Any) -> Any:
     return region
 
 
+def as_written(function: Any) -> Any:
+    """What was given to ``optimize``, for a function that came from it; any other object itself."""
+    if isinstance(function, _engine.Region):
+        return function.function
+    return function.module if isinstance(function, CapturedModule) else function
+
+
 class CapturedModule:
     """Calls a module with capture on; everything else is the module's own."""
 
@@ -132,7 +139,7 @@ def explain(function: Any, *, dynamic: bool | None = None, strict: bool = False)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         log = Log()
-        result = optimize(eager, dynamic=dynamic, strict=strict, log=log)(function)(*args, **kwargs)
+        result = optimize(eager, dynamic=dynamic, strict=strict, log=log)(as_written(function))(*args, **kwargs)
         seen = log.records()
 
         def of_kind(kind: type[Record]) -> tuple[Any, ...]:
@@ -155,7 +162,7 @@ def export(function: Any, *, strict: bool = False) -> Callable[..., tuple[fx.Gra
             return gm.forward
 
         log = Log()
-        optimize(keep, nopython=True, strict=strict, log=log)(function)(*args, **kwargs)
+        optimize(keep, nopython=True, strict=strict, log=log)(as_written(function))(*args, **kwargs)
         if len(graphs) != 1:
             raise CaptureError(
                 f"{function} gave {len(graphs)} graphs where one was wanted: it runs no tensor operation, or "

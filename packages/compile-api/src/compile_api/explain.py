@@ -77,11 +77,17 @@ def explain(function: Any, *args: Any, backend: str | CompilerFn = "inductor", *
         follow(ledger)
         options = resolve(fullgraph=False, dynamic=None, mode=None, options=None)
         seen = observed(_keeping(lookup(backend), graphs), Context(options, ledger, Progress.for_terminal()))
-        target = function.__call__ if isinstance(function, torch.nn.Module) else function
+        plain = _as_written(function)
+        target = plain.__call__ if isinstance(plain, torch.nn.Module) else plain
         result = capture.optimize(seen, strict=options.strict, log=ledger.frames)(target)(*args, **kwargs)
         return Explanation(result, tuple(graphs), of_ledger(ledger))
 
     return run(*args, **kwargs) if args or kwargs else run
+
+
+def _as_written(function: Any) -> Any:
+    """The user's own function or module behind a compiled one, which would be looked at while it runs what it has."""
+    return getattr(function, "_orig_mod", capture.as_written(function))
 
 
 def _keeping(entry: Backend, graphs: list[fx.GraphModule]) -> Backend:
@@ -105,5 +111,5 @@ def export(function: Any, *args: Any, **kwargs: Any) -> Any:
     Raises ``capture.Unsupported`` with line and reason where ``f`` cannot be one graph.  Parameters and buffers are
     inputs of the graph, after the arguments.
     """
-    made = capture.export(function)
+    made = capture.export(_as_written(function))
     return made(*args, **kwargs) if args or kwargs else made
