@@ -169,6 +169,16 @@ def programs(session: nox.Session) -> None:
 
 
 @nox.session(python=HOME_PYTHON)
+def corpus(session: nox.Session) -> None:
+    """Real architectures, in inference and in training: eager's results, and nearly all of them captured whole."""
+    install_torch(session, HOME_PYTHON)
+    session.install("numpy", *LIBRARY_TOOLS)
+    session.install("--no-deps", *LIBRARIES)
+    install_packages(session, "capture")
+    session.run("python", "-m", "corpus", *session.posargs)
+
+
+@nox.session(python=HOME_PYTHON)
 def newcomer(session: nox.Session) -> None:
     """The wheels in an empty environment, and what a new user tries first: right, or a sentence that helps."""
     install_torch(session, HOME_PYTHON)

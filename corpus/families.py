@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corpus import language, vision
+from corpus import language, vision, written
 from corpus.table import CASES
 
 
@@ -10,3 +10,4 @@ def register_all() -> None:
     if not CASES:
         vision.register()
         language.register()
+        written.register()

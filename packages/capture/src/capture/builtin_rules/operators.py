@@ -6,6 +6,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from capture.builtin_rules.registry import fallback, fold, pure, rule
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NOT_IMPLEMENTED, ConstantValue, boolean
@@ -306,6 +308,9 @@ def index_tensor(ctx: Tracer, tensor: TensorValue, index: Value) -> Value:
 
 @rule(operator.setitem, kinds=(TensorValue, None, None))
 def assign_tensor(ctx: Tracer, tensor: TensorValue, index: Value, value: Value) -> Value:
+    if isinstance(index, TensorValue) and index.fake.dim() == 0 and index.fake.dtype is torch.int64:
+        # As a number it would have to be read out of the tensor; a list of one position assigns the same.
+        index = ctx.record("reshape", [index, ConstantValue(1)], {}, method=True)
     ctx.record(operator.setitem, [tensor, index, value], {})
     return ConstantValue(None)
 

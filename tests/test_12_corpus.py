@@ -1,0 +1,52 @@
+"""Real architectures captured: those written for the corpus, and a few of libraries.  ``nox -s corpus`` runs all."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the corpus is a program of this repository, not a package
+
+from corpus.families import register_all
+from corpus.runner import differs, run
+from corpus.table import CASES
+
+register_all()
+WRITTEN = [name for name in CASES if name.startswith("written/")]
+BROKEN = {
+    "written/tagger": "how many numbers a packed sequence holds is known from the lengths' values alone",
+    "written/flow": "the distribution checks the values that it is given",
+}
+LIBRARY = [
+    "torchvision/resnet18", "torchvision/squeezenet1_1", "timm/repvgg_a0", "hf/Bert", "hf/GPT2", "hf/Llama", "hf/T5",
+    "hf/ViT", "hf/Wav2Vec2",
+]  # fmt: skip
+PACKAGES = {"torchvision": "torchvision", "timm": "timm", "hf": "transformers"}
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_written_for_the_corpus(name, mode):
+    outcome = run(CASES[name], mode)
+    assert outcome.is_right, str(outcome)
+    assert outcome.is_whole is (name not in BROKEN), str(outcome)
+
+
+@pytest.mark.filterwarnings("ignore")  # the libraries' own
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("name", LIBRARY)
+def test_of_libraries(name, mode):
+    package = PACKAGES[name.split("/")[0]]
+    if importlib.util.find_spec(package) is None or name not in CASES:
+        pytest.skip(f"{package} is not installed")
+    outcome = run(CASES[name], mode)
+    assert outcome.is_right, str(outcome)
+    assert outcome.is_whole, str(outcome)
+
+
+def test_a_difference_is_seen():
+    expected, actual = {"result": [torch.ones(2)]}, {"result": [torch.tensor([1.0, 1.5])]}
+    assert differs(expected, expected) == ""
+    assert differs(expected, actual) == "['result'][0] is off by 0.5"
