@@ -250,6 +250,7 @@ def demo(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Ours, eager and torch.compile in turn, in one process: a table of ratios, and the same as JSON."""
     install_torch(session, HOME_PYTHON)
-    session.install("numpy")
+    session.install("numpy", *LIBRARY_TOOLS)
+    session.install("--no-deps", *LIBRARIES)
     install_packages(session, *PACKAGES)
     session.run("python", "-m", "benchmarks", *session.posargs)

@@ -6,44 +6,68 @@ import argparse
 import json
 import math
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 import compile_api
-from benchmarks.cases import CASES
+from benchmarks import cases, networks  # noqa: F401 - both fill the table
+from benchmarks.program import CASES, Program
 from benchmarks.start import cold_and_warm
 from benchmarks.timing import medians
 
+CONTENDERS: dict[str, Callable[[Any], Any]] = {
+    "eager": lambda function: function,
+    "ours": compile_api.compile,
+    "torch.compile": torch.compile,
+}
 
-def measure(name: str, device: str) -> dict[str, Any]:
-    function, inputs = CASES[name](device)
-    ours, theirs = compile_api.compile(function), torch.compile(function)
-    with torch.no_grad():
-        torch.testing.assert_close(ours(*inputs), function(*inputs), rtol=1e-3, atol=1e-3)
-        theirs(*inputs)
-        contenders = {"eager": function, "ours": ours, "torch.compile": theirs}
-        return medians({who: lambda f=f: f(*inputs) for who, f in contenders.items()}, device)
+
+def make(name: str, device: str) -> Program:
+    """The case with the same random numbers each time."""
+    torch.manual_seed(0)
+    return CASES[name](device)
+
+
+def measure(name: str, device: str, wanted: Sequence[str]) -> dict[str, float]:
+    """Median seconds of each contender, each with a program of its own; results are compared once with eager's."""
+    torch.compiler.reset()
+    turns: dict[str, Callable[[], Any]] = {}
+    for who in wanted:
+        program = make(name, device)
+        turns[who] = partial(program.run, CONTENDERS[who](program.function))
+    with torch.set_grad_enabled(program.training):
+        found = {who: tree_map(torch.Tensor.clone, tensors_of(turn())) for who, turn in turns.items()}
+        for who in wanted:
+            torch.testing.assert_close(found[who], found["eager"], rtol=1e-2, atol=1e-2)
+        return medians(turns, device)
+
+
+def tensors_of(result: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
 def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
 
-def run_table(names: list[str], device: str) -> list[dict[str, Any]]:
-    print(f"{'case':28}{'eager':>11}{'ours':>11}{'torch.compile':>15}{'vs eager':>10}{'vs t.c.':>10}")
-    rows = []
+def run_table(names: list[str], device: str, wanted: Sequence[str]) -> list[dict[str, Any]]:
+    others = [who for who in wanted if who != "ours"]
+    print(f"{'case':28}" + "".join(f"{who:>15}" for who in wanted) + "".join(f"{f'vs {who}':>18}" for who in others))
+    rows: list[dict[str, Any]] = []
     for name in names:
-        seconds = measure(name, device)
-        row = {"case": name, **seconds, "vs_eager": seconds["eager"] / seconds["ours"],
-               "vs_torch_compile": seconds["torch.compile"] / seconds["ours"]}  # fmt: skip
-        rows.append(row)
-        times = "".join(f"{seconds[who] * 1e6:>{width}.1f}" for who, width in
-                        (("eager", 11), ("ours", 11), ("torch.compile", 15)))  # fmt: skip
-        print(f"{name:28}{times}{row['vs_eager']:>9.2f}x{row['vs_torch_compile']:>9.2f}x", flush=True)
-    means = [geometric_mean([row[key] for row in rows]) for key in ("vs_eager", "vs_torch_compile")]
-    print(f"{'geometric mean (times in µs)':65}{means[0]:>9.2f}x{means[1]:>9.2f}x")
+        seconds = measure(name, device, wanted)
+        ratios = {f"vs {who}": seconds[who] / seconds["ours"] for who in others}
+        rows.append({"case": name, **seconds, **ratios})
+        times = "".join(f"{seconds[who] * 1e6:>15.1f}" for who in wanted)
+        print(f"{name:28}{times}" + "".join(f"{ratio:>17.2f}x" for ratio in ratios.values()), flush=True)
+    means = [geometric_mean([row[f"vs {who}"] for row in rows]) for who in others]
+    title = "geometric mean (times in µs)"
+    print(f"{title:{28 + 15 * len(wanted)}}" + "".join(f"{mean:>17.2f}x" for mean in means))
     return rows
 
 
@@ -54,6 +78,9 @@ def start_table(names: list[str], device: str) -> list[dict[str, Any]]:
         ours, theirs = cold_and_warm(name, "ours", device), cold_and_warm(name, "torch.compile", device)
         rows.append({"case": name, "cold": ours[0], "warm": ours[1], "their_cold": theirs[0], "their_warm": theirs[1]})
         print(f"{name:28}{ours[0]:>11.2f}{theirs[0]:>11.2f}{ours[1]:>11.2f}{theirs[1]:>11.2f}", flush=True)
+    cold = geometric_mean([row["their_cold"] / row["cold"] for row in rows])
+    warm = geometric_mean([row["their_warm"] / row["warm"] for row in rows])
+    print(f"geometric mean: cold {cold:.2f}x, warm {warm:.2f}x")
     return rows
 
 
@@ -62,14 +89,16 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", metavar="case", help=f"one of {', '.join(CASES)}; all where none is given")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--start", action="store_true", help="measure first calls in fresh processes too")
+    parser.add_argument("--without", action="append", default=[], choices=["torch.compile"], help="leave out")
     parser.add_argument("--json", type=Path, help="write the figures here")
     chosen = parser.parse_args()
     unknown = [name for name in chosen.cases if name not in CASES]
     if unknown:
         parser.error(f"no such case: {', '.join(unknown)}")
     names = chosen.cases or list(CASES)
+    wanted = [who for who in CONTENDERS if who not in chosen.without]
     print(f"torch {torch.__version__} on {chosen.device}, {torch.get_num_threads()} threads")
-    result = {"device": chosen.device, "torch": torch.__version__, "run": run_table(names, chosen.device)}
+    result = {"device": chosen.device, "torch": torch.__version__, "run": run_table(names, chosen.device, wanted)}
     if chosen.start:
         result["start"] = start_table(names, chosen.device)
     if chosen.json:

@@ -1,34 +1,18 @@
-"""What is measured: a table of programs, each made for a device.  A case returns the function and its inputs."""
+"""Parts of programs that are measured: a function and its inputs, made for a device."""
 
 from __future__ import annotations
-
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
-from models.resnet import resnet18
-
-Program: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
-Case: TypeAlias = Callable[[str], Program]
-
-CASES: dict[str, Case] = {}
-
-
-def case(function: Case) -> Case:
-    CASES[function.__name__] = function
-    return function
+from benchmarks.program import Call, Program, case, inference
 
 
 @case
 def tiny_add(device: str) -> Program:
     """The cost of a call: x + 1 on 8 floats."""
-    return lambda x: x + 1, (torch.randn(8, device=device),)
+    return inference(lambda x: x + 1, torch.randn(8, device=device))
 
 
 @case
@@ -36,7 +20,12 @@ def pointwise_chain(device: str) -> Program:
     def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.gelu(x * torch.sigmoid(y) + torch.tanh(x - y)) * 0.5 + torch.cos(x)
 
-    return f, (torch.randn(4 << 20, device=device), torch.randn(4 << 20, device=device))
+    return inference(f, torch.randn(4 << 20, device=device), torch.randn(4 << 20, device=device))
+
+
+@case
+def gelu_bfloat16(device: str) -> Program:
+    return inference(F.gelu, torch.randn(4 << 20, device=device, dtype=torch.bfloat16))
 
 
 @case
@@ -44,7 +33,7 @@ def masked_softmax(device: str) -> Program:
     def f(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return torch.softmax(x.masked_fill(mask, float("-inf")) * 0.125, dim=-1)
 
-    return f, (torch.randn(4096, 1024, device=device), torch.rand(4096, 1024, device=device) < 0.1)
+    return inference(f, torch.randn(4096, 1024, device=device), torch.rand(4096, 1024, device=device) < 0.1)
 
 
 @case
@@ -53,7 +42,7 @@ def layer_norm_residual_gelu(device: str) -> Program:
         return F.gelu(F.layer_norm(x + residual, (1024,), weight, bias))
 
     x = torch.randn(4096, 1024, device=device)
-    return f, (x, torch.randn_like(x), torch.randn(1024, device=device), torch.randn(1024, device=device))
+    return inference(f, x, torch.randn_like(x), torch.randn(1024, device=device), torch.randn(1024, device=device))
 
 
 @case
@@ -63,30 +52,81 @@ def rms_norm_swiglu(device: str) -> Program:
         return F.silu(gate) * normed
 
     x = torch.randn(4096, 1024, device=device)
-    return f, (x, torch.randn_like(x), torch.randn(1024, device=device))
+    return inference(f, x, torch.randn_like(x), torch.randn(1024, device=device))
 
 
 @case
 def transpose_add(device: str) -> Program:
-    return lambda x, y: x.t() + y, (torch.randn(2048, 2048, device=device), torch.randn(2048, 2048, device=device))
+    return inference(
+        lambda x, y: x.t() + y, torch.randn(2048, 2048, device=device), torch.randn(2048, 2048, device=device)
+    )
 
 
 @case
 def column_sum(device: str) -> Program:
-    return lambda x: (x * 2).sum(0), (torch.randn(4096, 1024, device=device),)
+    return inference(lambda x: (x * 2).sum(0), torch.randn(4096, 1024, device=device))
 
 
 @case
 def full_sum(device: str) -> Program:
-    return lambda x: x.square().sum(), (torch.randn(4 << 20, device=device),)
+    return inference(lambda x: x.square().sum(), torch.randn(4 << 20, device=device))
+
+
+@case
+def cross_entropy_training(device: str) -> Program:
+    """Forward and backward over 8000 classes."""
+    logits = torch.randn(1024, 8000, device=device, requires_grad=True)
+    labels = torch.randint(0, 8000, (1024,), device=device)
+
+    def step(call: Call) -> torch.Tensor | None:
+        logits.grad = None
+        call(logits, labels).backward()
+        return logits.grad
+
+    return Program(F.cross_entropy, step, training=True)
 
 
 @case
 def mlp(device: str) -> Program:
     model = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)).to(device)
-    return model, (torch.randn(256, 512, device=device),)
+    return inference(model, torch.randn(256, 512, device=device))
 
 
 @case
-def resnet18_inference(device: str) -> Program:
-    return resnet18().to(device).eval(), (torch.randn(16, 3, 128, 128, device=device),)
+def adam_step(device: str) -> Program:
+    """One step of Adam over 50 parameters."""
+    shapes = [(256, 256), (1024,), (64, 3, 7, 7), (512, 128), (512,)] * 10
+    parameters = [nn.Parameter(torch.randn(shape, device=device)) for shape in shapes]
+    for parameter in parameters:
+        parameter.grad = torch.randn_like(parameter)
+    optimizer = torch.optim.Adam(parameters, lr=1e-3)
+
+    def step() -> None:
+        optimizer.step()
+
+    def run(call: Call) -> list[torch.Tensor]:
+        call()
+        return [parameter.detach() for parameter in parameters]
+
+    return Program(step, run)
+
+
+@case
+def lstm_training(device: str) -> Program:
+    """Many small kernels: one layer written out in Python over 16 steps."""
+    cell = nn.LSTMCell(32, 32).to(device)
+    x = torch.randn(16, 4, 32, device=device)
+
+    def unrolled(x: torch.Tensor) -> torch.Tensor:
+        hidden = state = torch.zeros(4, 32, device=x.device)
+        for part in x:
+            hidden, state = cell(part, (hidden, state))
+        return hidden
+
+    def step(call: Call) -> torch.Tensor:
+        cell.zero_grad(set_to_none=True)
+        loss = call(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    return Program(unrolled, step, training=True)

@@ -14,16 +14,17 @@ ROOT = Path(__file__).parent.parent
 CHILD = """
 import json, sys, time
 import torch
-torch.set_grad_enabled(False)
-from benchmarks.cases import CASES
-function, inputs = CASES[sys.argv[1]](sys.argv[3])
+from benchmarks import cases, networks
+from benchmarks.program import CASES
+program = CASES[sys.argv[1]](sys.argv[3])
+torch.set_grad_enabled(program.training)
 start = time.perf_counter()
 if sys.argv[2] == "ours":
     import compile_api
-    compiled = compile_api.compile(function)
+    compiled = compile_api.compile(program.function)
 else:
-    compiled = torch.compile(function)
-compiled(*inputs)
+    compiled = torch.compile(program.function)
+program.run(compiled)
 if sys.argv[3] == "cuda":
     torch.cuda.synchronize()
 print(json.dumps(time.perf_counter() - start))
