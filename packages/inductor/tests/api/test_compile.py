@@ -1,5 +1,7 @@
 """``inductor.compile`` from a function to results, against eager."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -147,3 +149,28 @@ def test_positions_on_an_axis_of_size_one_are_checked_too(function):
     assert torch.equal(compiled(x, good)[0], function(x, good))
     with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
         compiled(x, wrong)
+
+
+DATA_SIZES = {
+    "masked_select": lambda x: torch.masked_select(x, x > 0) * 2 + 1,
+    "nonzero": lambda x: (x > 0).nonzero() + 1,
+    "rows": lambda x: x[x[:, 0] > 0].sum(1).exp(),
+}
+
+
+@pytest.mark.parametrize("name", DATA_SIZES)
+def test_sizes_that_a_call_returns(name):
+    function, x = DATA_SIZES[name], torch.randn(20, 7)
+    graph = make_fx(function, tracing_mode="fake")(x)
+    compiled = inductor.compile(graph, [x], options={"fallback": False})
+    for value in (x, -x, torch.ones_like(x)):
+        torch.testing.assert_close(compiled(value)[0], function(value))
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "max", "min"])
+def test_extremes_of_truths(name):
+    x, reduce = torch.rand(40, 33) > 0.3, getattr(torch, name)
+    for dim in (0, 1):
+        expected = reduce(x, dim)
+        compiled = inductor.compile(make_fx(partial(reduce, dim=dim))(x), [x], options={"fallback": False})
+        assert all(map(torch.equal, compiled(x), expected if isinstance(expected, tuple) else [expected]))

@@ -89,6 +89,7 @@ class _WrapperPrinter:
         )
         self.local: dict[str, str] = {}
         self.known: dict[str, Buffer] = {}
+        self.late = self._binds(late=True)
         self.constants = constants
         self.devices = program.launches()
         gpus = {device for device in self.devices.values() if device.type == "cuda"}
@@ -189,14 +190,19 @@ class _WrapperPrinter:
         ]
         self.lines.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = inputs")
         self.lines.line("inputs.clear()")
-        binds = [step for step in self.program.steps if isinstance(step, Bind)]
-        for bind in binds:
+        for bind in self._binds(late=False):
             self._bind(bind)
         for given in inputs:
             if isinstance(given, Buffer):
                 self.known[given.name] = given
                 if self.check_inputs:
                     self._check(given)
+
+    def _binds(self, late: bool) -> list[Bind]:
+        """The sizes of inputs, or those that are known once a call has returned."""
+        steps = self.program.steps
+        returned = {output.name for step in steps if isinstance(step, Call) for output in step.outputs if output}
+        return [step for step in steps if isinstance(step, Bind) and (step.source in returned) == late]
 
     def _bind(self, step: Bind) -> None:
         source = self._local(step.source)
@@ -224,7 +230,7 @@ class _WrapperPrinter:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _ignore(self, step: Bind) -> None:
-        """Symbols are bound before anything else."""
+        """Sizes are bound where their source appears: at the top, or behind the call that returns it."""
 
     def _allocate(self, step: Allocate) -> None:
         buffer = step.buffer
@@ -300,6 +306,9 @@ class _WrapperPrinter:
             self.lines.line(text + reason)
             return
         self._unpack(text, names, reason)
+        for bind in self.late:
+            if bind.source in names:
+                self._bind(bind)
         for output in step.outputs:
             if output is not None:
                 self._receive(output)

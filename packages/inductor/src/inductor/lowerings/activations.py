@@ -205,6 +205,6 @@ def softshrink(x: Value, lambd: float = 0.5) -> Value:
     return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0))
 
 
-@row(aten.native_dropout_backward.default, operands=2)
+@row(aten.native_dropout_backward.default, kind="float", operands=2)
 def native_dropout_backward(grad: Value, mask: Value, scale: float) -> Value:
     return grad * mask * scale

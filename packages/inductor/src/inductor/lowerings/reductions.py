@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from inductor.ir.expr import Expr
+from inductor.ir.expr import Expr, cast
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.lowerings.algebra import Value, absolute, call, differs, equal, exp, log, maximum, sqrt, where
 from inductor.lowerings.context import Context
@@ -146,14 +146,24 @@ def _truth(ctx: Context, x: Tensor, kind: str, dim: Dims, keepdim: bool) -> Tens
 # -- extremes ---------------------------------------------------------------------------------------------------------
 
 
+def _extreme_kind(x: Tensor, kind: str) -> str:
+    """The largest of truths is whether any is true."""
+    return {"max": "any", "min": "all"}[kind] if x.dtype == torch.bool else kind
+
+
+def _ordered(x: Tensor) -> Expr:
+    """The element as something that has an order on every target: truths are numbers."""
+    return cast(x.expr, torch.int32) if x.dtype == torch.bool else x.expr
+
+
 @lowering(aten.amax.default)
 def amax(ctx: Context, x: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor | Declined:
-    return reduce(ctx, x, "max", dims_of(x, dim), keepdim, Value(x.expr), x.dtype)
+    return reduce(ctx, x, _extreme_kind(x, "max"), dims_of(x, dim), keepdim, Value(x.expr), x.dtype)
 
 
 @lowering(aten.amin.default)
 def amin(ctx: Context, x: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor | Declined:
-    return reduce(ctx, x, "min", dims_of(x, dim), keepdim, Value(x.expr), x.dtype)
+    return reduce(ctx, x, _extreme_kind(x, "min"), dims_of(x, dim), keepdim, Value(x.expr), x.dtype)
 
 
 @lowering(aten.max.default)
@@ -167,11 +177,10 @@ def min_all(ctx: Context, x: Tensor) -> Tensor | Declined:
 
 
 def _extreme(ctx: Context, x: Tensor, kind: str, dim: int, keepdim: bool) -> list[Tensor]:
-    value = x.expr
     return ctx.reduce(
         x,
         dims_of(x, dim),
-        [(kind, value, value.dtype), (f"arg{kind}", value, torch.int64)],
+        [(_extreme_kind(x, kind), x.expr, x.expr.dtype), (f"arg{kind}", _ordered(x), torch.int64)],
         lambda best, place: [(best, x.dtype), (place, torch.int64)],
         keepdim,
     )
