@@ -85,11 +85,11 @@ def test_an_input_that_cannot_be_compared_is_refused(device, manager, captured):
 
 def test_an_input_whose_elements_overlap_is_refused(device, manager, captured):
     increment = captured(lambda x: x + 1)
-    windows = device.tensor([1, 2, 3])
     from cudagraphs.storage import View
 
-    overlapping = device.view_of(windows, View("i64", (2, 2), (1, 1), 0))
-    assert [increment(overlapping).tolist() for _ in range(3)] == [[2, 3, 3, 4]] * 3
+    windows = View("i64", (2, 2), (1, 1), 0)
+    overlapping = [device.view_of(device.tensor([1, 2, 3]), windows) for _ in range(3)]
+    assert [increment(x).tolist() for x in overlapping] == [[2, 3, 3, 4]] * 3
     assert reasons(manager) == [Refusal.OVERLAPPING_LAYOUT]
 
 

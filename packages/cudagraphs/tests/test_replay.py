@@ -85,6 +85,33 @@ def test_a_parameter_that_keeps_moving_is_copied(device, manager, captured):
     assert manager.report().recorded == 3
 
 
+def test_an_input_that_lies_still_is_read_in_place_without_being_declared(device, manager, captured):
+    scale = captured(lambda w, x: w * x)
+    weight = device.tensor([2])
+    assert [scale(weight, device.tensor([n])).tolist() for n in range(5)] == [[2 * n] for n in range(5)]
+    assert [recording.inputs.in_place for recording in manager.tree.recordings] == [(0,)]
+
+
+def test_an_input_that_only_seemed_to_lie_still_is_copied_from_then_on(device, manager, captured):
+    increment = captured(lambda x: x + 1, copy_below=0, branches=100)
+    still = device.tensor([7])
+    assert [increment(still).tolist() for _ in range(3)] == [[8]] * 3
+    assert [increment(device.tensor([n])).tolist() for n in range(5)] == [[n + 1] for n in range(5)]
+    assert [recording.inputs.copied for recording in manager.tree.recordings] == [(), (0,)]
+
+
+def test_another_tensor_at_the_address_of_a_dropped_one_does_not_lie_still(device, manager, captured):
+    increment = captured(lambda x: x + 1)
+    addresses = set()
+    for n in range(4):
+        x = device.tensor([n])
+        addresses.add(device.address(x))
+        assert increment(x).tolist() == [n + 1]
+        del x
+    assert len(addresses) == 1
+    assert manager.tree.recordings[0].inputs.copied == (0,)
+
+
 def test_a_change_to_an_input_reaches_the_caller(device, captured):
     def update(x):
         x.add_(10)

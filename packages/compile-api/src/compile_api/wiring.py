@@ -95,8 +95,7 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
 
 def recorded(ctx: Context, function: Callable[..., Any], example_inputs: list[Any]) -> Boxed:
     """``function`` as a CUDA graph where its inputs allow that, else as it is; the reason is kept."""
-    replay = cudagraphs.capture(function, example_inputs)
-    return lambda inputs: replay(*inputs)
+    return cudagraphs.capture(function, example_inputs).call
 
 
 def described(

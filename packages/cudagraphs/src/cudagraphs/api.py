@@ -32,7 +32,10 @@ class Captured:
         self.__name__ = function.name
 
     def __call__(self, *inputs: Any) -> Any:
-        inputs = (*inputs, *self._state())
+        return self.call([*inputs, *self._state()])
+
+    def call(self, inputs: list[Any]) -> Any:
+        """The same for a list of inputs; a module's own parameters and buffers are among them."""
         if self._manager is None or self.refusal is not None:
             return self._function.fn(*inputs)
         return self._manager.run(self._function, inputs)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from .errors import Refusal
+from .inputs import Stillness
 from .node import Recording
 from .options import Options
 from .storage import CopyPolicy
@@ -26,6 +27,7 @@ class Case:
         self.recordings: list[Recording] = []
         self.outputs = CopyPolicy(options)
         self.inputs = CopyPolicy(options)
+        self.stillness = Stillness()
         self.plain_seconds: float | None = None
         self.replay_seconds: list[float] = []
         self._misses = 0

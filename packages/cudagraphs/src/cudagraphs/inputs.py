@@ -1,8 +1,9 @@
 """What a replay does with each input: read it where it lies, or copy it into a buffer of the recording first.
 
 A graph reads fixed addresses.  Parameters and outputs of earlier graphs lie still and are read in place; that they did
-is checked at every replay.  Everything else is copied.  Plain values are part of the signature.  Must not know the
-tree: whether a recording with a given plan is used is decided elsewhere.
+is checked at every replay.  Everything else is copied.  What lies still is seen rather than asked: an input that was
+the same memory at two calls in a row is expected to be so at the next.  Plain values are part of the signature.  Must
+not know the tree: whether a recording with a given plan is used is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from .driver import Driver, Tensor
 from .errors import CannotRecord, Refusal
+from .storage import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,31 @@ class InputPlan:
         return [index for index, address in pairs if driver.address(inputs[index]) != address]
 
 
+class Stillness:
+    """Watches a function's inputs from call to call; holds none of them."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, Held]] = {}
+        self.still: frozenset[int] = frozenset()
+
+    def see(self, driver: Driver, inputs: Sequence[Any]) -> None:
+        """Note the inputs of a call: ``still`` are those that are the memory that they were at the call before."""
+        before, self._last = (
+            self._last,
+            {
+                index: (driver.address(value), driver.hold_weakly(value))
+                for index, value in enumerate(inputs)
+                if driver.is_tensor(value) and driver.on_device(value)
+            },
+        )
+        # An address alone says little: memory that was freed is given to somebody else.
+        self.still = frozenset(
+            index
+            for index, (address, held) in before.items()
+            if held.alive() and index in self._last and self._last[index][0] == address
+        )
+
+
 def plan_inputs(
     driver: Driver,
     inputs: Sequence[Any],
@@ -47,7 +74,8 @@ def plan_inputs(
     lent: Collection[int],
     always_copied: Collection[int],
 ) -> InputPlan:
-    """Static inputs and those in lent pool memory (``lent``: storage addresses) are read in place, others copied."""
+    """Inputs that lie still (``static``) and those in lent pool memory (``lent``: storage addresses) are read in place,
+    others copied."""
     in_place: list[int] = []
     copied: list[int] = []
     for index, value in enumerate(inputs):

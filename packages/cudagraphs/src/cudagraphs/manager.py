@@ -121,6 +121,7 @@ class Manager:
             check_inputs(self._driver, inputs)
         except CannotRecord as error:
             return self._refuse(function, case, error)
+        case.stillness.see(self._driver, inputs)
         self._journal.counts["warmups"] += 1
         last = case.calls == function.options.warmups
         return _Plainly(case if last and function.options.gain_samples else None)
@@ -131,7 +132,7 @@ class Manager:
         recording = choose(self._driver, case.recordings, position, live, inputs)
         if recording is None:
             try:
-                self._learn(case, obstacle(self._driver, case.recordings, live, inputs), inputs)
+                self._learn(function, case, obstacle(self._driver, case.recordings, live, inputs), inputs, live)
                 self._check_room(function)
                 recording = self._record(function, case, inputs, live, position)
             except CannotRecord as error:
@@ -163,11 +164,13 @@ class Manager:
         self, function: Function, case: Case, inputs: Sequence[Any], live: Sequence[Lent], position: Recording | None
     ) -> Recording:
         lent = {one.block.address for one in live}
+        if not case.recordings:
+            case.stillness.see(self._driver, inputs)
         request = Request(
             function=function.name,
             fn=function.fn,
             inputs=inputs,
-            plan=plan_inputs(self._driver, inputs, function.static, lent, case.inputs.copied),
+            plan=plan_inputs(self._driver, inputs, {*function.static, *case.stillness.still}, lent, case.inputs.copied),
             declared_changed=function.changed,
             protected={one.block.address: one.block.nbytes for one in live},
             parent=position,
@@ -199,12 +202,19 @@ class Manager:
         self._journal.refuse(error.refused(function.name))
         return self._plainly(function)
 
-    def _learn(self, case: Case, found: Obstacle, inputs: Sequence[Any]) -> None:
+    def _learn(
+        self, function: Function, case: Case, found: Obstacle, inputs: Sequence[Any], live: Sequence[Lent]
+    ) -> None:
         """Whatever kept a recording from being used is copied, sooner or later, so that this comes to an end."""
+        lent_addresses = {lent.block.address for lent in live}
         for lent in found.in_the_way:
             lent.lender.found_held(lent.slot, lent.block.nbytes)
         for index in found.moved:
-            case.inputs.stood_in_the_way(index, self._driver.block(inputs[index]).nbytes)
+            block = self._driver.block(inputs[index])
+            if index in function.static or block.address in lent_addresses:
+                case.inputs.stood_in_the_way(index, block.nbytes)
+            else:  # nobody said that it lies still; it only did so for a while
+                case.inputs.copied.add(index)
 
     def _check_room(self, function: Function) -> None:
         limit = function.options.pool_bytes
