@@ -178,6 +178,16 @@ def corpus(session: nox.Session) -> None:
     session.run("python", "-m", "corpus", *session.posargs)
 
 
+@nox.session(python=[HOME_PYTHON, *OTHER_PYTHONS])
+def cpython(session: nox.Session) -> None:
+    """CPython's own tests with their functions captured: every test ends as it does without."""
+    install_torch(session, str(session.python))
+    session.install(*TEST_TOOLS)
+    install_packages(session, "capture")
+    folder = "packages/capture/tests/cpython"
+    session.run("python", "-m", "pytest", "-q", folder, *session.posargs, env={"CPYTHON_TESTS": "all"})
+
+
 @nox.session(python=HOME_PYTHON)
 def newcomer(session: nox.Session) -> None:
     """The wheels in an empty environment, and what a new user tries first: right, or a sentence that helps."""

@@ -238,7 +238,8 @@ cache_add(PyCodeObject *code, GuardedCode *entry)
         PyErr_SetString(PyExc_ReferenceError, "the owner of this GuardedCode is gone");
         return -1;
     }
-    CodeState *state = require_same_parameters(code, entry->code) < 0 ? NULL : state_for_change(code);
+    bool fits = entry->code == NULL || require_same_parameters(code, entry->code) == 0;
+    CodeState *state = fits ? state_for_change(code) : NULL;
     OwnerRecord *record = state == NULL ? NULL : record_for_change(state, owner);
     if (record == NULL) {
         return -1;

@@ -40,7 +40,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyCodeObject *code;
+    PyCodeObject *code; /* NULL: the original itself, with capture off */
     Guards *guards;
     PyObject *owner; /* a weak reference where the owner allows one */
     unsigned long long hits;

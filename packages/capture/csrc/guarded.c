@@ -1,4 +1,6 @@
-/* GuardedCode: transformed code, the guards under which it may stand for the original, and who had it made. */
+/* GuardedCode: transformed code, the guards under which it may stand for the original, and who had it made.
+
+   Without code it says that under these guards there is nothing to gain: the original runs, with capture off. */
 #include "engine.h"
 
 PyObject *
@@ -37,21 +39,32 @@ require_plain_function(PyCodeObject *code)
     return -1;
 }
 
+/* Code that may stand for another's, and is never looked at itself from now on. */
+static int
+require_code(PyObject *code)
+{
+    if (!PyCode_Check(code)) {
+        PyErr_Format(PyExc_TypeError, "GuardedCode() takes a code object or None, not %R", code);
+        return -1;
+    }
+    return require_plain_function((PyCodeObject *)code) < 0 ? -1 : cache_run_as_is((PyCodeObject *)code);
+}
+
 static PyObject *
 guarded_code_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"code", "guards", "owner", NULL};
     PyObject *code, *guards, *owner;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O:GuardedCode", names, &PyCode_Type, &code,
-                                     engine.guards_type, &guards, &owner)
-        || require_plain_function((PyCodeObject *)code) < 0 || cache_run_as_is((PyCodeObject *)code) < 0) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!O:GuardedCode", names, &code, engine.guards_type, &guards,
+                                     &owner)
+        || (code != Py_None && require_code(code) < 0)) {
         return NULL;
     }
     GuardedCode *self = (GuardedCode *)type->tp_alloc(type, 0);
     if (self == NULL) {
         return NULL;
     }
-    self->code = (PyCodeObject *)Py_NewRef(code);
+    self->code = code == Py_None ? NULL : (PyCodeObject *)Py_NewRef(code);
     self->guards = (Guards *)Py_NewRef(guards);
     self->owner = hold_weakly(owner);
     if (self->owner == NULL) {
@@ -89,13 +102,17 @@ static PyObject *
 guarded_code_repr(PyObject *op)
 {
     GuardedCode *self = (GuardedCode *)op;
+    if (self->code == NULL) {
+        return PyUnicode_FromFormat("<GuardedCode without code, hit %llu times>", self->hits);
+    }
     return PyUnicode_FromFormat("<GuardedCode of %U, hit %llu times>", self->code->co_qualname, self->hits);
 }
 
 static PyObject *
 get_code(PyObject *op, void *closure)
 {
-    return Py_NewRef(((GuardedCode *)op)->code);
+    PyCodeObject *code = ((GuardedCode *)op)->code;
+    return Py_NewRef(code == NULL ? Py_None : (PyObject *)code);
 }
 
 static PyObject *
@@ -117,7 +134,7 @@ get_hits(PyObject *op, void *closure)
 }
 
 static PyGetSetDef guarded_code_getset[] = {
-    {"code", get_code, NULL, "The transformed code."},
+    {"code", get_code, NULL, "The transformed code; None where the original runs."},
     {"guards", get_guards, NULL, "What it relies on."},
     {"owner", get_owner, NULL, "The configuration it was made under; None once that is gone."},
     {"hits", get_hits, NULL, "How often it ran because its guards passed."},

@@ -139,10 +139,13 @@ call_instead(PyThreadState *tstate, Frame *frame, PyCodeObject *code, const Call
 
 /* Consumes the entry. */
 static PyObject *
-run_transformed(PyThreadState *tstate, Frame *frame, GuardedCode *entry, const Call *call)
+run_entry(PyThreadState *tstate, Frame *frame, GuardedCode *entry, const Call *call)
 {
-    PyCodeObject *code = (PyCodeObject *)Py_NewRef(entry->code);
+    PyCodeObject *code = (PyCodeObject *)Py_XNewRef(entry->code);
     Py_DECREF(entry);
+    if (code == NULL) {
+        return run_outside(tstate, frame);
+    }
     PyObject *result =
         frame_become(tstate, frame, code) ? run(tstate, frame, 0) : call_instead(tstate, frame, code, call);
     Py_DECREF(code);
@@ -202,7 +205,7 @@ miss(PyThreadState *tstate, Frame *frame, PyObject *config, const Call *call)
     }
     if (Py_IS_TYPE(verdict, engine.guarded_code_type)) {
         /* Made for this very call: its guards hold. */
-        return run_transformed(tstate, frame, (GuardedCode *)verdict, call);
+        return run_entry(tstate, frame, (GuardedCode *)verdict, call);
     }
     Py_DECREF(verdict);
     return run_plain(tstate, frame, frame_code(frame)); /* the translator may have said how */
@@ -239,7 +242,7 @@ run_candidate(PyThreadState *tstate, Frame *frame, PyObject *config, PyCodeObjec
     Lookup lookup = state == NULL ? UNKNOWN : look_up(state, config, &call, &entry);
     if (lookup == FOUND) {
         counters.hits++;
-        return run_transformed(tstate, frame, entry, &call);
+        return run_entry(tstate, frame, entry, &call);
     }
     if (lookup == SKIPPED || engine.translator == NULL) {
         return run(tstate, frame, 0);

@@ -6,6 +6,9 @@ import pytest
 import torch
 
 import capture
+from capture import _engine
+from capture.api import eager
+from capture.hook import Config
 
 
 def assert_same(expected, actual):
@@ -29,12 +32,18 @@ def assert_same(expected, actual):
         assert actual == expected
 
 
+def evaluated(function, log):
+    """Captured as ``optimize`` does it, and whatever computes no tensor as well."""
+    options = capture.Options(strict=True, leave_idle=False)
+    return _engine.Region(function, Config(eager, options, log))
+
+
 def check(function, *args, graphs=1, breaks=0, **kwargs):
     """``function`` gives the same result, or raises the same, and does the same to its arguments, captured or not."""
     expected_args, actual_args = copy.deepcopy((args, kwargs)), copy.deepcopy((args, kwargs))
     expected, raised = _outcome(function, *expected_args)
     log = capture.Log()
-    region = capture.optimize("eager", strict=True, log=log)(function)
+    region = evaluated(function, log)
     actual, also_raised = _outcome(region, *actual_args)
     assert (type(also_raised), getattr(also_raised, "args", ())) == (type(raised), getattr(raised, "args", ()))
     assert_same(expected, actual)

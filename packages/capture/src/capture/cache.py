@@ -42,6 +42,10 @@ class CodeState:
     def add(self, entry: GuardedCode, guards: tuple[Guard, ...]) -> None:
         self.versions.append(Version(entry, guards))
 
+    def is_idle(self) -> bool:
+        """Whether nothing was compiled for this code: no call of it computed a tensor."""
+        return all(version.entry.code is None for version in self.versions)
+
     def fits(self, inputs: Inputs) -> bool:
         return any(version.entry.guards.check(inputs.function, inputs.args) for version in self.versions)
 
@@ -111,6 +115,8 @@ def without_objects(guards: Sequence[Guard]) -> tuple[Guard, ...]:
 
 def too_many(location: Location, state: CodeState, limit: int) -> FallbackRecord:
     varied = "; ".join(dict.fromkeys(state.reasons[-3:]))
+    if state.is_idle():
+        return FallbackRecord(location, Reason("idle", f"{limit} calls that differ computed no tensor: {varied}"))
     explanation = f"{limit} versions exist already and none fits: {varied}"
     return FallbackRecord(
         location, Reason("recompile limit", explanation, "raise recompile_limit, or make what varies a tensor")

@@ -122,6 +122,11 @@ class GraphRecorder:
         node = self.graph.call_function(function, nodes)
         return Handle(node, function(*actual))
 
+    def computes(self) -> bool:
+        """Whether there is more than arithmetic on sizes."""
+        operations = (node for node in self.graph.nodes if node.op != "placeholder")
+        return any(node.target not in _STATE_SWITCHES and not _is_number(node.meta["val"]) for node in operations)
+
     def mark(self) -> tuple[int, set[fx.Node]]:
         """What there is now, for ``forget``."""
         return self.operations, set(self.graph.nodes)
@@ -154,6 +159,10 @@ class GraphRecorder:
         for node in reversed(list(self.graph.nodes)):
             if node.target in _STATE_SWITCHES:
                 self.graph.erase_node(node)
+
+
+def _is_number(example: Any) -> bool:
+    return isinstance(example, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def _describe(node: fx.Node, example: Any) -> None:

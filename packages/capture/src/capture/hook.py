@@ -52,6 +52,10 @@ class Config:
     def nopython(self) -> bool:
         return self.options.nopython
 
+    @property
+    def leave_idle(self) -> bool:
+        return self.options.leave_idle
+
 
 def is_captured(code: CodeType, module: str) -> bool:
     """Whether a frame of this code is worth evaluating when the hook meets it; callees are inlined regardless."""
@@ -118,10 +122,12 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
         return _engine.SKIP_ONCE
     sentence = state.why(inputs)
     if sentence is not None:
-        config.log.add(RecompileRecord(location, sentence))
+        if not state.is_idle():
+            config.log.add(RecompileRecord(location, sentence))
         if len(state.versions) >= config.options.recompile_limit:
             record = too_many(location, state, config.options.recompile_limit)
-            warnings.warn(f"{location}: {record.reason.explanation}", CaptureWarning, stacklevel=2)
+            if not state.is_idle():
+                warnings.warn(f"{location}: {record.reason.explanation}", CaptureWarning, stacklevel=2)
             return _give_up(config, record)
         if config.options.dynamic is not False:
             state.learn(inputs)
@@ -129,7 +135,6 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     made = translate(config, inputs, state.varying)
     guards = _engine.Guards(to_spec(made.guards))
     entry = _engine.GuardedCode(made.code, guards, config)
-    _engine.run_as_is(made.code)
     state.add(entry, without_objects(made.guards))
     return entry
 

@@ -22,3 +22,6 @@ class Options:
 
     recompile_limit: int = 8
     """How many versions of one code object are kept before it is left to CPython."""
+
+    leave_idle: bool = True
+    """Let CPython run a frame that computes no tensor, under the guards found for it; tests of the evaluator say no."""

@@ -57,10 +57,15 @@ class Settings(Protocol):
     @property
     def nopython(self) -> bool: ...
 
+    @property
+    def leave_idle(self) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    code: CodeType
+    """``code`` is None where nothing is gained: the call, up to the exception it may end in, computes no tensor."""
+
+    code: CodeType | None
     guards: tuple[Guard, ...]
     graph: fx.GraphModule | None
     stopped: Stopped | None
@@ -73,9 +78,16 @@ def translate(settings: Settings, inputs: Inputs, varying: Varying) -> Translati
     try:
         if isinstance(outcome, Stopped) and settings.nopython and outcome.reason.kind not in RAISES:
             raise Unsupported(outcome.reason, outcome.location)
-        return _Translator(settings, inputs, machine, started).finish(outcome)
+        translator = _Translator(settings, inputs, machine, started)
+        if settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
+            return Translation(None, tuple(translator.guards()), None, None)
+        return translator.finish(outcome)
     finally:
         machine.balance()
+
+
+def _is_whole(outcome: Returned | Stopped) -> bool:
+    return isinstance(outcome, Returned) or outcome.reason.kind == "exception"
 
 
 class _Translator:
@@ -107,7 +119,7 @@ class _Translator:
         if isinstance(outcome, Stopped):
             self._record_break(outcome)
         stopped = outcome if isinstance(outcome, Stopped) else None
-        guards = tuple(self._guards())
+        guards = tuple(self.guards())
         self._record_graph(guards)
         return Translation(self._assemble(), guards, self.graph, stopped)
 
@@ -275,7 +287,7 @@ class _Translator:
 
     # -- records -------------------------------------------------------------------------------------------------
 
-    def _guards(self) -> list[Guard]:
+    def guards(self) -> list[Guard]:
         self.machine.rely_on_separate_changes()
         guards = self.machine.guards.all()
         location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)

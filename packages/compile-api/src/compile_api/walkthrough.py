@@ -80,7 +80,7 @@ def walkthrough(
         after = [
             Stage("The bytecode that runs instead", str(Body.from_code(entry.code)))
             for entry in _engine.entries(function.__code__)
-            if entry.owner is compiled.config
+            if entry.owner is compiled.config and entry.code is not None
         ]
         captured = recorder.stages[:1]
         return Walkthrough((*before, *captured, *guards, *after, *recorder.stages[1:]))

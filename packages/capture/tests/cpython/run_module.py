@@ -1,0 +1,115 @@
+"""Runs one of CPython's test modules, plainly or with its functions captured, and writes what became of each test.
+
+    python run_module.py (plain|captured|replaced) MODULE OUTCOMES [TEST...]
+
+``captured`` is what users have; ``replaced`` runs what was evaluated also in the place of frames that compute no
+tensor, which is how to find mistakes of the evaluator.  With TESTs only these run, and tracebacks are shown.
+
+Capture leaves the standard library alone.  So the ``test`` package is imported through a link from elsewhere, which
+makes its functions like any user's.
+"""
+
+import collections
+import faulthandler
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+import traceback
+import unittest
+import warnings
+
+import capture
+from capture import _engine
+from capture.api import eager
+from capture.hook import Config
+
+
+class Outcomes(unittest.TestResult):
+    """What became of each test: "passed", "skipped: why", or the type of what was raised."""
+
+    def __init__(self, *, tell):
+        super().__init__()
+        self.tell = tell
+        self.outcomes = {}
+
+    def note(self, test, outcome):
+        self.outcomes.setdefault(test.id().partition(" (")[0], []).append(outcome)
+
+    def note_error(self, test, kind, error):
+        self.note(test, f"{kind}: {error[0].__name__}")
+        if self.tell:
+            traceback.print_exception(*error, file=sys.__stderr__)
+
+    def startTest(self, test):
+        super().startTest(test)
+        if self.tell:
+            print(test.id(), file=sys.__stderr__, flush=True)
+
+    def addSuccess(self, test):
+        self.note(test, "passed")
+
+    def addFailure(self, test, err):
+        self.note_error(test, "failed", err)
+
+    def addError(self, test, err):
+        self.note_error(test, "error", err)
+
+    def addSkip(self, test, reason):
+        self.note(test, f"skipped: {reason}")
+
+    def addExpectedFailure(self, test, err):
+        self.note(test, f"failed as expected: {err[0].__name__}")
+
+    def addUnexpectedSuccess(self, test):
+        self.note(test, "passed unexpectedly")
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self.note_error(test, "in a subtest", err)
+
+
+def run(names, outcomes):
+    unittest.defaultTestLoader.loadTestsFromNames(names).run(outcomes)
+
+
+def link_tests(folder):
+    """Makes ``test`` importable from ``folder`` instead of the standard library, here and in child processes."""
+    found = importlib.util.find_spec("test").submodule_search_locations[0]
+    os.symlink(found, os.path.join(folder, "test"))
+    sys.path.insert(0, folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+    sys.modules.pop("test", None)
+
+
+def runner(mode, log):
+    if mode == "plain":
+        return run
+    options = capture.Options(leave_idle=mode == "captured")
+    return _engine.Region(run, Config(eager, options, log))
+
+
+def summary(log):
+    """How much was captured, and the tracebacks of our own mistakes."""
+    reasons = collections.Counter(record.reason.kind for record in log.records() if hasattr(record, "reason"))
+    mistakes = [record.traceback for record in log.records() if getattr(record, "traceback", "")]
+    return {"counters": _engine.counters(), "reasons": reasons, "mistakes": mistakes}
+
+
+def main(mode, module, path, *tests):
+    faulthandler.enable()
+    outcomes, log = Outcomes(tell=bool(tests)), capture.Log()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        link_tests(folder)
+        from test import support
+
+        support.use_resources = []  # no network, no minutes of processor time
+        warnings.simplefilter("ignore", capture.CaptureWarning)
+        runner(mode, log)([f"{module}.{test}" for test in tests] or [module], outcomes)
+    with open(path, "w") as file:
+        json.dump({"outcomes": outcomes.outcomes, **summary(log)}, file)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
