@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.optim import optimizer
 
 from capture.builtin_rules.registry import rule
 from capture.values.base import Tracer, Value, realize
@@ -12,6 +13,8 @@ from capture.values.constant import FALSE, ConstantValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, TupleValue
 from capture.values.tensor import TensorValue
+
+ONE = ConstantValue(1)
 
 
 @rule(torch._C._group_tensors_by_device_and_dtype, kinds=(ListValue,))
@@ -30,3 +33,18 @@ def grouped(ctx: Tracer, lists: ListValue, with_indices: Value = FALSE) -> Value
         indices = ListValue([ConstantValue(index) for index in chosen] if with_indices.truth(ctx) else [])
         made.put(ctx, ctx.literal(key), TupleValue([ListValue(picked), indices]))
     return made
+
+
+@rule(optimizer._get_value, kinds=(TensorValue,))
+def step_as_number(ctx: Tracer, step: TensorValue) -> Value:
+    """Eager reads the step into a Python float; in a graph a double without dimensions takes part as a float does."""
+    return ctx.record("double", [step], {}, method=True)
+
+
+@rule(torch.Tensor.addcdiv_, kinds=(TensorValue, TensorValue, TensorValue))
+def add_quotient(ctx: Tracer, target: TensorValue, above: TensorValue, below: TensorValue, value: Value = ONE) -> Value:
+    """``target += value * above / below``, also for a ``value`` that eager would read out of a tensor."""
+    if not isinstance(value, TensorValue):
+        return ctx.record("addcdiv_", [target, above, below], {"value": value}, method=True)
+    scaled = ctx.record(torch.mul, [above, value], {})
+    return ctx.record("add_", [target, ctx.record(torch.div, [scaled, below], {})], {}, method=True)
