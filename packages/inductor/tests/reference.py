@@ -124,7 +124,7 @@ class _KernelRun:
             self.positions[axis] = torch.arange(extent).reshape(shape)
 
     def run(self):
-        for loop in self.kernel.loops:
+        for loop in self.kernel.passes:
             for statement in loop.body:
                 self._statement(statement, bool(loop.axes))
 

@@ -117,10 +117,13 @@ class _KernelPrinter:
         self.dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
         self.threaded = False
         self.checked = _checks_positions(kernel)
+        self.root = Scope(self.lines, self.names)
 
     def print(self) -> PrintedKernel:
         with self.lines.block("{", "}"):
             if not self._has_no_iterations():
+                for let in self.kernel.once:
+                    self.root.let(let.name, self.root.value(let.value))
                 self._axes()
         comment = f"// {', '.join(self.kernel.origins)}\n" if self.kernel.origins else ""
         heading = f'{comment}extern "C" void {self.kernel.name}'
@@ -146,7 +149,13 @@ class _KernelPrinter:
             return
         with ExitStack() as stack:
             self._outer_loops(stack, self.kernel.axes)
-            self._every_loop(Scope(self.lines, self.names))
+            self._every_loop(self._scope())
+
+    def _scope(self, lanes: Lanes | None = None) -> Scope:
+        """A block inside the loops over the kernel's axes."""
+        scope = self.root.inner()
+        scope.lanes = lanes
+        return scope
 
     def _outer_loops(self, stack: ExitStack, axes: Sequence[Symbol]) -> bool:
         """Opens plain loops, shared by threads where that pays."""
@@ -166,10 +175,10 @@ class _KernelPrinter:
             if not shared:
                 self._parallel([inner], step=width)
             with self._vector_for(span, width, "0"):
-                self._every_loop(Scope(self.lines, self.names.inner(), Lanes(inner, width)))
+                self._every_loop(self._scope(Lanes(inner, width)))
             if span.rest(width):
                 with self._tail_for(span, width):
-                    self._every_loop(Scope(self.lines, self.names.inner()))
+                    self._every_loop(self._scope())
 
     def _tiles(self, outer: Sequence[Symbol], span: Span) -> None:
         """Where some reads run along the rows and others along the columns: a band of rows at a time, so that the
@@ -186,10 +195,10 @@ class _KernelPrinter:
             self.lines.line(f"const i64 {end} = minimum<i64>({name} + {BAND}, {whole.stop});")
             band = Span(row, name, end, None)
             with self._vector_for(span, width, "0"), self._for(band):
-                self._every_loop(Scope(self.lines, self.names.inner(), Lanes(span.axis, width)))
+                self._every_loop(self._scope(Lanes(span.axis, width)))
             if span.rest(width):
                 with self._tail_for(span, width), self._for(band):
-                    self._every_loop(Scope(self.lines, self.names.inner()))
+                    self._every_loop(self._scope())
 
     def _every_loop(self, scope: Scope) -> None:
         for loop in self.kernel.loops:
@@ -456,7 +465,7 @@ def _names_in(kernel: Kernel) -> set[str]:
     """Every name the kernel brings along."""
     names = {kernel.name, "outside", "threads", "lane", "k", *(argument.name for argument in kernel.arguments)}
     names |= {axis.name for axis in kernel.axes} | {size.name for size in kernel.sizes}
-    for loop in kernel.loops:
+    for loop in kernel.passes:
         names |= {axis.name for axis in loop.axes}
         names |= {statement.name for statement in loop.body if isinstance(statement, Let | Reduce)}
     return names
@@ -464,7 +473,7 @@ def _names_in(kernel: Kernel) -> set[str]:
 
 def _checks_positions(kernel: Kernel) -> bool:
     """Whether some position of the kernel comes from a tensor."""
-    statements = (statement for loop in kernel.loops for statement in loop.body)
+    statements = (statement for loop in kernel.passes for statement in loop.body)
     return any(
         isinstance(node, Apply) and node.op in ("wrapped", "within")
         for statement in statements

@@ -86,7 +86,8 @@ class Argument:
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """Independent iterations over ``axes``, each running ``loops`` in order.  ``sizes`` are the run-time integers the
-    indices mention; ``origins`` name the operators that went in, for people and profilers."""
+    indices mention; ``origins`` name the operators that went in, for people and profilers.  ``once`` names values that
+    are the same in every iteration and computed before the first."""
 
     name: str
     device: Literal["cpu", "cuda"]
@@ -95,3 +96,9 @@ class Kernel:
     arguments: tuple[Argument, ...]
     sizes: tuple[Symbol, ...] = ()
     origins: tuple[str, ...] = field(default=(), compare=False)
+    once: tuple[Let, ...] = ()
+
+    @property
+    def passes(self) -> tuple[Loop, ...]:
+        """Everything a kernel does: what is done once, and the loops."""
+        return (Loop((), self.once), *self.loops) if self.once else self.loops

@@ -58,12 +58,19 @@ class _Reader:
         sizes = tuple(self.symbols.values())
         arguments = [self.argument(argument) for argument in node.args.args if argument.arg not in self.symbols]
         axes: list[Symbol] = []
-        body = node.body
+        once, body = self.once(node.body)
         while len(body) == 1 and isinstance(body[0], ast.For) and not _is_reduce(body[0]):
             axes.append(self.axis(body[0].target, body[0].iter))
             body = body[0].body
         device = cast(Literal["cpu", "cuda"], ast.unparse(node.returns) if node.returns else "cpu")
-        return Kernel(node.name, device, tuple(axes), self.loops(body), tuple(arguments), sizes)
+        return Kernel(node.name, device, tuple(axes), self.loops(body), tuple(arguments), sizes, once=once)
+
+    def once(self, body: list[ast.stmt]) -> tuple[tuple[Let, ...], list[ast.stmt]]:
+        """What stands before the loop over the first axis, and the rest."""
+        if len(body) < 2 or not isinstance(body[-1], ast.For) or _is_reduce(body[-1]):
+            return (), body
+        lets = [self.statement(line) for line in body[:-1]]
+        return tuple(let for let in lets if isinstance(let, Let)), body[-1:]
 
     def argument(self, node: ast.arg) -> Argument:
         note = node.annotation

@@ -106,6 +106,7 @@ def kernel_text(value: Kernel) -> str:
     given = [_argument(argument) for argument in value.arguments]
     given += [f"{symbol.name}: size[{symbol.lower}]" for symbol in value.sizes]
     lines = [f"def {value.name}({', '.join(given)}) -> {value.device}:"]
+    lines += ["    " + statement(let) for let in value.once]
     for depth, axis in enumerate(value.axes, 1):
         lines.append(f"{'    ' * depth}for {axis.name} in {axis.size}:")
     lines += _loops(value.loops, 1 + len(value.axes))

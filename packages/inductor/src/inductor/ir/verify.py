@@ -35,6 +35,9 @@ class _KernelRules:
         self.require(len(self.arguments) == len(self.kernel.arguments), "two arguments of one name")
         inner = {loop.axes for loop in self.kernel.loops if loop.axes}
         self.require(len(inner) <= 1, "loops over different axes")
+        for let in self.kernel.once:
+            self.statement(let, frozenset(self.kernel.sizes))
+            self.define(let.name, let.value.dtype, False)
         for loop in self.kernel.loops:
             scope = self.outer | set(loop.axes)
             fresh: list[str] = []

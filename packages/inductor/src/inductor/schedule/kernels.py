@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from inductor.deps import counts_positions, expressions, indices_of, loads_of, stores_of
 from inductor.ir.expr import Const, Expr, IndexValue, Load, Result, rewrite, substitute, walk
@@ -18,7 +19,7 @@ from inductor.ir.program import Buffer
 from inductor.lowerings.values import cost
 from inductor.schedule.merge import map_statement
 from inductor.schedule.profit import LIKELY_SIZE
-from inductor.schedule.sharing import hoisted, shared
+from inductor.schedule.sharing import hoisted, shared, steady
 
 LONGEST = 60
 """A value that costs more keeps its name: a tree stays readable, and shallow enough to be walked by recursion."""
@@ -36,16 +37,14 @@ def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Coll
     loops = _renamed(loops, runs)
     kept = tuple(axis for axis in runs if axis.name.startswith("i"))
     inner = tuple(axis for axis in runs if axis.name.startswith("r"))
-    loops = shared(hoisted(tuple(Loop(inner if loop.axes else (), loop.body) for loop in loops)))
+    loops = tuple(Loop(inner if loop.axes else (), loop.body) for loop in loops)
+    device: Literal["cpu", "cuda"] = "cuda" if nest.device.type == "cuda" else "cpu"
+    once, loops = steady(loops, kept) if device == "cpu" else ((), loops)  # a GPU has no place before its threads
+    loops = shared(hoisted(loops))
+    passes = (Loop((), once), *loops)
     return Kernel(
-        name,
-        "cuda" if nest.device.type == "cuda" else "cpu",
-        kept,
-        loops,
-        _arguments(loops, buffers),
-        _sizes(kept, inner, loops),
-        nest.origins,
-    )
+        name, device, kept, loops, _arguments(passes, buffers), _sizes(kept, inner, passes), nest.origins, once
+    )  # fmt: skip
 
 
 # -- what is not needed -----------------------------------------------------------------------------------------------
@@ -242,7 +241,7 @@ def with_own_names(kernel: Kernel) -> Kernel:
         prefix = {"in": "in", "out": "out", "inout": "io"}[argument.role]
         arguments[argument.name] = f"{prefix}{count[prefix]}"
         count[prefix] += 1
-    named = [s.name for loop in kernel.loops for s in loop.body if not isinstance(s, Store)]
+    named = [s.name for loop in kernel.passes for s in loop.body if not isinstance(s, Store)]
     values = {name: f"v{number}" for number, name in enumerate(named)}
 
     def rule(node: Expr) -> Expr | None:
@@ -257,8 +256,9 @@ def with_own_names(kernel: Kernel) -> Kernel:
         return replace(changed, name=values[changed.name])
 
     loops = tuple(Loop(loop.axes, tuple(renamed(s) for s in loop.body)) for loop in kernel.loops)
+    once = tuple(Let(values[let.name], rewrite(let.value, rule)) for let in kernel.once)
     own = tuple(replace(argument, name=arguments[argument.name]) for argument in kernel.arguments)
-    return replace(kernel, loops=loops, arguments=own)
+    return replace(kernel, loops=loops, arguments=own, once=once)
 
 
 # -- what the kernel is given -----------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ class _Planner:
                 continue
             if argument.dtype != target.dtype or id(storing) not in last_loop:
                 continue
-            reads = [load for load in loads_of(kernel.loops) if load.buffer == name]
+            reads = [load for load in loads_of(kernel.passes) if load.buffer == name]
             if all(load.index in places and not load.bindings for load in reads) and _read_first(storing, name, target):
                 return name
         return None

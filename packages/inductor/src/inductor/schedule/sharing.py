@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from inductor.deps import expressions, stores_of
 from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, loads, walk
-from inductor.ir.kernel import Let, Loop, Statement
+from inductor.ir.index import Symbol
+from inductor.ir.kernel import Let, Loop, Statement, Store
 from inductor.lowerings.values import cost
 from inductor.schedule.merge import map_statement
 
@@ -96,8 +97,9 @@ def hoisted(loops: Sequence[Loop]) -> tuple[Loop, ...]:
     names: dict[Expr, str] = {}
     result: list[Loop] = []
     for loop in loops:
-        mover = _Mover(loop, written, names)
-        changed = mover.run() if loop.axes else loop
+        own = {statement.name for statement in loop.body if isinstance(statement, Let)}
+        mover = _Mover(loop.axes, own, written, names, "h")
+        changed = Loop(loop.axes, tuple(map_statement(s, mover.moved) for s in loop.body)) if loop.axes else loop
         if mover.before:
             earlier = result.pop().body if result and not result[-1].axes else ()
             result.append(Loop((), (*earlier, *mover.before)))
@@ -105,16 +107,45 @@ def hoisted(loops: Sequence[Loop]) -> tuple[Loop, ...]:
     return tuple(result)
 
 
+def steady(loops: Sequence[Loop], axes: Sequence[Symbol]) -> tuple[tuple[Let, ...], tuple[Loop, ...]]:
+    """What no iteration over ``axes`` changes, to be computed once, and the loops that read it by name.
+
+    Axes that may be empty keep everything: what they would read need not be there."""
+    if not axes or not all(_has_elements(axis) for loop in loops for axis in (*axes, *loop.axes)):
+        return (), tuple(loops)
+    written = {store.buffer for store in stores_of(loops)}
+    own = {statement.name for loop in loops for statement in loop.body if not isinstance(statement, Store)}
+    names: dict[Expr, str] = {}
+    once: list[Let] = []
+    result: list[Loop] = []
+    for loop in loops:
+        mover = _Mover((*axes, *loop.axes), own, written, names, "u")
+        kept: list[Statement] = []
+        for statement in loop.body:
+            if isinstance(statement, Let) and mover.is_fixed(statement.value):
+                own.discard(statement.name)
+                mover.before.append(statement)
+            else:
+                kept.append(map_statement(statement, mover.moved))
+        once += mover.before
+        result.append(Loop(loop.axes, tuple(kept)))
+    return tuple(once), tuple(loop for loop in result if loop.body)
+
+
+def _has_elements(axis: Symbol) -> bool:
+    low = None if axis.size is None else axis.size.bounds[0]
+    return low is not None and low >= 1
+
+
 class _Mover:
-    """Takes out of one loop what is fixed along it; ``names`` are those of values before it, which it adds to."""
+    """Takes out of a loop what is fixed along ``axes``; ``own`` are the values that are not, ``names`` those of values
+    before it, which it adds to."""
 
-    def __init__(self, loop: Loop, written: set[str], names: dict[Expr, str]) -> None:
-        self.loop, self.written, self.names = loop, written, names
-        self.own = {statement.name for statement in loop.body if isinstance(statement, Let)}
-        self.before: list[Statement] = []
-
-    def run(self) -> Loop:
-        return Loop(self.loop.axes, tuple(map_statement(statement, self.moved) for statement in self.loop.body))
+    def __init__(
+        self, axes: Sequence[Symbol], own: set[str], written: set[str], names: dict[Expr, str], prefix: str
+    ) -> None:
+        self.axes, self.own, self.written, self.names, self.prefix = axes, own, written, names, prefix
+        self.before: list[Let] = []
 
     def moved(self, expr: Expr) -> Expr:
         """The tree with its largest invariant subtrees read by name."""
@@ -122,8 +153,8 @@ class _Mover:
             return expr
         if expr in self.names:
             return Result(self.names[expr], expr.dtype)
-        if cost(expr, WORTH_MOVING) >= WORTH_MOVING and all(self.is_fixed(node) for node in walk(expr)):
-            self.names[expr] = f"h{len(self.names)}"
+        if cost(expr, WORTH_MOVING) >= WORTH_MOVING and self.is_fixed(expr):
+            self.names[expr] = f"{self.prefix}{len(self.names)}"
             self.before.append(Let(self.names[expr], expr))
             return Result(self.names[expr], expr.dtype)
         if isinstance(expr, Masked):
@@ -132,10 +163,14 @@ class _Mover:
         unchanged = all(new is old for new, old in zip(args, expr.args, strict=True))
         return expr if unchanged else Apply(expr.op, args, expr.dtype, expr.param)
 
-    def is_fixed(self, node: Expr) -> bool:
-        """True for a leaf that is the same in every turn of the loop; operators are as fixed as their operands."""
+    def is_fixed(self, expr: Expr) -> bool:
+        """True for what is the same in every turn of the loop."""
+        return all(self._is_fixed(node) for node in walk(expr))
+
+    def _is_fixed(self, node: Expr) -> bool:
+        """Operators are as fixed as their operands."""
         if isinstance(node, Load):
-            return node.buffer not in self.written and node.index.symbols.isdisjoint(self.loop.axes)
+            return node.buffer not in self.written and node.index.symbols.isdisjoint(self.axes)
         if isinstance(node, IndexValue):
-            return node.index.symbols.isdisjoint(self.loop.axes)
+            return node.index.symbols.isdisjoint(self.axes)
         return not isinstance(node, Result) or node.name not in self.own
