@@ -56,7 +56,7 @@ ROWS = """\
 // sum, div
 extern "C" void sum_div_0(const f32* __restrict in0, f32* __restrict out0, i64 threads) {
     #pragma omp parallel for num_threads(threads)
-    for (i64 i0 = 0; i0 < 500; i0++) {
+    for (i64 i0 = 0; i0 < 20000; i0++) {
         Sum<f32> v0_all;
         Sum<f32x16> v0_lanes[4];
         for (i64 r0_block0 = 0; r0_block0 < 64; r0_block0 += 64) {
@@ -95,10 +95,10 @@ def test_a_pointwise_kernel():
 
 
 def test_a_reduction_over_rows():
-    i, r = loop_variable("i0", 500), loop_variable("r0", 66)
+    i, r = loop_variable("i0", 20000), loop_variable("r0", 66)
     x = Load("in0", Index.of(i) * 66 + Index.of(r), F32)
     mean = apply("div", Result("v0", F32), Const(66.0, F32))
     loops = (Loop((r,), (Reduce("v0", "sum", x, F32),)), Loop((), (Store("out0", Index.of(i), mean),)))
-    printed = print_kernel(Kernel("sum_div_0", "cpu", (i,), loops, arguments(33000, 500), (), ("sum", "div")), 64)
+    printed = print_kernel(Kernel("sum_div_0", "cpu", (i,), loops, arguments(66 * 20000, 20000), (), ("sum", "div")), 64)
     assert printed.text == ROWS
     assert printed.threaded

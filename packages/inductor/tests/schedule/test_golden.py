@@ -63,6 +63,15 @@ def log_softmax_0(in0: read[float32, 64], out0: write[float32, 64]) -> cpu:
 """)  # fmt: skip
 
 
+def test_what_no_iteration_changes_is_computed_before_the_first():
+    expect(lambda x, s: x * (1 - 0.9**s), (R(8), torch.tensor(3.0)), """
+def pow_rsub_mul_0(in0: read[float32, 1], in1: read[float32, 8], out0: write[float32, 8]) -> cpu:
+    v0 = 1.0 - pow(0.9, in0[0])
+    for i0 in 8:
+        out0[i0] = in1[i0] * v0
+""")  # fmt: skip
+
+
 def test_a_shared_value_is_named_once():
     expect(lambda x: (x.exp().sin() + 1, x.exp().sin() * 2), (R(8),), """
 def exp_sin_add_mul_0(in0: read[float32, 8], out0: write[float32, 8], out1: write[float32, 8]) -> cpu:

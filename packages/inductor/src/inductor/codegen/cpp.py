@@ -221,7 +221,7 @@ class _KernelPrinter:
         if len(axes) > 1:
             clauses.append(f"collapse({len(axes)})")
         if work is None:
-            clauses.append(f"if({self._work_text()} >= {PARALLEL_WORK})")
+            clauses.append(f"if({self._work_text()} >= {PARALLEL_WORK * self.strategy.width})")
         self.lines.line(f"#pragma omp parallel for {' '.join(clauses)}")
         self.threaded = True
         return True

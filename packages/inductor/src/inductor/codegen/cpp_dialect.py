@@ -109,6 +109,11 @@ EXPENSIVE = frozenset({
     "hypot", "rand", "randn", "randint64", "fmod", "mod", "floordiv", "truncdiv",
 })  # fmt: skip
 
+BY_LANE = frozenset({
+    "erfinv", "lgamma", "digamma", "rand", "randn", "randint64", "fmod", "mod", "floordiv", "truncdiv",
+})  # fmt: skip
+"""Those of them that are computed for one element after the other."""
+
 
 def format_of(op: str, kind: str) -> Format:
     """The format for operands of a kind; the vector kinds fall back to their scalar ones."""

@@ -11,16 +11,16 @@ from typing import Literal
 
 import torch
 
-from inductor.codegen.cpp_dialect import EXPENSIVE
+from inductor.codegen.cpp_dialect import BY_LANE, EXPENSIVE
 from inductor.codegen.cpp_types import FLOATS, HALVES
 from inductor.ir.expr import Apply, Expr, Load, walk
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Kernel, Loop, Reduce, Statement, Store
 
-PARALLEL_WORK = 32768
-"""Below this many elementary operations waking threads costs more than it brings."""
+PARALLEL_WORK = 65536
+"""Below this many instructions (about 20 µs) waking threads costs more than it brings."""
 
-EXPENSIVE_WORK = 8
+EXPENSIVE_WORK = 16
 """What a transcendental function counts."""
 
 UNROLLED = 4
@@ -46,7 +46,7 @@ class Strategy:
 
 def choose(kernel: Kernel, vector_bytes: int) -> Strategy:
     vector, width = _vectorisation(kernel, vector_bytes)
-    work = sum(_loop_work(loop) * (static_extent(loop.axes) or 1) for loop in kernel.loops)
+    work = sum(_loop_work(loop, width) * (static_extent(loop.axes) or 1) for loop in kernel.loops)
     tiled = vector == "columns" and _reads_cross(kernel)
     return Strategy(vector, width, work, _may_be_parallel(kernel), tiled)
 
@@ -63,8 +63,9 @@ def static_extent(axes: Iterable[Symbol]) -> int | None:
 
 
 def total_work(kernel: Kernel, strategy: Strategy) -> int | None:
+    """About how many instructions the kernel takes."""
     extent = static_extent(kernel.axes)
-    return None if extent is None else extent * strategy.work_per_iteration
+    return None if extent is None else extent * strategy.work_per_iteration // strategy.width
 
 
 def expressions(statement: Statement) -> tuple[Expr, ...]:
@@ -90,8 +91,15 @@ def is_cheap(loop: Loop) -> bool:
 # -- work -------------------------------------------------------------------------------------------------------------
 
 
-def _loop_work(loop: Loop) -> int:
-    return sum(EXPENSIVE_WORK if isinstance(node, Apply) and node.op in EXPENSIVE else 1 for node in nodes(loop))
+def _loop_work(loop: Loop, width: int) -> int:
+    """Instructions per vector; what has no vector form is done for each of its elements."""
+    total = sum(isinstance(statement, Store) for statement in loop.body)
+    for node in nodes(loop):
+        if isinstance(node, Apply) and node.op in EXPENSIVE:
+            total += EXPENSIVE_WORK * (width if node.op in BY_LANE or node.dtype == torch.float64 else 1)
+        else:
+            total += 1
+    return total
 
 
 def _may_be_parallel(kernel: Kernel) -> bool:
