@@ -99,6 +99,7 @@ def test_a_reduction_over_rows():
     x = Load("in0", Index.of(i) * 66 + Index.of(r), F32)
     mean = apply("div", Result("v0", F32), Const(66.0, F32))
     loops = (Loop((r,), (Reduce("v0", "sum", x, F32),)), Loop((), (Store("out0", Index.of(i), mean),)))
-    printed = print_kernel(Kernel("sum_div_0", "cpu", (i,), loops, arguments(66 * 20000, 20000), (), ("sum", "div")), 64)
+    given = arguments(66 * 20000, 20000)
+    printed = print_kernel(Kernel("sum_div_0", "cpu", (i,), loops, given, (), ("sum", "div")), 64)
     assert printed.text == ROWS
     assert printed.threaded
