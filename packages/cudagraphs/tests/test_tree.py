@@ -1,23 +1,23 @@
 """Loans, the choice of a recording, and the drawing."""
 
-from dataclasses import dataclass
-
 from cudagraphs.options import Options
 from cudagraphs.show import show_tree
-from cudagraphs.storage import Block, CopyPolicy, Ledger, Lent, covers
+from cudagraphs.storage import Block, CopyPolicy, Ledger, Lent, Loans, covers
 from cudagraphs.tree import choose, obstacle
 
 
-@dataclass
 class Switch:
-    on: bool = True
+    """One block that is held or not."""
 
-    def alive(self):
-        return self.on
+    def __init__(self):
+        self.slots = [0]
+
+    def held(self):
+        return self.slots
 
 
-def lent(address, held=None):
-    return Lent(held or Switch(), Block(address, 8), None, 0)
+def lent(address):
+    return Lent(None, Block(address, 8), None, 0)
 
 
 def test_a_block_is_covered_only_as_a_whole():
@@ -31,8 +31,9 @@ def test_a_block_is_covered_only_as_a_whole():
 def test_a_ledger_forgets_what_nobody_holds():
     held, dropped = Switch(), Switch()
     ledger = Ledger()
-    ledger.lend([lent(0x100, held), lent(0x200, dropped)])
-    dropped.on = False
+    ledger.lend(Loans(held, [Block(0x100, 8)], None))
+    ledger.lend(Loans(dropped, [Block(0x200, 8)], None))
+    dropped.slots = []
     assert [one.block.address for one in ledger.live()] == [0x100]
     assert len(ledger.clear()) == 1
     assert ledger.live() == []

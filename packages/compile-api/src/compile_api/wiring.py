@@ -11,6 +11,7 @@ import torch
 import aotgrad
 import cudagraphs
 import inductor
+from aotgrad.roles import Primal
 from compile_api import logs
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
@@ -57,7 +58,7 @@ def inductor_backend(ctx: Context) -> CompilerFn:
 def cudagraphs_backend(ctx: Context) -> CompilerFn:
     def record(direction: str) -> FxCompiler:
         def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
-            return recorded(ctx, gm.forward, example_inputs)
+            return recorded(ctx, direction, gm, aotgrad.run_eagerly(gm, example_inputs), example_inputs)
 
         return compile_graph
 
@@ -86,16 +87,28 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
                 ctx.ledger.add(
                     GraphRefused("inductor", compiled.report.failure, "this graph runs operator by operator")
                 )
-            return recorded(ctx, compiled, example_inputs) if ctx.options.cuda_graphs else compiled.call
+            if not ctx.options.cuda_graphs:
+                return compiled.call
+            return recorded(ctx, direction, gm, compiled.call, example_inputs)
 
         return compile_graph
 
     return for_direction
 
 
-def recorded(ctx: Context, function: Callable[..., Any], example_inputs: list[Any]) -> Boxed:
-    """``function`` as a CUDA graph where its inputs allow that, else as it is; the reason is kept."""
-    return cudagraphs.capture(function, example_inputs).call
+def recorded(
+    ctx: Context, direction: str, gm: torch.fx.GraphModule, compiled: Boxed, example_inputs: list[Any]
+) -> Boxed:
+    """What was made of ``gm`` as a CUDA graph where it and its inputs allow that, else as it is; the reason is kept."""
+    roles = (node.meta.get("role") for node in gm.graph.find_nodes(op="placeholder"))
+    parameters = [index for index, role in enumerate(roles) if isinstance(role, Primal) and role.requires_grad]
+
+    def refuse(refused: cudagraphs.Refused) -> None:
+        ctx.ledger.add(GraphRefused("cudagraphs", str(refused), "the kernels of this graph start one by one"))
+
+    return cudagraphs.capture_compiled(
+        compiled, gm, example_inputs, name=direction, static_inputs=parameters, tell=refuse
+    ).call
 
 
 def described(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .cuda import CudaDriver
+from .driver import Boxed
 from .eligible import check_graph
 from .errors import CannotRecord, CudaGraphsError, Refusal, Refused
 from .function import Function
@@ -24,25 +25,36 @@ from .show import show_tree
 class Captured:
     """A function whose calls are answered by replays wherever that is safe.  Returns what the function returns."""
 
-    def __init__(
-        self, function: Function, manager: Manager | None, state: Callable[[], Sequence[Any]], refusal: Refused | None
-    ) -> None:
-        self._function, self._manager, self._state = function, manager, state
+    def __init__(self, function: Function, manager: Manager | None, refusal: Refused | None) -> None:
+        self._function, self._manager = function, manager
         self.refusal = refusal
         self.__name__ = function.name
 
     def __call__(self, *inputs: Any) -> Any:
-        return self.call([*inputs, *self._state()])
+        return self.call([*inputs])
 
     def call(self, inputs: list[Any]) -> Any:
-        """The same for a list of inputs; a module's own parameters and buffers are among them."""
+        """The same for a list of inputs, which may be empty afterwards."""
         if self._manager is None or self.refusal is not None:
-            return self._function.fn(*inputs)
+            return self._function.fn(inputs)
         return self._manager.run(self._function, inputs)
 
     def __repr__(self) -> str:
         state = f"refused: {self.refusal.reason.name}" if self.refusal else f"{self._function.recordings()} recordings"
         return f"<captured {self._function.name}, {state}>"
+
+
+class CapturedModule(Captured):
+    """Its parameters and buffers are inputs too: a recording must notice when one is exchanged."""
+
+    def __init__(
+        self, module: torch.nn.Module, function: Function, manager: Manager | None, refusal: Refused | None
+    ) -> None:
+        super().__init__(function, manager, refusal)
+        self._module = module
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.call([*inputs, *_state_of(self._module)])
 
 
 def capture(
@@ -55,9 +67,9 @@ def capture(
 ) -> Captured:
     """Wrap ``fn``, a callable of tensors and plain values that returns one tensor or a sequence of them.
 
-    ``static_inputs`` are the indices of inputs that stay where they are, such as parameters; should one move, that is
-    noticed.  ``mutated_inputs`` are those that ``fn`` changes by means that torch does not see, such as a kernel of its
-    own; changes made through torch are seen without.
+    ``static_inputs`` are the indices of inputs that are expected to stay where they are, such as parameters; should
+    one move, that is noticed.  ``mutated_inputs`` are those that ``fn`` changes by means that torch does not see, such
+    as a kernel of its own; changes made through torch are seen without.
     """
     manager, refusal = _manager_for(example_inputs)
     captured = capture_on(
@@ -78,33 +90,74 @@ def capture_on(
     options: Options | None = None,
 ) -> Captured:
     """``capture`` for a manager of one's own, say one over a simulated device."""
-    static, mutated = set(static_inputs), set(mutated_inputs)
-    if unknown := [index for index in static | mutated if not 0 <= index < len(example_inputs)]:
-        raise CudaGraphsError(f"there is no input {unknown[0]}: {len(example_inputs)} example inputs were given")
-    plain, name, state = _with_state(fn, len(example_inputs))
-    static |= set(range(len(example_inputs), len(example_inputs) + len(state())))
-    function = Function(plain, options or Options(), static, mutated, name)
-    refusal = _refusal_of(fn, name)
+    static, mutated, count = set(static_inputs), set(mutated_inputs), len(example_inputs)
+    if unknown := [index for index in static | mutated if not 0 <= index < count]:
+        raise CudaGraphsError(f"there is no input {unknown[0]}: {count} example inputs were given")
+    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    refusal = _refusal_of(fn, name) if isinstance(fn, torch.fx.GraphModule) else None
+    if isinstance(fn, torch.nn.Module) and _state_of(fn):
+        static |= set(range(count, count + len(_state_of(fn))))
+        function = Function(lambda inputs: fn(*inputs[:count]), options or Options(), static, mutated, name)
+        captured: Captured = CapturedModule(fn, function, manager, refusal)
+    else:
+        function = Function(lambda inputs: fn(*inputs), options or Options(), static, mutated, name)
+        captured = Captured(function, manager, refusal)
     if manager is not None:
         manager.adopt(function, refusal)
-    return Captured(function, manager, state, refusal)
+    return captured
 
 
-def _refusal_of(fn: Callable[..., Any], name: str) -> Refused | None:
-    if isinstance(fn, torch.fx.GraphModule):
-        try:
-            check_graph(fn)
-        except CannotRecord as error:
-            return error.refused(name)
+def capture_compiled(
+    fn: Boxed,
+    graph: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    name: str = "graph",
+    static_inputs: Iterable[int] = (),
+    options: Options | None = None,
+    tell: Callable[[Refused], None] | None = None,
+    manager: Manager | None = None,
+) -> Captured:
+    """Wrap what a compiler made of ``graph``: ``fn`` takes a list of inputs, which it may empty, and changes none.
+
+    The examples may be fakes.  The caller's guards see to it that tensors arrive in the layouts of the examples, so
+    only integers, numbers on the CPU and sizes that are symbols are looked at.  ``tell`` is called with every refusal,
+    those of later calls too; ``manager`` is one of one's own.
+    """
+    refusal = None
+    if manager is None:
+        manager, refusal = _manager_for(example_inputs)
+    function = Function(
+        fn, options or Options(), set(static_inputs), (), name, varying=_varying(example_inputs), tell=tell
+    )
+    refused = _refusal_of(graph, name)
+    if refused is None and refusal is not None:
+        refused = refusal.refused(name)
+    if manager is not None:
+        manager.adopt(function, refused)
+    elif refused is not None and tell is not None:
+        tell(refused)
+    return Captured(function, manager, refused)
+
+
+def _varying(example_inputs: Sequence[Any]) -> tuple[int, ...]:
+    """What guards leave open: everything but tensors of the device whose sizes are settled."""
+    return tuple(
+        index
+        for index, value in enumerate(example_inputs)
+        if not isinstance(value, torch.Tensor)
+        or value.device.type == "cpu"
+        or value.is_complex()  # may be conjugated without a word
+        or not all(type(size) is int for size in (*value.shape, *value.stride()))
+    )
+
+
+def _refusal_of(graph: torch.fx.GraphModule, name: str) -> Refused | None:
+    try:
+        check_graph(graph)
+    except CannotRecord as error:
+        return error.refused(name)
     return None
-
-
-def _with_state(fn: Callable[..., Any], count: int) -> tuple[Callable[..., Any], str, Callable[[], Sequence[Any]]]:
-    """A module's parameters and buffers are inputs too: a recording must notice when one is exchanged."""
-    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
-    if not isinstance(fn, torch.nn.Module) or not _state_of(fn):
-        return fn, name, tuple
-    return (lambda *inputs: fn(*inputs[:count])), name, lambda: _state_of(fn)
 
 
 def _state_of(module: torch.nn.Module) -> list[torch.Tensor]:
@@ -155,6 +208,6 @@ def _manager_for(inputs: Sequence[Any]) -> tuple[Manager | None, CannotRecord | 
     if not devices:
         return None, CannotRecord(Refusal.CPU_INPUT, "no input is on a CUDA device")
     try:
-        return manager_of(devices[0].index), None
+        return _manager(devices[0].index), None
     except RuntimeError as error:  # an allocator without private pools
         return None, CannotRecord(Refusal.DEVICE_FAILED, str(error).split("\n", 1)[0])

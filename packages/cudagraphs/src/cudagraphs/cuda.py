@@ -15,10 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, UntypedStorage
 
+from .driver import Boxed
 from .errors import CannotRecord, Refusal
+from .handout import copies
 from .inputs import dense_shape
-from .storage import Block, Held, View
-from .tensors import TorchTensors, WeakStorage
+from .storage import Block, View
+from .tensors import TorchTensors
 
 
 class CudaDriver(TorchTensors):
@@ -31,6 +33,7 @@ class CudaDriver(TorchTensors):
         self._stream = torch.cuda.Stream(self.device)
         self._pool = torch.cuda.graph_pool_handle()
         self._last_stream: torch.cuda.Stream | None = None
+        self._last_raw: int | None = None
         self._is_recording = False
         self._disturbed: str | None = None
         self._word = torch.zeros(1, device=self.device)
@@ -74,16 +77,16 @@ class CudaDriver(TorchTensors):
     # Work.
 
     def recording(self) -> bool:
-        return self._is_recording or torch.cuda.is_current_stream_capturing()
+        return self._is_recording or torch._C._cuda_isCurrentStreamCapturing()
 
-    def record(self, fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+    def record(self, fn: Boxed, inputs: Sequence[Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
         self._require_pool()
         graph = torch.cuda.CUDAGraph()
         torch._C._cuda_clearCublasWorkspaces()  # else a workspace made before is used by every graph at once
         self._is_recording = True
         try:
             with self._capturing(graph, self._pool), _no_autocast_cache():
-                result = fn(*inputs)
+                result = fn(list(inputs))
         except BaseException:
             self._recover()
             raise
@@ -93,10 +96,13 @@ class CudaDriver(TorchTensors):
         return graph, result
 
     def follow(self) -> None:
+        raw = torch._C._cuda_getCurrentRawStream(self.index)
+        if raw == self._last_raw:
+            return
         stream = torch.cuda.current_stream(self.device)
-        if self._last_stream is not None and stream != self._last_stream:
+        if self._last_stream is not None:
             stream.wait_stream(self._last_stream)
-        self._last_stream = stream
+        self._last_stream, self._last_raw = stream, raw
 
     def launch(self, graph: torch.cuda.CUDAGraph) -> None:
         graph.replay()
@@ -104,12 +110,13 @@ class CudaDriver(TorchTensors):
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
         return _over(_bare_storage(block.address, block.nbytes, self.device), views)
 
-    def clone(self, block: Block, views: Sequence[View]) -> list[Tensor]:
-        return _over(_bare_storage(block.address, block.nbytes, self.device).clone(), views)
+    def clones(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> list[list[Tensor]]:
+        made = copies([_bare_storage(block.address, block.nbytes, self.device) for block, _ in blocks])
+        return [_over(storage, views) for storage, (_, views) in zip(made, blocks, strict=True)]
 
-    def forbid(self, held: Held, message: str) -> None:
-        if isinstance(held, WeakStorage) and held.alive():
-            torch._C._set_storage_data_ptr_access_error_msg(held.cdata, message)
+    def same_addresses(self, values: Sequence[Any], which: Sequence[int], addresses: Sequence[int]) -> bool:
+        same: bool = torch._C._tensors_data_ptrs_at_indices_equal(values, list(addresses), list(which))
+        return same
 
     def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
         torch.cuda.synchronize(self.device)

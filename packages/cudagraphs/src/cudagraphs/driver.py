@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from .storage import Block, Held, View
+from .storage import Block, Handed, Held, View
 
 Tensor: TypeAlias = Any
 Graph: TypeAlias = Any
 State: TypeAlias = Any
+Boxed: TypeAlias = Callable[[list[Any]], Any]
+"""A function of a list, which it may empty, so that memory is free as soon as it has been read."""
 
 
 class Driver(Protocol):
@@ -82,7 +84,7 @@ class Driver(Protocol):
     def recording(self) -> bool:
         """Is a graph being recorded now?"""
 
-    def record(self, fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Graph, Any]:
+    def record(self, fn: Boxed, inputs: Sequence[Any]) -> tuple[Graph, Any]:
         """Record the call in the pool; what it returns holds no values yet."""
 
     def follow(self) -> None:
@@ -94,17 +96,20 @@ class Driver(Protocol):
     def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         """Copy each source to its destination, all at once where possible."""
 
+    def copier(self, destinations: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
+        """What copies sources to the ``destinations``, which stay the same; settled once, called at every replay."""
+
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
         """Tensors over one new storage that lies at ``block`` and owns nothing."""
 
-    def clone(self, block: Block, views: Sequence[View]) -> list[Tensor]:
-        """Tensors over one new storage of its own, outside the pool, holding what lies at ``block``."""
+    def handout(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> Handed:
+        """The same for several blocks and one caller after another."""
+
+    def clones(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> list[list[Tensor]]:
+        """For each block, tensors over a new storage of its own, outside the pool, holding what lies there."""
 
     def view_of(self, tensor: Tensor, view: View) -> Tensor:
         """Another view of the storage of ``tensor``."""
-
-    def forbid(self, held: Held, message: str) -> None:
-        """Make every later access to the storage raise ``message``."""
 
     def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
         """Run ``work`` between two waits for the device; how long it took, and what it returned."""

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, UntypedStorage
 
-from .errors import CudaGraphsError
+from .driver import Boxed
+from .handout import copies
 from .inputs import dense_shape
 from .simulated import Allocator
-from .storage import Block, Held, View
+from .storage import Block, View
 from .tensors import TorchTensors, WeakStorage
 
 ALIGNMENT = 64
@@ -26,7 +27,7 @@ ALIGNMENT = 64
 class Call:
     """A graph: the function, its arguments at fixed addresses, and where the memory of each result goes."""
 
-    fn: Callable[..., Any]
+    fn: Boxed
     arguments: tuple[Any, ...]
     homes: tuple[Block | None, ...]
 
@@ -71,14 +72,14 @@ class EmulatedDriver(TorchTensors):
     def recording(self) -> bool:
         return self._is_recording
 
-    def record(self, fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[Call, Any]:
+    def record(self, fn: Boxed, inputs: Sequence[Any]) -> tuple[Call, Any]:
         """Runs the function to see what it returns, and takes back what it did to its inputs and to the generator."""
         storages = {value.untyped_storage() for value in inputs if self.is_tensor(value)}
         before = [(storage, storage.clone()) for storage in storages]
         self._is_recording = True
         try:
             with torch.random.fork_rng(devices=[]):
-                result = fn(*inputs)
+                result = fn(list(inputs))
         finally:
             self._is_recording = False
             for storage, content in before:
@@ -92,7 +93,7 @@ class EmulatedDriver(TorchTensors):
         """There is no other stream."""
 
     def launch(self, graph: Call) -> None:
-        result = graph.fn(*graph.arguments)
+        result = graph.fn(list(graph.arguments))
         results = result if isinstance(result, list | tuple) else [result]
         for value, home in zip(results, graph.homes, strict=True):
             if home is not None:
@@ -101,11 +102,9 @@ class EmulatedDriver(TorchTensors):
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
         return _over(_bare_storage(block), views)
 
-    def clone(self, block: Block, views: Sequence[View]) -> list[Tensor]:
-        return _over(_bare_storage(block).clone(), views)
-
-    def forbid(self, held: Held, message: str) -> None:
-        raise CudaGraphsError("torch forbids access to memory on a CUDA device only")
+    def clones(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> list[list[Tensor]]:
+        made = copies([_bare_storage(block) for block, _ in blocks])
+        return [_over(storage, views) for storage, (_, views) in zip(made, blocks, strict=True)]
 
     def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
         return 0.0, work()

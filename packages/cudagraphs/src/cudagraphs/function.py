@@ -6,10 +6,11 @@ often each was found in the way says which are copied from then on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
-from .errors import Refusal
+from .driver import Boxed
+from .errors import Refusal, Refused
 from .inputs import Stillness
 from .node import Recording
 from .options import Options
@@ -55,22 +56,33 @@ class Case:
 
 
 class Function:
-    """A callable with its options and its cases."""
+    """A callable with its options and its cases.
+
+    ``varying`` are the inputs that tell cases apart; None stands for all of them.  ``tell`` hears of its refusals.
+    """
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        fn: Boxed,
         options: Options,
         static: Collection[int],
         changed: Collection[int],
         name: str,
+        varying: Sequence[int] | None = None,
+        tell: Callable[[Refused], None] | None = None,
     ) -> None:
         self.fn = fn
         self.name = name
         self.options = options
         self.static = static
         self.changed = changed
+        self.tell = tell
+        self._varying = varying
         self.cases: dict[Hashable, Case] = {}
+
+    def varying_of(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Those of the inputs whose layouts and values must be looked at, because nobody else does."""
+        return inputs if self._varying is None else [inputs[index] for index in self._varying]
 
     def recordings(self) -> int:
         """How many graphs it has, over all cases."""

@@ -55,7 +55,7 @@ class Manager:
         """Take a function in; ``refusal`` if it is known already that none of its calls can be recorded."""
         self._functions.add(function)
         if refusal is not None:
-            self._journal.refuse(refusal)
+            self._note(function, refusal)
 
     def reset(self) -> None:
         """Forget all recordings.  What callers hold stays protected by the ledger."""
@@ -65,18 +65,18 @@ class Manager:
             for function in self._functions:
                 function.cases.clear()
 
-    def run(self, function: Function, inputs: Sequence[Any]) -> Any:
-        """Answer one call of ``function``."""
+    def run(self, function: Function, inputs: list[Any]) -> Any:
+        """Answer one call of ``function``, which may empty the list."""
         if self._driver.recording():  # a captured function inside another is recorded as part of it
-            return function.fn(*inputs)
+            return function.fn(inputs)
         with self._lock:
             answer = self._answer(function, inputs)
         # Plain calls run without the lock: theirs may wait for another thread that has calls of its own.
         if not isinstance(answer, _Plainly):
             return answer
         if answer.timed is None:
-            return function.fn(*inputs)
-        answer.timed.plain_seconds, result = self._driver.seconds(lambda: function.fn(*inputs))
+            return function.fn(inputs)
+        answer.timed.plain_seconds, result = self._driver.seconds(lambda: function.fn(inputs))
         return result
 
     def step_begin(self, *, release: bool = False) -> None:
@@ -85,7 +85,7 @@ class Manager:
             self._steps.begin()
             released = self._ledger.clear() if release else []
             for lent in released:
-                self._driver.forbid(lent.held, RELEASED)
+                lent.forbid(RELEASED)
             self._journal.counts["released"] += len(released)
 
     def report(self) -> Report:
@@ -99,7 +99,7 @@ class Manager:
     # Ways to answer a call.
 
     def _answer(self, function: Function, inputs: Sequence[Any]) -> Any:
-        case = function.case(self._driver.signature(inputs))
+        case = function.case(self._driver.signature(function.varying_of(inputs)))
         if case is None:
             return self._plainly(function, Refusal.TOO_MANY_RECORDINGS)
         if case.refusal is not None or case.rests():
@@ -111,7 +111,7 @@ class Manager:
 
     def _plainly(self, function: Function, reason: Refusal | None = None) -> _Plainly:
         if reason is not None:
-            self._journal.refuse(Refused(function.name, reason))
+            self._note(function, Refused(function.name, reason))
         self._journal.counts["plain"] += 1
         return _Plainly()
 
@@ -144,13 +144,12 @@ class Manager:
     def _replay(self, function: Function, case: Case, recording: Recording, inputs: Sequence[Any]) -> Any:
         copied = case.outputs.copied
         if len(case.replay_seconds) < function.options.gain_samples:
-            seconds, (result, handed) = self._driver.seconds(lambda: replay(self._driver, recording, inputs, copied))
+            seconds, result = self._driver.seconds(lambda: replay(self._driver, recording, inputs, copied))
             case.replay_seconds.append(seconds)
             self._judge_gain(function, case)
         else:
-            result, handed = replay(self._driver, recording, inputs, copied)
-        hold_weakly = self._driver.hold_weakly
-        self._ledger.lend([Lent(hold_weakly(tensor), block, case, slot) for slot, block, tensor in handed])
+            result = replay(self._driver, recording, inputs, copied)
+        self._ledger.lend(recording.lends)
         case.hit()
         self._last = recording
         self._steps.ran(recording)
@@ -175,6 +174,7 @@ class Manager:
             protected={one.block.address: one.block.nbytes for one in live},
             parent=position,
             number=self._recorded + 1,
+            lender=case,
         )
         owners = self._driver.occupy(self._last.state if self._last else None, [one.block for one in live])
         try:
@@ -199,7 +199,7 @@ class Manager:
             case.missed()
         else:
             case.refusal = error.reason
-        self._journal.refuse(error.refused(function.name))
+        self._note(function, error.refused(function.name))
         return self._plainly(function)
 
     def _learn(
@@ -208,7 +208,7 @@ class Manager:
         """Whatever kept a recording from being used is copied, sooner or later, so that this comes to an end."""
         lent_addresses = {lent.block.address for lent in live}
         for lent in found.in_the_way:
-            lent.lender.found_held(lent.slot, lent.block.nbytes)
+            lent.stood_in_the_way()
         for index in found.moved:
             block = self._driver.block(inputs[index])
             if index in function.static or block.address in lent_addresses:
@@ -243,4 +243,9 @@ class Manager:
         case.recordings = []
         case.refusal = Refusal.NO_GAIN
         detail = f"{fastest * 1e6:.1f} µs replayed, {case.plain_seconds * 1e6:.1f} µs plain"
-        self._journal.refuse(Refused(function.name, Refusal.NO_GAIN, detail))
+        self._note(function, Refused(function.name, Refusal.NO_GAIN, detail))
+
+    def _note(self, function: Function, refused: Refused) -> None:
+        """Every refusal is kept, and told once to whoever captured the function."""
+        if self._journal.refuse(refused) and function.tell is not None:
+            function.tell(refused)

@@ -12,7 +12,7 @@ from typing import Any
 from .aliases import Constant, Fresh, OfInput, Output
 from .driver import Graph, State, Tensor
 from .inputs import InputPlan
-from .storage import Block, Lent, View, covers
+from .storage import Block, Lent, Loans, View, covers
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,9 @@ class Recording:
     """A graph with all that a safe replay needs.
 
     ``protected``: the memory (address to size) that was taken while it was recorded, and that it therefore never
-    writes.  Everything else in the pool it may write.  ``after``: what counts as taken in ``state``, the allocator's
-    state at its end: the protected blocks and those that it lends out.
+    writes.  Everything else in the pool it may write.  ``fill`` copies inputs into the ``buffers``; ``lends`` is what
+    the books take down when the outputs are handed out; ``direct`` if the outputs are that, one by one.  ``after``:
+    what counts as taken in ``state``, the allocator's state at its end: the protected blocks and those that it lends.
     """
 
     number: int
@@ -38,9 +39,12 @@ class Recording:
     parent: Recording | None
     inputs: InputPlan
     buffers: tuple[Tensor, ...]
+    fill: Callable[[Sequence[Tensor]], None]
     loans: tuple[Loan, ...]
+    lends: Loans
     others: tuple[tuple[int, OfInput | Constant], ...]
     returns: int
+    direct: bool
     rebuild: Callable[[list[Any]], Any]
     protected: Mapping[int, int]
     after: Mapping[int, int]
@@ -67,7 +71,8 @@ def arranged(
     loans = []
     for slot, block in enumerate(blocks):
         seen = [(position, output.view) for position, output in fresh if output.slot == slot]
-        loans.append(Loan(block, tuple(position for position, _ in seen), tuple(view for _, view in seen)))
+        positions, views = tuple(position for position, _ in seen), tuple(view for _, view in seen)
+        loans.append(Loan(block, positions, views))
     others = tuple((position, output) for position, output in enumerate(outputs) if not isinstance(output, Fresh))
     return tuple(loans), others
 

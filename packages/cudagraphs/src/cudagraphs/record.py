@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from .aliases import Fresh, Output, classify
-from .driver import Driver, Graph, State, Tensor
+from .driver import Boxed, Driver, Graph, State, Tensor
 from .errors import CannotRecord, Refusal
 from .inputs import InputPlan
 from .node import Recording, arranged, flattened
-from .storage import Block, View
+from .storage import Block, Lender, Loans, View
 
 _OURS = os.path.dirname(__file__) + os.sep
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -31,13 +31,14 @@ class Request:
     """A call to be recorded."""
 
     function: str
-    fn: Callable[..., Any]
+    fn: Boxed
     inputs: Sequence[Any]
     plan: InputPlan
     declared_changed: Collection[int]
     protected: Mapping[int, int]
     parent: Recording | None
     number: int
+    lender: Lender
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,16 @@ def record(driver: Driver, request: Request) -> Recording:
         parent=request.parent,
         inputs=replace(request.plan, changed=traced.changed),
         buffers=buffers,
+        fill=driver.copier(buffers),
         loans=loans,
+        lends=Loans(
+            driver.handout([(loan.block, loan.views) for loan in loans]),
+            [loan.block for loan in loans],
+            request.lender,
+        ),
         others=others,
         returns=len(traced.outputs),
+        direct=[position for loan in loans for position in loan.positions] == list(range(len(traced.outputs))),
         rebuild=traced.rebuild,
         protected=dict(request.protected),
         after=after,
@@ -99,7 +107,7 @@ def _trace(driver: Driver, request: Request) -> _Traced:
     return _Traced(graph, rebuild, outputs, lends, state, changed, buffers)
 
 
-def _call_recorded(driver: Driver, fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Graph, Any]:
+def _call_recorded(driver: Driver, fn: Boxed, arguments: Sequence[Any]) -> tuple[Graph, Any]:
     """A function that cannot be recorded fails in whatever way its operators choose, so every exception counts as
     that; one that is the user's own comes up again in the plain call that follows."""
     try:

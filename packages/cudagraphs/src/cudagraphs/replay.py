@@ -1,47 +1,47 @@
 """Running a recording: copy what must be copied, launch, hand out what it made.
 
-The hot path.  Must not decide whether the replay is safe; that was done before.
+The hot path: what can be settled when a call is recorded was settled there.  Must not decide whether the replay is
+safe; that was done before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from .aliases import Constant, OfInput
 from .driver import Driver, Tensor
 from .node import Recording
-from .storage import Block
-
-Handed: TypeAlias = tuple[int, Block, Tensor]
-"""A block of the pool that is now in the caller's hands: its slot, itself, and a tensor over it."""
 
 
-def replay(
-    driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: Collection[int]
-) -> tuple[Any, list[Handed]]:
+def replay(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: Collection[int]) -> Any:
     """Run it on ``inputs``; blocks in the slots ``cloned`` are handed out as copies instead of being lent."""
     plan = recording.inputs
     driver.follow()
     if plan.copied:
-        driver.copy(recording.buffers, [inputs[index] for index in plan.copied])
+        recording.fill([inputs[index] for index in plan.copied])
     driver.launch(recording.graph)
     if plan.changed:
         _pass_on_changes(driver, recording, inputs)
+    if recording.direct and not cloned:
+        return recording.rebuild(recording.lends.handed.tensors())
+    return recording.rebuild(_outputs(driver, recording, inputs, cloned))
+
+
+def _outputs(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: Collection[int]) -> list[Any]:
+    """What is lent, what is copied out, and what is no memory of the pool, each in its place."""
     values: list[Any] = [None] * recording.returns
-    handed: list[Handed] = []
-    for slot, loan in enumerate(recording.loans):
-        if slot in cloned:
-            tensors = driver.clone(loan.block, loan.views)
-        else:
-            tensors = driver.lend(loan.block, loan.views)
-            handed.append((slot, loan.block, tensors[0]))
+    loans, copied = recording.loans, sorted(cloned)
+    copies = driver.clones([(loans[slot].block, loans[slot].views) for slot in copied]) if copied else []
+    made = dict(zip(copied, copies, strict=True))
+    for slot, loan in enumerate(loans):
+        tensors = made[slot] if slot in made else recording.lends.handed.tensors_of(slot)
         for position, tensor in zip(loan.positions, tensors, strict=True):
             values[position] = tensor
     for position, output in recording.others:
         values[position] = output.value if isinstance(output, Constant) else _view_of_input(driver, output, inputs)
-    return recording.rebuild(values), handed
+    return values
 
 
 def _pass_on_changes(driver: Driver, recording: Recording, inputs: Sequence[Any]) -> None:

@@ -40,9 +40,11 @@ class Journal:
         self.counts: Counter[str] = Counter()
         self._refusals: dict[Refused, None] = {}
 
-    def refuse(self, refused: Refused) -> None:
-        """Keep a refusal; the same one is kept once."""
-        self._refusals.setdefault(refused)
+    def refuse(self, refused: Refused) -> bool:
+        """Keep a refusal; the same one is kept once.  Is it new?"""
+        new = refused not in self._refusals
+        self._refusals[refused] = None
+        return new
 
     def report(self, **present: int) -> Report:
         """The counts so far and the ``present`` state."""

@@ -11,9 +11,11 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from threading import RLock, get_ident
 from typing import Any
 
+from .driver import Boxed
 from .errors import CudaGraphsError
 from .storage import Block, Held, View
 
@@ -125,6 +127,36 @@ class _WeakStorage:
 
     def alive(self) -> bool:
         return self.ref() is not None
+
+
+class Handout:
+    """Blocks lent to one caller after another."""
+
+    def __init__(self, device: Device, blocks: Sequence[tuple[Block, Sequence[View]]]) -> None:
+        self._device, self._blocks = device, blocks
+        self._out: dict[int, weakref.ref[Storage]] = {}
+
+    def held(self) -> list[int]:
+        """The slots whose last storage is still held."""
+        return [slot for slot, storage in self._out.items() if storage() is not None]
+
+    def tensors(self) -> list[Tensor]:
+        """Over all blocks."""
+        return [tensor for slot in range(len(self._blocks)) for tensor in self.tensors_of(slot)]
+
+    def tensors_of(self, slot: int) -> list[Tensor]:
+        """Over a new storage; two at a time would be a mistake."""
+        if slot in self.held():
+            raise MemoryViolation(f"{self._blocks[slot][0]} is handed out while it is still held")
+        made = self._device.lend(*self._blocks[slot])
+        self._out[slot] = weakref.ref(made[0].storage)
+        return made
+
+    def forbid(self, slot: int, message: str) -> None:
+        """The storage that is out there raises when it is read."""
+        storage = self._out.pop(slot)()
+        if storage is not None:
+            storage.forbidden = message
 
 
 class Device:
@@ -272,11 +304,11 @@ class Device:
     def recording(self) -> bool:
         return self._graph is not None
 
-    def record(self, fn: Callable[..., Any], inputs: Sequence[Any]) -> tuple[SimulatedGraph, Any]:
+    def record(self, fn: Boxed, inputs: Sequence[Any]) -> tuple[SimulatedGraph, Any]:
         graph = self._graph = SimulatedGraph()
         try:
             with self._allocating_in_pool():
-                return graph, fn(*inputs)
+                return graph, fn(list(inputs))
         finally:
             self._graph = None
 
@@ -294,11 +326,20 @@ class Device:
             self._execute(Instruction("copy", tuple(source.addresses), 0, tuple(destination.addresses)))
         self.clock += self.launch_seconds
 
+    def copier(self, destinations: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
+        return partial(self.copy, destinations)
+
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
         storage = Storage(block.address, block.nbytes)
         return [Tensor(self, storage, view) for view in views]
 
-    def clone(self, block: Block, views: Sequence[View]) -> list[Tensor]:
+    def handout(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> Handout:
+        return Handout(self, blocks)
+
+    def clones(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> list[list[Tensor]]:
+        return [self._clone(block, views) for block, views in blocks]
+
+    def _clone(self, block: Block, views: Sequence[View]) -> list[Tensor]:
         copied = self._empty((block.nbytes // WORD,)).storage
         for offset in range(0, block.nbytes, WORD):
             if block.address + offset in self.words:
@@ -307,11 +348,6 @@ class Device:
 
     def view_of(self, tensor: Tensor, view: View) -> Tensor:
         return Tensor(self, tensor.storage, view)
-
-    def forbid(self, held: Held, message: str) -> None:
-        storage = held.ref() if isinstance(held, _WeakStorage) else None
-        if storage is not None:
-            storage.forbidden = message
 
     def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
         start = self.clock

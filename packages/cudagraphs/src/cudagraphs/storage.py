@@ -6,9 +6,9 @@ autograd).  Must not know torch: a storage is seen through a weak reference that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from .options import Options
 
@@ -35,10 +35,26 @@ class View:
 
 
 class Held(Protocol):
-    """A weak reference to a storage."""
+    """A look at a storage that does not keep it."""
 
     def alive(self) -> bool:
         """Does anybody still hold the storage?"""
+
+
+class Handed(Protocol):
+    """Blocks of the pool that are lent to one call after another; each is known by its slot."""
+
+    def tensors(self) -> list[Any]:
+        """New tensors over all of them, in order.  Only asked for while nobody holds the earlier ones."""
+
+    def tensors_of(self, slot: int) -> list[Any]:
+        """The same for one block."""
+
+    def held(self) -> Sequence[int]:
+        """The slots that a caller still holds."""
+
+    def forbid(self, slot: int, message: str) -> None:
+        """Make every later access to what is held of a slot raise ``message``; this ends the loan."""
 
 
 class Lender(Protocol):
@@ -48,13 +64,36 @@ class Lender(Protocol):
         """The output in ``slot`` was still held."""
 
 
-class Lent(NamedTuple):  # made at every replay, so cheaper than a dataclass
-    """Pool memory in the hands of the caller."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Lent:
+    """A block in the hands of a caller."""
 
-    held: Held
+    handed: Handed
     block: Block
     lender: Lender
     slot: int
+
+    def stood_in_the_way(self) -> None:
+        """The memory was wanted while it was held."""
+        self.lender.found_held(self.slot, self.block.nbytes)
+
+    def forbid(self, message: str) -> None:
+        """Take it back: whoever still holds it gets ``message`` when using it."""
+        self.handed.forbid(self.slot, message)
+
+
+class Loans:
+    """All that one recording lends out at each replay."""
+
+    __slots__ = ("all", "handed")
+
+    def __init__(self, handed: Handed, blocks: Sequence[Block], lender: Lender) -> None:
+        self.handed = handed
+        self.all = [Lent(handed, block, lender, slot) for slot, block in enumerate(blocks)]
+
+    def live(self) -> list[Lent]:
+        """Those that are still held."""
+        return [self.all[slot] for slot in self.handed.held()]
 
 
 def covers(protected: Mapping[int, int], block: Block) -> bool:
@@ -70,20 +109,23 @@ class Ledger:
     """All pool memory that is lent out."""
 
     def __init__(self) -> None:
-        self._lent: list[Lent] = []
+        self._out: list[Loans] = []
 
-    def lend(self, lent: Iterable[Lent]) -> None:
-        """Take down new loans."""
-        self._lent.extend(lent)
+    def lend(self, loans: Loans) -> None:
+        """Take down new loans; nothing of what the same recording lent before is held any more."""
+        self._out.append(loans)
 
     def live(self) -> list[Lent]:
         """The loans that are still held; the others are forgotten."""
-        self._lent = [lent for lent in self._lent if lent.held.alive()]
-        return self._lent
+        if not self._out:
+            return []
+        found = [(loans, loans.live()) for loans in self._out]
+        self._out = [loans for loans, live in found if live]
+        return [lent for _, live in found for lent in live]
 
     def clear(self) -> list[Lent]:
         """Forget all loans and return those that are still held."""
-        live, self._lent = self.live(), []
+        live, self._out = self.live(), []
         return live
 
 

@@ -5,13 +5,14 @@ Must not know pools or graphs; ``cuda`` and ``emulated`` add those.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, UntypedStorage
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from .handout import Handout
 from .inputs import dense_shape
 from .storage import PLAIN, Block, Held, View
 
@@ -71,7 +72,7 @@ class TorchTensors:
         return WeakStorage(tensor.untyped_storage())
 
     def same_addresses(self, values: Sequence[Any], which: Sequence[int], addresses: Sequence[int]) -> bool:
-        return all(values[i].data_ptr() == address for i, address in zip(which, addresses, strict=True))
+        return [values[i].data_ptr() for i in which] == list(addresses)
 
     def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         with torch.no_grad():
@@ -79,6 +80,28 @@ class TorchTensors:
                 _dense(destinations[0]).copy_(_dense(sources[0]), non_blocking=True)
             else:
                 torch._foreach_copy_([_dense(t) for t in destinations], [_dense(t) for t in sources], non_blocking=True)
+
+    def copier(self, destinations: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
+        if any(0 in tensor.stride() for tensor in destinations):
+            return lambda sources: self.copy(destinations, sources)
+        groups: dict[torch.dtype, list[int]] = {}
+        for index, tensor in enumerate(destinations):
+            groups.setdefault(tensor.dtype, []).append(index)
+        copiers = [_copier_of(destinations, which) for which in groups.values()]
+        if len(copiers) == 1:
+            return copiers[0]
+
+        def copy_all(sources: Sequence[Tensor]) -> None:
+            for copy in copiers:
+                copy(sources)
+
+        return copy_all
+
+    def handout(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> Handout:
+        return Handout(self.lend, blocks)
+
+    def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
+        raise NotImplementedError
 
     def view_of(self, tensor: Tensor, view: View) -> Tensor:
         return tensor.as_strided(view.shape, view.strides, view.offset)
@@ -95,6 +118,17 @@ def _signature(value: Any, grad: bool) -> Hashable:
     if value.device.type == "cpu" and value.dim() == 0:
         return (value.dtype, value.item(), grad and value.requires_grad)  # a number: kernels take it as an argument
     return (value.shape, value.stride(), value.dtype, value.device, grad and value.requires_grad)
+
+
+def _copier_of(destinations: Sequence[Tensor], which: Sequence[int]) -> Callable[[Sequence[Tensor]], Any]:
+    """Copies those at ``which``, all of one type, in one launch."""
+    chosen = [destinations[index] for index in which]
+    if len(chosen) == 1:
+        copy, only = chosen[0].copy_, which[0]
+        return lambda sources: copy(sources[only], non_blocking=True)
+    if len(chosen) == len(destinations):
+        return lambda sources: torch._foreach_copy_(chosen, sources, non_blocking=True)
+    return lambda sources: torch._foreach_copy_(chosen, [sources[index] for index in which], non_blocking=True)
 
 
 def _dense(tensor: Tensor) -> Tensor:

@@ -1,0 +1,95 @@
+"""Functions that a compiler made: boxed, guarded by their caller, checked by their graph."""
+
+import pytest
+import torch
+from torch import fx
+
+from cudagraphs import Manager, Options, Refusal, capture_compiled
+from cudagraphs.emulated import EmulatedDriver
+
+EACH_CALL_COUNTS = Options(warmups=1, gain_samples=0)
+
+
+@pytest.fixture
+def manager():
+    return Manager(EmulatedDriver())
+
+
+def graph_of(*operators):
+    graph = fx.Graph()
+    value = graph.placeholder("x")
+    for operator in operators:
+        value = graph.call_function(operator, (value,))
+        value.stack_trace = 'File "model.py", line 7, in forward'
+    graph.output(value)
+    return fx.GraphModule({}, graph)
+
+
+def emptying(fn):
+    """A boxed function that lets go of its inputs, as compiled code does."""
+
+    def boxed(inputs):
+        values = inputs[:]
+        inputs.clear()
+        return fn(*values)
+
+    return boxed
+
+
+def test_a_boxed_function_may_empty_its_list(manager):
+    call = capture_compiled(
+        emptying(lambda x, w: [x * w]), graph_of(), [torch.ones(2)] * 2, options=EACH_CALL_COUNTS, manager=manager
+    ).call
+    w = torch.full((2,), 3.0)
+    assert [call([torch.full((2,), float(n)), w])[0].tolist() for n in range(5)] == [[3.0 * n] * 2 for n in range(5)]
+    assert (manager.report().recorded, manager.report().plain) == (1, 0)
+
+
+def test_each_value_of_an_integer_has_a_recording_of_its_own(manager):
+    call = capture_compiled(
+        emptying(lambda n, x: [x[:n] + n]), graph_of(), [2, torch.ones(4)], options=EACH_CALL_COUNTS, manager=manager
+    ).call
+    for n in (2, 3, 2, 3, 2, 3):
+        assert call([n, torch.ones(4)])[0].tolist() == [n + 1.0] * n
+    assert manager.report().recorded == 2
+
+
+def test_an_operator_that_cannot_be_recorded_is_named_with_its_line_and_told(manager):
+    told = []
+    captured = capture_compiled(
+        emptying(lambda x: [x.nonzero()]),
+        graph_of(torch.ops.aten.relu.default, torch.ops.aten.nonzero.default),
+        [torch.ones(2)],
+        name="inference",
+        tell=told.append,
+        manager=manager,
+    )
+    assert [captured.call([torch.ones(1)])[0].tolist() for _ in range(4)] == [[[0]]] * 4
+    (refused,) = told
+    assert (refused.reason, refused.function) == (Refusal.DYNAMIC_SHAPE, "inference")
+    assert "nonzero" in refused.detail
+    assert "model.py" in refused.where
+
+
+def test_a_refusal_of_a_later_call_is_told_once(manager):
+    told = []
+    call = capture_compiled(
+        emptying(lambda n, x: [x + n]),
+        graph_of(),
+        [1, torch.ones(2)],
+        options=Options(warmups=1, gain_samples=0, recordings_per_function=2),
+        tell=told.append,
+        manager=manager,
+    ).call
+    for n in [1, 2, 3, 4] * 3:
+        call([n, torch.ones(2)])
+    assert [refused.reason for refused in told] == [Refusal.TOO_MANY_RECORDINGS]
+
+
+def test_without_a_device_the_refusal_is_told_at_once():
+    if torch.cuda.is_available():
+        pytest.skip("a CUDA device is there")
+    told = []
+    captured = capture_compiled(emptying(lambda x: [x + 1]), graph_of(), [torch.ones(2)], tell=told.append)
+    assert captured.call([torch.ones(2)])[0].tolist() == [2.0, 2.0]
+    assert [refused.reason for refused in told] == [Refusal.NO_CUDA]
