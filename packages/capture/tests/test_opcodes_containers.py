@@ -1,6 +1,9 @@
 """Building, taking apart and mutating containers."""
 
 import collections
+from collections import OrderedDict, deque
+
+import pytest
 
 
 def test_literals_and_unpacking(check, x):
@@ -108,3 +111,61 @@ def test_matching(check, x):
                 return "else"
 
     check(lambda a: (kind([a]), kind({"k": a}), kind("s")), x, graphs=0)
+
+
+CONTAINERS = {
+    "a set's order": lambda: ([i + 1 for i in {9, 3, 17, 1}], list({30, 2, 11} | {5}), sorted({"b", "a"})),
+    "sets and views": lambda: ({1: 2}.keys() & {1, 3}, {1: 2}.items() | {(3, 4)}, {1} == frozenset({1}), {1} < {1, 2}),
+    "a view equals a set": lambda: ({1: 2}.keys() == {1}, {1: 2}.items() == {(1, 3)}, {1: 2}.keys() == [1]),
+    "set methods": lambda: ({1, 2}.difference([2]), {1, 2}.isdisjoint({3}), {1} ^ {2}, {1, 2}.issuperset([1])),
+    "in place": lambda: [s := {1, 2}, s.intersection_update([2, 3]), s.symmetric_difference_update({5})],
+    "deques": lambda: (deque([1]) + deque([2]), deque([1, 2], maxlen=3) * 2, deque([1]) == [1]),
+    "ordered dicts": lambda: (
+        OrderedDict(a=1, b=2) == OrderedDict(b=2, a=1),
+        OrderedDict(a=1, b=2) == {"b": 2, "a": 1},
+    ),
+    "reversed views": lambda: (list(reversed({1: 2, 3: 4}.items())), list(reversed({1: 2}.values()))),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_containers_as_in_python(check, x, name):
+    check(lambda a: (a + 1, CONTAINERS[name]()), x)
+
+
+ERRORS = {
+    "list and tuple": lambda: [1] + (2,),
+    "list and deque": lambda: [1] + deque([2]),
+    "order of list and tuple": lambda: [1] < (2,),
+    "a slice of a deque": lambda: deque([1, 2])[:1],
+    "times a half": lambda: [1] * 0.5,
+    "pairs that are none": lambda: dict([(1, 2, 3)]),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_of_containers_as_in_python(check, x, name):
+    def f(a):
+        try:
+            return a + 1, ERRORS[name]()
+        except (TypeError, ValueError) as error:
+            return a + 2, type(error).__name__, str(error)
+
+    check(f, x)
+
+
+def test_what_came_before_an_exception_stays(check, x):
+    def broken(a):
+        yield 1, a
+        raise KeyError("late")
+
+    def f(a):
+        items, table, kept = [], {}, set()
+        for change in (items.extend, table.update, lambda pairs: kept.update(key for key, _ in pairs)):
+            try:
+                change(broken(a * 2))
+            except KeyError:
+                items.append(len(items))
+        return items, table, kept
+
+    check(f, x)

@@ -23,7 +23,7 @@ from capture.builtin_rules.registry import RULES, call_builtin
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.decisions import question_about, same_answer
 from capture.effects import Effects
-from capture.errors import Break, Location, Reason, Restart, UserRaised
+from capture.errors import Break, Location, Reason, Restart, SkipFrame, UserRaised
 from capture.foreign_markers import is_disabled
 from capture.frame import Frame
 from capture.graph import GraphRecorder, quiet
@@ -33,7 +33,7 @@ from capture.marks import marked
 from capture.opcodes import HANDLERS
 from capture.record import record_operation
 from capture.sources import ArgSource, CellSource, ClosureSource, ConstSource, Inputs, Source
-from capture.values.base import LazyValue, Value, realize
+from capture.values.base import LazyValue, NotConstant, Value, realize
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
 from capture.values.exception import ExceptionValue
@@ -99,6 +99,7 @@ class Machine:
         self._alive: list[Any] = []
         self._bodies: dict[CodeType, list[Instruction]] = {}
         self._inlined = 0
+        self._generators: list[GeneratorValue] = []
         self.root = self._open_root()
 
     # -- the root ------------------------------------------------------------------------------------------------
@@ -145,9 +146,17 @@ class Machine:
                 if self._inlined != inlined:
                     raise _Again(stopped) from None
                 frame.stack, frame.pc = stack, pc
+                self._leave_no_generator_open()
                 return stopped
             if frame.returned is not None:
+                self._leave_no_generator_open()
                 return Returned(frame.returned)
+
+    def _leave_no_generator_open(self) -> None:
+        """CPython ends a forgotten generator when its last reference goes: what it does then cannot be foreseen."""
+        for generator in self._generators:
+            if generator.started and not generator.finished and _has_something_to_do_at_the_end(generator.frame):
+                raise SkipFrame(Reason("generator", "a generator is left inside a `try` or `with`"))
 
     def _stopped(self, frame: Frame, step: int, signal: Break | UserRaised) -> Stopped:
         if isinstance(signal, Break):
@@ -183,6 +192,8 @@ class Machine:
             handler(self, frame, instruction)
         except UserRaised as raised:
             self._unwind(frame, instruction, raised)
+        except NotConstant:
+            self.stop("value", f"{instruction.op} needs a value that is known only when the program runs")
 
     def _unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
         handler = instruction.handler
@@ -241,6 +252,7 @@ class Machine:
         if code.co_flags & inspect.CO_GENERATOR:
             made = GeneratorValue(frame)
             frame.generator = made
+            self._generators.append(made)
             return made
         result = self._run(frame)
         assert result is not None
@@ -252,17 +264,32 @@ class Machine:
             self.stop("disabled", f"`{function.__qualname__}` is marked to run outside of graphs", hint)
 
     def resume(self, generator: GeneratorValue, sent: Value) -> Value | None:
+        return self._go_on(generator, lambda frame: frame.push(sent) if generator.started else None)
+
+    def throw_into(self, generator: GeneratorValue, raised: UserRaised) -> Value | None:
+        """Go on in a generator with an exception where it waits."""
+        if _delegates(generator.frame):
+            self.stop("generator", "an exception is thrown into a generator that waits for another one")
+        return self._go_on(generator, lambda frame: self._unwind(frame, frame.current, raised))
+
+    def _go_on(self, generator: GeneratorValue, enter: Callable[[Frame], None]) -> Value | None:
+        if generator.running:
+            self.throw(ValueError, "generator already executing")
         frame: Frame = generator.frame
         self._inlined += 1
-        if generator.started:
-            frame.push(sent)
-        generator.started = True
+        generator.running = True
         frame.yielded = None
         try:
+            enter(frame)
+            generator.started = True
             self._run(frame)
-        except UserRaised:
+        except UserRaised as raised:
             generator.finished = True
+            if issubclass(raised.value.python_type(), StopIteration):
+                self.throw(RuntimeError, "generator raised StopIteration")
             raise
+        finally:
+            generator.running = False
         if frame.returned is not None:
             generator.finished = True
             generator.returned = realize(self, frame.returned)
@@ -466,6 +493,18 @@ def evaluate(inputs: Inputs, varying: Varying) -> tuple[Machine, Returned | Stop
         finally:
             if not finished:
                 machine.balance()
+
+
+def _has_something_to_do_at_the_end(frame: Frame) -> bool:
+    """From 3.12 on a handler around every generator turns StopIteration into another error: that one does not count."""
+    handler = frame.current.handler
+    return _delegates(frame) or (handler is not None and handler.target.op != "CALL_INTRINSIC_1")
+
+
+def _delegates(frame: Frame) -> bool:
+    """Whether a suspended frame waits inside ``yield from``."""
+    following = frame.instructions[frame.pc] if frame.current.op == "YIELD_VALUE" else None
+    return following is not None and following.op == "RESUME" and following.arg & 3 == 2
 
 
 def _name(obj: Any) -> str:

@@ -257,7 +257,7 @@ def _hashed(ctx: World, key: Any, source: Source) -> Any:
 @wraps(MappingProxyType)
 def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Source) -> Value:
     """What a class or a library shows of a dict of its own; nobody can change it through here."""
-    if type(gc.get_referents(obj)[0]) is not dict:
+    if type(gc.get_referents(obj)[0]) not in (dict, collections.OrderedDict):
         ctx.stop("mapping", f"`{source.expression()}` shows a mapping with methods of its own")
     kept = tuple(obj)
     ctx.guard(source, "python", lambda now: tuple(now) == kept, text=f"{source.expression()} has its keys")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import collections
 import operator
+from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Any
 
 from capture.builtin_rules.operators import index_of, values_equal
 from capture.builtin_rules.registry import constant_of, rule
-from capture.values.base import NotConstant, Tracer, Value, realize
-from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import NONE, ConstantValue
 from capture.values.container_object import ContainerObject
 from capture.values.iterator import IteratorValue, iterate
 from capture.values.mapping import DictValue, DictView, key_of
@@ -37,10 +38,14 @@ def _respect_maxlen(items: ListValue) -> None:
 
 @rule(list.extend, collections.deque.extend, kinds=(ListValue, None))
 def extend(ctx: Tracer, items: ListValue, more: Value) -> Value:
-    added = iterate(ctx, more).rest(ctx)
     ctx.changed(items)
-    items.items.extend(added)
-    _respect_maxlen(items)
+    if isinstance(realize(ctx, more), SequenceValue):
+        items.items.extend(iterate(ctx, more).rest(ctx))
+        _respect_maxlen(items)
+        return NONE
+    iterator = iterate(ctx, more)
+    while (item := iterator.step(ctx)) is not None:  # what came before an exception stays
+        append(ctx, items, item)
     return NONE
 
 
@@ -104,9 +109,11 @@ def reverse(ctx: Tracer, items: ListValue) -> Value:
     return NONE
 
 
-@rule(list.copy, kinds=(ListValue,))
+@rule(list.copy, collections.deque.copy, kinds=(ListValue,))
 def copy_list(ctx: Tracer, items: ListValue) -> Value:
-    return ListValue(items.items)
+    made = ListValue(items.items, cls=items.cls)
+    made.maxlen = items.maxlen
+    return made
 
 
 @rule(list.sort, kinds=(ListValue,))
@@ -191,18 +198,22 @@ def pop_item(ctx: Tracer, mapping: DictValue, last: Value | None = None) -> Valu
 
 @rule(dict.update, collections.OrderedDict.update, kinds=(DictValue,))
 def update(ctx: Tracer, mapping: DictValue, other: Value | None = None, /, **named: Value) -> Value:
-    pairs = [] if other is None else pairs_of(ctx, other)
-    pairs += [(ConstantValue(name), value) for name, value in named.items()]
-    for key, value in pairs:
-        if mapping.whole is not None and mapping.cls is collections.OrderedDict:  # goes through the subclass's method
-            ctx.call_builtin(operator.setitem, [mapping.whole, key, value], {})
-        else:
-            mapping.put(ctx, key, value)
+    for key, value in () if other is None else pairs_of(ctx, other):
+        _put(ctx, mapping, key, value)
+    for name, value in named.items():
+        _put(ctx, mapping, ConstantValue(name), value)
     return NONE
 
 
-def pairs_of(ctx: Tracer, value: Value) -> list[tuple[Value, Value]]:
-    """The entries of a mapping or of an iterable of pairs."""
+def _put(ctx: Tracer, mapping: DictValue, key: Value, value: Value) -> None:
+    if mapping.whole is not None and mapping.cls is collections.OrderedDict:  # goes through the subclass's method
+        ctx.call_builtin(operator.setitem, [mapping.whole, key, value], {})
+    else:
+        mapping.put(ctx, key, value)
+
+
+def pairs_of(ctx: Tracer, value: Value) -> Iterable[tuple[Value, Value]]:
+    """The entries of a mapping or of an iterable of pairs; whoever takes them has them before an exception comes."""
     value = realize(ctx, value)
     if isinstance(value, DictValue):
         return list(value.entries.values())
@@ -210,13 +221,25 @@ def pairs_of(ctx: Tracer, value: Value) -> list[tuple[Value, Value]]:
         assert isinstance(value.contents, DictValue)
         return list(value.contents.entries.values())  # CPython, too, looks past the subclass here
     if isinstance(value, UserObject) and hasattr(value.cls, "keys"):
-        keys = iterate(ctx, ctx.call(value.attribute(ctx, "keys"), [])).rest(ctx)
-        return [(key, ctx.call_builtin(operator.getitem, [value, key], {})) for key in keys]
-    pairs = []
-    for item in iterate(ctx, value).rest(ctx):
-        key, held = iterate(ctx, item).rest(ctx)
-        pairs.append((key, held))
-    return pairs
+        return _looked_up(ctx, value)
+    return _pairs(ctx, iterate(ctx, value))
+
+
+def _looked_up(ctx: Tracer, mapping: UserObject) -> Iterator[tuple[Value, Value]]:
+    keys = iterate(ctx, ctx.call(mapping.attribute(ctx, "keys"), []))
+    while (key := keys.step(ctx)) is not None:
+        yield key, ctx.call_builtin(operator.getitem, [mapping, key], {})
+
+
+def _pairs(ctx: Tracer, items: IteratorValue) -> Iterator[tuple[Value, Value]]:
+    position = 0
+    while (item := items.step(ctx)) is not None:
+        pair = iterate(ctx, item).rest(ctx)
+        if len(pair) != 2:
+            message = f"dictionary update sequence element #{position} has length {len(pair)}; 2 is required"
+            ctx.throw(ValueError, message)
+        yield pair[0], pair[1]
+        position += 1
 
 
 @rule(dict.clear, kinds=(DictValue,))
@@ -287,69 +310,6 @@ def make_defaultdict(ctx: Tracer, factory: Value = NONE, other: Value | None = N
     return made
 
 
-# -- sets --------------------------------------------------------------------------------------------------------
-
-
-@rule(set.add, kinds=(SetValue, None))
-def add(ctx: Tracer, items: SetValue, item: Value) -> Value:
-    hashed = key_of(ctx, item)
-    ctx.changed(items)
-    items.entries.setdefault(hashed, item)
-    return NONE
-
-
-@rule(set.update, kinds=(SetValue,))
-def update_set(ctx: Tracer, items: SetValue, *others: Value) -> Value:
-    for other in others:
-        for item in iterate(ctx, other).rest(ctx):
-            add(ctx, items, item)
-    return NONE
-
-
-@rule(set.discard, kinds=(SetValue, None))
-def discard(ctx: Tracer, items: SetValue, item: Value) -> Value:
-    hashed = key_of(ctx, item)
-    ctx.changed(items)
-    items.entries.pop(hashed, None)
-    return NONE
-
-
-@rule(set.remove, kinds=(SetValue, None))
-def remove_from_set(ctx: Tracer, items: SetValue, item: Value) -> Value:
-    if key_of(ctx, item) not in items.entries:
-        ctx.throw(KeyError, item)
-    return discard(ctx, items, item)
-
-
-@rule(set.copy, kinds=(SetValue,))
-def copy_set(ctx: Tracer, items: SetValue) -> Value:
-    return SetValue(items.entries.items())
-
-
-@rule(set)
-def make_set(ctx: Tracer, iterable: Value | None = None) -> Value:
-    made = SetValue({})
-    if iterable is not None:
-        update_set(ctx, made, iterable)
-    return made
-
-
-@rule(set.union, kinds=(SetValue,))
-def set_union(ctx: Tracer, items: SetValue, *others: Value) -> Value:
-    made = SetValue(items.entries.items())
-    update_set(ctx, made, *others)
-    return made
-
-
-@rule(frozenset)
-def make_frozenset(ctx: Tracer, iterable: Value | None = None) -> Value:
-    items = [] if iterable is None else iterate(ctx, iterable).rest(ctx)
-    try:
-        return ConstantValue(frozenset(constant_of(ctx, item) for item in items))
-    except NotConstant:
-        return SetValue(((key_of(ctx, item), item) for item in items), cls=frozenset)
-
-
 # -- named tuples ------------------------------------------------------------------------------------------------
 
 
@@ -385,9 +345,3 @@ def dunder_iter(ctx: Tracer, items: Value) -> IteratorValue:
 @rule(list.__len__, dict.__len__, tuple.__len__, set.__len__, kinds=(_CONTAINERS,))
 def dunder_len(ctx: Tracer, items: Value) -> Value:
     return ctx.call_builtin(len, [items], {})
-
-
-@rule(set.issubset, kinds=(SetValue, None))
-def is_subset(ctx: Tracer, items: SetValue, other: Value) -> Value:
-    others = {key_of(ctx, item) for item in iterate(ctx, other).rest(ctx)}
-    return boolean(items.entries.keys() <= others)

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import operator
+from types import GeneratorType
 from typing import Any
 
 import torch
 
 from capture.builtin_rules.operators import index_of
 from capture.builtin_rules.registry import fold, pure, rule
+from capture.errors import UserRaised
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.exception import ExceptionValue
+from capture.values.function import ClassValue
 from capture.values.iterator import (
     CallableIterator,
     ChainIterator,
     CountIterator,
+    DictIterator,
+    EnumerateIterator,
     FilterIterator,
     GeneratorValue,
     IteratorValue,
     MapIterator,
+    PairIterator,
+    RangeIterator,
+    RepeatIterator,
+    ReverseIterator,
+    RowIterator,
     SequenceIterator,
+    SliceIterator,
+    UserIterator,
     ZipIterator,
     iterate,
 )
@@ -30,6 +44,7 @@ from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleVal
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
+from capture.versions import PY313
 
 pure(
     abs,
@@ -94,7 +109,10 @@ def make_range(ctx: Tracer, *bounds: Value) -> Value:
 
 @rule(iter, kinds=(None,))
 def make_iter(ctx: Tracer, value: Value, sentinel: Value | None = None) -> Value:
-    return iterate(ctx, value) if sentinel is None else CallableIterator(value, sentinel)
+    if sentinel is not None:
+        return CallableIterator(value, sentinel)
+    made = iterate(ctx, value)
+    return made.owner if isinstance(made, UserIterator) else made
 
 
 @rule(next, kinds=(None,))
@@ -103,7 +121,9 @@ def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Val
         method = iterator.special(ctx, "__next__")
         if method is not None and default is None:
             return ctx.call(method, [])
-        found = None if method is None else ctx.attempt(method, StopIteration)
+        if method is None:
+            ctx.throw(TypeError, f"'{iterator.cls.__name__}' object is not an iterator")
+        found = ctx.attempt(method, StopIteration)
     elif isinstance(iterator, IteratorValue):
         found = iterator.step(ctx)
     else:
@@ -116,8 +136,10 @@ def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Val
 
 
 def _returned(iterator: Value) -> tuple[Any, ...]:
+    """What StopIteration carries: a generator's result, the first time it ends."""
     if isinstance(iterator, GeneratorValue) and iterator.returned is not NONE:
-        return (iterator.returned,)
+        result, iterator.returned = iterator.returned, NONE
+        return (result,)
     return ()
 
 
@@ -126,27 +148,6 @@ def make_enumerate(ctx: Tracer, value: Value, start: Value | None = None) -> Val
     numbers = CountIterator(start or ConstantValue(0), ConstantValue(1))
     # The items come first: an exhausted iterable must not use up a number.
     return EnumerateIterator(numbers, iterate(ctx, value))
-
-
-class EnumerateIterator(IteratorValue):
-    def __init__(self, numbers: CountIterator, over: IteratorValue) -> None:
-        self.numbers = numbers
-        self.over = over
-
-    def python_type(self) -> type:
-        return enumerate
-
-    def step(self, ctx: Tracer) -> Value | None:
-        value = self.over.step(ctx)
-        if value is None:
-            return None
-        number = self.numbers.current
-        self.numbers.step(ctx)
-        return TupleValue([number, value])
-
-    def parts(self) -> Any:
-        yield self.numbers
-        yield self.over
 
 
 @rule(zip)
@@ -172,13 +173,29 @@ def make_filter(ctx: Tracer, predicate: Value, iterable: Value) -> Value:
 @rule(reversed, kinds=(None,))
 def make_reversed(ctx: Tracer, value: Value) -> Value:
     if isinstance(value, UserObject):
-        method = value.special(ctx, "__reversed__")
-        if method is not None:
-            return iterate(ctx, ctx.call(method, []))
-        count = index_of(ctx, length(ctx, value))
-        items = [ctx.call_builtin(operator.getitem, [value, ConstantValue(i)], {}) for i in reversed(range(count))]
-        return SequenceIterator(value, items)
-    return SequenceIterator(value if not isinstance(value, ListValue) else TupleValue([]), value.elements(ctx)[::-1])
+        return _reversed_object(ctx, value)
+    if isinstance(value, SequenceValue) and value.cls is not collections.deque:
+        return ReverseIterator(value)
+    if isinstance(value, DictValue):
+        return DictIterator(value, "keys", backwards=True)
+    if isinstance(value, DictView):
+        return DictIterator(value.owner, value.which, backwards=True)
+    if isinstance(value, ConstantValue) and isinstance(value.value, range):
+        return RangeIterator(value.value[::-1])
+    if isinstance(value, TensorValue):
+        return SequenceIterator(value, value.elements(ctx)[::-1])
+    if not hasattr(value.python_type(), "__reversed__") and not hasattr(value.python_type(), "__getitem__"):
+        ctx.throw(TypeError, f"'{value.python_type().__name__}' object is not reversible")
+    return ctx.stop("iteration", f"{value.describe()} is iterated backwards")
+
+
+def _reversed_object(ctx: Tracer, value: UserObject) -> Value:
+    method = value.special(ctx, "__reversed__")
+    if method is not None:
+        return ctx.call(method, [])
+    count = index_of(ctx, length(ctx, value))
+    items = [ctx.call_builtin(operator.getitem, [value, ConstantValue(i)], {}) for i in reversed(range(count))]
+    return SequenceIterator(value, items)
 
 
 @rule(itertools.chain)
@@ -196,51 +213,86 @@ def make_count(ctx: Tracer, start: Value | None = None, step: Value | None = Non
     return CountIterator(start or ConstantValue(0), step or ConstantValue(1))
 
 
-@rule(itertools.repeat, kinds=(None, None))
-def make_repeat(ctx: Tracer, value: Value, times: Value) -> Value:
-    return SequenceIterator(value, [value] * index_of(ctx, times))
+@rule(itertools.repeat, kinds=(None,))
+def make_repeat(ctx: Tracer, object: Value, times: Value | None = None) -> Value:
+    return RepeatIterator(object, None if times is None else max(index_of(ctx, times), 0))
 
 
 @rule(itertools.islice, kinds=(None, None))
 def make_islice(ctx: Tracer, iterable: Value, *bounds: Value) -> Value:
-    limits = [bound.constant() for bound in bounds]
-    chosen = slice(*limits)
-    taken, iterator = [], iterate(ctx, iterable)
-    for position in itertools.count():
-        if chosen.stop is not None and position >= chosen.stop:
-            break
-        value = iterator.step(ctx)
-        if value is None:
-            break
-        taken.append(value)
-    return SequenceIterator(TupleValue(taken), taken[chosen])
+    limits = [None if bound is NONE else index_of(ctx, bound) for bound in bounds]
+    if any(limit is not None and limit < 0 for limit in limits) or limits[2:] == [0]:
+        ctx.stop("iteration", "`itertools.islice` is called with bounds that it refuses")
+    return SliceIterator(iterate(ctx, iterable), slice(*limits))
 
 
-def _finite(function: Any) -> Any:
-    def combine(ctx: Tracer, *iterables: Value, **options: Value) -> Value:
-        lists = [iterate(ctx, item).rest(ctx) for item in iterables]
-        indices = function(*(range(len(items)) for items in lists), **{k: v.constant() for k, v in options.items()})
-        rows = [TupleValue([items[i] for items, i in zip(lists, row, strict=True)]) for row in indices]
-        return SequenceIterator(TupleValue(rows), rows)
-
-    return combine
+@rule(itertools.product)
+def make_product(ctx: Tracer, *iterables: Value, repeat: Value | None = None) -> Value:
+    pools = [iterate(ctx, item).rest(ctx) for item in iterables]
+    return RowIterator(itertools.product, pools * (1 if repeat is None else index_of(ctx, repeat)), [])
 
 
-rule(itertools.product)(_finite(itertools.product))
+def _rows(cls: Any) -> Any:
+    def make(ctx: Tracer, iterable: Value, r: Value | None = None) -> Value:
+        pool = iterate(ctx, iterable).rest(ctx)
+        options = [] if r is None or r is NONE else [index_of(ctx, r)]
+        if (not options and cls is itertools.combinations) or options[:1] < [0] * len(options):
+            ctx.stop("iteration", f"`itertools.{cls.__name__}` is called in a way that it refuses")
+        return RowIterator(cls, [pool], options)
+
+    return make
 
 
-def _choices(function: Any) -> Any:
-    def choose(ctx: Tracer, iterable: Value, count: Value | None = None) -> Value:
-        items = iterate(ctx, iterable).rest(ctx)
-        picks = function(range(len(items)), *([] if count is None else [index_of(ctx, count)]))
-        rows = [TupleValue([items[i] for i in row]) for row in picks]
-        return SequenceIterator(TupleValue(rows), rows)
-
-    return choose
+for _function in (itertools.combinations, itertools.permutations):
+    rule(_function)(_rows(_function))
 
 
-for _function in (itertools.combinations, itertools.permutations, itertools.pairwise):
-    rule(_function)(_choices(_function))
+@rule(itertools.pairwise, kinds=(None,))
+def make_pairwise(ctx: Tracer, iterable: Value) -> Value:
+    return PairIterator(iterate(ctx, iterable))
+
+
+# -- generators --------------------------------------------------------------------------------------------------
+
+
+@rule(GeneratorType.send, kinds=(GeneratorValue, None))
+def send(ctx: Tracer, generator: GeneratorValue, value: Value) -> Value:
+    if not generator.started and value is not NONE:
+        ctx.throw(TypeError, "can't send non-None value to a just-started generator")
+    found = None if generator.finished else ctx.resume(generator, value)
+    if found is not None:
+        return found
+    return ctx.throw(StopIteration, *_returned(generator))
+
+
+@rule(GeneratorType.throw, kinds=(GeneratorValue, (ExceptionValue, ClassValue)))
+def throw_into(ctx: Tracer, generator: GeneratorValue, raised: Value) -> Value:
+    error = ctx.call(raised, []) if isinstance(raised, ClassValue) else raised
+    if not isinstance(error, ExceptionValue):
+        ctx.throw(TypeError, "exceptions must be classes or instances deriving from BaseException")
+    if not generator.started or generator.finished:
+        generator.finished = True
+        raise UserRaised(error)
+    found = ctx.throw_into(generator, UserRaised(error))
+    if found is not None:
+        return found
+    return ctx.throw(StopIteration, *_returned(generator))
+
+
+@rule(GeneratorType.close, kinds=(GeneratorValue,))
+def close(ctx: Tracer, generator: GeneratorValue) -> Value:
+    if not generator.started or generator.finished:
+        generator.finished = True
+        return NONE
+    try:
+        found = ctx.throw_into(generator, UserRaised(ExceptionValue(GeneratorExit)))
+    except UserRaised as raised:
+        if issubclass(raised.value.python_type(), (GeneratorExit, StopIteration)):
+            return NONE
+        raise
+    if found is not None:
+        ctx.throw(RuntimeError, "generator ignored GeneratorExit")
+    return generator.returned if PY313 else NONE
 
 
 # -- folds over iterables ----------------------------------------------------------------------------------------

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import torch
 
 from capture.builtin_rules.registry import fallback, fold, pure, rule
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NOT_IMPLEMENTED, ConstantValue, boolean
+from capture.values.function import BuiltinValue, CellValue, ClassValue, FunctionValue, PartialValue, PythonModuleValue
+from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
@@ -64,9 +68,18 @@ def operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping
         and len(args) == 2
         and not _in_place_union(function, args)
     ):
-        names = [arg.python_type().__name__ for arg in args]
-        ctx.throw(TypeError, f"unsupported operand type(s) for {_symbol(function)}: '{names[0]}' and '{names[1]}'")
+        _refuse(ctx, function, args)
     return None
+
+
+def _refuse(ctx: Tracer, function: Any, args: Sequence[Value]) -> NoReturn:
+    """Raise what Python raises for operands of these types, in its words."""
+    samples = [arg.value if isinstance(arg, ConstantValue) else arg.python_type()() for arg in args]
+    try:
+        function(*samples)
+    except TypeError as error:
+        ctx.throw(TypeError, *error.args)
+    ctx.stop("builtin", f"`{function.__name__}` of {args[0].describe()} and {args[1].describe()}")
 
 
 _WITHOUT_ARITHMETIC = (ConstantValue, SequenceValue, DictValue)
@@ -153,13 +166,12 @@ def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Va
 # -- equality of containers --------------------------------------------------------------------------------------
 
 
-def _equality(ctx: Tracer, function: Any, left: Value, right: Value) -> Value | None:
-    equal = values_equal(ctx, left, right)
-    return None if equal is None else boolean(equal == (function is operator.eq))
+def _equality(ctx: Tracer, function: Any, left: Value, right: Value) -> Value:
+    return boolean(values_equal(ctx, left, right) == (function is operator.eq))
 
 
-def values_equal(ctx: Tracer, left: Value, right: Value) -> bool | None:
-    """``left == right`` where no tensor or unknown object decides; None where one does."""
+def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
+    """``left is right or left == right``, as containers compare their items."""
     left, right = realize(ctx, left), realize(ctx, right)
     if left.identity() is right.identity():
         return True
@@ -167,24 +179,54 @@ def values_equal(ctx: Tracer, left: Value, right: Value) -> bool | None:
         return _sequences_equal(ctx, left, right)
     if isinstance(left, DictValue) and isinstance(right, DictValue):
         return _dicts_equal(ctx, left, right)
-    if isinstance(left, SetValue) and isinstance(right, SetValue):
-        return left.entries.keys() == right.entries.keys()
+    keys = keys_like_a_set(ctx, left), keys_like_a_set(ctx, right)
+    if keys[0] is not None and keys[1] is not None:
+        return keys[0].keys() == keys[1].keys()
     if any(isinstance(side, (TensorValue, SymbolicNumber, UserObject)) for side in (left, right)):
         return ctx.call_builtin(operator.eq, [left, right], {}).truth(ctx)
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return bool(left.value == right.value)
-    return False
+    if isinstance(left, _COMPARED_BY_KIND) and isinstance(right, _COMPARED_BY_KIND):
+        return False
+    return ctx.stop("comparison", f"{left.describe()} is compared with {right.describe()}")
 
 
-def _sequences_equal(ctx: Tracer, left: SequenceValue, right: SequenceValue) -> bool | None:
-    same_kind = isinstance(left, TupleValue) == isinstance(right, TupleValue)
-    if not same_kind or len(left.items) != len(right.items):
+# Values of two of these kinds are never equal where the code above did not say so.
+_COMPARED_BY_KIND: tuple[type[Value], ...] = (
+    ConstantValue, SequenceValue, DictValue, DictView, SetValue, SliceValue, IteratorValue,
+    FunctionValue, BuiltinValue, ClassValue, CellValue, PythonModuleValue, PartialValue,
+)  # fmt: skip
+
+
+def keys_like_a_set(ctx: Tracer, value: Value) -> dict[Any, Value] | None:
+    """The items of a set, of a frozenset or of a view of keys, by what they hash as."""
+    if isinstance(value, SetValue):
+        return value.entries
+    if isinstance(value, DictView) and value.which == "keys":
+        return {hashed: key for hashed, (key, _) in value.owner.entries.items()}
+    if isinstance(value, DictView) and value.which == "items":
+        pairs = [TupleValue(pair) for pair in value.owner.entries.values()]
+        return {key_of(ctx, pair): pair for pair in pairs}
+    if isinstance(value, ConstantValue) and isinstance(value.value, frozenset):
+        return {item: ctx.literal(item) for item in value.value}
+    return None
+
+
+def _sequences_equal(ctx: Tracer, left: SequenceValue, right: SequenceValue) -> bool:
+    if _sequence_kind(left) is not _sequence_kind(right) or len(left.items) != len(right.items):
         return False
     return all(values_equal(ctx, a, b) for a, b in zip(left.items, right.items, strict=True))
 
 
-def _dicts_equal(ctx: Tracer, left: DictValue, right: DictValue) -> bool | None:
+def _sequence_kind(value: SequenceValue) -> type:
+    """Sequences compare with those of the same kind only."""
+    return value.cls if isinstance(value, ListValue) else tuple
+
+
+def _dicts_equal(ctx: Tracer, left: DictValue, right: DictValue) -> bool:
     if left.entries.keys() != right.entries.keys():
+        return False
+    if left.cls is right.cls is OrderedDict and list(left.entries) != list(right.entries):
         return False
     return all(values_equal(ctx, value, right.entries[key][1]) for key, (_, value) in left.entries.items())
 
@@ -194,7 +236,18 @@ def _dicts_equal(ctx: Tracer, left: DictValue, right: DictValue) -> bool | None:
 
 @rule(operator.add, kinds=(ListValue, ListValue))
 def add_lists(ctx: Tracer, left: ListValue, right: ListValue) -> Value:
-    return ListValue([*left.items, *right.items])
+    if left.cls is not right.cls:
+        _refuse(ctx, operator.add, [left, right])
+    return _like(left, [*left.items, *right.items])
+
+
+def _like(items: ListValue, contents: Sequence[Value]) -> ListValue:
+    """A new list, or a new deque of the same bound."""
+    made = ListValue(contents, cls=items.cls)
+    made.maxlen = items.maxlen
+    if made.maxlen is not None:
+        del made.items[: max(len(made.items) - made.maxlen, 0)]
+    return made
 
 
 @rule(operator.add, operator.iadd, kinds=(TupleValue, TupleValue))
@@ -211,9 +264,16 @@ def extend_in_place(ctx: Tracer, left: ListValue, right: Value) -> Value:
 
 @rule(operator.mul, kinds=(SequenceValue, ConstantValue))
 def repeat(ctx: Tracer, items: SequenceValue, count: ConstantValue) -> Value:
+    times = _times(ctx, count)
     if isinstance(items, ListValue):
-        return ListValue(items.items * count.value)
-    return TupleValue(items.items * count.value)
+        return _like(items, items.items * times)
+    return TupleValue(items.items * times)
+
+
+def _times(ctx: Tracer, count: ConstantValue) -> int:
+    if not hasattr(type(count.value), "__index__"):
+        _refuse(ctx, operator.mul, [ListValue([]), count])
+    return operator.index(count.value)
 
 
 @rule(operator.imul, kinds=(TupleValue, ConstantValue))
@@ -223,8 +283,9 @@ def repeat_tuple_in_place(ctx: Tracer, items: TupleValue, count: ConstantValue) 
 
 @rule(operator.imul, kinds=(ListValue, ConstantValue))
 def repeat_in_place(ctx: Tracer, items: ListValue, count: ConstantValue) -> Value:
+    times = _times(ctx, count)
     ctx.changed(items)
-    items.items = items.items * count.value
+    items.items = _like(items, items.items * times).items
     return items
 
 
@@ -235,6 +296,8 @@ def repeat_reflected(ctx: Tracer, count: ConstantValue, items: SequenceValue) ->
 
 def _ordered(function: Any) -> Callable[[Tracer, SequenceValue, SequenceValue], Value]:
     def compare(ctx: Tracer, left: SequenceValue, right: SequenceValue) -> Value:
+        if _sequence_kind(left) is not _sequence_kind(right):
+            _refuse(ctx, function, [left, right])
         for a, b in zip(left.items, right.items, strict=False):
             if not values_equal(ctx, a, b):
                 return ctx.call_builtin(function, [a, b], {})
@@ -317,6 +380,8 @@ def assign_tensor(ctx: Tracer, tensor: TensorValue, index: Value, value: Value) 
 
 @rule(operator.getitem, kinds=(SequenceValue, SliceValue))
 def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Value:
+    if items.cls is deque:
+        ctx.throw(TypeError, "sequence index must be integer, not 'slice'")
     chosen = items.items[slice_of(ctx, index)]
     if isinstance(items, ListValue):
         return ListValue(chosen)
@@ -448,23 +513,11 @@ def symbolic_index(ctx: Tracer, value: SymbolicNumber) -> Value:
     return value
 
 
-@rule(operator.or_, kinds=(SetValue, SetValue))
-def union(ctx: Tracer, left: SetValue, right: SetValue) -> Value:
-    return SetValue({**left.entries, **right.entries}.items())
-
-
-@rule(operator.and_, kinds=(SetValue, SetValue))
-def intersection(ctx: Tracer, left: SetValue, right: SetValue) -> Value:
-    return SetValue((k, v) for k, v in left.entries.items() if k in right.entries)
-
-
-@rule(operator.sub, kinds=(SetValue, SetValue))
-def difference(ctx: Tracer, left: SetValue, right: SetValue) -> Value:
-    return SetValue((k, v) for k, v in left.entries.items() if k not in right.entries)
-
-
 @rule(operator.or_, kinds=(DictValue, DictValue))
 def merge(ctx: Tracer, left: DictValue, right: DictValue) -> Value:
+    if MappingProxyType in (left.cls, right.cls):
+        return ctx.stop("builtin", "`|` of a read-only mapping")
     merged = DictValue(cls=left.cls)
+    merged.default_factory = left.default_factory
     merged.entries = {**left.entries, **right.entries}
     return merged

@@ -57,7 +57,7 @@ def call_builtin(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapp
     kwargs = {name: realize(ctx, value) for name, value in kwargs.items()}
     for kinds, handler in _rules_of(function):
         if _fits(kinds, args):
-            return handler(ctx, *args, **kwargs)
+            return _apply(ctx, function, handler, args, kwargs)
     if _hashable_in(function, PURE):
         folded = fold(ctx, function, args, kwargs)
         if folded is not None:
@@ -71,6 +71,16 @@ def call_builtin(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapp
         f"{name_of(function)} is called on {operand_words(args)}, which capture cannot evaluate",
         "move the call out of the compiled function, or mark it with allow_in_graph if it is a torch operation",
     )
+
+
+def _apply(ctx: Tracer, function: Any, rule: Rule, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    try:
+        return rule(ctx, *args, **kwargs)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise
+        # The call itself failed: the rule has no such parameters, and perhaps the function has none either.
+        ctx.stop("call", f"{name_of(function)} is called in a way that capture does not know: {error}")
 
 
 def _rules_of(function: Any) -> list[tuple[Kinds, Rule]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from capture.builtin_rules.containers import add as add_to_set
-from capture.builtin_rules.containers import append, extend, make_tuple, pairs_of, update, update_set
+from capture.builtin_rules.containers import append, extend, make_tuple, pairs_of, update
+from capture.builtin_rules.sets import add as add_to_set
+from capture.builtin_rules.sets import update_set
 from capture.frame import Frame
 from capture.instructions import Instruction
 from capture.opcodes.registry import opcode

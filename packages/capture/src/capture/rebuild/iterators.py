@@ -6,17 +6,29 @@ import itertools
 from typing import Any
 
 from capture.emit import Builder, Writer, builds
+from capture.errors import Reason, SkipFrame
+from capture.reiterate import advanced, dict_iterator, exhausted, reverse_iterator, sequence_iterator
+from capture.values.base import Value
 from capture.values.constant import ConstantValue
 from capture.values.iterator import (
+    CallableIterator,
     ChainIterator,
     CountIterator,
+    DictIterator,
+    EnumerateIterator,
     FilterIterator,
     MapIterator,
+    PairIterator,
     RangeIterator,
+    RepeatIterator,
+    ReverseIterator,
+    RowIterator,
     SequenceIterator,
+    SliceIterator,
+    UserIterator,
     ZipIterator,
 )
-from capture.values.sequence import ListValue
+from capture.values.sequence import ListValue, SetValue, TupleValue
 
 
 def _kept(build: Builder) -> Builder:
@@ -33,13 +45,45 @@ def _kept(build: Builder) -> Builder:
 @builds(SequenceIterator)
 @_kept
 def build_sequence_iterator(writer: Writer, value: SequenceIterator) -> None:
-    if isinstance(value.owner, ListValue):
-        writer.load(value.owner)
-        writer.emit.load_const(slice(value.position, None))
-        writer.emit.binary_subscr()
+    owner = value.owner
+    if value.finished:
+        writer.emit.load_callable(exhausted)
+        writer.emit.load_const(owner.python_type() if _has_own_iterator(owner) else tuple)
+        writer.emit.call(1)
+    elif _has_own_iterator(owner) and not (isinstance(owner, SetValue) and value.position):
+        writer.emit.load_callable(sequence_iterator)
+        writer.load(owner)
+        writer.emit.load_const(value.position)
+        writer.emit.call(2)
     else:
-        writer.emit.build_tuple(writer.load_all(value.parts()))
-    writer.emit.get_iter()
+        writer.emit.build_tuple(writer.load_all(value.items[value.position :]))
+        writer.emit.get_iter()
+
+
+def _has_own_iterator(owner: Value) -> bool:
+    return isinstance(owner, (ListValue, TupleValue, SetValue, ConstantValue))
+
+
+@builds(ReverseIterator)
+@_kept
+def build_reverse_iterator(writer: Writer, value: ReverseIterator) -> None:
+    writer.emit.load_callable(reverse_iterator)
+    writer.load(value.owner)
+    writer.emit.load_const(value.position)
+    writer.emit.call(2)
+
+
+@builds(DictIterator)
+@_kept
+def build_dict_iterator(writer: Writer, value: DictIterator) -> None:
+    if len(value.owner.entries) != len(value.keys):
+        raise SkipFrame(Reason("rebuild", "an iterator of a dict that has changed since lives across a break"))
+    writer.emit.load_callable(dict_iterator)
+    writer.load(value.owner)
+    writer.emit.load_const(value.which)
+    writer.emit.load_const(value.position + value.finished)
+    writer.emit.load_const(value.backwards)
+    writer.emit.call(4)
 
 
 @builds(RangeIterator)
@@ -47,6 +91,71 @@ def build_sequence_iterator(writer: Writer, value: SequenceIterator) -> None:
 def build_range_iterator(writer: Writer, value: RangeIterator) -> None:
     writer.emit.load_const(value.values[value.position :])
     writer.emit.get_iter()
+
+
+@builds(UserIterator)
+def build_user_iterator(writer: Writer, value: UserIterator) -> None:
+    writer.load(value.owner)
+
+
+@builds(CallableIterator)
+@_kept
+def build_callable_iterator(writer: Writer, value: CallableIterator) -> None:
+    if value.finished:
+        raise SkipFrame(Reason("rebuild", "an iterator of calls that has ended lives across a break"))
+    writer.call_const(iter, value.function, value.sentinel)
+
+
+@builds(RepeatIterator)
+@_kept
+def build_repeat(writer: Writer, value: RepeatIterator) -> None:
+    times = [] if value.times is None else [ConstantValue(value.times)]
+    writer.call_const(itertools.repeat, value.value, *times)
+
+
+@builds(RowIterator)
+@_kept
+def build_rows(writer: Writer, value: RowIterator) -> None:
+    emit = writer.emit
+    emit.load_callable(advanced)
+    emit.load_callable(value.cls)
+    for pool in value.pools:
+        emit.build_tuple(writer.load_all(pool))
+    for option in value.options:
+        emit.load_const(option)
+    emit.call(len(value.pools) + len(value.options))
+    emit.load_const(value.position)
+    emit.call(2)
+
+
+@builds(SliceIterator)
+@_kept
+def build_slice_iterator(writer: Writer, value: SliceIterator) -> None:
+    start = value.following - value.taken
+    stop = None if value.stop is None else max(value.stop - value.taken, 0)
+    bounds = (0, 0, 1) if value.finished else (min(start, stop) if stop is not None else start, stop, value.stride)
+    writer.call_const(itertools.islice, value.over, *map(ConstantValue, bounds))
+
+
+@builds(PairIterator)
+@_kept
+def build_pairwise(writer: Writer, value: PairIterator) -> None:
+    emit = writer.emit
+    emit.load_callable(itertools.pairwise)
+    if value.previous is None:
+        writer.load(value.over)
+    else:
+        emit.load_callable(itertools.chain)
+        emit.build_tuple(writer.load_all([value.previous]))
+        writer.load(value.over)
+        emit.call(2)
+    emit.call(1)
+
+
+@builds(EnumerateIterator)
+@_kept
+def build_enumerate(writer: Writer, value: EnumerateIterator) -> None:
+    writer.call_const(enumerate, value.over, value.numbers.current)
 
 
 @builds(CountIterator)

@@ -52,6 +52,9 @@ class Tracer(Protocol):
     def resume(self, generator: Any, sent: Value) -> Value | None:
         """Run a generator up to its next value; ``None`` when it returns."""
 
+    def throw_into(self, generator: Any, raised: Any) -> Value | None:
+        """The same, with an exception raised where the generator waits."""
+
     def attempt(self, function: Value, *caught: type[BaseException]) -> Value | None:
         """Call without arguments; None where the user's code raises one of ``caught``."""
 

@@ -7,24 +7,40 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
+from types import GeneratorType
 from typing import Any
 
+from capture.errors import UserRaised
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.function import BuiltinValue
-from capture.values.mapping import DictValue
-from capture.values.sequence import ListValue, TupleValue
+from capture.values.mapping import DictValue, DictView
+from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
 from capture.values.user_object import UserObject
 
 
 class IteratorValue(Value):
-    def step(self, ctx: Tracer) -> Value | None:
+    """A kind says in ``advance`` what comes next; who iterates calls ``step``."""
+
+    def advance(self, ctx: Tracer) -> Value | None:
         raise NotImplementedError
 
+    def step(self, ctx: Tracer) -> Value | None:
+        """The next value.  A StopIteration out of a function that the iterator calls is its end, as in C."""
+        try:
+            return self.advance(ctx)
+        except UserRaised as raised:
+            if issubclass(raised.value.python_type(), StopIteration):
+                return None
+            raise
+
     def attribute(self, ctx: Tracer, name: str) -> Value:
-        if name in ("__next__", "__iter__", "send", "close", "throw"):
-            return BuiltinValue(next if name == "__next__" else iter, receiver=self)
+        if name == "__next__":
+            return BuiltinValue(next, receiver=self)
+        if name == "__iter__":
+            return BuiltinValue(iter, receiver=self)
         return super().attribute(ctx, name)
 
     def rest(self, ctx: Tracer) -> list[Value]:
@@ -38,29 +54,102 @@ class IteratorValue(Value):
 
 
 class SequenceIterator(IteratorValue):
-    """Over anything with items in order; a list may still grow while it is iterated."""
+    """Over anything with items in order.  A list may still change while it is iterated; other containers may not."""
 
     def __init__(self, owner: Value, items: Sequence[Value] | None = None) -> None:
         self.owner = owner
         self._items = items
         self.position = 0
+        self.finished = False
 
     def python_type(self) -> type:
-        return type(iter([])) if isinstance(self.owner, ListValue) else type(iter(()))
+        if isinstance(self.owner, (ListValue, TupleValue)):
+            kind = self.owner.cls if self.owner.cls in (list, deque) else tuple
+            return type(iter(kind()))
+        if isinstance(self.owner, ConstantValue):
+            return type(iter(self.owner.value))
+        if isinstance(self.owner, SetValue):
+            return type(iter(set()))
+        return type(iter(()))
 
     @property
     def items(self) -> Sequence[Value]:
         return self.owner.items if isinstance(self.owner, ListValue) else (self._items or ())
 
-    def step(self, ctx: Tracer) -> Value | None:
+    def advance(self, ctx: Tracer) -> Value | None:
         items = self.items
-        if self.position >= len(items):
+        if self.finished or self.position >= len(items):
+            self.finished = True
             return None
+        if isinstance(self.owner, SetValue) and len(self.owner.entries) != len(items):
+            ctx.throw(RuntimeError, "Set changed size during iteration")
         self.position += 1
         return realize(ctx, items[self.position - 1])
 
     def parts(self) -> Iterator[Value]:
-        return iter(self.items[self.position :])
+        if isinstance(self.owner, (ListValue, TupleValue, SetValue)) and not self.finished:
+            yield self.owner
+        else:
+            yield from () if self.finished else self.items[self.position :]
+
+
+class ReverseIterator(IteratorValue):
+    """``reversed`` of a list, which may still change, or of a tuple."""
+
+    def __init__(self, owner: SequenceValue) -> None:
+        self.owner = owner
+        self.position = len(owner.items) - 1
+
+    def python_type(self) -> type:
+        return type(reversed([])) if self.owner.cls is list else reversed
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        if not 0 <= self.position < len(self.owner.items):
+            self.position = -1
+            return None
+        self.position -= 1
+        return realize(ctx, self.owner.items[self.position + 1])
+
+    def parts(self) -> Iterator[Value]:
+        yield self.owner
+
+
+class DictIterator(IteratorValue):
+    """Over the keys, values or items of a dict, forwards or backwards."""
+
+    def __init__(self, owner: DictValue, which: str, *, backwards: bool = False) -> None:
+        self.owner = owner
+        self.which = which
+        self.backwards = backwards
+        self.keys = list(reversed(owner.entries) if backwards else owner.entries)
+        self.position = 0
+        self.finished = False
+
+    def python_type(self) -> type:
+        view = getattr(self.owner.cls() if self.owner.cls is OrderedDict else {}, self.which)()
+        return type(reversed(view)) if self.backwards else type(iter(view))
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        if self.finished:
+            return None
+        entries = self.owner.entries
+        if len(entries) != len(self.keys):
+            kind = "OrderedDict" if self.owner.cls is OrderedDict else "dictionary"
+            ctx.throw(RuntimeError, f"{kind} changed size during iteration")
+        if self.position >= len(self.keys):
+            self.finished = True
+            return None
+        hashed = self.keys[self.position]
+        if hashed not in entries:
+            ctx.stop("iteration", "a dict is iterated while its keys change")
+        self.position += 1
+        key, value = entries[hashed]
+        if self.which == "items":
+            return TupleValue([key, value])
+        return realize(ctx, key if self.which == "keys" else value)
+
+    def parts(self) -> Iterator[Value]:
+        yield self.owner
 
 
 class RangeIterator(IteratorValue):
@@ -69,9 +158,9 @@ class RangeIterator(IteratorValue):
         self.position = 0
 
     def python_type(self) -> type:
-        return type(iter(range(0)))
+        return type(iter(self.values))
 
-    def step(self, ctx: Tracer) -> Value | None:
+    def advance(self, ctx: Tracer) -> Value | None:
         if self.position >= len(self.values):
             return None
         self.position += 1
@@ -88,7 +177,7 @@ class CountIterator(IteratorValue):
     def python_type(self) -> type:
         return itertools.count
 
-    def step(self, ctx: Tracer) -> Value | None:
+    def advance(self, ctx: Tracer) -> Value | None:
         value = self.current
         self.current = ctx.call_builtin(operator.add, [value, self.stride], {})
         return value
@@ -96,6 +185,95 @@ class CountIterator(IteratorValue):
     def parts(self) -> Iterator[Value]:
         yield self.current
         yield self.stride
+
+
+class RepeatIterator(IteratorValue):
+    """``itertools.repeat``; ``times`` is None where there is no end."""
+
+    def __init__(self, value: Value, times: int | None) -> None:
+        self.value = value
+        self.times = times
+
+    def python_type(self) -> type:
+        return itertools.repeat
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        if self.times is not None:
+            if self.times <= 0:
+                return None
+            self.times -= 1
+        return realize(ctx, self.value)
+
+    def parts(self) -> Iterator[Value]:
+        yield self.value
+
+
+class RowIterator(IteratorValue):
+    """``itertools.product`` and its kin: rows of items, chosen by the same function called on positions."""
+
+    def __init__(self, cls: type, pools: Sequence[Sequence[Value]], options: Sequence[int]) -> None:
+        self.cls = cls
+        self.pools = pools
+        self.options = list(options)
+        self.position = 0
+        self._rows = self._choices()
+
+    def _choices(self) -> Iterator[tuple[int, ...]]:
+        if self.cls is itertools.product:
+            return itertools.product(*(range(len(pool)) for pool in self.pools))
+        made: Iterator[tuple[int, ...]] = self.cls(range(len(self.pools[0])), *self.options)
+        return made
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        row = next(self._rows, None)
+        if row is None:
+            return None
+        self.position += 1
+        pools = self.pools if self.cls is itertools.product else [self.pools[0]] * len(row)
+        return TupleValue([pool[index] for pool, index in zip(pools, row, strict=True)])
+
+    def parts(self) -> Iterator[Value]:
+        for pool in self.pools:
+            yield from pool
+
+
+class SliceIterator(IteratorValue):
+    """``itertools.islice``."""
+
+    def __init__(self, over: IteratorValue, bounds: slice) -> None:
+        self.over = over
+        self.following = bounds.start or 0
+        self.stop = bounds.stop
+        self.stride = bounds.step or 1
+        self.taken = 0
+        self.finished = False
+
+    def python_type(self) -> type:
+        return itertools.islice
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        goal = self.following if self.stop is None else min(self.following, self.stop)
+        while not self.finished and self.taken < goal:
+            self._take(ctx)
+        if self.finished or (self.stop is not None and self.following >= self.stop):
+            self.finished = True
+            return None
+        self.following += self.stride
+        if self.stop is not None:
+            self.following = min(self.following, self.stop)
+        return self._take(ctx)
+
+    def _take(self, ctx: Tracer) -> Value | None:
+        value = self.over.step(ctx)
+        self.taken += 1
+        self.finished = value is None
+        return value
+
+    def parts(self) -> Iterator[Value]:
+        yield self.over
 
 
 class ZipIterator(IteratorValue):
@@ -107,7 +285,7 @@ class ZipIterator(IteratorValue):
     def python_type(self) -> type:
         return self.cls
 
-    def step(self, ctx: Tracer) -> Value | None:
+    def advance(self, ctx: Tracer) -> Value | None:
         values: list[Value] = []
         for index, iterator in enumerate(self.iterators):
             value = iterator.step(ctx)
@@ -145,7 +323,7 @@ class MapIterator(IteratorValue):
     def python_type(self) -> type:
         return map
 
-    def step(self, ctx: Tracer) -> Value | None:
+    def advance(self, ctx: Tracer) -> Value | None:
         values = self.over.step(ctx)
         return None if values is None else ctx.call(self.function, values.elements(ctx))
 
@@ -162,7 +340,7 @@ class FilterIterator(IteratorValue):
     def python_type(self) -> type:
         return filter
 
-    def step(self, ctx: Tracer) -> Value | None:
+    def advance(self, ctx: Tracer) -> Value | None:
         while (value := self.over.step(ctx)) is not None:
             verdict = value if self.predicate is NONE else ctx.call(self.predicate, [value])
             if realize(ctx, verdict).truth(ctx):
@@ -184,7 +362,7 @@ class ChainIterator(IteratorValue):
     def python_type(self) -> type:
         return itertools.chain
 
-    def step(self, ctx: Tracer) -> Value | None:
+    def advance(self, ctx: Tracer) -> Value | None:
         while True:
             if self.current is None:
                 following = self.iterables.step(ctx)
@@ -202,20 +380,75 @@ class ChainIterator(IteratorValue):
             yield self.current
 
 
+class EnumerateIterator(IteratorValue):
+    def __init__(self, numbers: CountIterator, over: IteratorValue) -> None:
+        self.numbers = numbers
+        self.over = over
+
+    def python_type(self) -> type:
+        return enumerate
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        value = self.over.step(ctx)
+        if value is None:
+            return None
+        number = self.numbers.current
+        self.numbers.step(ctx)
+        return TupleValue([number, value])
+
+    def parts(self) -> Iterator[Value]:
+        yield self.numbers
+        yield self.over
+
+
+class PairIterator(IteratorValue):
+    """``itertools.pairwise``."""
+
+    def __init__(self, over: IteratorValue) -> None:
+        self.over = over
+        self.previous: Value | None = None
+
+    def python_type(self) -> type:
+        return itertools.pairwise
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        if self.previous is None:
+            self.previous = self.over.step(ctx)
+        following = None if self.previous is None else self.over.step(ctx)
+        if self.previous is None or following is None:
+            return None
+        pair, self.previous = TupleValue([self.previous, following]), following
+        return pair
+
+    def parts(self) -> Iterator[Value]:
+        yield self.over
+        if self.previous is not None:
+            yield self.previous
+
+
 class GeneratorValue(IteratorValue):
     """A generator of the code under evaluation: a frame that is run from one ``yield`` to the next."""
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
         self.started = False
+        self.running = False
         self.finished = False
         self.returned: Value = NONE
 
     def python_type(self) -> type:
-        return type(_ for _ in ())
+        return GeneratorType
 
-    def step(self, ctx: Tracer) -> Value | None:
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name in _GENERATOR_METHODS:
+            return BuiltinValue(_GENERATOR_METHODS[name], receiver=self)
+        return super().attribute(ctx, name)
+
+    def advance(self, ctx: Tracer) -> Value | None:
         return None if self.finished else ctx.resume(self, NONE)
+
+
+_GENERATOR_METHODS = {name: getattr(GeneratorType, name) for name in ("send", "throw", "close")}
 
 
 class UserIterator(IteratorValue):
@@ -227,7 +460,7 @@ class UserIterator(IteratorValue):
     def python_type(self) -> type:
         return self.owner.python_type()
 
-    def step(self, ctx: Tracer) -> Value | None:
+    def advance(self, ctx: Tracer) -> Value | None:
         return next_or_none(ctx, self.owner)
 
     def parts(self) -> Iterator[Value]:
@@ -240,13 +473,22 @@ class CallableIterator(IteratorValue):
     def __init__(self, function: Value, sentinel: Value) -> None:
         self.function = function
         self.sentinel = sentinel
+        self.finished = False
 
     def python_type(self) -> type:
         return type(iter(int, 1))
 
-    def step(self, ctx: Tracer) -> Value | None:
+    def advance(self, ctx: Tracer) -> Value | None:
+        if self.finished:
+            return None
+        self.finished = True  # as in C, whatever happens in the call
         value = ctx.call(self.function, [])
-        return None if ctx.call_builtin(operator.eq, [value, self.sentinel], {}).truth(ctx) else value
+        self.finished = ctx.call_builtin(operator.eq, [self.sentinel, value], {}).truth(ctx)
+        return None if self.finished else value
+
+    def parts(self) -> Iterator[Value]:
+        yield self.function
+        yield self.sentinel
 
 
 def next_or_none(ctx: Tracer, owner: UserObject) -> Value | None:
@@ -266,6 +508,10 @@ def iterate(ctx: Tracer, value: Value) -> IteratorValue:
         return RangeIterator(value.value)
     if isinstance(value, UserObject) or (isinstance(value, DictValue) and _own_iter(value)):
         return _iterate_object(ctx, value)
+    if isinstance(value, DictValue):
+        return DictIterator(value, "keys")
+    if isinstance(value, DictView):
+        return DictIterator(value.owner, value.which)
     return SequenceIterator(value, None if isinstance(value, ListValue) else value.elements(ctx))
 
 
@@ -280,8 +526,12 @@ def _iterate_object(ctx: Tracer, value: Value) -> IteratorValue:
             if value.special(ctx, "__getitem__") is not None:
                 ctx.stop("iteration", f"{value.describe()} is iterated through `__getitem__`", "define `__iter__`")
             ctx.throw(TypeError, f"'{value.cls.__name__}' object is not iterable")
-        made = ctx.call(method, [])
+        made = realize(ctx, ctx.call(method, []))
         if isinstance(made, UserObject):
+            if made.special(ctx, "__next__") is None:
+                ctx.throw(TypeError, f"iter() returned non-iterator of type '{made.cls.__name__}'")
             return UserIterator(made)
-        return iterate(ctx, made)
+        if not isinstance(made, IteratorValue):
+            ctx.throw(TypeError, f"iter() returned non-iterator of type '{made.python_type().__name__}'")
+        return made
     return SequenceIterator(value, value.elements(ctx))

@@ -120,7 +120,10 @@ class SetValue(Value):
         return self.cls
 
     def elements(self, ctx: Tracer) -> list[Value]:
-        return list(self.entries.values())
+        """In the order in which a set of these keys gives them; that of objects is anyone's guess in Python, too."""
+        if self.source is not None:  # they came in the order of the real set
+            return list(self.entries.values())
+        return [self.entries[key] for key in self.cls(list(self.entries))]
 
     def truth(self, ctx: Tracer) -> bool:
         return bool(self.entries)
