@@ -142,3 +142,12 @@ def test_a_thousand_operators_become_few_kernels():
         return x
 
     assert kernels(function, R(64)) < 10
+
+
+def test_a_value_used_twice_again_and_again_takes_no_exponential_time():
+    def squared(x):
+        for _ in range(60):
+            x = x * x
+        return x
+
+    check(squared, torch.ones(5))

@@ -254,9 +254,12 @@ def _varies(scope: Scope, expr: Expr) -> bool:
     """Whether the value differs from lane to lane."""
     if scope.lanes is None:
         return False
-    stack = [expr]
+    stack, seen = [expr], set[int]()
     while stack:
         node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
         if isinstance(node, Load | IndexValue) and scope.lanes.symbol in node.index.symbols:
             return True
         if isinstance(node, Result) and _result(scope, node, {}).vector:

@@ -2,13 +2,15 @@
 
 A tree is built by lowerings and walked by whoever needs to know something: which buffers are read and where, what the
 dtype is, how it prints.  Nodes are frozen and equal by structure, so sharing a subexpression is finding an equal node.
+Formulas use what they were given more than once, so a tree is a graph in memory: hashes are kept, and comparing looks
+at every pair of nodes once, or ``x * x`` repeated would take exponential time.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import torch
@@ -40,7 +42,7 @@ class IndexValue:
     dtype: torch.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Load:
     """One element of a buffer, in the buffer's dtype.  ``bindings`` give the values of symbols that are read from
     tensors (gathers): each is an integer expression, already wrapped and checked by the lowering."""
@@ -49,9 +51,19 @@ class Load:
     index: Index
     dtype: torch.dtype
     bindings: tuple[tuple[Symbol, Expr], ...] = ()
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.buffer, self.index, self.dtype, self.bindings)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Load) and _same(self, other))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Apply:
     """An operator of the table on operands.  ``param`` is the half dtype of ``rounded`` and None elsewhere."""
 
@@ -59,9 +71,19 @@ class Apply:
     args: tuple[Expr, ...]
     dtype: torch.dtype
     param: torch.dtype | None = None
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.op, self.args, self.dtype, self.param)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Apply) and _same(self, other))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Masked:
     """``body`` where ``condition`` holds, else ``other``; loads of the body happen only where it holds."""
 
@@ -69,6 +91,16 @@ class Masked:
     body: Expr
     other: Const
     dtype: torch.dtype
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.condition, self.body, self.other)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Masked) and _same(self, other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +113,32 @@ class Result:
 
 
 Expr: TypeAlias = Const | IndexValue | Load | Apply | Masked | Result
+
+
+def _same(left: Expr, right: Expr) -> bool:
+    """Equality of trees, every pair of nodes looked at once."""
+    stack, seen = [(left, right)], set[tuple[int, int]]()
+    while stack:
+        a, b = stack.pop()
+        if a is b or (id(a), id(b)) in seen:
+            continue
+        seen.add((id(a), id(b)))
+        if hash(a) != hash(b) or not _same_node(a, b):
+            return False
+        stack.extend(zip(children(a), children(b), strict=True))
+    return True
+
+
+def _same_node(a: Expr, b: Expr) -> bool:
+    """Equality apart from the nodes below."""
+    if isinstance(a, Apply) and isinstance(b, Apply):
+        return (a.op, a.dtype, a.param, len(a.args)) == (b.op, b.dtype, b.param, len(b.args))
+    if isinstance(a, Masked) and isinstance(b, Masked):
+        return a.other == b.other
+    if isinstance(a, Load) and isinstance(b, Load):
+        places = [symbol for symbol, _ in a.bindings] == [symbol for symbol, _ in b.bindings]
+        return places and (a.buffer, a.index, a.dtype) == (b.buffer, b.index, b.dtype)
+    return not isinstance(a, Apply | Masked | Load) and a == b
 
 
 def apply(op: str, *args: Expr, dtype: torch.dtype | None = None) -> Expr:
