@@ -229,3 +229,16 @@ def test_every_frame_of_a_traceback_has_a_line(x):
     while traceback is not None:
         assert traceback.tb_lineno is not None
         traceback = traceback.tb_next
+
+
+def test_a_break_in_the_middle_of_an_instruction_does_nothing_twice(check, x):
+    class Plain:
+        """Turned into text by ``object`` itself, which is left to CPython."""
+
+    def f(a):
+        items = [0]
+        values = iter([1, 2, Plain(), 3])
+        items.extend(map(str, values))
+        return len(items), list(values), a + 1
+
+    check(f, x, breaks=2)

@@ -123,3 +123,27 @@ def test_traceback_names_the_users_line(x):
     except ValueError as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
     assert (last.name, last.line) == ("fail", "raise ValueError(b.shape)")
+
+
+def test_the_variables_of_a_frame(check, x):
+    def f(a, *rest, key=1):
+        b = a + 1
+        inner = lambda: (b, sorted(locals()))
+        del rest
+        found = locals()
+        return sorted(found), found["key"], dir(), inner(), found["b"]
+
+    check(f, x, 2)
+
+
+def test_what_looks_at_its_frame_finds_the_users(x):
+    import sys
+
+    import capture
+
+    def f(a):
+        b = a + 1
+        return b, sys._getframe().f_code.co_name, eval("sorted(locals())")
+
+    expected, actual = f(x), capture.optimize("eager", strict=True)(f)(x)
+    assert actual[1:] == expected[1:]

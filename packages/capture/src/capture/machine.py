@@ -138,12 +138,12 @@ class Machine:
             step += 1
             if step in self.forced:
                 return self.forced[step]
-            stack, inlined, pc = list(frame.stack), self._inlined, frame.pc
+            stack, done, pc = list(frame.stack), (self._inlined, self.graph.operations), frame.pc
             try:
                 self._step(frame)
             except (Break, UserRaised) as signal:
                 stopped = self._stopped(frame, step, signal)
-                if self._inlined != inlined:
+                if (self._inlined, self.graph.operations) != done:
                     raise _Again(stopped) from None
                 frame.stack, frame.pc = stack, pc
                 self._leave_no_generator_open()
@@ -441,6 +441,7 @@ class Machine:
         return answer
 
     def changed(self, value: Value) -> None:
+        self._inlined += 1  # the step cannot be taken back
         self.effects.note(value)
 
     def location(self) -> Location:
@@ -449,6 +450,21 @@ class Machine:
             if not frame.function.namespace.trusted:
                 return frame.location()
         return self.frames[-1].location()
+
+    def local_variables(self) -> dict[str, Value]:
+        frame, found = self.frames[-1], {}
+        code = frame.code
+        for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
+            value = frame.slots.get(name, UNBOUND)
+            content = value.content if isinstance(value, CellValue) else value
+            if content is not UNBOUND and not name.startswith(".stack"):
+                found[name] = content
+        return found
+
+    def leave_frame(self, kind: str, explanation: str) -> NoReturn:
+        if len(self.frames) == 1:
+            raise SkipFrame(Reason(kind, explanation))
+        self.stop(kind, explanation)
 
     def in_library(self) -> bool:
         asking = self.frames[-1].function

@@ -132,11 +132,6 @@ def module_reading(ctx: Tracer, owner: ModuleValue, name: ConstantValue) -> Valu
     return found
 
 
-@rule(vars, kinds=(UserObject,))
-def vars_of(ctx: Tracer, value: UserObject) -> Value:
-    return value.attribute(ctx, "__dict__")
-
-
 @rule(bind_member, kinds=(None, ClassValue, ConstantValue))
 def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: ConstantValue) -> Value:
     """A member of the type of a container, a string, a number."""
@@ -225,15 +220,19 @@ def symbolic_float(ctx: Tracer, value: SymbolicNumber) -> Value:
     return ctx.record(torch.sym_float, [value], {})
 
 
-@rule(int, float, kinds=(UserObject,))
-def object_to_number(ctx: Tracer, value: UserObject) -> Value:
-    for name in ("__int__", "__float__", "__index__"):
-        method = value.special(ctx, name)
-        if method is not None:
-            return ctx.call(method, [])
-    return ctx.throw(
-        TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{value.cls.__name__}'"
-    )
+def _object_to_number(*names: str) -> Any:
+    def convert(ctx: Tracer, value: UserObject) -> Value:
+        for name in names:
+            method = value.special(ctx, name)
+            if method is not None:
+                return ctx.call(method, [])
+        return ctx.stop("builtin", f"{value.describe()} is turned into a number")
+
+    return convert
+
+
+rule(int, kinds=(UserObject,))(_object_to_number("__int__", "__index__"))
+rule(float, kinds=(UserObject,))(_object_to_number("__float__", "__index__"))
 
 
 @rule(str, format, repr, kinds=(SymbolicNumber,))

@@ -9,7 +9,7 @@ from capture.frame import NULL, Frame
 from capture.instructions import Instruction
 from capture.opcodes.registry import opcode
 from capture.values.base import Tracer, Value, realize
-from capture.values.constant import NONE
+from capture.values.constant import NONE, UNBOUND
 from capture.values.function import CellValue, ClassValue, FunctionValue, SuperValue
 from capture.values.iterator import GeneratorValue, IteratorValue, iterate
 from capture.values.mapping import DictValue
@@ -67,10 +67,12 @@ def _call(ctx: Tracer, frame: Frame, function: Value, args: list[Value], kwargs:
 
 def _super_here(ctx: Tracer, frame: Frame) -> Value:
     """``super()``: the class is in the frame's closure, the receiver is its first variable."""
-    cls = realize(ctx, frame.cell("__class__").content)
-    first = frame.slots[frame.code.co_varnames[0]]
+    cell, names = frame.slots.get("__class__"), frame.code.co_varnames
+    cls = realize(ctx, frame.cell("__class__").content) if cell is not None else None
+    first = frame.slots.get(names[0], UNBOUND) if names else UNBOUND
     receiver = realize(ctx, first.content if isinstance(first, CellValue) else first)
-    assert isinstance(cls, ClassValue)
+    if not isinstance(cls, ClassValue) or receiver is UNBOUND:
+        ctx.stop("super", "`super()` is called where it does not work")
     return SuperValue(cls.cls, receiver)
 
 

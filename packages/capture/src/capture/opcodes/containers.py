@@ -191,7 +191,10 @@ _SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set
 def _positional(ctx: Tracer, subject: Value, cls: Value, count: int) -> list[Value]:
     if count and cls.constant() in _SELF_MATCHING:
         return [subject]
-    names = getattr(cls.constant(), "__match_args__", ())[:count]
-    if len(names) < count:
-        ctx.stop("match", f"{cls.describe()} takes fewer positional patterns than {count}")
-    return [subject.attribute(ctx, name) for name in names]
+    names = getattr(cls.constant(), "__match_args__", ())
+    distinct = (
+        isinstance(names, tuple) and len(set(names[:count])) == count and all(type(name) is str for name in names)
+    )
+    if not distinct:
+        ctx.stop("match", f"{cls.describe()} does not take {count} positional patterns")
+    return [subject.attribute(ctx, name) for name in names[:count]]

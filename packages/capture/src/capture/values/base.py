@@ -73,6 +73,12 @@ class Tracer(Protocol):
     def changed(self, value: Value) -> None:
         """The value is about to be mutated."""
 
+    def local_variables(self) -> dict[str, Value]:
+        """The bound variables of the innermost frame, in the order in which Python lists them."""
+
+    def leave_frame(self, kind: str, explanation: str) -> NoReturn:
+        """Leave the innermost frame to CPython: it must be the one that the user wrote."""
+
     def in_library(self) -> bool:
         """Whether the code that is being evaluated belongs to an installed package or the standard library."""
 

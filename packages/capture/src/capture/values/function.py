@@ -210,6 +210,8 @@ class ClassValue(Value):
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
             return ConstantValue(getattr(self.cls, name))
+        if _runs_code(self.cls, name):
+            ctx.stop("class attribute", f"`{name}` of {self.describe()} is computed by code of its own")
         try:
             found = getattr(self.cls, name)
         except AttributeError as error:
@@ -228,6 +230,14 @@ class ClassValue(Value):
 
     def describe(self) -> str:
         return f"the class `{self.cls.__module__}.{self.cls.__qualname__}`"
+
+
+def _runs_code(cls: type, name: str) -> bool:
+    """Whether a class's attribute is found by Python code: of its metaclass, or of a descriptor."""
+    held, of_metaclass = _static_lookup(cls, name), _static_lookup(type(cls), name)
+    if isinstance(of_metaclass, property) or isinstance(type(cls).__getattribute__, FunctionType):
+        return True
+    return isinstance(getattr(type(held), "__get__", None), FunctionType)
 
 
 def _static_lookup(cls: type, name: str) -> Any:
@@ -327,7 +337,7 @@ def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path
         return ctx.call(ctx.wrap(member.fget, AttrSource(source, "fget")), [receiver])
     if isinstance(member, FunctionType):
         return BoundMethod(receiver, ctx.wrap(member, source))
-    if name == "__new__":
+    if name == "__new__" and hasattr(member, "__get__"):
         return ctx.literal(member.__get__(None, owner))
     if hasattr(type(member), "__get__"):
         return _bind_other(ctx, member, owner, name, receiver)

@@ -29,6 +29,7 @@ class IteratorValue(Value):
 
     def step(self, ctx: Tracer) -> Value | None:
         """The next value.  A StopIteration out of a function that the iterator calls is its end, as in C."""
+        ctx.changed(self)
         try:
             return self.advance(ctx)
         except UserRaised as raised:

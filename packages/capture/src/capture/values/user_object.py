@@ -7,7 +7,7 @@ Reading follows Python's order: data descriptors of the type, the instance's ``_
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import FunctionType, MemberDescriptorType
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from capture.sources import AttrSource, DictSource, KeySource, Source, TypeSource
@@ -48,11 +48,11 @@ class UserObject(Value):
 
     def plain_attribute(self, ctx: Tracer, name: str) -> Value | None:
         """``object.__getattribute__``, without the error."""
-        if name == "__class__":
-            return ctx.literal(self.cls)
-        if name == "__dict__":
-            return self._dict(ctx)
         owner, member = lookup(self.cls, name)
+        if name == "__class__" and owner is object:
+            return ctx.literal(self.cls)
+        if name == "__dict__" and isinstance(member, GetSetDescriptorType):
+            return self._dict(ctx)
         if member is not _MISSING and is_data_descriptor(member):
             return self._data_descriptor(ctx, owner, member, name)
         if name in self.overlay:
