@@ -8,6 +8,7 @@ object stays one.  Which values are wanted, and when, is decided by ``translate`
 from __future__ import annotations
 
 import collections
+import inspect
 from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any
@@ -89,6 +90,13 @@ class Writer:
     def is_kept(self, value: Value) -> bool:
         return id(value) in self._locals
 
+    def let_go(self, code: CodeType) -> None:
+        """Unbind every local variable: what is called next must not find its objects kept alive from here."""
+        count = code.co_argcount + code.co_kwonlyargcount
+        count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        for name in dict.fromkeys([*code.co_varnames[:count], *self._locals.values()]):
+            self.emit.delete_fast(name)
+
     # -- values --------------------------------------------------------------------------------------------------
 
     def load(self, value: Value) -> None:
@@ -102,6 +110,12 @@ class Writer:
             self.load_source(value.source)
         else:
             self._build(value)
+
+    def can_load(self, value: Value) -> bool:
+        """Whether there are instructions for it."""
+        value = settled(value)
+        value = value.whole or value
+        return value.source is not None or is_result(value) or type(value) in _BUILDERS
 
     def _build(self, value: Value) -> None:
         builder = _BUILDERS.get(type(value))

@@ -82,9 +82,9 @@ class Signal(Exception):
 class Break(Signal):
     """This instruction cannot be evaluated symbolically; CPython has to run it."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: Reason, location: Location | None = None) -> None:
         self.reason = reason
-        self.location: Location | None = None
+        self.location = location
         super().__init__(reason.explanation)
 
 

@@ -225,6 +225,26 @@ class Flow:
                 size = max(size, depth + spare, depth + stack_effect(instruction))
         return size
 
+    @cached_property
+    def offsets_kept(self) -> list[frozenset[int]]:
+        """The places of the stack that hold what a handler with ``lasti`` found: offsets in this very code."""
+        places: list[frozenset[int]] = [frozenset()] * len(self.instructions)
+        todo, seen = [0], {0}
+        while todo:
+            i = todo.pop()
+            handler = self.instructions[i].handler
+            onward = [(j, places[i]) for j in self.successors[i]]
+            if handler is not None:
+                below = frozenset(place for place in places[i] if place < handler.depth)
+                onward.append((self.position(handler.target), below | ({handler.depth} if handler.lasti else set())))
+            for j, held in onward:
+                depth = self.depths[j]
+                if j not in seen and depth is not None:
+                    places[j] = frozenset(place for place in held if place < depth)
+                    seen.add(j)
+                    todo.append(j)
+        return places
+
     # --------------------------------------------------------------------------------------------------------- liveness
 
     def live(self) -> Liveness:

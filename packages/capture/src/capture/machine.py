@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from capture.builtin_rules.registry import RULES, call_builtin
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.decisions import question_about, same_answer
 from capture.effects import Effects
-from capture.errors import Break, Location, Reason, Restart, SkipFrame, UserRaised
+from capture.errors import Break, Location, Reason, Restart, UserRaised
 from capture.foreign_markers import is_disabled
 from capture.frame import Frame
 from capture.graph import GraphRecorder, quiet
@@ -31,8 +32,9 @@ from capture.guards import Guard, GuardSet
 from capture.instructions import Body, Instruction, slot_names
 from capture.marks import marked
 from capture.opcodes import HANDLERS
+from capture.opcodes.exceptions import HandledValue
 from capture.record import record_operation
-from capture.sources import ArgSource, CellSource, ClosureSource, ConstSource, Inputs, Source
+from capture.sources import ArgSource, CallSource, CellSource, ClosureSource, ConstSource, Inputs, Source
 from capture.values.base import LazyValue, NotConstant, Value, realize
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
@@ -100,6 +102,8 @@ class Machine:
         self._bodies: dict[CodeType, list[Instruction]] = {}
         self._inlined = 0
         self._generators: list[GeneratorValue] = []
+        self._step_of_root = 0
+        self._origins: dict[int, tuple[Value, Instruction, int]] = {}
         self.root = self._open_root()
 
     # -- the root ------------------------------------------------------------------------------------------------
@@ -132,11 +136,12 @@ class Machine:
 
     def run_root(self) -> Returned | Stopped:
         """Evaluate the root frame until it returns or has to stop."""
-        frame, step = self.root, 0
+        frame = self.root
         self.frames.append(frame)
         while True:
-            step += 1
+            self._step_of_root = step = self._step_of_root + 1
             if step in self.forced:
+                self._insist_on_real_exceptions(frame, self.forced[step])
                 return self.forced[step]
             stack, done, pc = list(frame.stack), (self._inlined, self.graph.operations), frame.pc
             try:
@@ -146,17 +151,21 @@ class Machine:
                 if (self._inlined, self.graph.operations) != done:
                     raise _Again(stopped) from None
                 frame.stack, frame.pc = stack, pc
-                self._leave_no_generator_open()
+                self._leave_no_generator_open(stopped)
+                self._insist_on_real_exceptions(frame, stopped)
                 return stopped
             if frame.returned is not None:
                 self._leave_no_generator_open()
                 return Returned(frame.returned)
 
-    def _leave_no_generator_open(self) -> None:
-        """CPython ends a forgotten generator when its last reference goes: what it does then cannot be foreseen."""
+    def _leave_no_generator_open(self, stopped: Stopped | None = None) -> None:
+        """CPython ends a forgotten generator when its last reference goes: it has to be CPython's own, then."""
         for generator in self._generators:
             if generator.started and not generator.finished and _has_something_to_do_at_the_end(generator.frame):
-                raise SkipFrame(Reason("generator", "a generator is left inside a `try` or `with`"))
+                reason = Reason("generator", "a generator is left inside a `try` or `with`")
+                earlier = self.before(generator, stopped or Stopped(self.root.current, 0, reason, self.location()))
+                assert earlier is not None
+                raise _Again(earlier)
 
     def _stopped(self, frame: Frame, step: int, signal: Break | UserRaised) -> Stopped:
         if isinstance(signal, Break):
@@ -164,6 +173,26 @@ class Machine:
             return Stopped(frame.current, step, signal.reason, location)
         reason = Reason("exception", f"the program raises {signal.value.python_type().__name__}")
         return Stopped(frame.current, step, reason, frame.location())
+
+    def _insist_on_real_exceptions(self, frame: Frame, stopped: Stopped) -> None:
+        """What handles an exception may look at its traceback: CPython has to raise it where CPython goes on."""
+        for value in frame.stack:
+            if isinstance(value, HandledValue):
+                earlier = self.before(value.handled, stopped)
+                if earlier is not None:
+                    raise _Again(earlier)
+
+    def note_origin(self, value: Value) -> None:
+        """Remember where this came into being, for the case that CPython has to make it after all."""
+        self._origins[id(value)] = value, self.root.current, self._step_of_root
+
+    def before(self, value: Value, stopped: Stopped) -> Stopped | None:
+        """A stop where a value came into being, instead of a later one."""
+        found = self._origins.get(id(value))
+        if found is None:
+            return None
+        _, instruction, step = found
+        return Stopped(instruction, step, stopped.reason, stopped.location)
 
     def balance(self) -> None:
         """End the graph with the library's state as it was at the start; remembers what the program left switched."""
@@ -178,6 +207,15 @@ class Machine:
         if torch.is_grad_enabled() != self._grad_mode:
             self.grad_mode_left = mode
             self.graph.switch(torch._C._set_grad_enabled, self._grad_mode)
+
+    def let_go(self) -> None:
+        """Forget the program's objects at once: there are cycles here, and a collection may be far off."""
+        for frame in [self.root, *self.frames]:
+            frame.stack.clear()
+            frame.slots.clear()
+        for kept in (self.frames, self._alive, self._known, self.tensors, self._origins):
+            kept.clear()
+        del self.root, self.inputs
 
     # -- stepping ------------------------------------------------------------------------------------------------
 
@@ -199,6 +237,8 @@ class Machine:
         handler = instruction.handler
         if handler is None:
             raise raised
+        if frame is self.root:
+            self.note_origin(raised.value)
         del frame.stack[handler.depth :]
         if handler.lasti:
             frame.push(ConstantValue(instruction.offset))
@@ -251,6 +291,7 @@ class Machine:
         frame = Frame(self, function, self._body(code), slots)
         if code.co_flags & inspect.CO_GENERATOR:
             made = GeneratorValue(frame)
+            self.note_origin(made)
             frame.generator = made
             self._generators.append(made)
             return made
@@ -470,13 +511,26 @@ class Machine:
         asking = self.frames[-1].function
         return asking.namespace.trusted or asking.code.co_filename.startswith(_INSTALLED)
 
+    def handled(self) -> Value | None:
+        handled = self.handled_here()
+        if handled is not None:
+            return handled
+        if sys.exc_info()[1] is not None:
+            self.stop("exception", "the exception that the caller handles is asked for")
+        self.guard(CallSource(sys.exc_info, "sys.exc_info()"), "equals", (None, None, None))
+        return None
+
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
-        raise UserRaised(ExceptionValue(cls, [arg if isinstance(arg, Value) else self.literal(arg) for arg in args]))
+        made = ExceptionValue(cls, [arg if isinstance(arg, Value) else self.literal(arg) for arg in args])
+        made.raise_while(self.handled_here())
+        raise UserRaised(made)
+
+    def handled_here(self) -> Value | None:
+        return next((frame.handling[-1] for frame in reversed(self.frames) if frame.handling), None)
 
     def stop(self, kind: str, explanation: str, hint: str = "") -> NoReturn:
-        signal = Break(Reason(kind, explanation, hint))
-        signal.location = self.location()
-        raise signal
+        # Not by way of a variable: the exception would keep this frame, and the frame the exception.
+        raise Break(Reason(kind, explanation, hint), self.location())
 
 
 class _Again(Restart):
@@ -491,9 +545,11 @@ class _Symbolic(Restart):
     """A size is a symbol after all; evaluation starts again with somewhere to keep symbols."""
 
 
-def evaluate(inputs: Inputs, varying: Varying) -> tuple[Machine, Returned | Stopped]:
-    """Evaluate a frame.  A break inside a callee is a break of the root at the call, found out in a second run."""
-    forced: dict[int, Stopped] = {}
+def evaluate(inputs: Inputs, varying: Varying, forced: dict[int, Stopped]) -> tuple[Machine, Returned | Stopped]:
+    """Evaluate a frame.  A break inside a callee is a break of the root at the call, found out in a second run.
+
+    ``forced`` are the steps of the root that CPython has to take; those found out are added.
+    """
     while True:
         machine = Machine(inputs, varying, forced)
         finished = False
@@ -509,6 +565,7 @@ def evaluate(inputs: Inputs, varying: Varying) -> tuple[Machine, Returned | Stop
         finally:
             if not finished:
                 machine.balance()
+                machine.let_go()
 
 
 def _has_something_to_do_at_the_end(frame: Frame) -> bool:

@@ -20,7 +20,7 @@ This module knows bytecode.  It must not know why the function was interrupted n
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import CodeType
@@ -64,33 +64,72 @@ class Continuation:
     """The code and what to call it with, all positional: an int is a place on the stack, a str a variable.
 
     For a variable that is a cell, hand over the cell itself.  Free variables are those of the original, in
-    its order: the closure can be passed on as it is.
+    its order: the closure can be passed on as it is.  `kept` are the original's instructions that are left, by index;
+    they come last in the code, in this order.
     """
 
     code: CodeType
     parameters: tuple[int | str, ...]
+    kept: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A code object that the user wrote, and where a frame of it or of a continuation stands in it."""
+
+    code: CodeType
+    flow: Flow
+    place: Callable[[int], int]
+    is_continuation: bool
 
 
 class Continuations:
-    """Makes continuations, each only once, so that what is compiled for one is found again."""
+    """Makes continuations, each only once, so that what is compiled for one is found again.
+
+    What is left of a continuation is what is left of the original: a loop that stops in each of its rounds is one
+    continuation that leads to itself.
+    """
 
     def __init__(self) -> None:
-        # By identity: code objects are equal even if they come from different files.  The code is kept with its
-        # continuation, so that its id stays its own.
-        self._made: dict[tuple[int, Point], tuple[CodeType, Continuation]] = {}
+        # By identity: code objects are equal even if they come from different files.  Every code is kept, so that its
+        # id stays its own.
+        self._made: dict[tuple[int, Point], Continuation] = {}
+        self._flows: dict[int, tuple[CodeType, Flow]] = {}
+        self._parents: dict[int, tuple[CodeType, Continuation]] = {}
+
+    def original(self, code: CodeType) -> Original:
+        """The code that this one is, or continues."""
+        parent = self._parents.get(id(code))
+        if parent is None:
+            return Original(code, self._flow(code), lambda index: index, is_continuation=False)
+        root, made = parent
+        start = len(Body.from_code(code)) - len(made.kept)
+        return Original(root, self._flow(root), lambda index: made.kept[index - start], is_continuation=True)
 
     def __call__(self, code: CodeType, point: Point) -> Continuation:
-        key = (id(code), point)
+        """The rest of an original after a point in it."""
+        flow = self._flow(code)
+        bound = frozenset(_variables(code, flow, point))  # a dead variable must not make it another point
+        key = (id(code), Point(point.index, point.stack, bound))
         if key not in self._made:
-            self._made[key] = code, continuation(code, point)
-        return self._made[key][1]
+            made = self._made[key] = _continuation(code, flow, key[1])
+            self._parents[id(made.code)] = code, made
+        return self._made[key]
+
+    def _flow(self, code: CodeType) -> Flow:
+        if id(code) not in self._flows:
+            self._flows[id(code)] = code, Flow(Body.from_code(code))
+        return self._flows[id(code)][1]
 
 
 def continuation(code: CodeType, point: Point) -> Continuation:
     """The rest of `code` after `point`."""
-    body = Body.from_code(code)
-    flow = Flow(body)
-    target = body.instructions[point.index]
+    return _continuation(code, Flow(Body.from_code(code)), point)
+
+
+def _continuation(code: CodeType, flow: Flow, point: Point) -> Continuation:
+    body = flow.instructions
+    target = body[point.index]
     _check(code, flow, point)
     reachable = flow.reachable(point.index)
     rest = [instruction for instruction, keep in zip(body, reachable, strict=True) if keep]
@@ -118,6 +157,7 @@ def continuation(code: CodeType, point: Point) -> Continuation:
             co_cellvars=tuple(name.removesuffix("'") for name in cells),
         ),
         parameters=(*variables, *stack),
+        kept=tuple(index for index, keep in enumerate(reachable) if keep),
     )
 
 

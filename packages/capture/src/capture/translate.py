@@ -22,24 +22,21 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
-from capture._engine import Outside, run_as_is
+from capture._engine import Outside
 from capture.assembler import assemble
 from capture.emitting import Emitter
-from capture.errors import BackendError, Location, Reason, SkipFrame, Unsupported
-from capture.flow import JUMPS, NO_FALL_THROUGH, Flow, stack_effect
-from capture.frame import NULL
+from capture.errors import BackendError, Location, Reason, Restart, SkipFrame, Unsupported
 from capture.guards import Guard
-from capture.instructions import Body, Instruction
+from capture.instructions import Instruction
 from capture.machine import Machine, Returned, Stopped, Varying, evaluate
-from capture.opcodes.exceptions import HandledValue
 from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, GraphRecord, Log
-from capture.resume import Continuation, Continuations, NotResumable, Point, Slot
+from capture.resume import Continuations, NotResumable
 from capture.shapes import relations
 from capture.sources import ArgSource, CallSource, ConstSource, Inputs
 from capture.spent import with_spent_history
+from capture.stops import Stop
 from capture.values.base import LazyValue, Value, settled
-from capture.values.constant import UNBOUND
 from capture.values.tensor import TensorValue
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -74,16 +71,29 @@ class Translation:
 def translate(settings: Settings, inputs: Inputs, varying: Varying) -> Translation:
     """Evaluate the frame, compile its graph, write its code."""
     started = time.perf_counter()
-    machine, outcome = evaluate(inputs, varying)
-    try:
-        if isinstance(outcome, Stopped) and settings.nopython and outcome.reason.kind not in RAISES:
-            raise Unsupported(outcome.reason, outcome.location)
-        translator = _Translator(settings, inputs, machine, started)
-        if settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
-            return Translation(None, tuple(translator.guards()), None, None)
-        return translator.finish(outcome)
-    finally:
-        machine.balance()
+    forced: dict[int, Stopped] = {}
+    while True:
+        machine, outcome = evaluate(inputs, varying, forced)
+        try:
+            if isinstance(outcome, Stopped) and settings.nopython and outcome.reason.kind not in RAISES:
+                raise Unsupported(outcome.reason, outcome.location)
+            translator = _Translator(settings, inputs, machine, started)
+            if settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
+                return Translation(None, tuple(translator.guards()), None, None)
+            return translator.finish(outcome)
+        except _Earlier as earlier:
+            forced[earlier.stopped.step] = earlier.stopped
+        finally:
+            machine.balance()
+            machine.let_go()
+
+
+class _Earlier(Restart):
+    """Something alive at the stop cannot be made by our code: CPython has to make it."""
+
+    def __init__(self, stopped: Stopped) -> None:
+        self.stopped = stopped
+        super().__init__()
 
 
 def _is_whole(outcome: Returned | Stopped) -> bool:
@@ -104,6 +114,8 @@ class _Translator:
     def finish(self, outcome: Returned | Stopped) -> Translation:
         rest = None if isinstance(outcome, Returned) else self._plan(outcome)
         wanted = [outcome.value] if isinstance(outcome, Returned) else rest.values()  # type: ignore[union-attr]
+        if isinstance(outcome, Stopped):
+            self._insist_on_what_can_be_built(wanted, outcome)
         self.emit.at(_first_with_a_line(self.machine.root.instructions))
         self.emit.prologue()
         self._call_graph([*wanted, *self.machine.effects.written_values()])
@@ -199,10 +211,10 @@ class _Translator:
         emit.call(2)
         bare = emit.label()
         emit.jump_if_true(bare)
-        emit.load_fast(result)
+        emit.move_fast(result)
         emit.jump(done)
         emit.place(bare)
-        emit.load_fast(result)
+        emit.move_fast(result)
         emit.build_tuple(1)
         emit.place(done)
 
@@ -246,44 +258,18 @@ class _Translator:
 
     # -- the rest of the function --------------------------------------------------------------------------------
 
-    def _plan(self, stopped: Stopped) -> _Step | _Tail:
-        frame, instruction = self.machine.root, stopped.instruction
-        body = Body(frame.instructions)
-        in_loop = any(first <= instruction.index <= last for first, last in Flow(body).loops())
-        handling = any(isinstance(settled(value), HandledValue) for value in frame.stack)
-        if handling:
-            raise SkipFrame(Reason("handler", "a break inside an exception handler", stopped.reason.explanation))
+    def _plan(self, stopped: Stopped) -> Stop:
         try:
-            if instruction.handler is not None or in_loop:
-                return _Tail(instruction, self._point(instruction.index, frame.stack), self)
-            return _Step(instruction, self)
+            return Stop(self.machine.root, stopped.instruction, self.settings.continuations)
         except NotResumable as error:
             raise SkipFrame(Reason("resume", str(error))) from error
 
-    def _point(self, index: int, stack: Sequence[Value | None]) -> Point:
-        slots = tuple(Slot.NULL if value is NULL else Slot.VALUE for value in stack)
-        frame = self.machine.root
-        free = frozenset(self.code.co_freevars)
-        bound = frozenset(name for name, value in frame.slots.items() if value is not UNBOUND and name not in free)
-        return Point(index, slots, bound)
-
-    def continuation(self, index: int, stack: Sequence[Value | None]) -> Continuation:
-        return self.settings.continuations(self.code, self._point(index, stack))
-
-    def call_continuation(self, made: Continuation, place: Callable[[int], None]) -> None:
-        """Return what the continuation returns; ``place`` pushes a stack place."""
-        emit, free = self.emit, self.code.co_freevars
-        if free:
-            emit.build_closure(free)
-        emit.make_function(made.code, closure=bool(free))
-        emit.to_callable()
-        for parameter in made.parameters:
-            if isinstance(parameter, int):
-                place(parameter)
-            else:
-                self.writer.load(self.machine.root.slots[parameter])
-        emit.call(len(made.parameters))
-        emit.return_value()
+    def _insist_on_what_can_be_built(self, wanted: Sequence[Value], stopped: Stopped) -> None:
+        for value in _reachable([*wanted, *self.machine.effects.written_values()]):
+            if not self.writer.can_load(value):
+                earlier = self.machine.before(value, stopped)
+                if earlier is not None:
+                    raise _Earlier(earlier)
 
     # -- records -------------------------------------------------------------------------------------------------
 
@@ -305,8 +291,13 @@ class _Translator:
         return guards + relations(self.machine.graph.shape_env, location)
 
     def _record_break(self, stopped: Stopped) -> None:
-        if stopped.reason.kind not in RAISES:
-            self.settings.log.add(BreakRecord(stopped.location, stopped.reason))
+        if stopped.reason.kind in RAISES:
+            return
+        record = BreakRecord(stopped.location, stopped.reason)
+        # A loop that was broken in comes here in every round, and steps its iterator: what broke it is on record.
+        again = stopped.reason.kind == "iterator" or record in self.settings.log.records()
+        if not (again and self.settings.continuations.original(self.code).is_continuation):
+            self.settings.log.add(record)
 
     def _record_graph(self, guards: Sequence[Guard]) -> None:
         module = self.graph
@@ -360,123 +351,6 @@ def _without_spent_history(value: Any) -> fx.Node:
 
 def _operator_name(node: fx.Node) -> str:
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-
-
-class _Tail:
-    """The stop is inside a loop or a ``try``: the rest of the frame, this instruction first, runs in CPython.
-
-    Functions called from there are captured as frames of their own.
-    """
-
-    def __init__(self, instruction: Instruction, point: Point, translator: _Translator) -> None:
-        self.instruction = instruction
-        self.translator = translator
-        self.made = translator.settings.continuations(translator.code, point)
-        run_as_is(self.made.code)
-
-    def values(self) -> list[Value]:
-        root = self.translator.machine.root
-        return [root.stack[p] if isinstance(p, int) else root.slots[p] for p in self.made.parameters]
-
-    def write(self, writer: Writer) -> None:
-        stack = self.translator.machine.root.stack
-        writer.emit.at(self.instruction)
-        self.translator.call_continuation(self.made, lambda place: writer.load(stack[place]))
-
-
-# How many values an opcode leaves that it pushed itself, where that is not one.
-_PUSHES = {"BEFORE_WITH": 2, "LOAD_METHOD": 2, "FOR_ITER": 2, "GET_LEN": 2, "IMPORT_FROM": 2, "MATCH_KEYS": 3}
-_PUSH_NOTHING = ("STORE_", "DELETE_", "POP_", "RAISE_", "RERAISE", "LIST_", "SET_", "DICT_", "MAP_", "RETURN_")
-
-
-def operands_of(instruction: Instruction) -> int:
-    """How many places of the stack an instruction takes."""
-    op = instruction.op
-    if op in ("UNPACK_SEQUENCE", "UNPACK_EX"):
-        return 1
-    if op in ("LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE"):
-        return 1 + int(instruction.arg)
-    if op == "MAP_ADD":
-        return 2 + int(instruction.arg)
-    pushes = _PUSHES.get(op, 0 if op.startswith(_PUSH_NOTHING) else 1)
-    return pushes - stack_effect(instruction)
-
-
-class _Step:
-    """The stop is in straight code: CPython runs the one instruction, and continuations take over after it."""
-
-    def __init__(self, instruction: Instruction, translator: _Translator) -> None:
-        self.instruction = instruction
-        self.translator = translator
-        stack = translator.machine.root.stack
-        count = operands_of(instruction)
-        self.operands = stack[len(stack) - count :]
-        self.below = stack[: len(stack) - count]
-        self.after: Continuation | None = None
-        self.jumped: Continuation | None = None
-        if instruction.op not in NO_FALL_THROUGH:
-            self.after = self._continuation(instruction.index + 1, jump=False)
-        if instruction.op in JUMPS:
-            self.jumped = self._continuation(instruction.arg.index, jump=True)
-
-    def _continuation(self, index: int, *, jump: bool) -> Continuation:
-        made = len(self.operands) + stack_effect(self.instruction, jump=jump)
-        placeholders: list[Value | None] = [None] * made
-        return self.translator.continuation(index, [*self.below, *placeholders])
-
-    def values(self) -> list[Value]:
-        root = self.translator.machine.root
-        found = [value for value in [*self.below, *self.operands] if value is not NULL]
-        for made in (self.after, self.jumped):
-            if made is not None:
-                found += [root.slots[p] for p in made.parameters if isinstance(p, str)]
-        return found
-
-    def write(self, writer: Writer) -> None:
-        emit = writer.emit
-        emit.at(self.instruction)
-        for value in self.values():
-            self._load_before_the_instruction(writer, value)
-        for value in self.operands:
-            if value is NULL:
-                emit.push_null()
-            else:
-                writer.load(value)
-        target = emit.label()
-        emit.emit(self.instruction.op, target if self.jumped is not None else self.instruction.arg)
-        if self.after is not None:
-            self._continue(writer, self.after, jump=False)
-        if self.jumped is not None:
-            emit.place(target)
-            self._continue(writer, self.jumped, jump=True)
-
-    def _load_before_the_instruction(self, writer: Writer, value: Value) -> None:
-        """The instruction may change anything: what comes from a path is read before it, what is new is built before
-        it.
-        """
-        value = settled(value)
-        if isinstance(value.source, ArgSource) or writer.is_kept(value):
-            return
-        writer.load(value)
-        if writer.is_kept(value):
-            writer.emit.pop()
-        else:
-            writer.keep(value)
-
-    def _continue(self, writer: Writer, made: Continuation, *, jump: bool) -> None:
-        emit = writer.emit
-        pushed = len(self.operands) + stack_effect(self.instruction, jump=jump)
-        names = [writer.fresh("stack") for _ in range(pushed)]
-        for name in reversed(names):
-            emit.store_fast(name)
-
-        def place(index: int) -> None:
-            if index < len(self.below):
-                writer.load(self.below[index])
-            else:
-                emit.load_fast(names[index - len(self.below)])
-
-        self.translator.call_continuation(made, place)
 
 
 def _first_with_a_line(instructions: Sequence[Instruction]) -> Instruction:

@@ -7,10 +7,21 @@ import contextvars
 import enum
 import functools
 import gc
+import itertools
 import sys
 import weakref
-from collections.abc import Callable
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from collections.abc import Callable, Iterator
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    GeneratorType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+    TracebackType,
+)
 from typing import Any, Protocol
 
 import torch
@@ -44,6 +55,7 @@ from capture.values.function import (
     PartialValue,
     PythonModuleValue,
 )
+from capture.values.iterator import OutsideIterator
 from capture.values.mapping import DictValue, ObjectKey
 from capture.values.module import ModuleValue
 from capture.values.sequence import ListValue, SetValue, SliceValue, TupleValue
@@ -388,12 +400,44 @@ def wrap_class(ctx: World, obj: type, source: Source) -> Value:
 
 def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
     owner = getattr(obj, "__self__", None)
-    if owner is None or isinstance(owner, (ModuleType, type)) or trusted(obj):
+    if owner is None or isinstance(owner, (ModuleType, type)) or (trusted(obj) and type(owner) not in _BY_TYPE):
         return BuiltinValue(obj, same_object(ctx, obj, source))
     name = obj.__name__
     ctx.guard(source, "type", type(obj))
     receiver = ctx.wrap(owner, AttrSource(source, "__self__"))
     return receiver.attribute(ctx, name)
+
+
+# -- iterators ---------------------------------------------------------------------------------------------------
+
+
+_MADE_IN_C: tuple[Iterator[Any], ...] = (
+    iter([]),
+    reversed([]),
+    iter(()),
+    iter(""),
+    iter(b""),
+    iter(range(0)),
+    iter(set()),
+    iter(int, 1),
+)
+_OF_DICTS: tuple[Any, ...] = ({}.keys(), {}.values(), {}.items(), collections.OrderedDict().items())
+
+
+@wraps(*(type(iterator) for iterator in _MADE_IN_C), *(type(iter(view)) for view in _OF_DICTS))
+@wraps(*(type(reversed(view)) for view in _OF_DICTS), type(iter(range(1 << 64))), type(iter(collections.deque())))
+@wraps(zip, enumerate, map, filter, reversed, GeneratorType)
+@wraps(*(cls for cls in vars(itertools).values() if isinstance(cls, type) and hasattr(cls, "__next__")))
+def wrap_iterator(ctx: World, obj: Any, source: Source) -> Value:
+    ctx.guard(source, "type", type(obj))
+    return OutsideIterator(type(obj), source)
+
+
+@wraps(TracebackType)
+def wrap_traceback(ctx: World, obj: TracebackType, source: Source) -> Value:
+    """Another one every time; it is only ever handed on."""
+    ctx.guard(source, "type", TracebackType)
+    return UserObject(TracebackType, obj, source)
 
 
 # -- objects -----------------------------------------------------------------------------------------------------

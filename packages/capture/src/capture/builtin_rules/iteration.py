@@ -266,8 +266,12 @@ def send(ctx: Tracer, generator: GeneratorValue, value: Value) -> Value:
 
 
 @rule(GeneratorType.throw, kinds=(GeneratorValue, (ExceptionValue, ClassValue)))
-def throw_into(ctx: Tracer, generator: GeneratorValue, raised: Value) -> Value:
-    error = ctx.call(raised, []) if isinstance(raised, ClassValue) else raised
+def throw_into(
+    ctx: Tracer, generator: GeneratorValue, raised: Value, value: Value = NONE, traceback: Value = NONE
+) -> Value:
+    error = value if isinstance(value, ExceptionValue) else raised
+    if isinstance(error, ClassValue):
+        error = ctx.call(error, [] if value is NONE else [value])
     if not isinstance(error, ExceptionValue):
         ctx.throw(TypeError, "exceptions must be classes or instances deriving from BaseException")
     if not generator.started or generator.finished:

@@ -244,10 +244,6 @@ def symbolic_text(ctx: Tracer, value: SymbolicNumber, *rest: Value) -> Value:
 
 @rule(str, kinds=(UserObject,))
 def object_to_text(ctx: Tracer, value: UserObject) -> Value:
-    if isinstance(value, ExceptionValue) and _inherited(value.cls, "__str__", BaseException) and value.source is None:
-        texts = [constant_of(ctx, ctx.call_builtin(str, [arg], {})) for arg in value.new_args]
-        if len(texts) <= 1:
-            return ConstantValue(texts[0] if texts else "")
     return _text_by_method(ctx, value, "__str__" if isinstance(value.cls.__str__, FunctionType) else "__repr__")
 
 
@@ -375,17 +371,6 @@ def new_container(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -
 @rule(object.__init__, kinds=(UserObject,))
 def init_object(ctx: Tracer, value: UserObject, *args: Value, **kwargs: Value) -> Value:
     return NONE
-
-
-@rule(BaseException.__init__, Exception.__init__, kinds=(ExceptionValue,))
-def init_exception(ctx: Tracer, value: ExceptionValue, *args: Value) -> Value:
-    value.new_args = list(args)
-    return NONE
-
-
-@rule(BaseException.with_traceback, kinds=(ExceptionValue, None))
-def with_traceback(ctx: Tracer, value: ExceptionValue, traceback: Value) -> Value:
-    return value
 
 
 @rule(object.__eq__, kinds=(None, None))

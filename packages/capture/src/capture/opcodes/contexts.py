@@ -6,7 +6,6 @@ from capture.frame import Frame
 from capture.instructions import Instruction
 from capture.opcodes.registry import opcode
 from capture.values.base import Tracer, Value, realize
-from capture.values.constant import NONE
 from capture.values.user_object import UserObject
 
 
@@ -32,4 +31,5 @@ def _method(ctx: Tracer, manager: Value, name: str) -> Value:
 def with_except_start(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     raised = realize(ctx, frame.stack[-1])
     leave = realize(ctx, frame.stack[-4])
-    frame.push(ctx.call(leave, [ctx.literal(raised.python_type()), raised, NONE]))
+    traceback = raised.attribute(ctx, "__traceback__")
+    frame.push(ctx.call(leave, [ctx.literal(raised.python_type()), raised, traceback]))

@@ -17,14 +17,21 @@ from capture.values.sequence import TupleValue
 def raise_varargs(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     if inst.arg == 0:
         _reraise_current(ctx, frame)
-    if inst.arg == 2:
-        frame.pop()  # the cause is seen only in a traceback, which CPython makes when the exception leaves the frame
-    raised = frame.pop()
-    if isinstance(raised, ClassValue):
-        raised = ctx.call(raised, [])
+    cause = _instance(ctx, frame.pop()) if inst.arg == 2 else None
+    raised = _instance(ctx, frame.pop())
     if not isinstance(raised, ExceptionValue):
         ctx.throw(TypeError, "exceptions must derive from BaseException")
+    if cause is not None:
+        if cause is not NONE and not isinstance(cause, ExceptionValue):
+            ctx.throw(TypeError, "exception causes must derive from BaseException")
+        ctx.changed(raised)
+        raised.overlay["__cause__"] = cause
+    raised.raise_while(ctx.handled_here())
     raise UserRaised(raised)
+
+
+def _instance(ctx: Tracer, raised: Value) -> Value:
+    return ctx.call(raised, []) if isinstance(raised, ClassValue) else raised
 
 
 def _reraise_current(ctx: Tracer, frame: Frame) -> None:
@@ -36,17 +43,20 @@ def _reraise_current(ctx: Tracer, frame: Frame) -> None:
 @opcode("PUSH_EXC_INFO")
 def push_exc_info(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     raised = frame.pop()
-    frame.push(HandledValue(frame.handling[-1] if frame.handling else NONE))
+    frame.push(HandledValue(raised))
     frame.push(raised)
     frame.handling.append(raised)
 
 
 class HandledValue(ExceptionValue):
-    """What PUSH_EXC_INFO saves: the exception that was being handled before."""
+    """The place on the stack of what PUSH_EXC_INFO saves, the exception that was being handled before.
 
-    def __init__(self, previous: Value) -> None:
+    What matters is the one that is being handled now.
+    """
+
+    def __init__(self, handled: Value) -> None:
         super().__init__(BaseException)
-        self.previous = previous
+        self.handled = handled
 
 
 @opcode("POP_EXCEPT")

@@ -152,12 +152,6 @@ def build_pairwise(writer: Writer, value: PairIterator) -> None:
     emit.call(1)
 
 
-@builds(EnumerateIterator)
-@_kept
-def build_enumerate(writer: Writer, value: EnumerateIterator) -> None:
-    writer.call_const(enumerate, value.over, value.numbers.current)
-
-
 @builds(CountIterator)
 @_kept
 def build_count(writer: Writer, value: CountIterator) -> None:
@@ -171,6 +165,12 @@ def build_zip(writer: Writer, value: ZipIterator) -> None:
     count = writer.load_all(value.iterators)
     writer.load(ConstantValue(value.strict))
     writer.emit.call_kw(count + 1, ("strict",))
+
+
+@builds(EnumerateIterator)
+@_kept
+def build_enumerate(writer: Writer, value: EnumerateIterator) -> None:
+    writer.call_const(enumerate, value.over, value.numbers.current)
 
 
 @builds(MapIterator)

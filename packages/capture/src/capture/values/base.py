@@ -82,6 +82,12 @@ class Tracer(Protocol):
     def in_library(self) -> bool:
         """Whether the code that is being evaluated belongs to an installed package or the standard library."""
 
+    def handled(self) -> Value | None:
+        """The exception that is being handled, here or by the caller of the evaluated frame."""
+
+    def handled_here(self) -> Value | None:
+        """The exception that is being handled in the evaluated code."""
+
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """The user's program raises here."""
 

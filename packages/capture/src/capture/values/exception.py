@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any
 
-from capture.sources import Source
-from capture.values.base import Tracer, Value
-from capture.values.constant import NONE
+from capture.sources import AttrSource, Source
+from capture.values.base import LazyValue, Tracer, Value, realize
+from capture.values.constant import NONE, boolean
 from capture.values.sequence import TupleValue
 from capture.values.user_object import UserObject
+
+_LINKS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 
 
 class ExceptionValue(UserObject):
@@ -18,18 +21,46 @@ class ExceptionValue(UserObject):
     ) -> None:
         super().__init__(cls, obj, source)
         self.new_args = list(args)
+        self.raised = False
+
+    def raise_while(self, handled: Value | None) -> None:
+        """It is raised while another one is being handled."""
+        self.raised = True
+        if handled is not None and handled is not self and self.source is None:
+            self.overlay["__context__"] = handled
 
     def plain_attribute(self, ctx: Tracer, name: str) -> Value | None:
-        if name not in self.overlay and self.source is None:
-            if name == "args":
-                return TupleValue(self.new_args)
-            if name == "value" and self.cls is StopIteration:
-                return self.new_args[0] if self.new_args else NONE
-            if name in ("__cause__", "__context__", "__traceback__"):
-                return NONE
-        return super().plain_attribute(ctx, name)
+        if name in self.overlay:
+            return super().plain_attribute(ctx, name) if name not in _LINKS else self.overlay[name]
+        if self.source is not None and (name == "args" or name in _LINKS):
+            return realize(ctx, LazyValue(getattr(self.obj, name), AttrSource(self.source, name)))
+        if self.source is not None:
+            return super().plain_attribute(ctx, name)
+        if name == "args":
+            return TupleValue(self.new_args)
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.new_args[0] if self.new_args else NONE
+        if name == "__traceback__" and self.raised:
+            return UnseenTraceback()
+        if name == "__suppress_context__":
+            return boolean("__cause__" in self.overlay)
+        return NONE if name in _LINKS else super().plain_attribute(ctx, name)
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
-        if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
-            return  # seen only in tracebacks, and an exception that leaves the frame is raised by CPython
+        if name == "__traceback__":
+            return  # the real one comes when CPython raises the exception
+        if name in _LINKS and value is not None:
+            ctx.changed(self)
+            self.overlay[name] = value
+            return
         super().plain_set(ctx, name, value)
+
+
+class UnseenTraceback(Value):
+    """The traceback of an exception that only the evaluation raised: it is there, and cannot be looked at."""
+
+    def python_type(self) -> type:
+        return TracebackType
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        ctx.stop("traceback", f"`{name}` of a traceback is read")

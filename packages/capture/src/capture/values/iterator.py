@@ -13,6 +13,7 @@ from types import GeneratorType
 from typing import Any
 
 from capture.errors import UserRaised
+from capture.sources import Source
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.function import BuiltinValue
@@ -52,6 +53,23 @@ class IteratorValue(Value):
 
     def elements(self, ctx: Tracer) -> list[Value]:
         return self.rest(ctx)
+
+
+class OutsideIterator(IteratorValue):
+    """An iterator that came into being outside of the evaluated code: CPython steps it, one item at a time.
+
+    That is also what a loop goes on with after a break inside it: its rounds share what was compiled for one.
+    """
+
+    def __init__(self, cls: type, source: Source) -> None:
+        self.cls = cls
+        self.source = source
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        ctx.stop("iterator", f"a {self.cls.__name__} that was made outside of the function is stepped")
 
 
 class SequenceIterator(IteratorValue):
@@ -314,6 +332,27 @@ class ZipIterator(IteratorValue):
         return iter(self.iterators)
 
 
+class EnumerateIterator(IteratorValue):
+    def __init__(self, numbers: CountIterator, over: IteratorValue) -> None:
+        self.numbers = numbers
+        self.over = over
+
+    def python_type(self) -> type:
+        return enumerate
+
+    def step(self, ctx: Tracer) -> Value | None:
+        value = self.over.step(ctx)
+        if value is None:
+            return None
+        number = self.numbers.current
+        self.numbers.step(ctx)
+        return TupleValue([number, value])
+
+    def parts(self) -> Iterator[Value]:
+        yield self.numbers
+        yield self.over
+
+
 class MapIterator(IteratorValue):
     """``map`` and ``itertools.starmap``."""
 
@@ -379,27 +418,6 @@ class ChainIterator(IteratorValue):
         yield self.iterables
         if self.current is not None:
             yield self.current
-
-
-class EnumerateIterator(IteratorValue):
-    def __init__(self, numbers: CountIterator, over: IteratorValue) -> None:
-        self.numbers = numbers
-        self.over = over
-
-    def python_type(self) -> type:
-        return enumerate
-
-    def advance(self, ctx: Tracer) -> Value | None:
-        value = self.over.step(ctx)
-        if value is None:
-            return None
-        number = self.numbers.current
-        self.numbers.step(ctx)
-        return TupleValue([number, value])
-
-    def parts(self) -> Iterator[Value]:
-        yield self.numbers
-        yield self.over
 
 
 class PairIterator(IteratorValue):

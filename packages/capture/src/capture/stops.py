@@ -1,0 +1,266 @@
+"""Where evaluation stopped: CPython runs that one instruction, and continuations take over wherever it leads.
+
+An instruction may lead to three places, and in a loop the way may come here again::
+
+    operands; the instruction        under a handler of our own, if the user's code has one here
+    return rest(variables, stack)    after it
+    return rest(variables, stack)    where it jumps
+    return rest(variables, stack)    in the user's handler, with the exception
+
+A continuation does not call the next one, or a loop would let the stack grow with every round and keep alive what the
+program has let go: it returns what is left to do as a ``Rest``, and the code that entered the function does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from capture.emit import Writer
+from capture.flow import JUMPS, NO_FALL_THROUGH, stack_effect
+from capture.frame import NULL, Frame
+from capture.instructions import Instruction
+from capture.opcodes.exceptions import HandledValue
+from capture.resume import Continuation, Continuations, Point, Slot
+from capture.sources import ArgSource
+from capture.values.base import Value, settled
+from capture.values.constant import UNBOUND
+from capture.versions import NULL_UNDER_CALLABLE
+
+# How many values an opcode leaves that it pushed itself or only looked at, where that is not one.
+_LEAVES = {"BEFORE_WITH": 2, "LOAD_METHOD": 2, "FOR_ITER": 2, "GET_LEN": 2, "IMPORT_FROM": 2, "MATCH_KEYS": 3}
+_LEAVES |= {"MATCH_MAPPING": 2, "MATCH_SEQUENCE": 2, "CHECK_EXC_MATCH": 2, "CHECK_EG_MATCH": 2, "WITH_EXCEPT_START": 5}
+_LEAVE_NOTHING = ("STORE_", "DELETE_", "POP_", "RAISE_", "RERAISE", "LIST_", "SET_", "DICT_", "MAP_", "RETURN_")
+# These push two places, of which one may be NULL; it is known which after the plain attribute was read.
+_AS_ATTRIBUTE = {
+    "LOAD_METHOD": "LOAD_ATTR",
+    "LOAD_SUPER_METHOD": "LOAD_SUPER_ATTR",
+    "LOAD_ZERO_SUPER_METHOD": "LOAD_ZERO_SUPER_ATTR",
+}
+
+
+def operands_of(instruction: Instruction) -> int:
+    """How many places of the stack an instruction takes or looks at."""
+    op = instruction.op
+    if op in ("UNPACK_SEQUENCE", "UNPACK_EX"):
+        return 1
+    if op in ("LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE"):
+        return 1 + int(instruction.arg)
+    if op == "MAP_ADD":
+        return 2 + int(instruction.arg)
+    leaves = _LEAVES.get(op, 0 if op.startswith(_LEAVE_NOTHING) else 1)
+    return leaves - stack_effect(instruction)
+
+
+class Rest:
+    """What a continuation leaves to the code that entered the function: a call."""
+
+    __slots__ = ("args", "function")
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.function = function
+        self.args = args
+
+
+class Stop:
+    """The end of the code for a frame that was not evaluated to its end."""
+
+    def __init__(self, frame: Frame, instruction: Instruction, continuations: Continuations) -> None:
+        self.frame = frame
+        self.instruction = instruction
+        self.continuations = continuations
+        self.original = continuations.original(frame.code)
+        self.stack = [settled(value) for value in frame.stack]
+        self.first = len(self.stack) - operands_of(instruction)
+        self.null_place = self._place_left_null()
+        handler = instruction.handler
+        self.after: Continuation | None = None
+        self.jumped: Continuation | None = None
+        self.handling: Continuation | None = None
+        if instruction.op not in NO_FALL_THROUGH:
+            self.after = self._continuation(instruction.index + 1, self._depth(jump=False))
+        if instruction.op in JUMPS:
+            self.jumped = self._continuation(instruction.arg.index, self._depth(jump=True))
+        if handler is not None:
+            depth = handler.depth + handler.lasti + 1
+            self.handling = self._continuation(handler.target.index, depth, raised=True)
+
+    # -- where it leads ------------------------------------------------------------------------------------------
+
+    def _depth(self, *, jump: bool) -> int:
+        return len(self.stack) + stack_effect(self.instruction, jump=jump)
+
+    def _place_left_null(self) -> int | None:
+        if self.instruction.op not in _AS_ATTRIBUTE:
+            return None
+        return self.first if NULL_UNDER_CALLABLE else self.first + 1
+
+    def _continuation(self, index: int, depth: int, *, raised: bool = False) -> Continuation:
+        index = self.original.place(index)
+        offsets = self.original.flow.offsets_kept[index]
+        slots = [Slot.LASTI if place in offsets else self._slot(place) for place in range(depth)]
+        if raised:
+            slots[-1] = Slot.VALUE  # the exception, whatever was there before
+        free = frozenset(self.frame.code.co_freevars)
+        bound = frozenset(name for name, value in self.frame.slots.items() if value is not UNBOUND and name not in free)
+        return self.continuations(self.original.code, Point(index, tuple(slots), bound))
+
+    def _slot(self, place: int) -> Slot:
+        value = self.stack[place] if place < len(self.stack) else None
+        if isinstance(value, HandledValue):
+            return Slot.HANDLED
+        null = place == self.null_place or (value is NULL and place < self.first)
+        return Slot.NULL if null else Slot.VALUE
+
+    # -- what that needs -----------------------------------------------------------------------------------------
+
+    def values(self) -> list[Value]:
+        found = [_object(value) for value in self.stack if value is not NULL]
+        for made in (self.after, self.jumped, self.handling):
+            if made is not None:
+                found += [self.frame.slots[p] for p in made.parameters if isinstance(p, str)]
+        return found
+
+    def handled(self) -> list[Value]:
+        """The exceptions that are being handled here."""
+        return [settled(value.handled) for value in self.stack if isinstance(value, HandledValue)]
+
+    # -- the code ------------------------------------------------------------------------------------------------
+
+    def write(self, writer: Writer) -> None:
+        emit = writer.emit
+        emit.at(self.instruction)
+        for value in self.values():
+            _load_before_the_instruction(writer, value)
+        outer = [value for value in self.stack[: self.first] if isinstance(value, HandledValue)]
+        shown = outer + self.stack[self.first :]
+        for value in shown:
+            _show(writer, value)
+        target, stub = emit.label(), emit.label()
+        with emit.handled_by(stub, _handled_depth(shown)) if self.handling else contextlib.nullcontext():
+            self._run(writer, target)
+        if self.after is not None:
+            self._go_on(writer, self.after, len(outer), jump=False)
+        if self.jumped is not None:
+            emit.place(target)
+            self._go_on(writer, self.jumped, len(outer), jump=True)
+        if self.handling is not None:
+            emit.place(stub)
+            self._handle(writer, self.handling, shown)
+
+    def _run(self, writer: Writer, target: Instruction) -> None:
+        op, arg = self.instruction.op, self.instruction.arg
+        if op == "RERAISE":
+            arg = 0  # no offset of this code lies below
+        writer.emit.emit(_AS_ATTRIBUTE.get(op, op), target if self.jumped is not None else arg)
+
+    def _go_on(self, writer: Writer, made: Continuation, outer: int, *, jump: bool) -> None:
+        """Take what the instruction left off the stack and call the continuation with it."""
+        emit, left = writer.emit, {}
+        for place in range(self._depth(jump=jump) - 1, self.first - 1, -1):
+            if place == self.null_place:
+                continue
+            if self._slot(place) is Slot.HANDLED:
+                emit.emit("POP_EXCEPT")
+            else:
+                left[place] = writer.fresh("stack")
+                emit.store_fast(left[place])
+        for _ in range(outer):
+            emit.emit("POP_EXCEPT")
+        self._call(writer, made, left)
+
+    def _handle(self, writer: Writer, made: Continuation, shown: Sequence[Value]) -> None:
+        emit, raised = writer.emit, writer.fresh("raised")
+        emit.store_fast(raised)
+        for value in reversed(shown[: _handled_depth(shown)]):
+            if isinstance(value, HandledValue):
+                emit.emit("POP_EXCEPT")
+            else:
+                emit.pop()
+        handler = self.instruction.handler
+        assert handler is not None
+        self._call(writer, made, {handler.depth + handler.lasti: raised})
+
+    def _call(self, writer: Writer, made: Continuation, left: dict[int, str]) -> None:
+        """Return what the continuation returns, or leave it to whoever entered the function."""
+        emit, free = writer.emit, self.frame.code.co_freevars
+        leave = self.original.is_continuation
+        if leave:
+            emit.load_callable(Rest)
+        if free:
+            emit.build_closure(free)
+        emit.make_function(made.code, closure=bool(free))
+        if not leave:
+            emit.to_callable()
+        for parameter in made.parameters:
+            if not isinstance(parameter, int):
+                writer.load(self.frame.slots[parameter])
+            elif parameter in left:
+                emit.move_fast(left[parameter])
+            else:
+                writer.load(_object(self.stack[parameter]))
+        writer.let_go(self.frame.code)
+        if leave:
+            emit.build_tuple(len(made.parameters))
+            emit.call(2)
+        else:
+            emit.call(len(made.parameters))
+            _finish(writer)
+        emit.return_value()
+
+
+def _object(value: Value) -> Value:
+    return value.handled if isinstance(value, HandledValue) else value
+
+
+def _handled_depth(shown: Sequence[Value]) -> int:
+    """How much of the stack has to stay so that every exception being handled can be put away."""
+    return max((place + 1 for place, value in enumerate(shown) if isinstance(value, HandledValue)), default=0)
+
+
+def _show(writer: Writer, value: Value) -> None:
+    """Push a value; for an exception that is being handled, handle it here."""
+    if value is NULL:
+        writer.emit.push_null()
+        return
+    writer.load(_object(value))
+    if isinstance(value, HandledValue):
+        writer.emit.emit("PUSH_EXC_INFO")
+        writer.emit.pop()
+
+
+def _load_before_the_instruction(writer: Writer, value: Value) -> None:
+    """The instruction may change anything: what comes from a path is read before it, what is new is built before it."""
+    value = settled(value)
+    if isinstance(value.source, ArgSource) or writer.is_kept(value):
+        return
+    writer.load(value)
+    if writer.is_kept(value):
+        writer.emit.pop()
+    else:
+        writer.keep(value)
+
+
+def _finish(writer: Writer) -> None:
+    """Do what was left to do, until there is a result."""
+    emit, result = writer.emit, writer.fresh("result")
+    again, done = emit.label(), emit.label()
+    emit.store_fast(result)
+    emit.place(again)
+    emit.load_callable(type)
+    emit.load_fast(result)
+    emit.call(1)
+    emit.load_const(Rest)
+    emit.compare("is")
+    emit.jump_if_false(done)
+    emit.load_fast(result)
+    emit.load_attr("function")
+    emit.to_callable()
+    emit.move_fast(result)
+    emit.load_attr("args")
+    emit.call_ex()
+    emit.store_fast(result)
+    emit.jump(again)
+    emit.place(done)
+    emit.load_fast(result)

@@ -1,0 +1,288 @@
+"""Breaks inside loops, ``with`` and ``try``: what follows is captured again, block and all."""
+
+import contextlib
+import sys
+import traceback
+import weakref
+
+import pytest
+import torch
+
+import capture
+
+
+def counts(log):
+    graphs = [len(record.operators) for record in log.records() if isinstance(record, capture.GraphRecord)]
+    return graphs, len([record for record in log.records() if isinstance(record, capture.BreakRecord)])
+
+
+def test_the_rounds_of_a_loop_share_what_was_captured_for_one(check, x):
+    def rounds(a):
+        for _ in range(50):
+            a = a * 1.01 + 1
+            capture.graph_break()
+            a = a.sin()
+        return a
+
+    log = check(rounds, x, graphs=None, breaks=None)
+    assert counts(log) == ([2, 1, 2], 1)
+
+
+def test_the_stack_does_not_grow_with_the_rounds(check, x):
+    rounds = 3 * sys.getrecursionlimit()
+
+    def many(a):
+        n = 0
+        while n < rounds:
+            n += 1
+            capture.graph_break()
+        return a + n
+
+    check(many, x, graphs=2, breaks=1)
+
+
+def test_loops_in_loops(check, x):
+    def nested(a):
+        for row in [a, a + 1, a + 2]:
+            for k, scale in enumerate((1, 2)):
+                a = a + row * scale
+                capture.graph_break()
+                a = a - k
+        return a
+
+    check(nested, x, graphs=None, breaks=1)
+
+
+def test_a_loop_over_a_list_that_grows(check, x):
+    def grow(a):
+        items = [1, 2]
+        for item in items:
+            a = a + item
+            capture.graph_break()
+            if len(items) < 4:
+                items.append(item + 1)
+        return a, items
+
+    check(grow, x, graphs=None, breaks=None)
+
+
+@pytest.mark.parametrize("view", [dict.items, dict.values, dict.keys, reversed, enumerate])
+def test_a_loop_over_a_dict(check, x, view):
+    def over(a):
+        seen = []
+        for item in view({"a": a, "b": a + 1}):
+            capture.graph_break()
+            seen.append(item)
+        return seen, a + 1
+
+    check(over, x, graphs=None, breaks=None)
+
+
+def test_a_loop_over_a_generator(check, x):
+    def over(a):
+        def steps():
+            for k in range(3):
+                yield a * k
+
+        total = 0
+        for item in steps():
+            total = total + item
+            capture.graph_break()
+            total = total * 2
+        return total
+
+    check(over, x, graphs=None, breaks=None)
+
+
+def test_break_continue_and_else(check, x):
+    def leave(a, limit):
+        for k in range(9):
+            if k % 2:
+                continue
+            a = a * 2
+            if a.sum() > limit:
+                break
+        else:
+            a = a - 1
+        return a
+
+    check(leave, x, 100.0, graphs=None, breaks=None)
+    check(leave, x, 1e9, graphs=None, breaks=None)
+
+
+def test_every_part_of_a_try_is_captured(check, x):
+    def parts(a):
+        try:
+            a = a + 1
+            capture.graph_break()
+            a = a * 2
+            raise KeyError("k")
+        except KeyError as error:
+            a = a - 1
+            capture.graph_break()
+            a = a * 3
+            text = repr(error)
+        finally:
+            a = a / 2
+        return a + 1, text
+
+    log = check(parts, x, graphs=None, breaks=2)
+    assert sum(counts(log)[0]) == 6
+
+
+def test_what_a_handler_sees_is_real(check, x):
+    def look(a):
+        try:
+            a = a + 1
+            raise ValueError("v") from KeyError("k")
+        except ValueError as error:
+            lines = [frame.line for frame in traceback.extract_tb(error.__traceback__)]
+            return a * 2, lines[-1], repr(error.__cause__), sys.exc_info()[1] is error
+
+    check(look, x, graphs=None, breaks=None)
+
+
+def test_an_exception_raised_while_handling_another(check, x):
+    def chain(a):
+        try:
+            try:
+                a = a + 1
+                capture.graph_break()
+                raise KeyError("inner")
+            except KeyError:
+                capture.graph_break()
+                raise ValueError("outer")
+        except ValueError as error:
+            return a * 2, repr(error.__context__), error.__cause__, error.__suppress_context__
+
+    check(chain, x, graphs=2, breaks=None)
+
+
+def test_a_bare_raise_after_a_break_in_the_handler(check, x):
+    def again(a):
+        try:
+            try:
+                return [a][3]
+            except IndexError:
+                capture.graph_break()
+                raise
+        except IndexError as error:
+            return a + 1, str(error)
+
+    check(again, x, graphs=1, breaks=None)
+
+
+def test_finally_runs_once_when_an_exception_leaves(check, x):
+    done = []
+
+    def leave(a):
+        try:
+            a = a + 1
+            capture.graph_break()
+            return [a][5]
+        finally:
+            done.append(1)
+
+    check(leave, x, graphs=None, breaks=None)
+    assert done == [1, 1]
+
+
+def test_gradients_stay_off_after_a_break_under_no_grad(check, x):
+    def off(a):
+        with torch.no_grad():
+            b = a * 2
+            capture.graph_break()
+            c = b + a
+        return c * 2 + a, torch.is_grad_enabled()
+
+    log = check(off, x.requires_grad_(), graphs=2, breaks=1)
+    assert "add" in str(counts(log)) or sum(counts(log)[0]) >= 4
+
+
+class Manager:
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append("in")
+        return 3
+
+    def __exit__(self, cls, value, trace):
+        self.log.append((cls, repr(value), trace is None))
+        return cls is ValueError
+
+
+@contextlib.contextmanager
+def written_as_a_generator(log):
+    log.append("in")
+    try:
+        yield 3
+    except ValueError as error:
+        log.append(traceback.extract_tb(error.__traceback__)[-1].line)
+    finally:
+        log.append("out")
+
+
+@pytest.mark.parametrize("manager", [Manager, written_as_a_generator])
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_managers_exit_sees_the_exception(check, x, manager, fails):
+    def managed(a):
+        log = []
+        with manager(log) as number:
+            a = a + number
+            capture.graph_break()
+            a = a * 2
+            if fails:
+                raise ValueError("x")
+        return a + 1, log
+
+    check(managed, x, graphs=None, breaks=None)
+
+
+def test_what_the_program_has_let_go_is_gone(x):
+    watched, gone = [], []
+    watch = capture.disable(lambda tensor: watched.append(weakref.ref(tensor)))
+    look = capture.disable(lambda: gone.append(watched[-1]() is None))
+
+    def step(a):
+        big = a + 1
+        watch(big)
+        b = big * 2
+        del big
+        capture.graph_break()
+        look()
+        return b
+
+    region = capture.optimize("eager", strict=True)(step)
+    region(x)
+    region(x)
+    assert gone == [True, True]
+
+
+def test_unbound_variables_stay_unbound(check, x):
+    def unbound(a):
+        for k in range(3):
+            if k == 1:
+                try:
+                    print(late)
+                except NameError as error:
+                    a, text = a + 1, str(error)
+            capture.graph_break()
+            late = k
+            if k == 0:
+                del late
+        return a, text
+
+    check(unbound, x, graphs=None, breaks=None)
+
+
+def test_closures_made_in_a_broken_loop_share_their_variable(check, x):
+    def closures(a):
+        made = []
+        for k in range(3):
+            b = a * k
+            made.append(lambda: b)
+            capture.graph_break()
+        return [function() for function in made]
+
+    check(closures, x, graphs=None, breaks=None)
