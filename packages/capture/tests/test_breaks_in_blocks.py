@@ -185,6 +185,7 @@ def test_finally_runs_once_when_an_exception_leaves(check, x):
 
     check(leave, x, graphs=None, breaks=None)
     assert done == [1, 1]
+    assert sys.exc_info() == (None, None, None)
 
 
 def test_gradients_stay_off_after_a_break_under_no_grad(check, x):

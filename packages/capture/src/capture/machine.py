@@ -177,7 +177,7 @@ class Machine:
     def _insist_on_real_exceptions(self, frame: Frame, stopped: Stopped) -> None:
         """What handles an exception may look at its traceback: CPython has to raise it where CPython goes on."""
         for value in frame.stack:
-            if isinstance(value, HandledValue):
+            if isinstance(value, HandledValue) and not value.put_away:
                 earlier = self.before(value.handled, stopped)
                 if earlier is not None:
                     raise _Again(earlier)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from capture.emit import Writer
 from capture.flow import JUMPS, NO_FALL_THROUGH, stack_effect
@@ -25,7 +25,7 @@ from capture.opcodes.exceptions import HandledValue
 from capture.resume import Continuation, Continuations, Point, Slot
 from capture.sources import ArgSource
 from capture.values.base import Value, settled
-from capture.values.constant import UNBOUND
+from capture.values.constant import NONE, UNBOUND
 from capture.versions import NULL_UNDER_CALLABLE
 
 # How many values an opcode leaves that it pushed itself or only looked at, where that is not one.
@@ -108,7 +108,7 @@ class Stop:
 
     def _slot(self, place: int) -> Slot:
         value = self.stack[place] if place < len(self.stack) else None
-        if isinstance(value, HandledValue):
+        if _is_handled(value):
             return Slot.HANDLED
         null = place == self.null_place or (value is NULL and place < self.first)
         return Slot.NULL if null else Slot.VALUE
@@ -122,10 +122,6 @@ class Stop:
                 found += [self.frame.slots[p] for p in made.parameters if isinstance(p, str)]
         return found
 
-    def handled(self) -> list[Value]:
-        """The exceptions that are being handled here."""
-        return [settled(value.handled) for value in self.stack if isinstance(value, HandledValue)]
-
     # -- the code ------------------------------------------------------------------------------------------------
 
     def write(self, writer: Writer) -> None:
@@ -133,7 +129,7 @@ class Stop:
         emit.at(self.instruction)
         for value in self.values():
             _load_before_the_instruction(writer, value)
-        outer = [value for value in self.stack[: self.first] if isinstance(value, HandledValue)]
+        outer = [value for value in self.stack[: self.first] if _is_handled(value)]
         shown = outer + self.stack[self.first :]
         for value in shown:
             _show(writer, value)
@@ -174,7 +170,7 @@ class Stop:
         emit, raised = writer.emit, writer.fresh("raised")
         emit.store_fast(raised)
         for value in reversed(shown[: _handled_depth(shown)]):
-            if isinstance(value, HandledValue):
+            if _is_handled(value):
                 emit.emit("POP_EXCEPT")
             else:
                 emit.pop()
@@ -210,13 +206,19 @@ class Stop:
         emit.return_value()
 
 
+def _is_handled(value: Value | None) -> TypeGuard[HandledValue]:
+    return isinstance(value, HandledValue) and not value.put_away
+
+
 def _object(value: Value) -> Value:
-    return value.handled if isinstance(value, HandledValue) else value
+    if isinstance(value, HandledValue):
+        return NONE if value.put_away else value.handled
+    return value
 
 
 def _handled_depth(shown: Sequence[Value]) -> int:
     """How much of the stack has to stay so that every exception being handled can be put away."""
-    return max((place + 1 for place, value in enumerate(shown) if isinstance(value, HandledValue)), default=0)
+    return max((place + 1 for place, value in enumerate(shown) if _is_handled(value)), default=0)
 
 
 def _show(writer: Writer, value: Value) -> None:
@@ -225,7 +227,7 @@ def _show(writer: Writer, value: Value) -> None:
         writer.emit.push_null()
         return
     writer.load(_object(value))
-    if isinstance(value, HandledValue):
+    if _is_handled(value):
         writer.emit.emit("PUSH_EXC_INFO")
         writer.emit.pop()
 

@@ -51,17 +51,21 @@ def push_exc_info(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 class HandledValue(ExceptionValue):
     """The place on the stack of what PUSH_EXC_INFO saves, the exception that was being handled before.
 
-    What matters is the one that is being handled now.
+    What matters is the one that is being handled now.  Cleaning up puts it away by a copy of the place: the place
+    itself stays behind, and means nothing any more.
     """
 
     def __init__(self, handled: Value) -> None:
         super().__init__(BaseException)
         self.handled = handled
+        self.put_away = False
 
 
 @opcode("POP_EXCEPT")
 def pop_except(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.pop()
+    place = frame.pop()
+    assert isinstance(place, HandledValue)
+    place.put_away = True
     frame.handling.pop()
 
 
