@@ -4,6 +4,7 @@
 
      module.c    the Python module: names, start-up, decisions
      region.c    Region and Outside: which configuration is active on this thread, and while what runs
+     rest.c      Rest: a call left to whoever entered the function
      hook.c      the frame evaluator: one Python frame comes in, its compiled form or the frame itself runs
      cache.c     what is known about a code object, kept in the code object's extra slot
      guarded.c   GuardedCode: transformed code and the guards it relies on
@@ -55,6 +56,7 @@ typedef struct {
     PyTypeObject *guards_type;
     PyTypeObject *guarded_code_type;
     PyTypeObject *decision_type;
+    PyTypeObject *rest_type;
     PyObject *skip_once;
     PyObject *skip_always;
     PyObject *translator;
@@ -66,7 +68,14 @@ extern Engine engine;
 extern PyType_Spec region_spec, outside_spec;
 void engine_switch_regions(int off); /* off: regions call their functions as if they were not there */
 
+/* rest.c */
+extern PyType_Spec rest_spec;
+PyObject *rest_new(PyObject *module, PyObject *const *items, Py_ssize_t count);
+PyObject *rest_finish(PyObject *module, PyObject *given);
+
 /* hook.c */
+/* The next frame of this function takes these references over; NULL: none does any more. */
+void hand_over(PyObject *function, PyObject **args, Py_ssize_t count);
 PyObject *active_config(void);                /* borrowed; NULL when capture is off on this thread */
 PyObject *switch_config(PyObject *config);    /* makes it active, returns the one it replaces; borrowed both */
 PyObject *hook_counters(void);

@@ -18,6 +18,13 @@ typedef struct {
 
 static _Thread_local ThreadState here;
 
+/* Arguments of a call under way that its frame is to own alone: see rest.c. */
+static _Thread_local struct {
+    PyObject *function;
+    PyObject **args;
+    Py_ssize_t count;
+} handed;
+
 static int threads_with_config;
 static _PyFrameEvalFunction evaluator_before;
 static struct {
@@ -30,6 +37,26 @@ PyObject *
 active_config(void)
 {
     return here.config;
+}
+
+void
+hand_over(PyObject *function, PyObject **args, Py_ssize_t count)
+{
+    handed.function = function;
+    handed.args = args;
+    handed.count = count;
+}
+
+/* The frame holds references of its own, so nothing ends here. */
+static void
+take_over(Frame *frame)
+{
+    if (frame_function(frame) == handed.function) {
+        for (Py_ssize_t i = 0; i < handed.count; i++) {
+            Py_CLEAR(handed.args[i]);
+        }
+        handed.function = NULL;
+    }
 }
 
 static void
@@ -257,6 +284,9 @@ evaluate(PyThreadState *tstate, Frame *frame, int throwing)
     if (here.passed_on == frame) {
         here.passed_on = NULL;
         return _PyEval_EvalFrameDefault(tstate, frame, throwing);
+    }
+    if (handed.function != NULL) {
+        take_over(frame);
     }
     PyObject *config = here.config;
     if (config == NULL || tstate->tracing) { /* tracing: this is a trace function's own frame */

@@ -140,6 +140,10 @@ static PyMethodDef methods[] = {
      "run_outside(code, /)\n--\n\nRuns this code object, and what it calls, with capture off."},
     {"run_as_is", run_as_is_method, METH_O,
      "run_as_is(code, /)\n--\n\nNever looks at this code object; what it calls is looked at."},
+    {"rest", (PyCFunction)(void (*)(void))rest_new, METH_FASTCALL,
+     "rest(function, /, *args)\n--\n\nA call that is left to whoever entered the function."},
+    {"finish", rest_finish, METH_O,
+     "finish(result, /)\n--\n\nDoes what is left to do, until there is a result; the calls own their arguments."},
     {"bind_tensors", (PyCFunction)(void (*)(void))bind_tensors, METH_FASTCALL,
      "bind_tensors(offset, addresses, types, /)\n--\n\nHow tensors of these types are read; see docs/engine.md."},
     {NULL},
@@ -159,6 +163,7 @@ start(void)
         || (engine.guards_type = make_type(&guards_spec)) == NULL
         || (engine.guarded_code_type = make_type(&guarded_code_spec)) == NULL
         || (engine.decision_type = make_type(&decision_spec)) == NULL
+        || (engine.rest_type = make_type(&rest_spec)) == NULL
         || (engine.skip_once = PyType_GenericAlloc(engine.decision_type, 0)) == NULL
         || (engine.skip_always = PyType_GenericAlloc(engine.decision_type, 0)) == NULL || cache_start() < 0) {
         return -1;

@@ -72,6 +72,7 @@ class Writer:
         self._keep: list[Value] = []
         self._paths: dict[Source, str] = {}
         self._uses: collections.Counter[Source] = collections.Counter()
+        self._gone: set[str] = set()
         self._count = 0
 
     # -- locals of our own ---------------------------------------------------------------------------------------
@@ -90,12 +91,25 @@ class Writer:
     def is_kept(self, value: Value) -> bool:
         return id(value) in self._locals
 
-    def let_go(self, code: CodeType) -> None:
-        """Unbind every local variable: what is called next must not find its objects kept alive from here."""
-        count = code.co_argcount + code.co_kwonlyargcount
-        count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-        for name in dict.fromkeys([*code.co_varnames[:count], *self._locals.values()]):
+    def let_go(self, wanted: Iterable[Value]) -> None:
+        """Unbind the local variables but for those of ``wanted``: from here on the program may look what is gone."""
+        spared = set()
+        for value in map(settled, wanted):
+            value = value.whole or value
+            spared.add(value.source.name if isinstance(value.source, ArgSource) else self._locals.get(id(value)))
+        for name in self._bound():
+            if name not in spared:
+                self.emit.delete_fast(name)
+                self._gone.add(name)
+
+    def let_go_all(self) -> None:
+        """Unbind what is left, at the end of one of several ways."""
+        for name in self._bound():
             self.emit.delete_fast(name)
+
+    def _bound(self) -> list[str]:
+        names = dict.fromkeys([*argument_names(self.code), *self._locals.values()])
+        return [name for name in names if name not in self._gone]
 
     # -- values --------------------------------------------------------------------------------------------------
 
@@ -208,6 +222,13 @@ class Writer:
     def replay(self, value: Value) -> None:
         """Make the changes of an object real."""
         _REPLAYS[type(value)](self, value)
+
+
+def argument_names(code: CodeType) -> tuple[str, ...]:
+    """The variables that are bound when a frame of this code starts."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[:count]
 
 
 def is_result(value: Value) -> bool:

@@ -8,15 +8,16 @@ An instruction may lead to three places, and in a loop the way may come here aga
     return rest(variables, stack)    in the user's handler, with the exception
 
 A continuation does not call the next one, or a loop would let the stack grow with every round and keep alive what the
-program has let go: it returns what is left to do as a ``Rest``, and the code that entered the function does it.
+program has let go: it returns what is left to do as a ``_engine.Rest``, and the code that entered the function does it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Sequence
+from typing import TypeGuard
 
+from capture import _engine
 from capture.emit import Writer
 from capture.flow import JUMPS, NO_FALL_THROUGH, stack_effect
 from capture.frame import NULL, Frame
@@ -51,16 +52,6 @@ def operands_of(instruction: Instruction) -> int:
         return 2 + int(instruction.arg)
     leaves = _LEAVES.get(op, 0 if op.startswith(_LEAVE_NOTHING) else 1)
     return leaves - stack_effect(instruction)
-
-
-class Rest:
-    """What a continuation leaves to the code that entered the function: a call."""
-
-    __slots__ = ("args", "function")
-
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self.function = function
-        self.args = args
 
 
 class Stop:
@@ -129,6 +120,7 @@ class Stop:
         emit.at(self.instruction)
         for value in self.values():
             _load_before_the_instruction(writer, value)
+        writer.let_go(self.values())
         outer = [value for value in self.stack[: self.first] if _is_handled(value)]
         shown = outer + self.stack[self.first :]
         for value in shown:
@@ -181,14 +173,13 @@ class Stop:
     def _call(self, writer: Writer, made: Continuation, left: dict[int, str]) -> None:
         """Return what the continuation returns, or leave it to whoever entered the function."""
         emit, free = writer.emit, self.frame.code.co_freevars
-        leave = self.original.is_continuation
-        if leave:
-            emit.load_callable(Rest)
+        enters = not self.original.is_continuation
+        if enters:
+            emit.load_callable(_engine.finish)
+        emit.load_callable(_engine.rest)
         if free:
             emit.build_closure(free)
         emit.make_function(made.code, closure=bool(free))
-        if not leave:
-            emit.to_callable()
         for parameter in made.parameters:
             if not isinstance(parameter, int):
                 writer.load(self.frame.slots[parameter])
@@ -196,13 +187,10 @@ class Stop:
                 emit.move_fast(left[parameter])
             else:
                 writer.load(_object(self.stack[parameter]))
-        writer.let_go(self.frame.code)
-        if leave:
-            emit.build_tuple(len(made.parameters))
-            emit.call(2)
-        else:
-            emit.call(len(made.parameters))
-            _finish(writer)
+        writer.let_go_all()
+        emit.call(1 + len(made.parameters))
+        if enters:
+            emit.call(1)
         emit.return_value()
 
 
@@ -242,27 +230,3 @@ def _load_before_the_instruction(writer: Writer, value: Value) -> None:
         writer.emit.pop()
     else:
         writer.keep(value)
-
-
-def _finish(writer: Writer) -> None:
-    """Do what was left to do, until there is a result."""
-    emit, result = writer.emit, writer.fresh("result")
-    again, done = emit.label(), emit.label()
-    emit.store_fast(result)
-    emit.place(again)
-    emit.load_callable(type)
-    emit.load_fast(result)
-    emit.call(1)
-    emit.load_const(Rest)
-    emit.compare("is")
-    emit.jump_if_false(done)
-    emit.load_fast(result)
-    emit.load_attr("function")
-    emit.to_callable()
-    emit.move_fast(result)
-    emit.load_attr("args")
-    emit.call_ex()
-    emit.store_fast(result)
-    emit.jump(again)
-    emit.place(done)
-    emit.load_fast(result)

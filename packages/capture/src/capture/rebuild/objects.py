@@ -36,7 +36,16 @@ def build_exception(writer: Writer, value: ExceptionValue) -> None:
     emit.load_callable(value.cls.__new__)
     writer.load(_class_value(value))
     emit.call(1 + writer.load_all(value.new_args))
-    _fill_object(writer, value)
+    writer.keep(value, "object")
+    initialize = next(vars(cls)["__init__"] for cls in value.cls.__mro__ if _has_init_in_c(cls))
+    writer.call_const(initialize, value, *value.new_args)
+    emit.pop()
+    write_attributes(writer, value)
+    writer.load(value)
+
+
+def _has_init_in_c(cls: type) -> bool:
+    return isinstance(vars(cls).get("__init__"), types.WrapperDescriptorType)
 
 
 @builds(ContainerObject)
