@@ -24,7 +24,7 @@ from capture.builtin_rules.registry import RULES, call_builtin
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.decisions import question_about, same_answer
 from capture.effects import Effects
-from capture.errors import Break, Location, Reason, Restart, UserRaised
+from capture.errors import Break, Location, Reason, Restart, SkipFrame, UserRaised
 from capture.foreign_markers import is_disabled
 from capture.frame import Frame
 from capture.graph import GraphRecorder, quiet
