@@ -26,13 +26,16 @@ def compile(
     partition: Partition = default_partition,
     decompositions: Mapping[OpOverload, Callable[..., Any]] | None = None,
     dynamic: bool = False,
+    in_place: bool = False,
 ) -> Callable[..., Sequence[Any]]:
     """Compile a torch-level graph whose parameters and buffers are inputs.
 
     `example_inputs` are real or fake tensors and integers.  The result holds for inputs of the same layout, dtype,
     device, `requires_grad` and aliasing, under the same grad mode: guards are the caller's.
+
+    With `in_place` a graph for inference writes changed inputs itself, by `copy_` into them at its end.
     """
-    options = Options(forward, backward, inference, partition, decompositions, dynamic)
+    options = Options(forward, backward, inference, partition, decompositions, dynamic, in_place)
     return compile_program(graph_program(gm), example_inputs, options)[0]
 
 

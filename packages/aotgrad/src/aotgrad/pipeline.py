@@ -16,6 +16,7 @@ from aotgrad import passes
 from aotgrad.autograd import Boxed, differentiable_function
 from aotgrad.errors import DependsOnValues
 from aotgrad.inputs import Signature, read_inputs, with_shared_memory
+from aotgrad.inside import write_inside
 from aotgrad.joint import BoundProgram, JointGraph, trace_joint
 from aotgrad.packing import PackedProgram, open_arguments, packed_call, with_wrappings
 from aotgrad.partition import Half, Pair, Partition, default_partition, inference
@@ -38,6 +39,7 @@ class Options:
     partition: Partition = default_partition
     decompositions: Decompositions | None = None
     dynamic: bool = False
+    in_place: bool = False
 
 
 def _without_history(inner: Boxed) -> Boxed:
@@ -87,11 +89,14 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
     if not joint.trains:
         half = inference(joint)
         verify_half(half, "the inference graph", (Primal, AliasBase, Size))
+        written: frozenset[int] = frozenset()
+        if options.in_place:
+            half, written = write_inside(half, signature, joint.facts)
         inner = (options.inference or options.forward)(half.module, half.example_inputs)
         has_history = any(getattr(role, "differentiable", False) for role in joint.outputs)
         if any(given.requires_grad for given in signature.inputs) and not has_history:
             inner = _without_history(inner)
-        return wrap_call(signature, joint.facts, inner, boxed=True)
+        return wrap_call(signature, joint.facts, inner, boxed=True, written=written)
     pair = options.partition(joint)
     verify_pair(pair)
     return wrap_call(signature, joint.facts, _compile_pair(joint, pair, options), boxed=False)

@@ -27,20 +27,29 @@ from aotgrad.facts import (
     Step,
 )
 from aotgrad.inputs import GraphInput, Signature
+from aotgrad.inside import note_changes
 from aotgrad.source import Source
 
 Call = Callable[..., Sequence[Any]]
 
 
-def wrap_call(signature: Signature, facts: Facts, inner: Callable[..., Any], *, boxed: bool) -> Call:
-    """The compiled function with the caller's own calling convention around `inner`."""
+def wrap_call(
+    signature: Signature,
+    facts: Facts,
+    inner: Callable[..., Any],
+    *,
+    boxed: bool,
+    written: frozenset[int] = frozenset(),
+) -> Call:
+    """The compiled function with the caller's own calling convention around `inner`, which writes the inputs `written`
+    itself."""
     source = Source()
     source.names.update(inner=inner, InputChanged=InputChanged)
     if _is_plain(signature, facts):
         source.add("def call(*args):")
         source.add(f"return inner({'[*args]' if boxed else '*args'})", 1)
     else:
-        _write_call(source, signature, facts, boxed)
+        _write_call(source, signature, facts, boxed, written)
     call: Call = source.build("wrapper")["call"]
     return call
 
@@ -51,17 +60,20 @@ def _is_plain(signature: Signature, facts: Facts) -> bool:
     return signature.passes_through and not facts.mutations and facts.outputs == direct and not facts.sizes
 
 
-def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool) -> None:
+def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool, written: frozenset[int]) -> None:
     names = [f"a{position}" for position in range(signature.arity)]
     source.add(f"def call({', '.join(names)}):")
     for position, value in signature.constants:
         _write_check(source, position, value)
     given = [_write_input(source, index, entry) for index, entry in enumerate(signature.inputs)]
-    returned = [f"u{i}" for i in facts.updates] + [f"r{i}" for i in range(facts.results)]
+    returned = [f"u{i}" for i in facts.updates if i not in written] + [f"r{i}" for i in range(facts.results)]
     returned += [f"n{i}" for i in range(facts.sizes)]
     arguments = f"[{', '.join(given)}]" if boxed else ", ".join(given)
     source.add(f"{', '.join(returned)}{',' if returned else '_'} = inner({arguments})", 1)
-    _write_mutations(source, signature, facts, given)
+    if written:
+        changed = ", ".join(given[index] for index in sorted(written))
+        source.add(f"{source.constant(note_changes, 'note_changes')}([{changed}])", 1)
+    _write_mutations(source, signature, facts, given, written)
     outputs = [_output(source, output, given) for output in _shared_once(source, facts.outputs, given)]
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
 
@@ -84,10 +96,14 @@ def _write_check(source: Source, position: int, value: Any) -> None:
         )
 
 
-def _write_mutations(source: Source, signature: Signature, facts: Facts, given: Sequence[str]) -> None:
+def _write_mutations(
+    source: Source, signature: Signature, facts: Facts, given: Sequence[str], written: frozenset[int]
+) -> None:
     """New layouts first, then new data; data that autograd does not follow goes in one call."""
     together = []
     for mutation in facts.mutations:
+        if mutation.input in written:
+            continue
         name, new = given[mutation.input], f"u{mutation.input}"
         if mutation.layout is not None:
             source.add(f"{name}.as_strided_({_layout_arguments(source, mutation.layout, name)})", 1)

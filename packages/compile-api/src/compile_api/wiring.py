@@ -47,7 +47,8 @@ def aot_eager(ctx: Context) -> CompilerFn:
 
 @backend("inductor", note="fused kernels: C++ on CPUs, Triton on GPUs; inference and training")
 def inductor_backend(ctx: Context) -> CompilerFn:
-    return through_aotgrad(ctx, generate(ctx), decompositions=inductor.decompositions())
+    in_place = not ctx.options.cuda_graphs  # a recorded graph has its own copies of its inputs
+    return through_aotgrad(ctx, generate(ctx), decompositions=inductor.decompositions(), in_place=in_place)
 
 
 @backend(
@@ -133,7 +134,9 @@ def described(
     )
 
 
-def through_aotgrad(ctx: Context, compiler: Callable[[str], FxCompiler], decompositions: Any) -> CompilerFn:
+def through_aotgrad(
+    ctx: Context, compiler: Callable[[str], FxCompiler], decompositions: Any, in_place: bool = False
+) -> CompilerFn:
     """A backend that differentiates first; a graph that cannot be is run eagerly, and the reason recorded."""
     partition = aotgrad.min_cut_partition if ctx.options.min_cut else aotgrad.default_partition
 
@@ -148,6 +151,7 @@ def through_aotgrad(ctx: Context, compiler: Callable[[str], FxCompiler], decompo
                 inference=forgiving(ctx, "inference", compiler),
                 partition=partition,
                 decompositions=decompositions,
+                in_place=in_place,
             )
         except aotgrad.AotgradError as error:
             ctx.ledger.add(GraphRefused("aotgrad", str(error), "this graph runs eagerly"))

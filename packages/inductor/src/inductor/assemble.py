@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import ctypes
 import linecache
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from inductor import triton_launch
+from inductor import runner, triton_launch
+from inductor.codegen.runs import Plan
 from inductor.codegen.units import PrintedProgram, print_units
-from inductor.codegen.wrapper import Wrapper, print_wrapper
+from inductor.codegen.wrapper import Kernels, Wrapper, print_wrapper
 from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
 from inductor.ir.program import Call, Launch, Program
 from inductor.options import Options
+from inductor.runner import MakeRun
 from inductor.toolchain import Library, build, machine, open_cache
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltKernels:
-    """The program's kernels, loaded: what runs each, and what a person may want to know of it."""
+    """The program's kernels, loaded: ``run`` makes a function of a plan, ``launchers`` launch those on GPUs, and
+    ``kernels`` is what a person may want to know.  ``alone`` where each kernel shall be a call of its own."""
 
+    run: MakeRun
     launchers: dict[str, Callable[..., None]]
-    threaded: frozenset[str]
-    checked: frozenset[str]
     kernels: tuple[CompiledKernel, ...]
+    alone: bool = False
 
 
 def print_kernels(program: Program, options: Options) -> PrintedProgram:
@@ -42,26 +44,21 @@ def build_kernels(
         if tell is not None:
             tell(f"building {len(printed.printed)} kernels, {files} of {of} files")
 
-    libraries = build([unit.source for unit in printed.units], options, done) if printed.units else []
+    run, libraries = _load([unit.source for unit in printed.units], options, done)
     homes: dict[str, Library] = {}
     for unit, library in zip(printed.units, libraries, strict=True):
         homes.update((kernel.kernel.name, library) for kernel in unit.kernels)
-    launchers: dict[str, Callable[..., None]] = {}
     kernels = []
-    for name, signature in printed.signatures().items():
-        text = printed.printed[name]
+    for name, text in printed.printed.items():
         library = homes[text.kernel.name]
-        launchers[name] = _function(library, *signature)
         origins = _origins(program, name)
         kernels.append(CompiledKernel(name, text.text, library.source, origins, library.from_cache))
+    launchers: dict[str, Callable[..., None]] = {}
     if printed.triton:
         devices = {name: device.index or 0 for name, device in program.launches().items()}
-        loaded, path = triton_launch.load(printed.triton, devices, open_cache(options))
-        launchers.update(loaded)
+        launchers, path = triton_launch.load(printed.triton, devices, open_cache(options))
         kernels += [CompiledKernel(k.kernel.name, k.text, path, k.kernel.origins, False) for k in printed.triton]
-    threaded = frozenset(name for name, text in printed.printed.items() if text.threaded)
-    checked = frozenset(name for name, text in printed.printed.items() if text.checked)
-    return BuiltKernels(launchers, threaded, checked, tuple(kernels))
+    return BuiltKernels(run, launchers, tuple(kernels))
 
 
 def _origins(program: Program, name: str) -> tuple[str, ...]:
@@ -69,28 +66,35 @@ def _origins(program: Program, name: str) -> tuple[str, ...]:
     return next(step.kernel.origins for step in program.steps if isinstance(step, Launch) and step.kernel.name == name)
 
 
-def _function(library: Library, name: str, pointers: int, integers: int) -> Callable[..., None]:
-    function = library.functions[name]
-    function.restype = None
-    function.argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * integers
-    return function
+def _load(
+    sources: Sequence[str], options: Options, done: Callable[[int, int], None] | None = None
+) -> tuple[MakeRun, list[Library]]:
+    """The kernels of some sources, and what makes functions of them."""
+    if not sources:
+        return _nothing_to_run, []
+    own, *libraries = build([runner.source(), *sources], options, done)
+    return runner.Runner(own, libraries), libraries
 
 
-def load_folder(folder: Path, signatures: Mapping[str, tuple[str, int, int]]) -> dict[str, Callable[..., None]]:
-    """The kernels that a trace wrote into a folder, built from there."""
-    libraries = build([path.read_text() for path in sorted(folder.glob("kernels_*.cpp"))], Options.read(None))
+def _nothing_to_run(name: str, plan: Plan) -> Callable[..., bool]:
+    raise KeyError(name)
 
-    def find(function: str, pointers: int, integers: int) -> Callable[..., None]:
-        home = next(library for library in libraries if hasattr(library.functions, function))
-        return _function(home, function, pointers, integers)
 
-    return {name: find(*signature) for name, signature in signatures.items()}
+def load_folder(folder: Path, plans: Mapping[str, Plan]) -> dict[str, Callable[..., bool]]:
+    """The functions that a traced wrapper calls, built from the kernels in its folder."""
+    run, _ = _load([path.read_text() for path in sorted(folder.glob("kernels_*.cpp"))], Options.read(None))
+    return {name: run(name, plan) for name, plan in plans.items()}
 
 
 def bind_wrapper(
-    program: Program, built: BuiltKernels, constants: Mapping[str, torch.Tensor], options: Options
+    program: Program,
+    printed: PrintedProgram,
+    built: BuiltKernels,
+    constants: Mapping[str, torch.Tensor],
+    options: Options,
 ) -> Wrapper:
-    return print_wrapper(program, built.launchers, built.threaded, built.checked, constants, options.check_inputs)
+    kernels = Kernels(printed.printed, built.run, built.launchers, built.alone)
+    return print_wrapper(program, kernels, constants, options.check_inputs)
 
 
 def finish(program: Program, wrapper: Wrapper, built: BuiltKernels, seconds: Mapping[str, float]) -> CompiledGraph:
@@ -114,5 +118,6 @@ def build_program(
 ) -> CompiledGraph:
     """Everything at once, for programs written by hand."""
     options = options or Options()
-    built = build_kernels(program, print_kernels(program, options), options)
-    return finish(program, bind_wrapper(program, built, constants or {}, options), built, {})
+    printed = print_kernels(program, options)
+    built = build_kernels(program, printed, options)
+    return finish(program, bind_wrapper(program, printed, built, constants or {}, options), built, {})

@@ -13,11 +13,16 @@ from typing import Any
 from torch.profiler import record_function
 
 from inductor.assemble import BuiltKernels
+from inductor.codegen.runs import Plan
 
 
 def labelled(built: BuiltKernels) -> BuiltKernels:
     """The same kernels, each run of which the profiler sees by the kernel's name."""
-    return replace(built, launchers=_all_labelled(built.launchers))
+
+    def run(name: str, plan: Plan) -> Callable[..., bool]:
+        return _labelled(name, built.run(name, plan))
+
+    return replace(built, run=run, launchers=_all_labelled(built.launchers), alone=True)
 
 
 def _all_labelled(launchers: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:

@@ -82,7 +82,9 @@ def _wrap(work: Work) -> Work:
     assert work.program is not None
     assert work.built is not None
     assert work.graph is not None
-    return replace(work, wrapper=assemble.bind_wrapper(work.program, work.built, work.graph.constants, work.options))
+    assert work.printed is not None
+    wrapper = assemble.bind_wrapper(work.program, work.printed, work.built, work.graph.constants, work.options)
+    return replace(work, wrapper=wrapper)
 
 
 STAGES: tuple[Stage, ...] = (

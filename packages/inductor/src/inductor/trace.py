@@ -19,9 +19,10 @@ import time
 
 {imports}
 from inductor.assemble import load_folder
+from inductor.codegen.runs import Plan, PlannedKernel, Stretch
 
 folder = pathlib.Path(__file__).parent
-globals().update(load_folder(folder, {kernels!r}))
+globals().update(load_folder(folder, {plans!r}))
 globals().update(torch.load(folder / "constants.pt"))
 exec(compile((folder / "wrapper.py").read_text(), str(folder / "wrapper.py"), "exec"))
 
@@ -85,15 +86,12 @@ def _write_run(work: pipeline.Work, path: Path) -> None:
     assert work.program is not None
     assert work.wrapper is not None
     assert work.graph is not None
-    assert work.printed is not None
     torch.save(dict(work.graph.constants), path / "constants.pt")
     lines = [
         f"        {_made(given, example)},"
         for given, example in zip(work.program.inputs, work.example_inputs, strict=True)
     ]
-    text = _RUN.format(
-        imports="\n".join(work.wrapper.imports), inputs="\n".join(lines), kernels=work.printed.signatures()
-    )
+    text = _RUN.format(imports="\n".join(work.wrapper.imports), inputs="\n".join(lines), plans=dict(work.wrapper.plans))
     (path / "run.py").write_text(text)
 
 

@@ -54,8 +54,8 @@ extern "C" void exp_add_0(const f32* __restrict in0, f32* __restrict out0) {
 
 ROWS = """\
 // sum, div
-extern "C" void sum_div_0(const f32* __restrict in0, f32* __restrict out0, i64 threads) {
-    #pragma omp parallel for num_threads(threads)
+extern "C" void sum_div_0(const f32* __restrict in0, f32* __restrict out0) {
+    #pragma omp for nowait
     for (i64 i0 = 0; i0 < 20000; i0++) {
         Sum<f32> v0_all;
         Sum<f32x16> v0_lanes[4];
@@ -91,7 +91,7 @@ def test_a_pointwise_kernel():
     )
     printed = print_kernel(kernel, 64)
     assert printed.text == POINTWISE
-    assert not printed.threaded
+    assert not printed.team
 
 
 def test_a_reduction_over_rows():
@@ -102,4 +102,5 @@ def test_a_reduction_over_rows():
     given = arguments(66 * 20000, 20000)
     printed = print_kernel(Kernel("sum_div_0", "cpu", (i,), loops, given, (), ("sum", "div")), 64)
     assert printed.text == ROWS
-    assert printed.threaded
+    assert printed.team
+    assert not printed.threaded

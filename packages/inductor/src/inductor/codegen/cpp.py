@@ -87,18 +87,37 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class PrintedKernel:
-    """A kernel's text in two parts, so that equal bodies can be found; ``threaded`` where the function takes the number
-    of threads as its last argument, ``checked`` where its last pointer is for noting positions outside their axis."""
+    """A kernel's text in two parts, so that equal bodies can be found.
+
+    ``team`` where the threads of a team that calls the function share its iterations; ``threaded`` where it starts
+    threads itself and takes their number as its last argument; ``checked`` where its last pointer is for noting
+    positions outside their axis.  ``work`` is about how many instructions it takes."""
 
     kernel: Kernel
     heading: str
     body: str
+    team: bool
     threaded: bool
     checked: bool
+    work: Index
 
     @property
     def text(self) -> str:
         return f"{self.heading}{self.body}"
+
+    @property
+    def entry_name(self) -> str:
+        return f"{self.kernel.name}_entry"
+
+    @property
+    def entry(self) -> str:
+        """The same function for callers that know nothing of its parameters."""
+        given = [f"({_pointer(argument)})p[{place}]" for place, argument in enumerate(self.kernel.arguments)]
+        if self.checked:
+            given.append(f"(i64*)p[{len(given)}]")
+        given += [f"n[{place}]" for place in range(len(self.kernel.sizes) + self.threaded)]
+        call = f"{self.kernel.name}({', '.join(given)});"
+        return f'extern "C" void {self.entry_name}(void* const* p, const i64* n) {{ {call} }}\n'
 
 
 def print_kernel(kernel: Kernel, vector_bytes: int) -> PrintedKernel:
@@ -115,6 +134,7 @@ class _KernelPrinter:
         self.lines = Lines()
         self.names = Names(_names_in(kernel))
         self.dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
+        self.team = False
         self.threaded = False
         self.checked = _checks_positions(kernel)
         self.root = Scope(self.lines, self.names)
@@ -127,7 +147,9 @@ class _KernelPrinter:
                 self._axes()
         comment = f"// {', '.join(self.kernel.origins)}\n" if self.kernel.origins else ""
         heading = f'{comment}extern "C" void {self.kernel.name}'
-        return PrintedKernel(self.kernel, heading, f"({self._signature()}) {self.lines}", self.threaded, self.checked)
+        body = f"({self._signature()}) {self.lines}"
+        work = total_work(self.kernel, self.strategy)
+        return PrintedKernel(self.kernel, heading, body, self.team, self.threaded, self.checked, work)
 
     def _has_no_iterations(self) -> bool:
         return static_extent(self.kernel.axes) == 0
@@ -207,30 +229,27 @@ class _KernelPrinter:
     # -- threads ------------------------------------------------------------------------------------------------------
 
     def _parallel(self, axes: Sequence[Symbol], step: int = 1) -> bool:
-        """Prints the pragma that shares the next loops among threads, if there is enough to share."""
+        """Prints the pragma that shares the next loops among threads, if there is enough to share.
+
+        The kernel's own axes are shared by the team that calls it.  Loops inside a kernel without axes stand between
+        statements for one thread, so it starts a team for them."""
         if not axes or not self.strategy.parallel:
             return False
-        iterations, work = static_extent(axes), total_work(self.kernel, self.strategy)
+        iterations, work = static_extent(axes), total_work(self.kernel, self.strategy).as_int()
         if iterations is not None and iterations < 2 * step:
             return False
         if work is not None and work < PARALLEL_WORK:
             return False
         if iterations is not None and iterations // step < 8 and len(axes) < len(self.kernel.axes):
             return False  # too few rows to share: the loop inside has more
-        clauses = ["num_threads(threads)"]
-        if len(axes) > 1:
-            clauses.append(f"collapse({len(axes)})")
-        if work is None:
-            clauses.append(f"if({self._work_text()} >= {PARALLEL_WORK * self.strategy.width})")
-        self.lines.line(f"#pragma omp parallel for {' '.join(clauses)}")
+        collapse = f" collapse({len(axes)})" if len(axes) > 1 else ""
+        if self.kernel.axes:
+            self.lines.line(f"#pragma omp for nowait{collapse}")
+            self.team = True
+            return True
+        self.lines.line(f"#pragma omp parallel for num_threads(threads){collapse}")
         self.threaded = True
         return True
-
-    def _work_text(self) -> str:
-        total = Index.of(self.strategy.work_per_iteration)
-        for axis in self.kernel.axes:
-            total = total * _size(axis)
-        return str(_text(total))
 
     # -- one pass -----------------------------------------------------------------------------------------------------
 
@@ -491,8 +510,12 @@ def _expressions(statement: Statement) -> Iterator[Expr]:
 
 
 def _parameter(argument: Argument) -> str:
+    return f"{_pointer(argument)} __restrict {argument.name}"
+
+
+def _pointer(argument: Argument) -> str:
     const = "const " if argument.role == "in" else ""
-    return f"{const}{scalar_type(argument.dtype)}* __restrict {argument.name}"
+    return f"{const}{scalar_type(argument.dtype)}*"
 
 
 def _accumulator_type(statement: Reduce, width: int | None) -> str:

@@ -62,10 +62,13 @@ def static_extent(axes: Iterable[Symbol]) -> int | None:
     return total
 
 
-def total_work(kernel: Kernel, strategy: Strategy) -> int | None:
+def total_work(kernel: Kernel, strategy: Strategy) -> Index:
     """About how many instructions the kernel takes."""
-    extent = static_extent(kernel.axes)
-    return None if extent is None else extent * strategy.work_per_iteration // strategy.width
+    total = Index.of(strategy.work_per_iteration)
+    for axis in kernel.axes:
+        assert axis.size is not None
+        total = total * axis.size
+    return total // strategy.width
 
 
 def expressions(statement: Statement) -> tuple[Expr, ...]:

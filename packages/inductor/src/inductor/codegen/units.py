@@ -39,17 +39,6 @@ class PrintedProgram:
             files["kernels.py"] = HEADER + "".join(f"\n\n{kernel.text}" for kernel in self.triton)
         return files
 
-    def signatures(self) -> dict[str, tuple[str, int, int]]:
-        """For every kernel: the function that stands for it, how many pointers it takes and how many integers."""
-        return {
-            name: (
-                kernel.kernel.name,
-                len(kernel.kernel.arguments) + kernel.checked,
-                len(kernel.kernel.sizes) + kernel.threaded,
-            )
-            for name, kernel in self.printed.items()
-        }
-
 
 def print_units(program: Program, vector_bytes: int, processes: int) -> PrintedProgram:
     kernels = {step.kernel.name: step.kernel for step in program.steps if isinstance(step, Launch)}
@@ -71,5 +60,5 @@ def _distinct(kernels: Sequence[Kernel], vector_bytes: int) -> tuple[list[Printe
 
 
 def _unit(kernels: Sequence[PrintedKernel]) -> Unit:
-    text = '#include "kernel.h"\n\n' + "\n".join(kernel.text for kernel in kernels)
+    text = '#include "kernel.h"\n\n' + "\n".join(kernel.text + kernel.entry for kernel in kernels)
     return Unit(text, tuple(kernels))

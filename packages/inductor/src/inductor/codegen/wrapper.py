@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from ctypes import addressof, c_int64
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
 
+from inductor.codegen.cpp import PrintedKernel
+from inductor.codegen.cpp_strategy import PARALLEL_WORK
 from inductor.codegen.expressions import IndexStyle, Precedence, index_text, infix
 from inductor.codegen.printer import Lines, Names
+from inductor.codegen.runs import Plan, Run, gathered, plan_of, work_of
 from inductor.ir.index import Index
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
 
@@ -29,42 +31,42 @@ INDEX_STYLE = IndexStyle(
 @dataclass(frozen=True, slots=True)
 class Wrapper:
     """The function's source and the objects that its names stand for.  ``imports`` says the same as Python lines, for
-    whoever runs the source on its own; kernels and constants are not in it."""
+    whoever runs the source on its own; kernels and constants are not in it.  ``plans`` are those of the runs."""
 
     source: str
     namespace: dict[str, Any]
     imports: tuple[str, ...]
+    plans: Mapping[str, Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """What the function calls: kernels on the CPU through ``run``, which makes a function of a plan, each ``alone`` if
+    that is wanted; kernels on GPUs through ``launchers``."""
+
+    printed: Mapping[str, PrintedKernel]
+    run: Callable[[str, Plan], Callable[..., bool]]
+    launchers: Mapping[str, Callable[..., None]]
+    alone: bool = False
 
 
 def print_wrapper(
-    program: Program,
-    launchers: Mapping[str, Callable[..., None]],
-    threaded: frozenset[str],
-    checked: frozenset[str],
-    constants: Mapping[str, torch.Tensor],
-    check_inputs: bool = True,
+    program: Program, kernels: Kernels, constants: Mapping[str, torch.Tensor], check_inputs: bool = True
 ) -> Wrapper:
-    """``launchers`` run the kernels by name.  Those in ``threaded`` take the number of threads as last argument; those
-    in ``checked`` take a place to note that a position was outside its axis as last pointer."""
-    return _WrapperPrinter(program, launchers, threaded, checked, constants, check_inputs).print()
+    """The function that does what the program says."""
+    return _WrapperPrinter(program, kernels, constants, check_inputs).print()
 
 
 class _WrapperPrinter:
     """One program being printed."""
 
     def __init__(
-        self,
-        program: Program,
-        launchers: Mapping[str, Callable[..., None]],
-        threaded: frozenset[str],
-        checked: frozenset[str],
-        constants: Mapping[str, torch.Tensor],
-        check_inputs: bool,
+        self, program: Program, kernels: Kernels, constants: Mapping[str, torch.Tensor], check_inputs: bool
     ) -> None:
         self.program = program
-        self.launchers = launchers
-        self.threaded = threaded
-        self.checked = checked
+        self.kernels = kernels
+        self.steps = gathered(program.steps, kernels.printed, kernels.alone)
+        self.plans: dict[str, Plan] = {}
         self.check_inputs = check_inputs
         self.lines = Lines()
         self.namespace: dict[str, Any] = {
@@ -84,7 +86,7 @@ class _WrapperPrinter:
         self.names = Names(
             set(self.namespace)
             | set(keyword.kwlist)
-            | {"inputs", "call", "outside", "note", "address", "raise_outside"}
+            | {"inputs", "call", "raise_outside"}
             | {"stream", "stream_of", "current_gpu", "on_gpu"}
         )
         self.local: dict[str, str] = {}
@@ -102,9 +104,8 @@ class _WrapperPrinter:
             self.namespace[self._local(name)] = tensor
         for buffer in self.program.constants:
             self.known[buffer.name] = buffer
-        if self.checked:
-            self.namespace.update(note=c_int64, address=addressof, raise_outside=raise_outside)
-            self.imports.append("from ctypes import addressof as address, c_int64 as note")
+        if any(kernel.checked for kernel in self.kernels.printed.values()):
+            self.namespace.update(raise_outside=raise_outside)
             self.imports.append("from inductor.codegen.wrapper import raise_outside")
         has_calls = any(isinstance(step, Call) for step in self.program.steps)
         with self.lines.block("def call(inputs):"):
@@ -119,7 +120,7 @@ class _WrapperPrinter:
                     self._body()
                 with self.lines.block("finally:"):
                     self.lines.line("torch._C._set_grad_enabled(grad_mode)")
-        return Wrapper(str(self.lines), self.namespace, tuple(self.imports))
+        return Wrapper(str(self.lines), self.namespace, tuple(self.imports), self.plans)
 
     def _enter(self, device: torch.device) -> None:
         """Kernels go to the current stream of the device they run on, which has to be the current one."""
@@ -143,7 +144,7 @@ class _WrapperPrinter:
 
     def _body(self) -> None:
         self._inputs()
-        for step in self.program.steps:
+        for step in self.steps:
             _STEPS[type(step)](self, step)
         outputs = [self._output(output) for output in self.program.outputs]
         self.lines.line(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})")
@@ -259,24 +260,38 @@ class _WrapperPrinter:
         shape = f"{self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}"
         self.lines.line(f"{self._local(buffer.name)} = {base}.as_strided({shape}, {offset})")
 
+    def _run(self, run: Run) -> None:
+        plan, launches = plan_of(run, self.kernels.printed), run.launches
+        first, more = launches[0].kernel.name, len(launches) - 1
+        name = f"{first}_and_{more}_more" if more else first
+        self.plans[name] = plan
+        function = self._bound(name, self.kernels.run(name, plan))
+        arguments = [f"{self._local(buffer)}.data_ptr()" for buffer in run.buffers]
+        arguments += [self._local(size) for size in run.sizes]
+        text = f"{function}({', '.join([*arguments, self._threads(run, plan)])})"
+        checked = [launch.kernel for launch in launches if self.kernels.printed[launch.kernel.name].checked]
+        if not checked:
+            self.lines.line(text)
+            return
+        with self.lines.block(f"if {text}:"):
+            self.lines.line(f"raise_outside({', '.join(checked[-1].origins)!r})")
+
+    def _threads(self, run: Run, plan: Plan) -> str:
+        """How many threads take part, as far as that is known."""
+        threaded = any(self.kernels.printed[launch.kernel.name].threaded for launch in run.launches)
+        if not threaded and not any(stretch.team for stretch in plan.stretches):
+            return "1"
+        work = work_of(run, self.kernels.printed)
+        return (
+            "threads()" if work.as_int() is not None else f"threads() if {self._index(work)} >= {PARALLEL_WORK} else 1"
+        )
+
     def _launch(self, step: Launch) -> None:
         kernel = step.kernel
         arguments = [f"{self._local(name)}.data_ptr()" for name in step.buffers]
-        checked = kernel.name in self.checked
-        if checked:
-            self.lines.line("outside = note(0)")
-            arguments.append("address(outside)")
         arguments += [self._local(size.name) for size in kernel.sizes]
-        if kernel.name in self.threaded:
-            arguments.append("threads()")
-        launcher = self._bound(kernel.name, self.launchers[kernel.name])
-        if kernel.device == "cuda":
-            self._launch_on_gpu(launcher, arguments, self.devices[kernel.name].index or 0)
-            return
-        self.lines.line(f"{launcher}({', '.join(arguments)})")
-        if checked:
-            with self.lines.block("if outside.value:"):
-                self.lines.line(f"raise_outside({', '.join(kernel.origins)!r})")
+        launcher = self._bound(kernel.name, self.kernels.launchers[kernel.name])
+        self._launch_on_gpu(launcher, arguments, self.devices[kernel.name].index or 0)
 
     def _launch_on_gpu(self, launcher: str, arguments: Sequence[str], device: int) -> None:
         if self.only_gpu is not None:
@@ -347,6 +362,7 @@ _STEPS: Mapping[type, Callable[[Any, Any], None]] = {
     Allocate: _WrapperPrinter._allocate,
     View: _WrapperPrinter._view,
     Launch: _WrapperPrinter._launch,
+    Run: _WrapperPrinter._run,
     Call: _WrapperPrinter._call,
     Bind: _WrapperPrinter._ignore,
     Free: _WrapperPrinter._free,

@@ -1,0 +1,57 @@
+"""Changed inputs that the graph for inference writes itself."""
+
+import torch
+
+import aotgrad
+
+aten = torch.ops.aten
+
+
+def compiled(function, *inputs):
+    graphs = []
+
+    def keep(gm, example_inputs):
+        graphs.append(gm)
+        return aotgrad.run_eagerly(gm, example_inputs)
+
+    gm = torch.fx.symbolic_trace(function)
+    return aotgrad.compile(gm, list(inputs), forward=keep, in_place=True), graphs
+
+
+def copies(graphs):
+    return [str(n.args[0]) for n in graphs[0].graph.nodes if n.target is aten.copy_.default]
+
+
+def test_a_changed_input_is_written_by_the_graph():
+    x, y = torch.ones(3), torch.ones(3)
+    call, graphs = compiled(lambda x, y: (x.add_(y), x * 2)[1], x, y)
+    version = x._version
+    (result,) = call(x, y)
+    assert len(copies(graphs)) == 1
+    assert torch.equal(x, torch.full((3,), 2.0))
+    assert torch.equal(result, torch.full((3,), 4.0))
+    assert x._version > version, "autograd has to see the change"
+
+
+def test_what_shares_memory_with_an_input_is_copied_outside():
+    a, b = torch.zeros(2), torch.ones(2)
+
+    def swap(a, b):
+        old = a + 0
+        a.copy_(b)
+        b.copy_(old)
+        return a + b
+
+    call, _ = compiled(swap, a, b)
+    call(a, b)
+    assert torch.equal(a, torch.ones(2))
+    assert torch.equal(b, torch.zeros(2))
+
+
+def test_a_parameter_is_written_without_gradients():
+    weight = torch.nn.Parameter(torch.ones(3))
+    with torch.no_grad():
+        call, graphs = compiled(lambda w: w.mul_(3.0).sum(), weight)
+        call(weight)
+    assert copies(graphs)
+    assert torch.equal(weight.detach(), torch.full((3,), 3.0))
