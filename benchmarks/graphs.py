@@ -41,7 +41,7 @@ def tiny() -> None:
     contenders: dict[str, Callable[[Any], Any]] = {"eager": increment, "recorded alone": recorded}
     for name, wrap in OURS.items():
         code = increment.__code__.replace(co_name=name.replace(", ", "_"))  # one for each, so that none sees another's
-        contenders[name] = wrap(FunctionType(code, {}))
+        contenders[name] = wrap(FunctionType(code, globals()))
     with torch.no_grad():
         for what, inputs in (("one tensor", [same]), ("others", others)):
             calls = {name: partial(_next_call, fn, _endless(inputs)) for name, fn in contenders.items()}

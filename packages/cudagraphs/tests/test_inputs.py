@@ -36,14 +36,15 @@ def test_static_and_lent_inputs_are_read_in_place_unless_always_copied(device):
     tensors = [device.tensor([n]) for n in range(4)]
     plan = plan_inputs(device, [*tensors, 5], {0, 1}, {device.block(tensors[2]).address}, {1})
     assert (plan.in_place, plan.copied) == ((0, 2), (1, 3))
-    assert plan.fits(device, tensors)
+    assert plan.moved(device, tensors) == []
+    assert plan.lent == {2}
 
 
 def test_a_plan_names_the_inputs_that_moved(device):
     weight, x = device.tensor([1]), device.tensor([2])
     plan = plan_inputs(device, [weight, x], {0, 1}, set(), set())
     assert plan.moved(device, [device.tensor([1]), x]) == [0]
-    assert not plan.fits(device, [x, weight])
+    assert plan.moved(device, [x, weight]) == [0, 1]
 
 
 def test_copying_separates_a_changed_input_from_its_views(device):

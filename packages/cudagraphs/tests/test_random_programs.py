@@ -20,7 +20,6 @@ from hypothesis.stateful import (
 )
 
 from cudagraphs import Manager, Options, capture_on, manager
-from cudagraphs.inputs import InputPlan
 from cudagraphs.node import Recording
 from cudagraphs.simulated import Device
 from cudagraphs.storage import Ledger
@@ -169,7 +168,7 @@ TestRandomPrograms.settings = settings(
 PLANTED = {
     "held outputs are not looked at": (Recording, "overwrites", lambda self, live: []),
     "loans are not taken down": (Ledger, "lend", lambda self, lent: None),
-    "moved inputs are not noticed": (InputPlan, "fits", lambda self, driver, inputs: True),
+    "moved inputs are not noticed": (Recording, "fits", lambda self, inputs: True),
     "recording forgets what is held": (Device, "occupy", lambda self, state, blocks: None),
     "mutations are not noticed": (Device, "version", lambda self, tensor: 0),
     "shared memory is not noticed": (manager, "separates", lambda driver, plan, inputs: False),

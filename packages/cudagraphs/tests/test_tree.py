@@ -61,15 +61,15 @@ def test_a_recording_that_would_overwrite_something_held_is_not_chosen(device, m
     first, second = recordings_of(device, manager, captured)
     loan = lent(first.loans[0].block.address)
     inputs = [device.tensor([1])]
-    assert choose(device, [first, second], None, [], inputs) is first
-    assert choose(device, [first, second], None, [loan], inputs) is second
-    assert choose(device, [first], None, [loan], inputs) is None
+    assert choose([first, second], None, [], inputs) is first
+    assert choose([first, second], None, [loan], inputs) is second
+    assert choose([first], None, [loan], inputs) is None
     assert obstacle(device, [first], [loan], inputs).in_the_way == [loan]
 
 
 def test_children_of_the_present_recording_come_first(device, manager, captured):
     first, second = recordings_of(device, manager, captured)
-    assert choose(device, [first, second], first, [], [device.tensor([1])]) is second
+    assert choose([first, second], first, [], [device.tensor([1])]) is second
     assert second.path() == [first, second]
 
 

@@ -114,9 +114,11 @@ class CudaDriver(TorchTensors):
         made = copies([_bare_storage(block.address, block.nbytes, self.device) for block, _ in blocks])
         return [_over(storage, views) for storage, (_, views) in zip(made, blocks, strict=True)]
 
-    def same_addresses(self, values: Sequence[Any], which: Sequence[int], addresses: Sequence[int]) -> bool:
-        same: bool = torch._C._tensors_data_ptrs_at_indices_equal(values, list(addresses), list(which))
-        return same
+    def same_addresses(self, which: Sequence[int], addresses: Sequence[int]) -> Callable[[list[Any]], bool]:
+        known = dict(zip(which, addresses, strict=True))
+        expected = [known.get(index) for index in range(max(which, default=-1) + 1)]  # one for each of the values
+        equal, indices = torch._C._tensors_data_ptrs_at_indices_equal, list(which)
+        return lambda values: equal(values, expected, indices)
 
     def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
         torch.cuda.synchronize(self.device)

@@ -59,8 +59,9 @@ class Driver(Protocol):
     def hold_weakly(self, tensor: Tensor) -> Held:
         """Watch its storage without keeping it alive."""
 
-    def same_addresses(self, values: Sequence[Any], which: Sequence[int], addresses: Sequence[int]) -> bool:
-        """Does each of the values at ``which`` still live at its address?  Asked at every replay."""
+    def same_addresses(self, which: Sequence[int], addresses: Sequence[int]) -> Callable[[list[Any]], bool]:
+        """What tells whether each of some values at ``which`` lives at its address; settled once, asked at every
+        replay."""
 
     # The pool.
 

@@ -34,9 +34,13 @@ class Case:
         self._misses = 0
         self._rest = 0
 
-    def found_held(self, slot: int, nbytes: int) -> None:
-        """An output was still held when its memory was wanted: perhaps it is better copied out."""
-        self.outputs.stood_in_the_way(slot, nbytes)
+    def found_held(self, slot: int, nbytes: int, by_itself: bool) -> bool:
+        """An output was still held when its memory was wanted.
+
+        Two recordings that take turns are best where a function's last result is held during its next call.  Recording
+        one function around another's results goes on and on: what follows on it has to be recorded anew, too.
+        """
+        return self.outputs.stood_in_the_way(slot, nbytes) if by_itself else self.outputs.copy(slot)
 
     def missed(self) -> None:
         """No recording fitted and none could be made; looking again and again would make calls slower than plain."""

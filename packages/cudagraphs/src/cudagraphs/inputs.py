@@ -20,21 +20,19 @@ from .storage import Held
 @dataclass(frozen=True, slots=True)
 class InputPlan:
     """Indices of the inputs read in place with the addresses they had, of those copied, and of those that the function
-    changes; a copied one that is changed is copied back after the launch."""
+    changes; a copied one that is changed is copied back after the launch.  ``lent`` are those read in place because
+    another recording had made them."""
 
     in_place: tuple[int, ...]
     addresses: tuple[int, ...]
     copied: tuple[int, ...]
     changed: tuple[int, ...] = ()
+    lent: frozenset[int] = frozenset()
 
     @property
     def copied_back(self) -> tuple[int, ...]:
         """Where the change has to reach the caller's tensor."""
         return tuple(index for index in self.changed if index in self.copied)
-
-    def fits(self, driver: Driver, inputs: Sequence[Any]) -> bool:
-        """Do the inputs read in place still lie where they were?"""
-        return not self.in_place or driver.same_addresses(inputs, self.in_place, self.addresses)
 
     def moved(self, driver: Driver, inputs: Sequence[Any]) -> list[int]:
         """The inputs read in place that lie elsewhere now."""
@@ -78,15 +76,19 @@ def plan_inputs(
     others copied."""
     in_place: list[int] = []
     copied: list[int] = []
+    from_pool: set[int] = set()
     for index, value in enumerate(inputs):
         if not driver.is_tensor(value) or not driver.on_device(value):
             continue
-        lies_still = index in static or driver.block(value).address in lent
-        (in_place if lies_still and index not in always_copied else copied).append(index)
+        is_lent = driver.block(value).address in lent
+        lies_still = index not in always_copied and (is_lent or index in static)
+        (in_place if lies_still else copied).append(index)
+        if lies_still and is_lent:
+            from_pool.add(index)
     addresses = tuple(driver.address(inputs[index]) for index in in_place)
     for index in copied:
         _check_copyable(driver, index, inputs[index])
-    return InputPlan(tuple(in_place), addresses, tuple(copied))
+    return InputPlan(tuple(in_place), addresses, tuple(copied), lent=frozenset(from_pool))
 
 
 def dense_shape(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from .record import Request, record
 from .replay import replay
 from .report import Journal, Report
 from .storage import Ledger, Lent
-from .tree import Obstacle, Tree, choose, obstacle
+from .tree import Tree, choose, obstacle
 
 RELEASED = "this tensor was made by a CUDA graph in an earlier step, and step_begin(release=True) gave its memory back"
 
@@ -98,7 +98,7 @@ class Manager:
 
     # Ways to answer a call.
 
-    def _answer(self, function: Function, inputs: Sequence[Any]) -> Any:
+    def _answer(self, function: Function, inputs: list[Any]) -> Any:
         case = function.case(self._driver.signature(function.varying_of(inputs)))
         if case is None:
             return self._plainly(function, Refusal.TOO_MANY_RECORDINGS)
@@ -126,13 +126,14 @@ class Manager:
         last = case.calls == function.options.warmups
         return _Plainly(case if last and function.options.gain_samples else None)
 
-    def _replay_or_record(self, function: Function, case: Case, inputs: Sequence[Any]) -> Any:
+    def _replay_or_record(self, function: Function, case: Case, inputs: list[Any]) -> Any:
         live = self._ledger.live()
         position = self._steps.position(live)
-        recording = choose(self._driver, case.recordings, position, live, inputs)
+        recording = choose(case.recordings, position, live, inputs)
         if recording is None:
+            if self._learn(function, case, inputs, live):
+                return self._plainly(function)
             try:
-                self._learn(function, case, obstacle(self._driver, case.recordings, live, inputs), inputs, live)
                 self._check_room(function)
                 recording = self._record(function, case, inputs, live, position)
             except CannotRecord as error:
@@ -202,19 +203,30 @@ class Manager:
         self._note(function, error.refused(function.name))
         return self._plainly(function)
 
-    def _learn(
-        self, function: Function, case: Case, found: Obstacle, inputs: Sequence[Any], live: Sequence[Lent]
-    ) -> None:
-        """Whatever kept a recording from being used is copied, sooner or later, so that this comes to an end."""
-        lent_addresses = {lent.block.address for lent in live}
-        for lent in found.in_the_way:
-            lent.stood_in_the_way()
-        for index in found.moved:
-            block = self._driver.block(inputs[index])
-            if index in function.static or block.address in lent_addresses:
-                case.inputs.stood_in_the_way(index, block.nbytes)
-            else:  # nobody said that it lies still; it only did so for a while
-                case.inputs.copied.add(index)
+    def _learn(self, function: Function, case: Case, inputs: list[Any], live: Sequence[Lent]) -> bool:
+        """Whatever keeps recordings from being used is copied, sooner or later, so that this comes to an end.
+
+        Is it likely to be gone at the next call?  Then this one is not worth a recording.
+        """
+        found = obstacle(self._driver, case.recordings, live, inputs)
+        alone = self.tree.stands_alone(case.recordings)
+        passing = [lent.stood_in_the_way(alone and lent.lender is case) for lent in found.in_the_way]
+        passing += [self._moved(function, case, index, inputs[index], live) for index in found.moved]
+        return bool(passing) and all(passing)
+
+    def _moved(self, function: Function, case: Case, index: int, value: Any, live: Sequence[Lent]) -> bool:
+        """What to do about an input that lies elsewhere.  Will there be another answer at the next call?"""
+        block = self._driver.block(value)
+        if any(lent.block == block for lent in live):  # what made it was recorded anew, and so must this be
+            case.inputs.stood_in_the_way(index, block.nbytes)
+            return False
+        if index in case.recordings[-1].inputs.lent:  # what made it has run as it is for once
+            return not case.inputs.stood_in_the_way(index, block.nbytes)
+        if index in function.static:
+            case.inputs.stood_in_the_way(index, block.nbytes)
+        else:  # nobody said that it lies still; it only did so for a while
+            case.inputs.copy(index)
+        return False
 
     def _check_room(self, function: Function) -> None:
         limit = function.options.pool_bytes

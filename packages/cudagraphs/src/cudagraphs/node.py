@@ -38,6 +38,7 @@ class Recording:
     function: str
     parent: Recording | None
     inputs: InputPlan
+    in_place: Callable[[list[Any]], bool]
     buffers: tuple[Tensor, ...]
     fill: Callable[[Sequence[Tensor]], None]
     loans: tuple[Loan, ...]
@@ -50,6 +51,10 @@ class Recording:
     after: Mapping[int, int]
     graph: Graph
     state: State
+
+    def fits(self, inputs: list[Any]) -> bool:
+        """Do the inputs that it reads in place still lie where they did?"""
+        return not self.inputs.in_place or self.in_place(inputs)
 
     def overwrites(self, live: Sequence[Lent]) -> list[Lent]:
         """The loans that a replay now could destroy: the one rule that all safety here rests on."""

@@ -25,7 +25,7 @@ class Options:
     warmups: int = 2
     recordings_per_function: int = 16
     pool_bytes: int | None = None
-    copy_below: int = 1 << 20
+    copy_below: int = 0
     branches: int = 2
     gain_samples: int = 3
 

@@ -65,6 +65,7 @@ def record(driver: Driver, request: Request) -> Recording:
         function=request.function,
         parent=request.parent,
         inputs=replace(request.plan, changed=traced.changed),
+        in_place=driver.same_addresses(request.plan.in_place, request.plan.addresses),
         buffers=buffers,
         fill=driver.copier(buffers),
         loans=loans,

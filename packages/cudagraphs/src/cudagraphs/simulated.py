@@ -270,8 +270,9 @@ class Device:
     def hold_weakly(self, tensor: Tensor) -> Held:
         return _WeakStorage(weakref.ref(tensor.storage))
 
-    def same_addresses(self, values: Sequence[Any], which: Sequence[int], addresses: Sequence[int]) -> bool:
-        return all(self.address(values[i]) == address for i, address in zip(which, addresses, strict=True))
+    def same_addresses(self, which: Sequence[int], addresses: Sequence[int]) -> Callable[[list[Any]], bool]:
+        pairs = list(zip(which, addresses, strict=True))
+        return lambda values: all(self.address(values[index]) == address for index, address in pairs)
 
     # The driver: the pool.
 

@@ -60,8 +60,9 @@ class Handed(Protocol):
 class Lender(Protocol):
     """Whoever lends out pool memory and is told when it was still held at the time it was wanted back."""
 
-    def found_held(self, slot: int, nbytes: int) -> None:
-        """The output in ``slot`` was still held."""
+    def found_held(self, slot: int, nbytes: int, by_itself: bool) -> bool:
+        """The output in ``slot`` was still held; ``by_itself`` if only the lender's own next call wanted its memory.
+        Will it be copied out from now on, for the first time?"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,9 +74,9 @@ class Lent:
     lender: Lender
     slot: int
 
-    def stood_in_the_way(self) -> None:
-        """The memory was wanted while it was held."""
-        self.lender.found_held(self.slot, self.block.nbytes)
+    def stood_in_the_way(self, by_itself: bool) -> bool:
+        """The memory was wanted while it was held.  Will it be copied out from now on, for the first time?"""
+        return self.lender.found_held(self.slot, self.block.nbytes, by_itself)
 
     def forbid(self, message: str) -> None:
         """Take it back: whoever still holds it gets ``message`` when using it."""
@@ -137,8 +138,14 @@ class CopyPolicy:
         self._times: dict[int, int] = {}
         self.copied: set[int] = set()
 
-    def stood_in_the_way(self, index: int, nbytes: int) -> None:
-        """Small things are copied at once; large ones are worth a few recordings first."""
+    def stood_in_the_way(self, index: int, nbytes: int) -> bool:
+        """Small things are copied at once; large ones are worth a few recordings first.  Is it to be copied from now
+        on, for the first time?"""
         times = self._times[index] = self._times.get(index, 0) + 1
-        if nbytes <= self._options.copy_below or times > self._options.branches:
-            self.copied.add(index)
+        return (nbytes <= self._options.copy_below or times > self._options.branches) and self.copy(index)
+
+    def copy(self, index: int) -> bool:
+        """It is copied from now on.  For the first time?"""
+        known = index in self.copied
+        self.copied.add(index)
+        return not known

@@ -71,8 +71,9 @@ class TorchTensors:
     def hold_weakly(self, tensor: Tensor) -> Held:
         return WeakStorage(tensor.untyped_storage())
 
-    def same_addresses(self, values: Sequence[Any], which: Sequence[int], addresses: Sequence[int]) -> bool:
-        return [values[i].data_ptr() for i in which] == list(addresses)
+    def same_addresses(self, which: Sequence[int], addresses: Sequence[int]) -> Callable[[list[Any]], bool]:
+        expected = list(addresses)
+        return lambda values: [values[index].data_ptr() for index in which] == expected
 
     def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         with torch.no_grad():

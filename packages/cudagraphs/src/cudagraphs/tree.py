@@ -39,28 +39,32 @@ class Tree:
         dropped = list(recordings)
         self.recordings = [kept for kept in self.recordings if kept not in dropped]
 
+    def stands_alone(self, recordings: Sequence[Recording]) -> bool:
+        """Is nothing else recorded after these?"""
+        return all(other in recordings or other.parent not in recordings for other in self.recordings)
+
     def children(self, parent: Recording | None) -> list[Recording]:
         """The ways on from ``parent``; None is the root."""
         return [recording for recording in self.recordings if recording.parent is parent]
 
 
 def choose(
-    driver: Driver, candidates: Sequence[Recording], here: Recording | None, live: Sequence[Lent], inputs: Sequence[Any]
+    candidates: Sequence[Recording], here: Recording | None, live: Sequence[Lent], inputs: list[Any]
 ) -> Recording | None:
     """One of the function's recordings that may be replayed now, a child of ``here`` if there is one."""
     elsewhere = None
     for recording in candidates:
-        if recording.inputs.fits(driver, inputs) and not recording.overwrites(live):
+        if recording.fits(inputs) and not recording.overwrites(live):
             if recording.parent is here:
                 return recording
             elsewhere = elsewhere or recording
     return elsewhere
 
 
-def obstacle(driver: Driver, candidates: Sequence[Recording], live: Sequence[Lent], inputs: Sequence[Any]) -> Obstacle:
+def obstacle(driver: Driver, candidates: Sequence[Recording], live: Sequence[Lent], inputs: list[Any]) -> Obstacle:
     """What kept the most promising of them from being replayed: loans in the way of one whose inputs lie right, or
     the inputs that moved since the newest."""
     for recording in candidates:
-        if recording.inputs.fits(driver, inputs):
+        if recording.fits(inputs):
             return Obstacle(in_the_way=recording.overwrites(live))
     return Obstacle(moved=candidates[-1].inputs.moved(driver, inputs)) if candidates else Obstacle()
