@@ -27,6 +27,7 @@ IMPORT_NAMES = {name: name.replace("-", "_") for name in PACKAGES}
 TORCH = "2.13.0"
 TRITON = "3.7.1"  # the release that belongs to TORCH; it runs in its interpreter where there is no GPU
 HOME_PYTHON = "3.11"
+SANITIZERS = ("libasan.so", "libubsan.so")
 OTHER_PYTHONS = ("3.12", "3.13")
 
 TEST_TOOLS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "numpy", "scipy", "expecttest")
@@ -186,6 +187,32 @@ def cpython(session: nox.Session) -> None:
     install_packages(session, "capture")
     folder = "packages/capture/tests/cpython"
     session.run("python", "-m", "pytest", "-q", folder, *session.posargs, env={"CPYTHON_TESTS": "all"})
+
+
+@nox.session(python=[HOME_PYTHON, *OTHER_PYTHONS])
+def sanitized(session: nox.Session) -> None:
+    """The C engine with gcc's address and undefined-behaviour sanitizers, under its own tests and the stress tests."""
+    install_torch(session, str(session.python))
+    session.install(*TEST_TOOLS)
+    overlay = Path(session.create_tmp()) / "overlay"
+    shutil.rmtree(overlay, ignore_errors=True)
+    shutil.copytree(ROOT / "packages/capture/src/capture", overlay / "capture")
+    suffix = session.run("python", "-c", "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))", silent=True)
+    engine = overlay / "capture" / f"_engine{str(suffix).strip()}"
+    flags = "-O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer"
+    session.run("python", "packages/capture/csrc/build.py", str(engine), env={"CC": "gcc", "CFLAGS": flags})
+    libraries = [session.run("gcc", f"-print-file-name={name}", silent=True, external=True) for name in SANITIZERS]
+    env = {
+        "LD_PRELOAD": " ".join(str(library).strip() for library in libraries),
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python leaves what it holds at its end to the operating system
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        "PYTHONMALLOC": "malloc",  # a pool of Python's own would hide overruns
+        "CAPTURE_ENGINE": str(engine),
+        "PYTHONPATH": str(overlay),
+    }
+    folder = "packages/capture/tests"
+    for tests in ([f"{folder}/engine", f"--confcutdir={folder}/engine"], [f"{folder}/test_stress.py"]):
+        session.run("python", "-m", "pytest", "-q", *tests, *session.posargs, env=env)
 
 
 @nox.session(python=HOME_PYTHON)

@@ -71,4 +71,4 @@ def build_in_place() -> Path:
 
 
 if __name__ == "__main__":
-    print(build_in_place())
+    print(build(Path(sys.argv[1])) if len(sys.argv) > 1 else build_in_place())

@@ -297,6 +297,7 @@ cache_drop(PyCodeObject *code, PyObject *owner)
 {
     CodeState *state = cache_state(code);
     if (state != NULL) {
+        drop_records(state, Py_None); /* the dead */
         drop_records(state, owner);
     }
     return 0;

@@ -203,3 +203,15 @@ def test_a_captured_function_is_explained_as_it_was_written():
     region(torch.ones(2))
     assert len(capture.explain(region)(torch.ones(2)).graphs) == 1
     assert capture.as_written(region)(1) == 2
+
+
+def test_functions_of_equal_code_are_known_apart():
+    from capture.cache import Cache
+
+    codes = [compile("def f(a): return a", "<text>", "exec").co_consts[0] for _ in range(2)]
+    cache = Cache()
+    assert codes[0] == codes[1]
+    assert cache.state(codes[0]) is not cache.state(codes[1])
+    assert cache.state(codes[0]) is cache.state(codes[0])
+    del codes[0]
+    assert len(cache.codes()) == 1

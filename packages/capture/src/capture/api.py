@@ -100,9 +100,7 @@ def disable(function: Any) -> Any:
 def reset() -> None:
     """Forgets every captured version, and every decision to leave a function alone."""
     for config in list(_CONFIGS):
-        for code in config.cache.codes():
-            _engine.drop_entries(code, config)
-        config.cache.clear()
+        config.cache.drop(config)
     LOG.clear()
 
 

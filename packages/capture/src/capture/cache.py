@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from capture._engine import GuardedCode
+from capture._engine import GuardedCode, drop_entries
 from capture.errors import Location, Reason
 from capture.guards import Guard
 from capture.machine import Varying
@@ -86,22 +86,39 @@ def _differing(expected: tuple[int | None, ...], actual: tuple[int, ...]) -> fro
 
 
 class Cache:
-    """The states of all code objects under one configuration."""
+    """The states of all code objects under one configuration.
+
+    By identity: code objects of different files, or of one text that was executed twice, are equal.
+    """
 
     def __init__(self) -> None:
-        self._states: weakref.WeakKeyDictionary[CodeType, CodeState] = weakref.WeakKeyDictionary()
+        self._states: dict[int, tuple[weakref.ref[CodeType], CodeState]] = {}
 
     def state(self, code: CodeType) -> CodeState:
-        state = self._states.get(code)
-        if state is None:
-            state = self._states[code] = CodeState()
+        known = self._states.get(id(code))
+        if known is not None and known[0]() is code:
+            return known[1]
+        key, states = id(code), self._states
+
+        def forget(gone: weakref.ref[CodeType]) -> None:
+            if key in states and states[key][0] is gone:
+                del states[key]
+
+        state = CodeState()
+        states[key] = weakref.ref(code, forget), state
         return state
 
     def codes(self) -> list[CodeType]:
-        return list(self._states)
+        return [code for reference, _ in list(self._states.values()) if (code := reference()) is not None]
 
     def clear(self) -> None:
         self._states.clear()
+
+    def drop(self, owner: object | None = None) -> None:
+        """Forget everything, in the engine too: what is ``owner``'s, and what was of owners gone."""
+        for code in self.codes():
+            drop_entries(code, owner or self)  # the cache itself owns nothing
+        self.clear()
 
 
 def without_objects(guards: Sequence[Guard]) -> tuple[Guard, ...]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import keyword
+import linecache
 import logging
 import operator
 import re
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +33,10 @@ _STATE_SWITCHES: tuple[Any, ...] = (
     torch.autograd.grad_mode._enter_inference_mode,
     torch.autograd.grad_mode._exit_inference_mode,
 )
+
+
+# What FX keeps for tracebacks, where this release does it in this way.
+_TEXTS: dict[str, str] = getattr(getattr(fx.graph_module, "_loader", None), "eval_cache", {})
 
 
 class GraphRecorder:
@@ -151,6 +157,7 @@ class GraphRecorder:
             else:
                 self.graph.erase_node(node)
         module = fx.GraphModule(torch.nn.Module(), self.graph, class_name=name)
+        _let_text_go_with(module)
         return module, sources
 
     def _drop_state_switches_without_work(self) -> None:
@@ -159,6 +166,17 @@ class GraphRecorder:
         for node in reversed(list(self.graph.nodes)):
             if node.target in _STATE_SWITCHES:
                 self.graph.erase_node(node)
+
+
+def _let_text_go_with(module: fx.GraphModule) -> None:
+    """FX keeps the text of a module's ``forward`` for tracebacks, and would keep it for ever."""
+    forward = type(module).forward
+    weakref.finalize(forward, _forget_text, forward.__code__.co_filename).atexit = False
+
+
+def _forget_text(filename: str) -> None:
+    linecache.cache.pop(filename, None)
+    _TEXTS.pop(filename, None)
 
 
 def _is_number(example: Any) -> bool:

@@ -8,6 +8,7 @@ import sysconfig
 import threading
 import traceback
 import warnings
+import weakref
 from collections.abc import Iterable
 from types import CodeType, FunctionType
 from typing import Any
@@ -47,6 +48,8 @@ class Config:
         self.cache = Cache()
         self.continuations = Continuations()
         self.lock = threading.RLock()
+        # Code may outlive its functions: what was compiled for it goes with the configuration that asked for it.
+        weakref.finalize(self, self.cache.drop).atexit = False
 
     @property
     def nopython(self) -> bool:
