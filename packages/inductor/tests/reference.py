@@ -159,6 +159,9 @@ class _KernelRun:
             index, value = index[kept], value[kept]
         if statement.mode == "add":
             target.index_put_((index,), value.to(target.dtype), accumulate=True)
+        elif statement.mode != "set":
+            combine = {"mul": "prod", "max": "amax", "min": "amin"}[statement.mode]
+            target.scatter_reduce_(0, index, value.to(target.dtype), combine)
         else:
             target[index] = value.to(target.dtype)
 

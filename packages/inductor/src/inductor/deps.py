@@ -80,7 +80,7 @@ def access(operation: Operation, views: dict[str, View]) -> Access:
         writes: set[str] = set()
         for store in stores_of(operation.loops):
             writes.add(store.buffer)
-            if store.mode == "add":
+            if store.mode != "set":
                 reads.add(store.buffer)
         return Access(frozenset(reads), frozenset(writes))
     return _call_access(operation, views)

@@ -251,6 +251,36 @@ def test_scattered_addition(run, kernel_of, dtype):
     assert torch.equal(found, torch.ones(7, dtype=dtype).index_add(0, index, x))
 
 
+MODES = ["max", "min"] if INTERPRETED or torch.cuda.is_available() else ["max", "min", "mul"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [F32, I64])
+def test_scattered_combinations(run, kernel_of, dtype, mode):
+    (i, at), place = axis("i", 100), Symbol("place")
+    store = Store("out", Index.of(place), Load("x", at, dtype), mode, ((place, Load("index", at, I64)),))
+    kernel = kernel_of(
+        [i], [([], [store])], ("x", dtype, 100, "in"), ("index", I64, 100, "in"), ("out", dtype, 7, "inout")
+    )
+    x, index = torch.randint(-3, 4, (100,)).to(dtype), torch.randint(0, 7, (100,))
+    found = run(kernel, {"x": x, "index": index, "out": torch.ones(7, dtype=dtype)})["out"]
+    reduce = {"max": "amax", "min": "amin", "mul": "prod"}[mode]
+    assert torch.equal(found, torch.ones(7, dtype=dtype).scatter_reduce(0, index, x, reduce))
+
+
+@pytest.mark.skipif(INTERPRETED or torch.cuda.is_available(), reason="on GPUs any of several values may stay")
+def test_the_last_of_several_values_stays(run, kernel_of):
+    (i, i_at), (j, j_at), place = axis("i", 500), axis("j", 90), Symbol("place")
+    at = i_at * 90 + j_at
+    store = Store("out", Index.of(place), Load("x", at, F32), "set", ((place, Load("index", at, I64)),))
+    kernel = kernel_of(
+        [i, j], [([], [store])], ("x", F32, 45000, "in"), ("index", I64, 45000, "in"), ("out", F32, 7, "inout")
+    )
+    x, index = torch.randn(45000), torch.randint(0, 7, (45000,))
+    found = run(kernel, {"x": x, "index": index, "out": torch.ones(7)})["out"]
+    assert found.tolist() == [x[index == k][-1].item() for k in range(7)]
+
+
 def test_a_masked_store_leaves_the_rest(run, kernel_of):
     i, at = axis("i", 37)
     x = Load("x", at, F32)

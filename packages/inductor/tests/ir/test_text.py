@@ -43,7 +43,17 @@ def gather(in0: read[int64, 5], in1: read[float32, 70], out0: update[float32, 50
 """
 
 
-@pytest.mark.parametrize("text", [SOFTMAX, MOMENTS])
+COMBINED = """\
+def scatter(in0: read[int64, 5], in1: read[float32, 5], out0: update[float32, 5]) -> cpu:
+    for i0 in 5:
+        out0[p0, p0(5, in0[i0])] = maximum(_, in1[i0])
+        out0[p0, p0(5, in0[i0])] = minimum(_, in1[i0])
+        out0[p0, p0(5, in0[i0])] *= in1[i0]
+        out0[p0, p0(5, in0[i0])] += in1[i0]
+"""
+
+
+@pytest.mark.parametrize("text", [SOFTMAX, MOMENTS, COMBINED])
 def test_text_survives_reading(text):
     kernel = parse_kernel(text)
     verify_kernel(kernel)

@@ -29,6 +29,12 @@ CASES = {
     ),
     "index_put": (lambda x, k: (x.index_put((k,), x[:3], accumulate=True), x.index_put((k,), x[:3])), IDX.abs()),
     "index_add": (lambda x, k: x.index_add(0, k, x[:3]), IDX.abs()),
+    "index_put of doubles": (lambda x, k: x.index_put((k,), x[:3]), torch.tensor([1, 3, 1])),
+    "index_copy and fill": (lambda x, k: (x.index_copy(1, k, x[:, :3]), x.index_fill(0, k, 2.0)), IDX.abs()),
+    "index_add scaled": (lambda x, k: x.index_add(1, k, x[:, :3], alpha=0.5), IDX.abs()),
+    "scatter of a tensor": (lambda x, k: x.scatter(1, k, x[:, :3] * 2), PICK),
+    "scatter numbers": (lambda x, k: torch.tensor(2.0).scatter(0, k, torch.tensor(3.0)), torch.tensor(0)),
+    "an axis of one": (lambda x, k: (x[:, :1].gather(1, k), x[:1][k[0]], x[:1].index_select(0, k[0])), PICK * 0),
     "set where": (lambda x, k: x.index_put((x > 0,), torch.tensor(5.0)), IDX),
     "arange index": (lambda x, k: x[torch.arange(3), k], IDX),
     "bucketize": (lambda x, k: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])), IDX),
@@ -41,6 +47,26 @@ def test_indexing(name):
     check(function, torch.randn(5, 7), index)
 
 
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_scatter_reduce(reduce, include_self, dtype):
+    function = lambda x, k: x.scatter_reduce(1, k, x[:, :3] + 1, reduce, include_self=include_self)
+    x = (torch.rand(5, 7) * 3 + 1).to(dtype)
+    check(function, x, PICK, rtol=2e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-5)
+    assert fallbacks(function, x, PICK) == (["aten.scatter_reduce.two"] if (reduce, dtype) == INTEGER_MEAN else [])
+
+
+INTEGER_MEAN = "mean", torch.int64
+
+
+def test_a_place_outside_an_axis_of_one_element_raises():
+    x = torch.randn(1, 7)
+    program = program_of(lambda x, k: x[k] + 1, x, torch.tensor([0, 0]))
+    with pytest.raises(IndexError):
+        run_program(program, [x, torch.tensor([0, 1])])
+
+
 def test_places_outside_raise():
     x = torch.randn(5, 7)
     program = program_of(lambda x, k: x[k] + 1, x, torch.tensor([0, 1]))
@@ -48,5 +74,7 @@ def test_places_outside_raise():
         run_program(program, [x, torch.tensor([0, 5])])
 
 
-def test_gathers_are_no_fallback():
+def test_gathers_and_scatters_are_no_fallback():
+    assert fallbacks(lambda x, k: x.scatter(1, k, 1.0).scatter_add(1, k, x), torch.randn(5, 7), PICK) == []
+    assert fallbacks(lambda x, k: x.index_put((k,), x[:3]).index_add(0, k, x[:3]), torch.randn(5, 7), IDX) == []
     assert fallbacks(lambda x, k: x[k].relu(), torch.randn(5, 7), IDX) == []

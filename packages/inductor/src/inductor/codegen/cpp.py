@@ -44,6 +44,9 @@ ACCUMULATORS = {
     "welford": "Welford",
 }
 
+COMBINATIONS = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "maximum<{2}>({0}, {1})",
+                "min": "minimum<{2}>({0}, {1})"}  # fmt: skip
+"""What a store does with what is there."""
 
 LONG_REDUCTION = 32768
 """From here on a reduction is done in pieces."""
@@ -474,9 +477,13 @@ class _KernelPrinter:
         dtype = self.dtypes[statement.buffer]
         if dtype in HALVES:
             name = scalar_type(dtype)
-            return f"{place} = to_{name}<{name}>(from_{name}<f32>({place}) + from_{name}<f32>({value}));"
+            sides = f"from_{name}<f32>({place})", f"from_{name}<f32>({value})"
+            return f"{place} = to_{name}<{name}>({COMBINATIONS[statement.mode].format(*sides, 'f32')});"
         if dtype == torch.bool:
-            return f"{place} |= {value};"
+            return f"{place} {'|' if statement.mode in ('add', 'max') else '&'}= {value};"
+        if statement.mode != "add":
+            name = scalar_type(dtype)
+            return f"{place} = {name}({COMBINATIONS[statement.mode].format(place, value, name)});"
         return f"atomic_add(&{place}, {value});" if self.strategy.parallel else f"{place} += {value};"
 
 

@@ -106,10 +106,13 @@ def _loop_work(loop: Loop, width: int) -> int:
 
 
 def _may_be_parallel(kernel: Kernel) -> bool:
-    """Floats added to shared places by several threads would come out differently every time: one thread does it."""
+    """What several threads add to shared places, if it is floats, or write there, would come out differently every
+    time: one thread does it."""
     dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
     return not any(
-        isinstance(statement, Store) and statement.mode == "add" and dtypes[statement.buffer] in FLOATS | HALVES
+        isinstance(statement, Store)
+        and statement.may_meet
+        and (statement.mode != "add" or dtypes[statement.buffer] in FLOATS | HALVES)
         for loop in kernel.loops
         for statement in loop.body
     )
@@ -118,6 +121,8 @@ def _may_be_parallel(kernel: Kernel) -> bool:
 def _reads_cross(kernel: Kernel) -> bool:
     """Whether some reads run along the last axis and others along the one before."""
     if len(kernel.axes) < 2 or any(loop.axes for loop in kernel.loops):
+        return False
+    if any(isinstance(s, Store) and s.may_meet for loop in kernel.loops for s in loop.body):
         return False
     row, column = kernel.axes[-2:]
     if min(_extent(row), _extent(column)) < SMALLEST_TILED:

@@ -307,7 +307,7 @@ class _TritonPrinter:
         if along == "r" and not statement.index.symbols & self._loop_axes():
             missing += " + 0 * r_index"
         pointer = f"{statement.buffer} + {place.within(Precedence.ADD)}{missing}"
-        function = "tl.store" if statement.mode == "set" else "tl.atomic_add"
+        function = "tl.store" if statement.mode == "set" else f"tl.atomic_{statement.mode}"
         self.lines.line(f"{function}({pointer}, {value.text}, {mask})")
         scope.forget_loads()
 

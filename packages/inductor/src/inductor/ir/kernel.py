@@ -22,8 +22,9 @@ import torch
 from inductor.ir.expr import Expr
 from inductor.ir.index import Index, Symbol
 
-StoreMode = Literal["set", "add"]
-"""``add`` adds to what is there, atomically where iterations may meet (scatter-add)."""
+StoreMode = Literal["set", "add", "mul", "max", "min"]
+"""``set`` writes, the others combine with what is there, atomically where iterations may meet (scatter-add).  Where
+several iterations ``set`` one place, the last one's value stays on CPUs, and any one's on GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class Store:
     mode: StoreMode = "set"
     bindings: tuple[tuple[Symbol, Expr], ...] = ()
     mask: Expr | None = None
+
+    @property
+    def may_meet(self) -> bool:
+        """Whether several iterations may write to one place."""
+        return bool(self.bindings) or self.mode != "set"
 
 
 @dataclass(frozen=True, slots=True)

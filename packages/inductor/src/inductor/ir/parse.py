@@ -15,7 +15,7 @@ import torch
 from inductor.errors import ParseError
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result, apply
 from inductor.ir.index import ZERO, Index, Symbol, loop_variable, size_symbol
-from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement, Store
+from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement, Store, StoreMode
 from inductor.ir.ops import OPERATORS, REDUCTIONS
 from inductor.ir.show import INFIX, ROLES, SPELLED, TYPED
 
@@ -112,12 +112,12 @@ class _Reader:
             mask = self.expr(node.test)
             return Store(inner.buffer, inner.index, inner.value, inner.mode, inner.bindings, mask)
         if isinstance(node, ast.AugAssign):
-            return self.store(node.target, node.value, "add")
+            return self.store(node.target, node.value, "mul" if isinstance(node.op, ast.Mult) else "add")
         if not isinstance(node, ast.Assign):
             raise ParseError(f"line {node.lineno}: expected an assignment")
         target = node.targets[0]
         if isinstance(target, ast.Subscript):
-            return self.store(target, node.value, "set")
+            return self.combined(target, node.value) or self.store(target, node.value, "set")
         name, value = ast.unparse(target), node.value
         if isinstance(value, ast.Call) and ast.unparse(value.func) in REDUCTIONS:
             reduced = Reduce(name, ast.unparse(value.func), self.expr(value.args[0]), _dtype(value.args[1]))
@@ -127,7 +127,13 @@ class _Reader:
         self.values[name] = let.value.dtype
         return let
 
-    def store(self, target: ast.expr, value: ast.expr, mode: Literal["set", "add"]) -> Store:
+    def combined(self, target: ast.Subscript, value: ast.expr) -> Store | None:
+        """A store of the larger or smaller of what is there, ``_``, and a value."""
+        if isinstance(value, ast.Call) and value.args and ast.unparse(value.args[0]) == "_":
+            return self.store(target, value.args[1], "max" if ast.unparse(value.func) == "maximum" else "min")
+        return None
+
+    def store(self, target: ast.expr, value: ast.expr, mode: StoreMode) -> Store:
         assert isinstance(target, ast.Subscript)
         index, bindings = self.place(target.slice)
         return Store(ast.unparse(target.value), index, self.expr(value), mode, bindings)

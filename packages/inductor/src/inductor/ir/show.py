@@ -19,7 +19,7 @@ A load has the dtype of its buffer, a name that of its definition, a number floa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
@@ -133,9 +133,16 @@ def statement(value: Statement) -> str:
         return f"{value.name} = {expression(value.value)}"
     if isinstance(value, Reduce):
         return f"{value.name} = {value.kind}({expression(value.value)}, {dtype_name(value.dtype)})"
-    sign = "=" if value.mode == "set" else "+="
     mask = "" if value.mask is None else f"if {expression(value.mask)}: "
-    return f"{mask}{value.buffer}[{_place(value.index, value.bindings)}] {sign} {expression(value.value)}"
+    place = f"{mask}{value.buffer}[{_place(value.index, value.bindings)}]"
+    if value.mode in COMBINED:
+        return f"{place} = {COMBINED[value.mode]}(_, {expression(value.value)})"
+    return f"{place} {SIGNS[value.mode]} {expression(value.value)}"
+
+
+SIGNS: Mapping[str, str] = {"set": "=", "add": "+=", "mul": "*="}
+COMBINED: Mapping[str, str] = {"max": "maximum", "min": "minimum"}
+"""How stores are written; ``_`` stands for what is there."""
 
 
 # -- graphs and programs ----------------------------------------------------------------------------------------------

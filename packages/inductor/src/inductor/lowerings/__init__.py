@@ -10,6 +10,7 @@ from inductor.lowerings import (
     pointwise,
     pooling,
     reductions,
+    scattering,
     shapes,
     views,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "pointwise",
     "pooling",
     "reductions",
+    "scattering",
     "shapes",
     "views",
 ]

@@ -183,12 +183,14 @@ def cost(expr: Expr, limit: int = 1 << 30) -> int:
 
 
 def bind(expr: Expr, bindings: Sequence[tuple[Symbol, Expr]]) -> Expr:
-    """``expr`` with symbols that were put into its indices read from tensors."""
+    """``expr`` with symbols that were put into its indices read from tensors.  One below 1 is in no index, but
+    its value has to be checked."""
     values = dict(bindings)
+    unseen = [symbol for symbol in values if symbol.size == ONE]
 
     def rule(node: Expr) -> Expr | None:
         if isinstance(node, Load):
-            used = tuple((symbol, values[symbol]) for symbol in sorted(_used(node, values), key=str))
+            used = tuple((symbol, values[symbol]) for symbol in sorted({*_used(node, values), *unseen}, key=str))
             return Load(node.buffer, node.index, node.dtype, node.bindings + used) if used else None
         if isinstance(node, IndexValue) and node.index.as_symbol() in values:
             return cast(values[node.index.as_symbol()], node.dtype)  # type: ignore[index]

@@ -30,7 +30,7 @@ def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Coll
     nest = split(replace(nest, loops=inlined(pruned(nest.loops, live))))
     if not nest.loops:
         return None
-    kept = _ordered(nest.kept, nest.loops)
+    kept = nest.kept if _counts_order(nest.loops) else _ordered(nest.kept, nest.loops)
     inner = nest.inner if counts_positions(nest.loops) else _ordered(nest.inner, nest.loops)
     loops = tuple(Loop(inner if loop.axes else (), loop.body) for loop in nest.loops)
     runs = {**_runs(kept, loops, "i"), **_runs(inner, loops, "r")}
@@ -176,6 +176,11 @@ def _recomposed(parts: list[Symbol]) -> Index:
 # -- order and number of axes -----------------------------------------------------------------------------------------
 
 
+def _counts_order(loops: Sequence[Loop]) -> bool:
+    """True if a later iteration may write over what an earlier one wrote."""
+    return any(store.may_meet and store.mode == "set" for store in stores_of(loops))
+
+
 def _ordered(axes: tuple[Symbol, ...], loops: Sequence[Loop]) -> tuple[Symbol, ...]:
     """The axis with the smallest strides innermost; stores count twice."""
     if len(axes) < 2:
@@ -268,7 +273,7 @@ def _arguments(loops: Sequence[Loop], buffers: Mapping[str, Buffer]) -> tuple[Ar
     read = dict.fromkeys(load.buffer for load in loads_of(loops))
     stores = list(stores_of(loops))
     written = dict.fromkeys(store.buffer for store in stores)
-    added = {store.buffer for store in stores if store.mode == "add"}
+    added = {store.buffer for store in stores if store.may_meet}
     arguments = [
         Argument(name, buffers[name].dtype, storage(buffers[name]), "in") for name in read if name not in written
     ]

@@ -1,0 +1,224 @@
+"""Writing at places that come from tensors: set, added to, or combined with what is there.
+
+The result is a copy that a nest of its own then writes to.  Where several values go to one place, the last one stays,
+as eager has it on CPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from inductor.ir.expr import Const, Expr, cast
+from inductor.ir.index import ONE, Index, Symbol
+from inductor.ir.kernel import StoreMode
+from inductor.lowerings.algebra import Value, equal, maximum, where
+from inductor.lowerings.context import Context
+from inductor.lowerings.indexing import place, position, spread
+from inductor.lowerings.pointwise import elementwise
+from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.values import (
+    HALF,
+    Tensor,
+    as_index_value,
+    at,
+    broadcast_to,
+    compute_dtype,
+    convert,
+    load,
+    number,
+    positions,
+    pure,
+    reindex,
+)
+from inductor.lowerings.views import reshape, wrap
+
+aten = torch.ops.aten
+Places = Sequence[tuple[Symbol, Expr]]
+ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
+"""What GPUs can add to in one step."""
+REDUCED = "amax", "amin", "mean", "prod", "sum"
+
+
+def copied(ctx: Context, x: Tensor) -> Tensor:
+    """A buffer of its own with the same contents, to be written to."""
+    whole = load(ctx.buffer(x.sizes, x.dtype, x.device))
+    ctx.store(whole, x.expr)
+    return whole
+
+
+def scattered(
+    ctx: Context, x: Tensor, domain: tuple[Index, ...], indices: Sequence[Index], places: Places, value: Expr,
+    mode: StoreMode = "set",
+) -> Tensor | Declined:  # fmt: skip
+    """``x`` with ``value``, over the positions of ``domain``, at ``indices``, which mention symbols read from tensors.
+    Sums and products of half precision are kept in float32 until they are whole."""
+    if x.dtype.is_complex:
+        return Declined("complex numbers")
+    wide = replace(x, dtype=torch.float32, base=None) if x.dtype in HALF and mode in ("add", "mul") else x
+    if x.device.type == "cuda" and mode != "set" and (wide.dtype not in ATOMIC or mode == "mul"):
+        return Declined(f"no atomic operation for {mode} in {x.dtype}")
+    target = copied(ctx, wide)
+    ctx.store(reindex(target, domain, indices), value, mode, tuple(places), domain=domain)
+    return target if wide is x else convert(target, x.dtype)
+
+
+# -- index_put --------------------------------------------------------------------------------------------------------
+
+
+def _where_mask(x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
+    """One value wherever a mask holds."""
+    held = reindex(mask, x.sizes, positions(x.sizes)[: mask.ndim])
+    filler = Value(convert(values, x.dtype).expr)
+    return pure(x, where(Value(held.expr), filler, Value(x.expr)).expr)
+
+
+@lowering(aten.index_put.default)
+def index_put(
+    ctx: Context, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor | Declined:
+    first = indices[0]
+    if len(indices) == 1 and first is not None and first.dtype == torch.bool and not values.ndim:
+        if accumulate or x.dtype.is_complex:
+            return Declined("adding where a mask holds")
+        return _where_mask(x, first, values)
+    laid = spread(ctx, x, indices)
+    if isinstance(laid, Declined):
+        return laid
+    sizes, where_, places = laid
+    value = broadcast_to(convert(values, x.dtype), sizes)
+    return scattered(ctx, x, sizes, where_, places, value.expr, "add" if accumulate else "set")
+
+
+@lowering(aten.index_add.default)
+def index_add(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor | Declined:
+    if not x.ndim or not index.ndim or source.ndim != x.ndim:
+        return Declined("a 0-d tensor")
+    scaled = elementwise((source, alpha), lambda value, factor: value * factor) if alpha != 1 else source
+    if isinstance(scaled, Declined):
+        return scaled
+    dim = wrap(dim, x.ndim)
+    where_ = list(positions(source.sizes))
+    chosen = reindex(index, source.sizes, [where_[dim]])
+    symbol = place(0, x.sizes[dim])
+    where_[dim] = Index.of(symbol)
+    bound = [(symbol, position(chosen, x.sizes[dim]))]
+    return scattered(ctx, x, source.sizes, where_, bound, convert(scaled, x.dtype).expr, "add")
+
+
+# -- scatter ----------------------------------------------------------------------------------------------------------
+
+
+def _along(x: Tensor, dim: int, index: Tensor) -> tuple[list[Index], Places]:
+    """Where in ``x`` the elements go that ``index`` has places for along ``dim``."""
+    symbol = place(0, x.sizes[dim])
+    indices = list(positions(index.sizes))
+    indices[dim] = Index.of(symbol)
+    return indices, [(symbol, position(index, x.sizes[dim]))]
+
+
+def _scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, mode: StoreMode) -> Tensor | Declined:
+    """``value`` is a number or a tensor at least as large as ``index``."""
+    if isinstance(value, complex):
+        return Declined("complex numbers")
+    if not x.ndim or not index.ndim:
+        flat = [reshape(t, (ONE,)) if isinstance(t, Tensor) and not t.ndim else t for t in (x, index, value)]
+        result = _scatter(ctx, flat[0], 0, flat[1], flat[2], mode)
+        return result if isinstance(result, Declined) else reshape(result, x.sizes)
+    dim = wrap(dim, x.ndim)
+    if mode == "set" and (chosen := _one_place_per_row(x, dim, index, value)) is not None:
+        return chosen
+    if isinstance(value, Tensor):
+        source = at(convert(value, x.dtype), positions(index.sizes))
+    else:
+        source = number(value, compute_dtype(x.dtype))
+    return scattered(ctx, x, index.sizes, *_along(x, dim, index), source, mode)
+
+
+def _one_place_per_row(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor | None:
+    """Where a row has one place, every element asks whether it is the one: that needs no memory."""
+    rows = [size for d, size in enumerate(x.sizes) if d != dim]
+    if index.sizes[dim] != ONE or rows != [size for d, size in enumerate(index.sizes) if d != dim]:
+        return None
+    if x.dtype.is_complex or (isinstance(value, Tensor) and value.sizes != index.sizes):
+        return None
+    here = as_index_value(positions(x.sizes)[dim], torch.int64)
+    chosen = equal(Value(position(broadcast_to(index, x.sizes), x.sizes[dim])), Value(here))
+    if isinstance(value, Tensor):
+        new = Value(broadcast_to(convert(value, x.dtype), x.sizes).expr)
+    else:
+        new = Value(number(value, compute_dtype(x.dtype)))
+    return pure(x, where(chosen, new, Value(x.expr)).expr)
+
+
+@lowering(aten.scatter.value, aten.scatter.src)
+def scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor | Declined:
+    return _scatter(ctx, x, dim, index, value, "set")
+
+
+@lowering(aten.scatter_add.default)
+def scatter_add(ctx: Context, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor | Declined:
+    return _scatter(ctx, x, dim, index, src, "add")
+
+
+@lowering(aten.scatter.reduce, aten.scatter.value_reduce)
+def scatter_combined(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, *, reduce: str) -> Tensor | Declined:
+    return _scatter(ctx, x, dim, index, value, "add" if reduce == "add" else "mul")
+
+
+_MODES: dict[str, StoreMode] = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+@lowering(aten.scatter_reduce.two)
+def scatter_reduce(
+    ctx: Context, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor | Declined:
+    if x.dtype == torch.bool or (reduce == "mean" and not x.dtype.is_floating_point):
+        return Declined("a mean of integers, or bool")
+    start: Tensor | Declined = x
+    if not include_self:
+        start = _scatter(ctx, x, dim, index, _neutral(reduce, x.dtype), "set")
+    if isinstance(start, Declined):
+        return start
+    total = _scatter(ctx, start, dim, index, src, _MODES[reduce])
+    if reduce != "mean" or isinstance(total, Declined):
+        return total
+    ones = Tensor(x.sizes, torch.float32, x.device, Const(1.0 if include_self else 0.0, torch.float32))
+    count = _scatter(ctx, ones, dim, index, 1.0, "add")
+    if isinstance(count, Declined):
+        return count
+    divisor = maximum(Value(count.expr), 1.0)
+    return pure(x, (Value(total.expr) / divisor.to(total.expr.dtype)).expr)
+
+
+def _neutral(reduce: str, dtype: torch.dtype) -> float | int:
+    """What changes no result."""
+    if reduce in ("sum", "mean", "prod"):
+        return 1 if reduce == "prod" else 0
+    if dtype.is_floating_point:
+        return -torch.inf if reduce == "amax" else torch.inf
+    return torch.iinfo(dtype).min if reduce == "amax" else torch.iinfo(dtype).max
+
+
+# -- embeddings -------------------------------------------------------------------------------------------------------
+
+
+@lowering(aten.embedding_dense_backward.default)
+def embedding_backward(
+    ctx: Context, grad: Tensor, indices: Tensor, num_weights: Any, padding_idx: Any, scale_grad_by_freq: bool
+) -> Tensor | Declined:
+    if scale_grad_by_freq:
+        return Declined("gradients scaled by frequency")
+    sizes = (ctx.sizes.index(num_weights), grad.sizes[-1])
+    zeros = Tensor(sizes, grad.dtype, grad.device, Const(0.0, compute_dtype(grad.dtype)))
+    where_ = positions(grad.sizes)
+    chosen = reindex(indices, grad.sizes, where_[:-1])
+    symbol = place(0, sizes[0])
+    value = Value(grad.expr)
+    if isinstance(padding_idx, int) and padding_idx >= 0:
+        value = where(equal(Value(cast(chosen.expr, torch.int64)), padding_idx), 0.0, value)
+    bound = [(symbol, position(chosen, sizes[0]))]
+    return scattered(ctx, zeros, grad.sizes, [Index.of(symbol), where_[-1]], bound, value.expr, "add")
