@@ -97,5 +97,5 @@ def test_a_storage_is_alive_as_long_as_a_view_or_autograd_holds_it():
 
 def test_an_expanded_tensor_is_copied_without_its_repetitions():
     source, buffer = torch.ones(3, 1).expand(3, 4), torch.zeros(3, 1).expand(3, 4)
-    tensors._dense(buffer).copy_(tensors._dense(source))
+    tensors.dense(buffer).copy_(tensors.dense(source))
     assert torch.equal(buffer, source)

@@ -262,6 +262,34 @@ def test_calls_on_different_streams_follow_one_another(graphs):
     assert x[0].item() == 7.0
 
 
+@gpu_only
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 9])
+def test_inputs_that_change_are_copied_within_the_graph_or_before_it(graphs, count):
+    total = graphs.capture(lambda *values: torch.stack(values).sum(0), count)
+    held = []
+    for n in range(8):
+        inputs = [torch.full((3, 5), float(n * i), device="cuda").t() for i in range(count)]
+        held.append((inputs, total(*inputs)))
+        assert held[-1][1][0, 0].item() == n * count * (count - 1) / 2
+    assert graphs.report().plain == 0
+
+
+@gpu_only
+def test_a_source_may_lie_anywhere(graphs):
+    """Views into larger memory, memory of another pool, and what another graph returned."""
+    increment = graphs.capture(lambda x: x + 1, 1)
+    for n in range(3):
+        increment(graphs.full(4, value=n))
+    table = torch.arange(400.0, device="cuda").view(100, 4)
+    for row in (3, 99, 0):
+        assert torch.equal(increment(table[row]), table[row] + 1)
+    own = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(own):
+        elsewhere = graphs.full(4, value=7.0)
+    assert increment(elsewhere).tolist() == [8.0] * 4
+    assert increment(increment(elsewhere)).tolist() == [9.0] * 4
+
+
 FUNCTIONS = [
     lambda x: x + 1,
     lambda x: (x * 2, (x * 3)[1:]),

@@ -2,10 +2,12 @@
 
 from itertools import product
 
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cudagraphs.inputs import InputPlan, dense_shape, overlaps_itself, plan_inputs, separates
+from cudagraphs.tensors import copier
 
 DIMS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 8)), max_size=3)
 
@@ -52,3 +54,12 @@ def test_copying_separates_a_changed_input_from_its_views(device):
     assert separates(device, InputPlan((), (), (0, 1), changed=(0,)), [x, x[1:]])
     assert not separates(device, InputPlan((0, 1), (), (), changed=(0,)), [x, x[1:]])
     assert not separates(device, InputPlan((), (), (0, 1)), [x, x[1:]])
+
+
+def test_copies_of_several_types_and_layouts_reach_their_buffers():
+    sources = [torch.rand(2, 3), torch.arange(4), torch.rand(3, 1).expand(3, 4), torch.rand(4, 2).t(), torch.rand(2)]
+    buffers = [torch.zeros_like(source) for source in sources]
+    buffers[2] = torch.zeros(3, 1).expand(3, 4)
+    copier(buffers)(sources)
+    assert all(torch.equal(buffer, source) for buffer, source in zip(buffers, sources))
+    copier([])([])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cudagraphs import CudaGraphsError, Options, Refusal
+from cudagraphs import CannotRecord, CudaGraphsError, Options, Refusal
 
 
 def reasons(manager):
@@ -23,9 +23,9 @@ def test_a_function_that_waits_for_the_device_is_refused_with_its_line(device, m
 def test_the_first_of_several_errors_is_the_one_reported(device, manager, captured, monkeypatch):
     record = device.record
 
-    def fails_at_its_end_too(fn, inputs):
+    def fails_at_its_end_too(*call):
         try:
-            return record(fn, inputs)
+            return record(*call)
         finally:
             raise RuntimeError("the recording was broken off")
 
@@ -200,3 +200,16 @@ def test_an_output_that_is_the_output_of_another_graph_is_refused(device, manage
     for n in range(4):
         assert [value.tolist() for value in both(device.tensor([n]))] == [[n + 1], [42]]
     assert reasons(manager) == [Refusal.UNKNOWN_MEMORY]
+
+
+def test_a_launch_that_the_device_refuses_leaves_the_plain_call(device, manager, captured, monkeypatch):
+    increment = captured(lambda x: x + 1)
+    for n in range(3):
+        increment(device.tensor([n]))
+
+    def refuse(graph, sources):
+        raise CannotRecord(Refusal.DEVICE_FAILED, "not from there")
+
+    monkeypatch.setattr(device, "launch", refuse)
+    assert [increment(device.tensor([n])).tolist() for n in range(3)] == [[1], [2], [3]]
+    assert (reasons(manager), manager.tree.recordings) == ([Refusal.DEVICE_FAILED], [])

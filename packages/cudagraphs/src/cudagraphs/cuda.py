@@ -17,10 +17,25 @@ from torch import Tensor, UntypedStorage
 
 from .driver import Boxed
 from .errors import CannotRecord, Refusal
+from .feeds import Feed
 from .handout import copies
 from .inputs import dense_shape
 from .storage import Block, View
-from .tensors import TorchTensors
+from .tensors import TorchTensors, copier
+
+MOST_FEEDS = 4
+"""Where more inputs are copied, one launch for all of them costs less than a call for each."""
+
+
+class _Graph:
+    """A graph of torch with what fills its buffers: copies within it, or one launch before it."""
+
+    __slots__ = ("feeds", "fill", "replay")
+
+    def __init__(
+        self, graph: torch.cuda.CUDAGraph, feeds: list[Feed], fill: Callable[[Sequence[Tensor]], Any] | None
+    ) -> None:
+        self.replay, self.feeds, self.fill = graph.replay, feeds, fill
 
 
 class CudaDriver(TorchTensors):
@@ -79,13 +94,19 @@ class CudaDriver(TorchTensors):
     def recording(self) -> bool:
         return self._is_recording or torch._C._cuda_isCurrentStreamCapturing()
 
-    def record(self, fn: Boxed, inputs: Sequence[Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+    def record(
+        self, fn: Boxed, inputs: Sequence[Any], buffers: Sequence[Tensor], sources: Sequence[Tensor]
+    ) -> tuple[_Graph, Any]:
         self._require_pool()
-        graph = torch.cuda.CUDAGraph()
+        fed = len(buffers) <= MOST_FEEDS and all(map(_is_one_stretch, buffers))
+        graph = torch.cuda.CUDAGraph(keep_graph=fed and bool(buffers))
+        feeds: list[Feed] = []
         torch._C._cuda_clearCublasWorkspaces()  # else a workspace made before is used by every graph at once
         self._is_recording = True
         try:
             with self._capturing(graph, self._pool), _no_autocast_cache():
+                if fed:
+                    feeds = [_feed(*pair) for pair in zip(buffers, sources, strict=True)]
                 result = fn(list(inputs))
         except BaseException:
             self._recover()
@@ -93,7 +114,11 @@ class CudaDriver(TorchTensors):
         finally:
             self._is_recording = False
             torch._C._cuda_clearCublasWorkspaces()  # those made in the pool belong to this graph alone
-        return graph, result
+        if feeds:
+            graph.instantiate()
+        for feed in feeds:
+            feed.belongs_to(graph.raw_cuda_graph_exec())
+        return _Graph(graph, feeds, None if fed else copier(buffers)), result
 
     def follow(self) -> None:
         raw = torch._C._cuda_getCurrentRawStream(self.index)
@@ -104,7 +129,13 @@ class CudaDriver(TorchTensors):
             stream.wait_stream(self._last_stream)
         self._last_stream, self._last_raw = stream, raw
 
-    def launch(self, graph: torch.cuda.CUDAGraph) -> None:
+    def launch(self, graph: _Graph, sources: Sequence[Tensor]) -> None:
+        if graph.fill is not None:
+            graph.fill(sources)
+        else:
+            for feed, source in zip(graph.feeds, sources, strict=True):
+                if (address := source.data_ptr()) != feed.address:
+                    feed.point_at(address)
         graph.replay()
 
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
@@ -189,6 +220,16 @@ def _no_autocast_cache() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(enabled)
+
+
+def _is_one_stretch(buffer: Tensor) -> bool:
+    """Does it fill its memory without gaps or repetitions?  So does then any tensor of the same layout."""
+    return 0 < buffer.numel() * buffer.element_size() == buffer.untyped_storage().nbytes()
+
+
+def _feed(buffer: Tensor, source: Tensor) -> Feed:
+    nbytes = buffer.untyped_storage().nbytes()
+    return Feed(buffer.data_ptr(), source.data_ptr(), nbytes, torch.cuda.current_stream().cuda_stream)
 
 
 def _bare_storage(address: int, nbytes: int, device: torch.device) -> UntypedStorage:

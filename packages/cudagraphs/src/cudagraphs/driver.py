@@ -85,20 +85,23 @@ class Driver(Protocol):
     def recording(self) -> bool:
         """Is a graph being recorded now?"""
 
-    def record(self, fn: Boxed, inputs: Sequence[Any]) -> tuple[Graph, Any]:
-        """Record the call in the pool; what it returns holds no values yet."""
+    def record(
+        self, fn: Boxed, inputs: Sequence[Any], buffers: Sequence[Tensor], sources: Sequence[Tensor]
+    ) -> tuple[Graph, Any]:
+        """Record the call in the pool; what it returns holds no values yet.
+
+        Each launch first copies sources of its own into the ``buffers``, which own nothing; those given here are only
+        examples.
+        """
 
     def follow(self) -> None:
         """Whatever comes next on the current stream comes after all earlier replays, on whatever stream they were."""
 
-    def launch(self, graph: Graph) -> None:
-        """Replay on the current stream."""
+    def launch(self, graph: Graph, sources: Sequence[Tensor]) -> None:
+        """Copy the sources into the graph's buffers and replay, on the current stream."""
 
     def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         """Copy each source to its destination, all at once where possible."""
-
-    def copier(self, destinations: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
-        """What copies sources to the ``destinations``, which stay the same; settled once, called at every replay."""
 
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
         """Tensors over one new storage that lies at ``block`` and owns nothing."""

@@ -18,7 +18,7 @@ from .handout import copies
 from .inputs import dense_shape
 from .simulated import Allocator
 from .storage import Block, View
-from .tensors import TorchTensors, WeakStorage
+from .tensors import TorchTensors, WeakStorage, copier
 
 ALIGNMENT = 64
 
@@ -30,6 +30,7 @@ class Call:
     fn: Boxed
     arguments: tuple[Any, ...]
     homes: tuple[Block | None, ...]
+    fill: Callable[[Sequence[Tensor]], Any]
 
 
 class EmulatedDriver(TorchTensors):
@@ -72,7 +73,9 @@ class EmulatedDriver(TorchTensors):
     def recording(self) -> bool:
         return self._is_recording
 
-    def record(self, fn: Boxed, inputs: Sequence[Any]) -> tuple[Call, Any]:
+    def record(
+        self, fn: Boxed, inputs: Sequence[Any], buffers: Sequence[Tensor], sources: Sequence[Tensor]
+    ) -> tuple[Call, Any]:
         """Runs the function to see what it returns, and takes back what it did to its inputs and to the generator."""
         storages = {value.untyped_storage() for value in inputs if self.is_tensor(value)}
         before = [(storage, storage.clone()) for storage in storages]
@@ -87,12 +90,13 @@ class EmulatedDriver(TorchTensors):
         arguments = tuple(self._at_its_address(value) if self.is_tensor(value) else value for value in inputs)
         results = list(result) if isinstance(result, list | tuple) else [result]
         moved, homes = self._moved_into_pool(results, {storage.data_ptr() for storage in storages})
-        return Call(fn, arguments, homes), moved if isinstance(result, list | tuple) else moved[0]
+        return Call(fn, arguments, homes, copier(buffers)), moved if isinstance(result, list | tuple) else moved[0]
 
     def follow(self) -> None:
         """There is no other stream."""
 
-    def launch(self, graph: Call) -> None:
+    def launch(self, graph: Call, sources: Sequence[Tensor]) -> None:
+        graph.fill(sources)
         result = graph.fn(list(graph.arguments))
         results = result if isinstance(result, list | tuple) else [result]
         for value, home in zip(results, graph.homes, strict=True):

@@ -140,7 +140,11 @@ class Manager:
                 return self._refuse(function, case, error)
         if separates(self._driver, recording.inputs, inputs):
             return self._plainly(function, Refusal.OVERLAPPING_INPUTS)
-        return self._replay(function, case, recording, inputs)
+        try:
+            return self._replay(function, case, recording, inputs)
+        except CannotRecord as error:  # the device would not take the inputs of this call
+            self._drop(case, [recording])
+            return self._refuse(function, case, error)
 
     def _replay(self, function: Function, case: Case, recording: Recording, inputs: Sequence[Any]) -> Any:
         copied = case.outputs.copied
@@ -251,11 +255,14 @@ class Manager:
         fastest = min(case.replay_seconds)
         if fastest < case.plain_seconds:
             return
-        self.tree.remove(case.recordings)
-        case.recordings = []
+        self._drop(case, case.recordings)
         case.refusal = Refusal.NO_GAIN
         detail = f"{fastest * 1e6:.1f} µs replayed, {case.plain_seconds * 1e6:.1f} µs plain"
         self._note(function, Refused(function.name, Refusal.NO_GAIN, detail))
+
+    def _drop(self, case: Case, recordings: Sequence[Recording]) -> None:
+        self.tree.remove(recordings)
+        case.recordings = [kept for kept in case.recordings if kept not in recordings]
 
     def _note(self, function: Function, refused: Refused) -> None:
         """Every refusal is kept, and told once to whoever captured the function."""

@@ -20,7 +20,7 @@ from .driver import Boxed, Driver, Graph, State, Tensor
 from .errors import CannotRecord, Refusal
 from .inputs import InputPlan
 from .node import Recording, arranged, flattened
-from .storage import Block, Lender, Loans, View
+from .storage import Block, Lender, Loans
 
 _OURS = os.path.dirname(__file__) + os.sep
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -51,13 +51,12 @@ class _Traced:
     lends: tuple[Block, ...]
     state: State
     changed: tuple[int, ...]
-    buffers: tuple[tuple[Block, View], ...]
+    buffers: tuple[Tensor, ...]
 
 
 def record(driver: Driver, request: Request) -> Recording:
     """Record the call; the pool must count exactly the protected blocks as taken, and does so again afterwards."""
     traced = _trace(driver, request)
-    buffers = tuple(driver.lend(block, [view])[0] for block, view in traced.buffers)
     after = {**request.protected, **{block.address: block.nbytes for block in traced.lends}}
     loans, others = arranged(traced.outputs, traced.lends)
     return Recording(
@@ -66,8 +65,7 @@ def record(driver: Driver, request: Request) -> Recording:
         parent=request.parent,
         inputs=replace(request.plan, changed=traced.changed),
         in_place=driver.same_addresses(request.plan.in_place, request.plan.addresses),
-        buffers=buffers,
-        fill=driver.copier(buffers),
+        buffers=traced.buffers,
         loans=loans,
         lends=Loans(
             driver.handout([(loan.block, loan.views) for loan in loans]),
@@ -90,15 +88,16 @@ def _trace(driver: Driver, request: Request) -> _Traced:
     arguments = list(request.inputs)
     for index in copied:
         arguments[index] = driver.buffer_like(request.inputs[index])
-    buffers = tuple((driver.block(arguments[index]), driver.view(arguments[index])) for index in copied)
+    homes = [(driver.block(arguments[index]), driver.view(arguments[index])) for index in copied]
+    buffers = tuple(driver.lend(block, [view])[0] for block, view in homes)  # these own nothing
     tensors = [index for index, value in enumerate(arguments) if driver.is_tensor(value)]
     versions = {index: driver.version(arguments[index]) for index in tensors}
-    graph, result = _call_recorded(driver, request.fn, arguments)
+    graph, result = _call_recorded(driver, request, arguments, buffers)
     declared = request.declared_changed
     changed = tuple(i for i in tensors if i in declared or driver.version(arguments[i]) != versions[i])
     rebuild, results = flattened(result)
     del result
-    made = driver.occupied() - request.protected.keys() - {block.address for block, _ in buffers}
+    made = driver.occupied() - request.protected.keys() - {block.address for block, _ in homes}
     outputs, lends = classify(driver, arguments, results, made, request.protected)
     returned = _only_fresh(outputs, results)
     del results, arguments
@@ -108,11 +107,15 @@ def _trace(driver: Driver, request: Request) -> _Traced:
     return _Traced(graph, rebuild, outputs, lends, state, changed, buffers)
 
 
-def _call_recorded(driver: Driver, fn: Boxed, arguments: Sequence[Any]) -> tuple[Graph, Any]:
+def _call_recorded(
+    driver: Driver, request: Request, arguments: Sequence[Any], buffers: Sequence[Tensor]
+) -> tuple[Graph, Any]:
     """A function that cannot be recorded fails in whatever way its operators choose, so every exception counts as
     that; one that is the user's own comes up again in the plain call that follows."""
     try:
-        return driver.record(fn, arguments)
+        return driver.record(request.fn, arguments, buffers, [request.inputs[index] for index in request.plan.copied])
+    except CannotRecord:
+        raise
     except Exception as error:  # noqa: BLE001 - defended above
         first = _first(error)
         detail, where = f"{type(first).__name__}: {first}".split("\n", 1)[0], _where(first)

@@ -19,9 +19,7 @@ def replay(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned: 
     """Run it on ``inputs``; blocks in the slots ``cloned`` are handed out as copies instead of being lent."""
     plan = recording.inputs
     driver.follow()
-    if plan.copied:
-        recording.fill([inputs[index] for index in plan.copied])
-    driver.launch(recording.graph)
+    driver.launch(recording.graph, [inputs[index] for index in plan.copied])
     if plan.changed:
         _pass_on_changes(driver, recording, inputs)
     if recording.direct and not cloned:

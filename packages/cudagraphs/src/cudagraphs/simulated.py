@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from threading import RLock, get_ident
 from typing import Any
 
@@ -116,8 +115,9 @@ class Instruction:
 
 @dataclass(slots=True)
 class SimulatedGraph:
-    """Instructions in order."""
+    """Instructions in order, after copies into buffers."""
 
+    buffers: Sequence[Tensor]
     instructions: list[Instruction] = field(default_factory=list)
 
 
@@ -305,8 +305,10 @@ class Device:
     def recording(self) -> bool:
         return self._graph is not None
 
-    def record(self, fn: Boxed, inputs: Sequence[Any]) -> tuple[SimulatedGraph, Any]:
-        graph = self._graph = SimulatedGraph()
+    def record(
+        self, fn: Boxed, inputs: Sequence[Any], buffers: Sequence[Tensor], sources: Sequence[Tensor]
+    ) -> tuple[SimulatedGraph, Any]:
+        graph = self._graph = SimulatedGraph(buffers)
         try:
             with self._allocating_in_pool():
                 return graph, fn(list(inputs))
@@ -316,7 +318,9 @@ class Device:
     def follow(self) -> None:
         """There is one stream."""
 
-    def launch(self, graph: SimulatedGraph) -> None:
+    def launch(self, graph: SimulatedGraph, sources: Sequence[Tensor]) -> None:
+        if sources:
+            self.copy(graph.buffers, sources)
         for instruction in graph.instructions:
             self._execute(instruction)
         self.clock += self.launch_seconds
@@ -326,9 +330,6 @@ class Device:
             self._check_allowed(source)
             self._execute(Instruction("copy", tuple(source.addresses), 0, tuple(destination.addresses)))
         self.clock += self.launch_seconds
-
-    def copier(self, destinations: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
-        return partial(self.copy, destinations)
 
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
         storage = Storage(block.address, block.nbytes)

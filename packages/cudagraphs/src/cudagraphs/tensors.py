@@ -78,25 +78,9 @@ class TorchTensors:
     def copy(self, destinations: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         with torch.no_grad():
             if len(destinations) == 1:
-                _dense(destinations[0]).copy_(_dense(sources[0]), non_blocking=True)
+                dense(destinations[0]).copy_(dense(sources[0]), non_blocking=True)
             else:
-                torch._foreach_copy_([_dense(t) for t in destinations], [_dense(t) for t in sources], non_blocking=True)
-
-    def copier(self, destinations: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
-        if any(0 in tensor.stride() for tensor in destinations):
-            return lambda sources: self.copy(destinations, sources)
-        groups: dict[torch.dtype, list[int]] = {}
-        for index, tensor in enumerate(destinations):
-            groups.setdefault(tensor.dtype, []).append(index)
-        copiers = [_copier_of(destinations, which) for which in groups.values()]
-        if len(copiers) == 1:
-            return copiers[0]
-
-        def copy_all(sources: Sequence[Tensor]) -> None:
-            for copy in copiers:
-                copy(sources)
-
-        return copy_all
+                torch._foreach_copy_([dense(t) for t in destinations], [dense(t) for t in sources], non_blocking=True)
 
     def handout(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> Handout:
         return Handout(self.lend, blocks)
@@ -121,9 +105,27 @@ def _signature(value: Any, grad: bool) -> Hashable:
     return (value.shape, value.stride(), value.dtype, value.device, grad and value.requires_grad)
 
 
+def copier(destinations: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Any]:
+    """What copies sources to the destinations, those of one type in one launch; settled once, for every replay."""
+    groups: dict[torch.dtype, list[int]] = {}
+    for index, tensor in enumerate(destinations):
+        groups.setdefault(tensor.dtype, []).append(index)
+    copiers = [_copier_of(destinations, which) for which in groups.values()]
+    if len(copiers) == 1:
+        return copiers[0]
+
+    def copy_all(sources: Sequence[Tensor]) -> None:
+        for copy in copiers:
+            copy(sources)
+
+    return copy_all
+
+
 def _copier_of(destinations: Sequence[Tensor], which: Sequence[int]) -> Callable[[Sequence[Tensor]], Any]:
-    """Copies those at ``which``, all of one type, in one launch."""
-    chosen = [destinations[index] for index in which]
+    """Copies those at ``which``, all of one type."""
+    chosen = [dense(destinations[index]) for index in which]
+    if any(destinations[index] is not whole for index, whole in zip(which, chosen, strict=True)):
+        return lambda sources: torch._foreach_copy_(chosen, [dense(sources[index]) for index in which])
     if len(chosen) == 1:
         copy, only = chosen[0].copy_, which[0]
         return lambda sources: copy(sources[only], non_blocking=True)
@@ -132,7 +134,7 @@ def _copier_of(destinations: Sequence[Tensor], which: Sequence[int]) -> Callable
     return lambda sources: torch._foreach_copy_(chosen, [sources[index] for index in which], non_blocking=True)
 
 
-def _dense(tensor: Tensor) -> Tensor:
+def dense(tensor: Tensor) -> Tensor:
     """The tensor without expanded dimensions, whose elements would be written more than once."""
     if 0 not in tensor.stride():
         return tensor
