@@ -38,17 +38,19 @@ def optimize(
     strict: bool = False,
     recompile_limit: int = 8,
     log: Log | None = None,
+    options: Options | None = None,
 ) -> Callable[[Any], Any]:
     """Captures what the decorated function, method or module runs, and gives its graphs to ``backend``.
 
     ``backend(graph_module, example_inputs)`` returns a callable that takes the same inputs and returns a sequence of
-    tensors.
+    tensors.  ``options`` are all settings at once, in the place of the four before them.
     """
     if isinstance(backend, str):
         if backend != "eager":
             raise ValueError(f"no backend is called {backend!r} here: give a callable, or 'eager'")
         backend = eager
-    options = Options(nopython, dynamic, strict, recompile_limit)
+    if options is None:
+        options = Options(nopython=nopython, dynamic=dynamic, strict=strict, recompile_limit=recompile_limit)
     config = Config(backend, options, LOG if log is None else log)
     _CONFIGS.add(config)
     return functools.partial(_region, config)

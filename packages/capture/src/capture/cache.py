@@ -17,6 +17,7 @@ from capture._engine import GuardedCode, drop_entries
 from capture.errors import Location, Reason
 from capture.guards import Guard
 from capture.machine import Varying
+from capture.options import Options
 from capture.records import FallbackRecord
 from capture.sources import Inputs
 
@@ -58,8 +59,8 @@ class CodeState:
         self.reasons.append(sentence)
         return sentence
 
-    def learn(self, inputs: Inputs) -> None:
-        """Sizes and ints that differ from every earlier version's become symbolic."""
+    def learn(self, inputs: Inputs, options: Options) -> None:
+        """Sizes and numbers that differ from every earlier version's become symbolic."""
         for version in self.versions:
             failed = version.first_failure(inputs)
             if failed is None or failed.source is None:
@@ -68,12 +69,15 @@ class CodeState:
                 actual = failed.source.read(inputs)
             except (AttributeError, KeyError, IndexError, ValueError):
                 continue
-            self._generalize(failed, actual)
+            self._generalize(failed, actual, options)
 
-    def _generalize(self, failed: Guard, actual: Any) -> None:
+    def _generalize(self, failed: Guard, actual: Any, options: Options) -> None:
         assert failed.source is not None
-        if failed.kind == "equals" and type(actual) is int and type(failed.payload[0]) is int:
-            self.varying.ints.add(failed.source)
+        if failed.kind == "equals" and type(failed.payload[0]) is type(actual):
+            if type(actual) is int and not options.specialize_int:
+                self.varying.ints.add(failed.source)
+            elif type(actual) is float and not options.specialize_float:
+                self.varying.floats.add(failed.source)
         elif failed.kind == "tensor" and isinstance(actual, torch.Tensor):
             dims = _differing(failed.payload[0][4], tuple(actual.shape))
             self.varying.dims[failed.source] = self.varying.dims.get(failed.source, frozenset()) | dims

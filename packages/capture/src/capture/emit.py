@@ -27,6 +27,7 @@ from capture.sources import (
     GlobalSource,
     ItemSource,
     KeySource,
+    MadeSource,
     Source,
     StorageSource,
     TypeSource,
@@ -194,6 +195,10 @@ class Writer:
                 emit.load_const(source.obj)
             case TypeSource():
                 emit.load_callable(type)
+                self.load_source(source.parent)
+                emit.call(1)
+            case MadeSource():
+                emit.load_callable(source.function)
                 self.load_source(source.parent)
                 emit.call(1)
             case AttrSource():

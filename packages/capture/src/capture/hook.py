@@ -133,7 +133,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
                 warnings.warn(f"{location}: {record.reason.explanation}", CaptureWarning, stacklevel=2)
             return _give_up(config, record)
         if config.options.dynamic is not False:
-            state.learn(inputs)
+            state.learn(inputs, config.options)
     state.varying.all_sizes = config.options.dynamic is True
     made = translate(config, inputs, state.varying)
     guards = _engine.Guards(to_spec(made.guards))

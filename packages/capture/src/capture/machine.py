@@ -33,6 +33,7 @@ from capture.instructions import Body, Instruction, slot_names
 from capture.marks import marked
 from capture.opcodes import HANDLERS
 from capture.opcodes.exceptions import HandledValue
+from capture.options import Options
 from capture.record import record_operation
 from capture.sources import ArgSource, CallSource, CellSource, ClosureSource, ConstSource, Inputs, Source
 from capture.values.base import LazyValue, NotConstant, Value, realize
@@ -77,6 +78,7 @@ class Varying:
     def __init__(self) -> None:
         self.dims: dict[Source, frozenset[int]] = {}
         self.ints: set[Source] = set()
+        self.floats: set[Source] = set()
         self.all_sizes = False
 
     def __bool__(self) -> bool:
@@ -84,8 +86,9 @@ class Varying:
 
 
 class Machine:
-    def __init__(self, inputs: Inputs, varying: Varying, forced: Mapping[int, Stopped]) -> None:
+    def __init__(self, inputs: Inputs, varying: Varying, forced: Mapping[int, Stopped], options: Options) -> None:
         self.inputs = inputs
+        self.options = options
         self.varying = varying
         self.forced = forced
         self.graph = GraphRecorder(symbolic=bool(varying))
@@ -437,6 +440,9 @@ class Machine:
     def is_dynamic(self, source: Source) -> bool:
         return source in self.varying.ints and _is_argument(source)
 
+    def varies(self, source: Source) -> bool:
+        return source in self.varying.floats
+
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
     def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
@@ -545,13 +551,15 @@ class _Symbolic(Restart):
     """A size is a symbol after all; evaluation starts again with somewhere to keep symbols."""
 
 
-def evaluate(inputs: Inputs, varying: Varying, forced: dict[int, Stopped]) -> tuple[Machine, Returned | Stopped]:
+def evaluate(
+    inputs: Inputs, varying: Varying, forced: dict[int, Stopped], options: Options
+) -> tuple[Machine, Returned | Stopped]:
     """Evaluate a frame.  A break inside a callee is a break of the root at the call, found out in a second run.
 
     ``forced`` are the steps of the root that CPython has to take; those found out are added.
     """
     while True:
-        machine = Machine(inputs, varying, forced)
+        machine = Machine(inputs, varying, forced, options)
         finished = False
         try:
             with quiet():

@@ -17,6 +17,15 @@ class Options:
     never.
     """
 
+    specialize_int: bool = False
+    """Capture again for every value of an int that is passed in, also when it is known to vary."""
+
+    specialize_float: bool = False
+    """The same for floats."""
+
+    capture_scalar_outputs: bool = True
+    """Go on after a number was read out of a tensor, as long as nothing in Python depends on it; False: break there."""
+
     strict: bool = False
     """Raise our own internal errors instead of running the frame in CPython."""
 

@@ -297,6 +297,22 @@ class ItemSource(Derived):
 
 
 @_path
+class MadeSource(Derived):
+    """What a function makes, for each call anew, of what is found on another path."""
+
+    function: Any
+
+    def expression(self) -> str:
+        return self.parent.expression()
+
+    def accessor(self) -> Accessor:
+        raise NotImplementedError("nothing is guarded on what was just made")
+
+    def read(self, inputs: Inputs) -> Any:
+        return self.function(self.parent.read(inputs))
+
+
+@_path
 class StorageSource(Derived):
     """An item of an instance of a subclass of list or dict, read past any method of the subclass."""
 

@@ -29,6 +29,7 @@ from capture.errors import BackendError, Location, Reason, Restart, SkipFrame, U
 from capture.guards import Guard
 from capture.instructions import Instruction
 from capture.machine import Machine, Returned, Stopped, Varying, evaluate
+from capture.options import Options
 from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, GraphRecord, Log
 from capture.resume import Continuations, NotResumable
@@ -50,6 +51,7 @@ class Settings(Protocol):
     backend: Backend
     log: Log
     continuations: Continuations
+    options: Options
 
     @property
     def nopython(self) -> bool: ...
@@ -73,7 +75,7 @@ def translate(settings: Settings, inputs: Inputs, varying: Varying) -> Translati
     started = time.perf_counter()
     forced: dict[int, Stopped] = {}
     while True:
-        machine, outcome = evaluate(inputs, varying, forced)
+        machine, outcome = evaluate(inputs, varying, forced, settings.options)
         try:
             if isinstance(outcome, Stopped) and settings.nopython and outcome.reason.kind not in RAISES:
                 raise Unsupported(outcome.reason, outcome.location)

@@ -58,6 +58,7 @@ from capture.values.function import (
 from capture.values.iterator import OutsideIterator
 from capture.values.mapping import DictValue, ObjectKey
 from capture.values.module import ModuleValue
+from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, SetValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
@@ -74,6 +75,9 @@ class World(Tracer, Protocol):
 
     def is_dynamic(self, source: Source) -> bool:
         """Whether an int input is to be symbolic."""
+
+    def varies(self, source: Source) -> bool:
+        """Whether a float is known to differ from call to call."""
 
     def namespace(self, contents: dict[str, Any], source: Source, *, trusted: bool) -> NamespaceValue:
         """The one value of a module's globals."""
@@ -110,7 +114,15 @@ def _by_ancestry(obj: Any) -> Rule:
 # -- immutable objects -------------------------------------------------------------------------------------------
 
 
-@wraps(float, complex, str, bytes, bool, type(None), type(...), type(NotImplemented))
+@wraps(float)
+def wrap_float(ctx: World, obj: float, source: Source) -> Value:
+    if not ctx.varies(source):
+        return wrap_constant(ctx, obj, source)
+    ctx.guard(source, "type", float)
+    return ScalarValue(float, source=source)
+
+
+@wraps(complex, str, bytes, bool, type(None), type(...), type(NotImplemented))
 def wrap_constant(ctx: World, obj: Any, source: Source) -> Value:
     ctx.guard(source, "equals", obj)
     return ConstantValue(obj, source)

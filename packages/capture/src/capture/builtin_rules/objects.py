@@ -190,24 +190,26 @@ def _specialized(value: Value) -> Value:
 @rule(bool, kinds=(None,))
 def to_bool(ctx: Tracer, value: Value) -> Value:
     if isinstance(value, TensorValue):
-        return _read_scalar(ctx, value, "bool")
+        return _truth_of_tensor(ctx, value)
     return boolean(value.truth(ctx))
 
 
 @rule(int, kinds=(TensorValue,))
+def tensor_to_int(ctx: Tracer, value: TensorValue) -> Value:
+    return ctx.call_builtin(int, [ctx.call_builtin(torch.Tensor.item, [value], {})], {})
+
+
 @rule(float, kinds=(TensorValue,))
-def to_number(ctx: Tracer, value: TensorValue) -> Value:
-    return _read_scalar(ctx, value, "number")
+def tensor_to_float(ctx: Tracer, value: TensorValue) -> Value:
+    return ctx.call_builtin(float, [ctx.call_builtin(torch.Tensor.item, [value], {})], {})
 
 
-def _read_scalar(ctx: Tracer, value: TensorValue, what: str) -> Value:
-    if what == "bool":
-        answer = ctx.decide(value)
-        if answer is not None:
-            return boolean(answer)
-        hint = "use torch.where or torch.cond"
-        return ctx.stop("tensor value", f"the truth of {value.describe()} decides what happens next", hint)
-    return ctx.stop("tensor value", f"{value.describe()} is read as a Python number", "keep it a tensor")
+def _truth_of_tensor(ctx: Tracer, value: TensorValue) -> Value:
+    answer = ctx.decide(value)
+    if answer is not None:
+        return boolean(answer)
+    hint = "use torch.where or torch.cond"
+    return ctx.stop("tensor value", f"the truth of {value.describe()} decides what happens next", hint)
 
 
 @rule(int, kinds=(SymbolicNumber,))

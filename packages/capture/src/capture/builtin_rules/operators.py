@@ -41,7 +41,7 @@ _MUTABLE = (ListValue, DictValue, SetValue)
 pure(*_ALL, operator.index, operator.truth)
 
 
-def _plain_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+def plain_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     """``iadd`` on immutable operands is ``add``."""
     name = function.__name__
     return getattr(operator, {"iand": "and_", "ior": "or_"}.get(name, name[1:])) if name in _IN_PLACE else function
@@ -56,7 +56,7 @@ def operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping
     if not isinstance(function, type(operator.add)) or function not in _ALL:
         return None
     if any(isinstance(arg, TensorValue) for arg in args):
-        return ctx.record(function if isinstance(args[0], TensorValue) else _plain_in_place(function), args, {})
+        return ctx.record(function if isinstance(args[0], TensorValue) else plain_in_place(function), args, {})
     if any(isinstance(arg, SymbolicNumber) for arg in args):
         return _symbolic(ctx, function, args)
     if any(isinstance(arg, UserObject) for arg in args):
@@ -105,7 +105,7 @@ def _symbolic(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value | None
         # The answer decides a branch: the shape environment notes the condition.
         operands = [arg.example if isinstance(arg, SymbolicNumber) else arg.constant() for arg in args]
         return boolean(bool(function(*operands)))
-    return ctx.record(_plain_in_place(function), args, {})
+    return ctx.record(plain_in_place(function), args, {})
 
 
 def _is_number(value: Value) -> bool:
@@ -126,7 +126,7 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
         attempts.append((right, f"__{_REFLECTED[name]}__", left))
     else:
         if name.startswith("i") and function.__name__ in _IN_PLACE:
-            plain = _plain_in_place(function).__name__.strip("_")
+            plain = plain_in_place(function).__name__.strip("_")
             attempts.append((left, f"__{plain}__", right))
             name = plain
         reflected = (right, f"__r{name}__", left)

@@ -88,8 +88,6 @@ def _tensor_method(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Ma
 
 
 _READS_VALUES = {
-    "item": "reads a number out of a tensor",
-    "tolist": "reads numbers out of a tensor",
     "numpy": "leaves torch",
     "__array__": "leaves torch",
     "__bool__": "decides a branch",

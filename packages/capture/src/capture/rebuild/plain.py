@@ -10,6 +10,7 @@ from capture.values.function import (
     NamespaceValue,
     PythonModuleValue,
 )
+from capture.values.scalar import ScalarValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 
@@ -22,6 +23,21 @@ def build_constant(writer: Writer, value: ConstantValue) -> None:
 @builds(TensorValue, SymbolicNumber)
 def build_result(writer: Writer, value: Value) -> None:
     raise AssertionError(f"{value!r} is no output of the graph")
+
+
+@builds(ScalarValue)
+def build_scalar(writer: Writer, value: ScalarValue) -> None:
+    emit = writer.emit
+    if value.function is not None:
+        writer.call_const(value.function, *value.operands)
+    else:
+        assert value.tensor is not None
+        writer.load(value.tensor)
+        emit.load_attr("item")
+        emit.to_callable()
+        emit.call(0)
+    emit.copy()
+    writer.keep(value, "number")
 
 
 @builds(LazyValue)

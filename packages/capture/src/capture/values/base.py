@@ -24,6 +24,7 @@ class NotConstant(Exception):
 class Tracer(Protocol):
     """The world as values see it."""
 
+    options: Any
     graph: Any
     effects: Any
     tensors: Any

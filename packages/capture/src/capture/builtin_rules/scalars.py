@@ -1,0 +1,176 @@
+"""Numbers read out of tensors: arithmetic on them, and their use as operands of tensors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from capture.builtin_rules.operators import plain_in_place
+from capture.builtin_rules.registry import fallback, rule
+from capture.sources import MadeSource
+from capture.values.base import Tracer, Value
+from capture.values.constant import ConstantValue
+from capture.values.scalar import ScalarValue
+from capture.values.sequence import ListValue
+from capture.values.tensor import TensorValue
+
+# None of these raises on numbers, so it does not matter that Python computes them later.
+_ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.iadd, operator.isub, operator.imul)
+_COMPARISONS = (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge)
+_NEVER_RAISE = frozenset({*_ARITHMETIC, *_COMPARISONS, operator.neg, operator.pos, operator.abs, abs})
+_QUOTIENTS = (operator.truediv, operator.itruediv)
+_EXACT_IN_DOUBLES = frozenset(
+    {operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.abs, abs, float}
+)
+_WITH_TENSORS = frozenset(
+    {"add", "sub", "mul", "truediv", "iadd", "isub", "imul", "itruediv", "div", "true_divide"}
+    | {"lt", "le", "eq", "ne", "gt", "ge"}
+)
+_MOST_ITEMS = 16
+_LARGEST = {torch.bool: (bool, torch.bool), torch.uint8: (int, torch.int64), torch.int8: (int, torch.int64)}
+_LARGEST |= dict.fromkeys((torch.int16, torch.int32, torch.int64), (int, torch.int64))
+_LARGEST |= dict.fromkeys((torch.float16, torch.bfloat16, torch.float32, torch.float64), (float, torch.float64))
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+@rule(torch.Tensor.item, kinds=(TensorValue,))
+def item(ctx: Tracer, tensor: TensorValue) -> Value:
+    kind = _LARGEST.get(tensor.fake.dtype)
+    if kind is None or not ctx.options.capture_scalar_outputs:
+        ctx.stop(
+            "tensor value",
+            f"`.item()` of {tensor.describe()} reads a number out of a tensor",
+            "keep the value a tensor, or read it at the end",
+        )
+    cls, dtype = kind
+    alone = ctx.record("reshape", [ctx.record("detach", [tensor], {}, method=True), ctx.literal(())], {}, method=True)
+    copy = ctx.record("to", [alone, ConstantValue(dtype)], {"copy": ConstantValue(True)}, method=True)
+    assert isinstance(copy, TensorValue)
+    return ScalarValue(cls, tensor=copy)
+
+
+@rule(torch.Tensor.tolist, kinds=(TensorValue,))
+def to_list(ctx: Tracer, tensor: TensorValue) -> Value:
+    if tensor.fake.dim() == 0:
+        return item(ctx, tensor)
+    count = tensor.fake.numel()
+    if not isinstance(count, int) or count > _MOST_ITEMS:
+        ctx.stop("tensor value", f"`.tolist()` of {tensor.describe()} reads numbers out of a tensor")
+    return ListValue([to_list(ctx, row) for row in tensor.elements(ctx) if isinstance(row, TensorValue)])
+
+
+# -- arithmetic of Python ----------------------------------------------------------------------------------------
+
+
+def _combine(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> Value:
+    samples = [_sample(operand) for operand in operands]
+    if any(sample is None for sample in samples):
+        ctx.stop("tensor value", f"`{function.__name__}` of {operands[0].describe()}")
+    return ScalarValue(type(function(*samples)), function=function, operands=operands)
+
+
+def _sample(operand: Value) -> Any:
+    """A number of the operand's type."""
+    return operand.python_type()(1) if operand.python_type() in (int, float, bool) else None
+
+
+@fallback(order=5)
+def number_operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    if not any(isinstance(arg, ScalarValue) for arg in args):
+        return None
+    if any(isinstance(arg, TensorValue) for arg in args):
+        return with_tensor(ctx, function, args, kwargs)
+    if isinstance(function, type(operator.add)) and function in _NEVER_RAISE:
+        return _combine(ctx, plain_in_place(function), args)
+    divisor = args[1] if function in _QUOTIENTS else None
+    if isinstance(divisor, ConstantValue) and divisor.value:
+        return _combine(ctx, operator.truediv, args)
+    return None
+
+
+@rule(float, kinds=(ScalarValue,))
+def to_float(ctx: Tracer, value: ScalarValue) -> Value:
+    return value if value.cls is float else _combine(ctx, float, [value])
+
+
+@rule(int, operator.index, kinds=(ScalarValue,))
+def to_int(ctx: Tracer, value: ScalarValue) -> Value:
+    if value.cls is float:
+        ctx.stop("tensor value", f"{value.describe()} is rounded")  # not every float has an integer
+    return value if value.cls is int else _combine(ctx, int, [value])
+
+
+# -- operands of tensors -----------------------------------------------------------------------------------------
+
+
+def with_tensor(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    """``tensor * number``, where a tensor without dimensions in the number's place gives the same to the bit."""
+    name = getattr(function, "__name__", "")
+    tensors = [arg for arg in args if isinstance(arg, TensorValue)]
+    if kwargs or len(args) != 2 or len(tensors) != 1 or name.strip("_") not in _WITH_TENSORS:
+        ctx.stop("tensor value", f"`{name}` of a tensor is given {_scalar(args).describe()}", "keep it a tensor")
+    tensor, number = tensors[0].fake, _scalar(args)
+    divides = name.strip("_") in ("truediv", "itruediv", "div", "true_divide")
+    fits = tensor.dtype in (torch.float32, torch.float64) and not (divides and tensor.device.type != "cpu")
+    fits = fits or (tensor.dtype is torch.int64 and number.cls is int and not divides)
+    if not fits:
+        ctx.stop("tensor value", f"a {tensor.dtype} tensor meets {number.describe()}", "keep it a tensor")
+    form = ctx.record(
+        "to", [tensor_form(ctx, number), *map(ConstantValue, (tensor.device, tensor.dtype))], {}, method=True
+    )
+    operands = [form if arg is number else arg for arg in args]
+    if isinstance(function, type(operator.add)):
+        return ctx.record(function if args[0] is not number else plain_in_place(function), operands, {})
+    return ctx.call_builtin(function, operands, {})
+
+
+def _scalar(args: Sequence[Value]) -> ScalarValue:
+    return next(arg for arg in args if isinstance(arg, ScalarValue))
+
+
+def tensor_form(ctx: Tracer, number: Value) -> Value:
+    """The number as a tensor without dimensions, or a plain number where it is known."""
+    if isinstance(number, ConstantValue):
+        return number
+    assert isinstance(number, ScalarValue)
+    if number.tensor is None:
+        number.tensor = _computed_form(ctx, number) if number.source is None else _given_form(ctx, number)
+    return number.tensor
+
+
+def as_double(number: float) -> torch.Tensor:
+    return torch.tensor(number, dtype=torch.float64)
+
+
+def _computed_form(ctx: Tracer, number: ScalarValue) -> TensorValue:
+    if number.cls is not float or number.function not in _EXACT_IN_DOUBLES:
+        ctx.stop("tensor value", f"{number.describe()} is used with a tensor", "keep it a tensor")
+    double = ConstantValue(torch.float64)
+    forms = [tensor_form(ctx, operand) for operand in number.operands]
+    forms = [
+        ctx.record("to", [form, double], {}, method=True) if isinstance(form, TensorValue) else form for form in forms
+    ]
+    made = forms[0] if number.function is float else ctx.record(number.function, forms, {})
+    assert isinstance(made, TensorValue)
+    return made
+
+
+def _in_double(ctx: Tracer, form: Value) -> Value:
+    if not isinstance(form, TensorValue) or form.fake.dtype is torch.float64:
+        return form
+    return ctx.record("to", [form, ConstantValue(torch.float64)], {}, method=True)
+
+
+def _given_form(ctx: Tracer, number: ScalarValue) -> TensorValue:
+    assert number.source is not None
+    source = MadeSource(number.source, as_double)
+    with ctx.graph.mode:
+        fake = torch.empty((), dtype=torch.float64)
+    made = TensorValue(ctx.graph.add_input(source, fake), fake, source)
+    ctx.tensors[id(fake)] = made
+    return made

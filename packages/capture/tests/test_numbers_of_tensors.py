@@ -1,0 +1,98 @@
+"""Numbers read out of tensors, and floats that vary: the graph goes on as long as nothing in Python depends on them."""
+
+import pytest
+import torch
+
+import capture
+
+WHOLE = {
+    "returned": lambda a: (a * 2, a.sum().item()),
+    "a divisor": lambda a: a / a.max().item(),
+    "a factor on the left": lambda a: a.max().item() * a - 1,
+    "of a comparison": lambda a: a > a.mean().item(),
+    "computed with": lambda a: a + (a.sum().item() * 2 - 1) / 3,
+    "counted": lambda a: (a * (a > 2).sum().item(), (a > 2).sum().item() + 1),
+    "of every kind": lambda a: [
+        part.item() for part in (a.bool().any(), a.int()[0, 1], a.half()[1, 1], a.bfloat16()[0, 2], a.double()[1, 2])
+    ],
+    "of integers": lambda a: a.long() * a.long()[1, 2].item(),
+    "by float()": lambda a: (float(a.sum()), float(a.long().sum()) + 0.5),
+    "by int()": lambda a: int(a.long().sum()) * 2,
+    "a list": lambda a: (a.tolist(), a[0].long().tolist()),
+    "compared later": lambda a: a.sum().item() == a.sum().item(),
+    "negative": lambda a: (-a.sum().item(), abs(a.min().item()), a * -a.max().item()),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_graph_stays_whole(check, x, name):
+    check(WHOLE[name], x)
+
+
+def test_a_sum_over_a_loop(check, x):
+    def train(a):
+        total = 0.0
+        for _ in range(5):
+            a = a * 1.5
+            total += a.sum().item()
+        return a, total / 5
+
+    check(train, x)
+
+
+def test_the_number_is_that_of_its_moment(check, x):
+    def change(a):
+        before = a[0, 1].item()
+        a.add_(1)
+        return before, a * before
+
+    check(change, x)
+
+
+def test_a_whole_training_step_with_its_loss(check, x):
+    def step(a):
+        loss = (a * a).sum()
+        loss.backward()
+        return loss.item(), float(a.grad.norm())
+
+    check(step, x.requires_grad_())
+
+
+BROKEN = {
+    "a branch": lambda a: a + 1 if a.mean().item() > 1 else a - 1,
+    "a size": lambda a: a.reshape(-1)[: int((a > 2).sum().item())],
+    "text": lambda a: (f"{a.mean().item():.2f}", a + 1),
+    "a power, whose rounding is another": lambda a: a ** a.max().item(),
+    "half precision, which eager multiplies by more digits": lambda a: a.half() * a.max().item(),
+    "rounding, which fails for infinity": lambda a: a * int(a.max().item()),
+    "a division by zero": lambda a: 1 / a[0, 0].item(),
+    "more than one number": lambda a: a.item(),
+    "a complex number": lambda a: a.to(torch.complex64)[0, 0].item(),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_where_python_or_another_rounding_depends_on_it_the_graph_breaks(check, x, name):
+    check(BROKEN[name], x, graphs=None, breaks=None)
+
+
+def test_a_float_that_varies_is_compiled_twice(same, x):
+    def scale(a, factor):
+        return a * factor + factor, factor * 2
+
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(scale)
+    for factor in (0.5, 0.25, 1.75, -3.0, 1e30):
+        same(scale(x, factor), region(x, factor))
+    assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 2
+
+
+def test_the_settings_turn_it_off(same, x):
+    log = capture.Log()
+    options = capture.Options(capture_scalar_outputs=False, specialize_float=True, specialize_int=True)
+    region = capture.optimize("eager", options=options, log=log)(lambda a, n: a * a.max().item() * n)
+    for n in (2.0, 3.0, 2, 3):
+        same(x * 5.0 * n, region(x, n))
+    kinds = [type(record).__name__ for record in log.records()]
+    assert kinds.count("BreakRecord") == 1
+    assert kinds.count("RecompileRecord") >= 3
