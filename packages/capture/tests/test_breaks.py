@@ -89,7 +89,7 @@ def test_live_values_of_every_kind_cross_a_break(check, x):
 
 
 def test_a_break_with_values_on_the_stack(check, x):
-    check(lambda a: [a + 1, (a * 2).sum().item(), *range(2), a - 1], x, graphs=2, breaks=1)
+    check(lambda a: [a + 1, (a * 2).sum().numpy().item(), *range(2), a - 1], x, graphs=2, breaks=None)
 
 
 def test_breaks_inside_with_try_and_loops(check, x):

@@ -61,6 +61,8 @@ def test_a_whole_training_step_with_its_loss(check, x):
 BROKEN = {
     "a branch": lambda a: a + 1 if a.mean().item() > 1 else a - 1,
     "a size": lambda a: a.reshape(-1)[: int((a > 2).sum().item())],
+    "a key": lambda a: {a.sum().item(): 1, 15.0: a},
+    "membership": lambda a: (a.sum().item() in [15.0], a + 1),
     "text": lambda a: (f"{a.mean().item():.2f}", a + 1),
     "a power, whose rounding is another": lambda a: a ** a.max().item(),
     "half precision, which eager multiplies by more digits": lambda a: a.half() * a.max().item(),

@@ -162,7 +162,9 @@ def export(function: Any, *, strict: bool = False) -> Callable[..., tuple[fx.Gra
             return gm.forward
 
         log = Log()
-        optimize(keep, nopython=True, strict=strict, log=log)(as_written(function))(*args, **kwargs)
+        # A number has to be read after the graph, which is not part of it.
+        options = Options(nopython=True, strict=strict, capture_scalar_outputs=False)
+        optimize(keep, options=options, log=log)(as_written(function))(*args, **kwargs)
         if len(graphs) != 1:
             raise CaptureError(
                 f"{function} gave {len(graphs)} graphs where one was wanted: it runs no tensor operation, or "

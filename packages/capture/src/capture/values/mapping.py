@@ -42,6 +42,8 @@ def key_of(ctx: Tracer, value: Value) -> Any:
 
 def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
     cls = value.python_type()
+    if cls in (int, float, bool):
+        ctx.stop("hash", f"{value.describe()} is hashed", "use a constant as key")
     if cls.__hash__ is None:
         ctx.throw(TypeError, f"unhashable type: '{cls.__name__}'")
     own: Any = cls.__hash__
