@@ -2,6 +2,7 @@
 
 from inductor.api import compile
 from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
+from inductor.counting import Metrics, metrics
 from inductor.decompose import decompositions
 from inductor.errors import BuildError, CacheError, InductorError, InvalidIR, UnsupportedGraph
 from inductor.options import Options
@@ -16,9 +17,11 @@ __all__ = [
     "Fallback",
     "InductorError",
     "InvalidIR",
+    "Metrics",
     "Options",
     "Report",
     "UnsupportedGraph",
     "compile",
     "decompositions",
+    "metrics",
 ]

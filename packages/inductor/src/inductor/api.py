@@ -11,6 +11,7 @@ from torch.fx import GraphModule
 
 from inductor import pipeline, trace
 from inductor.compiled import CompiledGraph, Report
+from inductor.counting import metrics
 from inductor.errors import BuildError, CacheError, UnsupportedGraph
 from inductor.options import Options
 
@@ -36,13 +37,16 @@ def compile(
     work = pipeline.Work(name, gm, example_inputs, chosen, tell)
     try:
         if chosen.trace:
-            return trace.run(work, trace.folder(chosen.trace, name))
-        return pipeline.run(work)
+            compiled = trace.run(work, trace.folder(chosen.trace, name))
+        else:
+            compiled = pipeline.run(work)
     except (BuildError, CacheError, UnsupportedGraph) as error:
         if not chosen.fallback:
             raise
         warnings.warn(f"{name} runs operator by operator: {error}", RuntimeWarning, stacklevel=2)
-        return _uncompiled(gm, str(error))
+        compiled = _uncompiled(gm, str(error))
+    metrics.add(compiled.report)
+    return compiled
 
 
 def _uncompiled(gm: GraphModule, reason: str) -> CompiledGraph:

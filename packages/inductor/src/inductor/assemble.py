@@ -15,6 +15,7 @@ from inductor.codegen.runs import Plan
 from inductor.codegen.units import PrintedProgram, print_units
 from inductor.codegen.wrapper import Kernels, Wrapper, print_wrapper
 from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
+from inductor.ir.graph import Graph, Nest
 from inductor.ir.program import Call, Launch, Program
 from inductor.options import Options
 from inductor.runner import MakeRun
@@ -97,8 +98,14 @@ def bind_wrapper(
     return print_wrapper(program, kernels, constants, options.check_inputs)
 
 
-def finish(program: Program, wrapper: Wrapper, built: BuiltKernels, seconds: Mapping[str, float]) -> CompiledGraph:
-    """The wrapper's function, with its report."""
+def finish(
+    program: Program,
+    wrapper: Wrapper,
+    built: BuiltKernels,
+    seconds: Mapping[str, float],
+    graph: Graph | None = None,
+) -> CompiledGraph:
+    """The wrapper's function, with its report; ``graph`` is what the program was made from."""
     file = f"<compiled {program.name} {id(wrapper)}>"
     linecache.cache[file] = (len(wrapper.source), None, wrapper.source.splitlines(keepends=True), file)
     namespace = dict(wrapper.namespace)
@@ -108,9 +115,19 @@ def finish(program: Program, wrapper: Wrapper, built: BuiltKernels, seconds: Map
         kernels=built.kernels,
         fallbacks=tuple(Fallback(str(step.target), step.reason) for step in calls if step.reason is not None),
         library_calls=tuple(str(step.target) for step in calls if step.reason is None),
+        lowered={} if graph is None else graph.lowered,
+        nests=0 if graph is None else sum(isinstance(operation, Nest) for operation in graph.operations),
+        bytes=_bytes_moved(program),
         seconds=seconds,
     )
     return CompiledGraph(namespace["call"], wrapper.source, program, report)
+
+
+def _bytes_moved(program: Program) -> int:
+    """What one call of every kernel reads and writes; an argument whose size is not known counts nothing."""
+    arguments = [argument for step in program.steps if isinstance(step, Launch) for argument in step.kernel.arguments]
+    sizes = ((argument.numel.as_int() or 0) * argument.dtype.itemsize for argument in arguments)
+    return sum(size * (2 if argument.role == "inout" else 1) for size, argument in zip(sizes, arguments, strict=True))
 
 
 def build_program(

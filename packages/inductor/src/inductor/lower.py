@@ -59,6 +59,7 @@ class _Lowerer:
         self.binds: list[Bind] = []
         self.lazy_readers: dict[str, list[Node]] = {}
         self.more_users: Counter[Node] = Counter()
+        self.lowered: Counter[str] = Counter()
         self.needs_memory = _nodes_behind_outputs(gm)
 
     def run(self) -> Graph:
@@ -81,7 +82,7 @@ class _Lowerer:
                 self.env[node] = self._settle(node, self._call(node))
         return Graph(
             self.name, tuple(self.inputs), self.ctx.constants, self.ctx.buffers, self.ctx.views, tuple(self.binds),
-            tuple(self.ctx.operations), outputs, frozenset(self.ctx.mutated),
+            tuple(self.ctx.operations), outputs, frozenset(self.ctx.mutated), dict(self.lowered),
         )  # fmt: skip
 
     # -- what comes in ------------------------------------------------------------------------------------------------
@@ -145,6 +146,7 @@ class _Lowerer:
         result = lower_operator(self.ctx, *args, **kwargs)
         if isinstance(result, Declined):
             return self._fall_back(node, args, kwargs, result.reason)
+        self.lowered[str(node.target)] += 1
         return result
 
     def _on_sizes(self, node: Node, args: Any) -> Any:

@@ -111,7 +111,7 @@ def run(work: Work, observe: Callable[[Stage, Work], None] | None = None) -> Com
     assert work.program is not None
     assert work.wrapper is not None
     assert work.built is not None
-    return assemble.finish(work.program, work.wrapper, work.built, work.seconds)
+    return assemble.finish(work.program, work.wrapper, work.built, work.seconds, work.graph)
 
 
 @contextmanager

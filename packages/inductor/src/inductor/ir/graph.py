@@ -6,6 +6,7 @@ on the same elements can be laid over one another.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -57,3 +58,5 @@ class Graph:
     operations: tuple[Operation, ...]
     outputs: tuple[Ref | Index | int | float | bool | None, ...]
     mutated: frozenset[str] = frozenset()
+    lowered: Mapping[str, int] = field(default_factory=dict)
+    """How often each operator was lowered."""
