@@ -207,6 +207,26 @@ def test_crossing_reads_are_done_in_bands(run, kernel_of):
     assert torch.equal(run(kernel, {"x": x, "y": y, "out": torch.empty_like(y)})["out"], x.transpose(1, 2) + y)
 
 
+@pytest.mark.parametrize("dtype", [F32, F64, BF16, I64, U8])
+def test_every_second_element_is_read(run, kernel_of, dtype):
+    i, n = loop_variable("i", 45), 89  # the last element read is the last there is
+    x = torch.randint(0, 100, (n,)).to(dtype)
+    body = (Store("y", Index.of(i), Load("x", Index.of(i) * 2, dtype)),)
+    kernel = kernel_of((i,), [((), body)], ("x", dtype, n, "in"), ("y", dtype, 45, "out"))
+    found = run(kernel, {"x": x, "y": torch.zeros(45, dtype=dtype)})["y"]
+    assert torch.equal(found, x[::2])
+
+
+def test_a_mask_keeps_every_second_load_inside(run, kernel_of):
+    i = loop_variable("i", 48)
+    inside = apply("ge", IndexValue(Index.of(i) * 2 - 1, I64), Const(0, I64))
+    value = Masked(inside, Load("x", Index.of(i) * 2 - 1, F32), Const(-1.0, F32), F32)
+    kernel = kernel_of((i,), [((), (Store("y", Index.of(i), value),))], ("x", F32, 94, "in"), ("y", F32, 48, "out"))
+    x = torch.randn(94)
+    found = run(kernel, {"x": x, "y": torch.zeros(48)})["y"]
+    assert torch.equal(found, torch.cat([torch.tensor([-1.0]), x[1::2]]))
+
+
 def test_a_mask_keeps_loads_inside(run, kernel_of):
     """Padding: the middle of 50 elements is read from 37."""
     i, at = axis("i", 50)

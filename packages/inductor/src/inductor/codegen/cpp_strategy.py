@@ -13,8 +13,8 @@ import torch
 
 from inductor.codegen.cpp_dialect import BY_LANE, EXPENSIVE
 from inductor.codegen.cpp_types import FLOATS, HALVES
-from inductor.ir.expr import Apply, Expr, Load, walk
-from inductor.ir.index import Index, Symbol
+from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, walk
+from inductor.ir.index import ONE, Index, Symbol
 from inductor.ir.kernel import Kernel, Loop, Reduce, Statement, Store
 
 PARALLEL_WORK = 65536
@@ -26,8 +26,12 @@ EXPENSIVE_WORK = 16
 UNROLLED = 4
 """Accumulators that run side by side where each addition would wait for the one before."""
 
+MANY_TURNS = 64
+
 SMALLEST_TILED = 64
 """Shorter axes stay in the cache anyway."""
+
+TWO = Index.of(2)
 
 VectorOver = Literal["columns", "rows", "nothing"]
 
@@ -159,10 +163,28 @@ def _fitting(width: int, extent: int) -> int:
     return width if width <= extent else 1
 
 
+def fits_32_bits(expr: Expr) -> bool:
+    """True for a position (or a number) that needs no more."""
+    if isinstance(expr, Const):
+        return expr.dtype == torch.int64 and abs(int(expr.value)) < 1 << 31
+    if not isinstance(expr, IndexValue):
+        return False
+    low, high = expr.index.bounds
+    return low is not None and high is not None and low > -(1 << 31) and high < 1 << 31
+
+
+def compares_positions(node: Apply) -> bool:
+    """True for a comparison of positions that vectors do in 32 bits."""
+    return node.dtype == torch.bool and all(arg.dtype == torch.int64 and fits_32_bits(arg) for arg in node.args)
+
+
 def _widest(kernel: Kernel) -> int:
+    """The size of the largest element that is computed; positions that fit are compared in 32 bits."""
     widths = [4]
     for loop in kernel.loops:
-        widths.extend(node.dtype.itemsize for node in nodes(loop) if node.dtype != torch.bool)
+        widths.extend(
+            node.dtype.itemsize for node in nodes(loop) if node.dtype != torch.bool and not fits_32_bits(node)
+        )
         widths.extend(statement.dtype.itemsize for statement in loop.body if isinstance(statement, Reduce))
     return max(widths)
 
@@ -170,14 +192,21 @@ def _widest(kernel: Kernel) -> int:
 def _columns_score(kernel: Kernel) -> int | None:
     if not kernel.axes:
         return None
-    return sum(_neighbours(index, kernel.axes[-1]) for loop in kernel.loops for index in _accesses(loop))
+    axis = kernel.axes[-1]
+    return sum(_turns(loop) * _neighbours(index, axis) for loop in kernel.loops for index in _accesses(loop))
 
 
 def _rows_score(kernel: Kernel) -> int | None:
     reductions = [loop for loop in kernel.loops if loop.axes]
     if not reductions:
         return None
-    return sum(_neighbours(index, loop.axes[-1]) for loop in reductions for index in _accesses(loop))
+    return sum(_turns(loop) * _neighbours(index, loop.axes[-1]) for loop in reductions for index in _accesses(loop))
+
+
+def _turns(loop: Loop) -> int:
+    """How often a loop's accesses happen, where that matters: what is done once per row weighs little."""
+    extent = static_extent(loop.axes)
+    return MANY_TURNS if extent is None else min(extent, MANY_TURNS)
 
 
 def _accesses(loop: Loop) -> Iterator[Index]:
@@ -192,7 +221,8 @@ def _accesses(loop: Loop) -> Iterator[Index]:
 
 
 def _neighbours(index: Index, axis: Symbol) -> int:
-    """1 where lanes read neighbouring elements, 0 where all read the same, -1 where they read far apart."""
+    """1 where lanes read neighbouring elements or every second, 0 where all read the same, -1 where they read far
+    apart."""
     if axis not in index.symbols:
         return 0
-    return 1 if index.stride_of(axis) == 1 else -1
+    return 1 if index.stride_of(axis) in (ONE, TWO) else -1

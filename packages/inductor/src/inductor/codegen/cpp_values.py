@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from inductor.codegen import cpp_dialect
+from inductor.codegen.cpp_strategy import compares_positions, fits_32_bits
 from inductor.codegen.cpp_types import FLOATS, HALVES, PROMOTED, literal, scalar_type, vector_type
 from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.order import plan
@@ -193,18 +194,17 @@ def _load(scope: Scope, node: Load, done: Mapping[int, Operand]) -> Operand:
     if regular and stride is not None and not stride.terms:
         text = scope.index(node.index, {symbol: str(value.text) for symbol, value in bound.items()})
         operand = Operand(Text(f"{node.buffer}[{text}]"), node.dtype)
-    elif regular and stride == 1:
+    elif regular and (stride == 1 or (stride == 2 and node.dtype != torch.bool)):
         text = scope.index(node.index, {symbol: str(value.text) for symbol, value in bound.items()})
-        operand = Operand(
-            Text(_vector_load(scope, node.dtype, f"{node.buffer} + {text.within(Precedence.ADD)}")), node.dtype, True
-        )
+        place = f"{node.buffer} + {text.within(Precedence.ADD)}"
+        operand = Operand(Text(_vector_load(scope, node.dtype, place, stride == 2)), node.dtype, True)
     else:
         operand = Operand(Text(_lane_load(scope, node, bound)), node.dtype, True)
     return scope.named(operand, "x")
 
 
-def _vector_load(scope: Scope, dtype: torch.dtype, place: str) -> str:
-    function = "load_mask" if dtype == torch.bool else "load"
+def _vector_load(scope: Scope, dtype: torch.dtype, place: str, every_second: bool = False) -> str:
+    function = "load_mask" if dtype == torch.bool else "load_every_second" if every_second else "load"
     kind = scope.type_of(dtype, True)
     if scope.mask is not None and scope.mask.vector:
         return f"{function}_where<{kind}>({scope.mask.text}, {place})"
@@ -277,6 +277,8 @@ def _apply(scope: Scope, node: Apply, done: Mapping[int, Operand]) -> Operand:
     special = _SPECIAL.get(node.op)
     if special is not None:
         return special(scope, node, operands, vector)
+    if vector and compares_positions(node):
+        operands = [_position(scope, arg) for arg in node.args]
     kind = _kind(operands[-1].dtype, vector)
     style = cpp_dialect.format_of(node.op, kind)
     if (vector and style.is_call) or (vector and operands[-1].dtype == torch.bool):
@@ -289,6 +291,14 @@ def _apply(scope: Scope, node: Apply, done: Mapping[int, Operand]) -> Operand:
     elif not vector and node.dtype in PROMOTED and not style.is_call:
         text = Text(f"{scalar_type(node.dtype)}({text})")
     return Operand(text, node.dtype, vector)
+
+
+def _position(scope: Scope, expr: Expr) -> Operand:
+    """A position as a number of 32 bits, which it fits."""
+    if isinstance(expr, Const):
+        return Operand(Text(literal(expr.value, torch.int32)), torch.int32)
+    assert isinstance(expr, IndexValue)
+    return _index_value(scope, IndexValue(expr.index, torch.int32), {})
 
 
 def _kind(dtype: torch.dtype, vector: bool) -> str:
@@ -317,6 +327,8 @@ def _where(scope: Scope, node: Apply, operands: list[Operand], vector: bool) -> 
 
 
 def _cast(scope: Scope, node: Apply, operands: list[Operand], vector: bool) -> Operand:
+    if vector and node.dtype == torch.int32 and fits_32_bits(node.args[0]):
+        return _position(scope, node.args[0])
     return cast_operand(scope, operands[0], node.dtype)
 
 

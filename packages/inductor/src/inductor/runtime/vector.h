@@ -95,6 +95,19 @@ template <class V> INLINE V load(const void* from) {
 
 template <class V> INLINE void store(void* to, V x) { __builtin_memcpy(to, &x, sizeof x); }
 
+// from[0], from[2], from[4]...; nothing behind the last of them is read.
+template <class V> INLINE V load_every_second(const void* from) {
+    const Element<V>* at = (const Element<V>*)from;
+#ifdef __clang__
+    return each<V>([&](i32 lane) { return at[2 * lane]; });
+#else
+    constexpr i32 lanes = lanes_of<V>;
+    Bits<V> places{};
+    for (i32 lane = 0; lane < lanes; lane++) places[lane] = 2 * lane < lanes ? 2 * lane : 2 * lane + 1;
+    return __builtin_shuffle(load<V>(at), load<V>(at + lanes - 1), places);
+#endif
+}
+
 template <int lanes> struct Bytes { typedef u8 type __attribute__((vector_size(lanes))); typedef i8 truth __attribute__((vector_size(lanes))); };
 
 template <class M> INLINE M load_mask(const bool* from) {
@@ -118,6 +131,14 @@ template <class M> INLINE bool any_lane(M mask) {
     return any;
 }
 
+#ifdef __AVX512F__
+template <> INLINE bool any_lane(maskx16 mask) { return __builtin_ia32_ptestmd512(mask, mask, -1) != 0; }
+#endif
+#ifdef __AVX__
+typedef long long Quads __attribute__((vector_size(32)));
+template <> INLINE bool any_lane(maskx8 mask) { return !__builtin_ia32_ptestz256((Quads)mask, (Quads)mask); }
+#endif
+
 template <class M> INLINE bool all_lanes(M mask) { return !any_lane(~mask); }
 
 template <class M, class V> INLINE V where(M mask, V a, V b) {
@@ -133,6 +154,14 @@ template <class V, class M> INLINE V load_where(M mask, const void* from) {
     if (!any_lane(mask)) return out;
     for (i32 lane = 0; lane < lanes_of<V>; lane++)
         if (mask[lane]) __builtin_memcpy((char*)&out + lane * sizeof(out[0]), (const char*)from + lane * sizeof(out[0]), sizeof(out[0]));
+    return out;
+}
+
+template <class V, class M> INLINE V load_every_second_where(M mask, const void* from) {
+    if (all_lanes(mask)) return load_every_second<V>(from);
+    V out{};
+    for (i32 lane = 0; lane < lanes_of<V>; lane++)
+        if (mask[lane]) out[lane] = ((const Element<V>*)from)[2 * lane];
     return out;
 }
 

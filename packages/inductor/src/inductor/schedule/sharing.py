@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from inductor.deps import expressions, stores_of
-from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, loads, walk
+from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, children, loads
 from inductor.ir.index import Symbol
 from inductor.ir.kernel import Let, Loop, Statement, Store
 from inductor.lowerings.values import cost
@@ -146,6 +146,8 @@ class _Mover:
     ) -> None:
         self.axes, self.own, self.written, self.names, self.prefix = axes, own, written, names, prefix
         self.before: list[Let] = []
+        self.done: dict[int, Expr] = {}
+        self.fixed: dict[int, bool] = {}
 
     def moved(self, expr: Expr) -> Expr:
         """The tree with its largest invariant subtrees read by name."""
@@ -159,9 +161,14 @@ class _Mover:
     def _rebuilt(self, expr: Expr, done: dict[int, Expr]) -> Expr:
         if not isinstance(expr, Apply | Masked):
             return expr
+        if id(expr) not in self.done:
+            self.done[id(expr)] = self._moved(expr)
+        return self.done[id(expr)]
+
+    def _moved(self, expr: Apply | Masked) -> Expr:
         if expr in self.names:
             return Result(self.names[expr], expr.dtype)
-        if cost(expr, WORTH_MOVING) >= WORTH_MOVING and self.is_fixed(expr):
+        if self.is_fixed(expr) and cost(expr, WORTH_MOVING) >= WORTH_MOVING:
             self.names[expr] = f"{self.prefix}{len(self.names)}"
             self.before.append(Let(self.names[expr], expr))
             return Result(self.names[expr], expr.dtype)
@@ -173,10 +180,14 @@ class _Mover:
 
     def is_fixed(self, expr: Expr) -> bool:
         """True for what is the same in every turn of the loop."""
-        return all(self._is_fixed(node) for node in walk(expr))
+        if id(expr) not in self.fixed:
+            self.fixed[id(expr)] = self._is_fixed(expr)
+        return self.fixed[id(expr)]
 
     def _is_fixed(self, node: Expr) -> bool:
         """Operators are as fixed as their operands."""
+        if not all(self.is_fixed(child) for child in children(node)):
+            return False
         if isinstance(node, Load):
             return node.buffer not in self.written and node.index.symbols.isdisjoint(self.axes)
         if isinstance(node, IndexValue):
