@@ -151,14 +151,6 @@ class _Mover:
 
     def moved(self, expr: Expr) -> Expr:
         """The tree with its largest invariant subtrees read by name."""
-        return self._moved(expr, {})
-
-    def _moved(self, expr: Expr, done: dict[int, Expr]) -> Expr:
-        if id(expr) not in done:
-            done[id(expr)] = self._rebuilt(expr, done)
-        return done[id(expr)]
-
-    def _rebuilt(self, expr: Expr, done: dict[int, Expr]) -> Expr:
         if not isinstance(expr, Apply | Masked):
             return expr
         if id(expr) not in self.done:
@@ -174,7 +166,7 @@ class _Mover:
             return Result(self.names[expr], expr.dtype)
         if isinstance(expr, Masked):
             return expr
-        args = tuple(self._moved(arg, done) for arg in expr.args)
+        args = tuple(self.moved(arg) for arg in expr.args)
         unchanged = all(new is old for new, old in zip(args, expr.args, strict=True))
         return expr if unchanged else Apply(expr.op, args, expr.dtype, expr.param)
 
