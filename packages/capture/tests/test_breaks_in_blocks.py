@@ -287,3 +287,27 @@ def test_closures_made_in_a_broken_loop_share_their_variable(check, x):
         return [function() for function in made]
 
     check(closures, x, graphs=None, breaks=None)
+
+
+def test_a_list_that_only_grows_is_not_looked_into(same, x):
+    def collect(a):
+        seen = []
+        for _ in range(20):
+            a = a + 1
+            capture.graph_break()
+            seen.append(a)
+            seen += [a]
+            seen.extend((a,))
+        return seen
+
+    log = capture.Log()
+    same(collect(x), capture.optimize("eager", strict=True, log=log)(collect)(x))
+    assert not [record for record in log.records() if isinstance(record, capture.RecompileRecord)]
+
+
+def test_a_list_that_grew_is_looked_into(check, x):
+    def look(a, seen):
+        seen.append(a + 1)
+        return len(seen), seen[0] + seen[-1]
+
+    check(look, x, [x * 2])

@@ -31,7 +31,7 @@ class Effects:
     def written_values(self) -> Iterator[Value]:
         """Everything that the changed objects now refer to."""
         for value in self._changed:
-            yield from value.parts()
+            yield from value.changes()
 
     def __bool__(self) -> bool:
         return bool(self._changed)

@@ -59,7 +59,7 @@ from capture.values.iterator import OutsideIterator
 from capture.values.mapping import DictValue, ObjectKey
 from capture.values.module import ModuleValue
 from capture.values.scalar import ScalarValue
-from capture.values.sequence import ListValue, SetValue, SliceValue, TupleValue
+from capture.values.sequence import ListValue, OutsideList, SetValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
@@ -200,8 +200,12 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
 @wraps(list)
 def wrap_list(ctx: World, obj: list[Any], source: Source) -> Value:
     ctx.guard(source, "type", list)
-    ctx.guard(source, "length", len(obj))
-    return ListValue((LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)), source)
+
+    def read() -> list[Value]:
+        ctx.guard(source, "length", len(obj))
+        return [LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)]
+
+    return OutsideList(read, source)
 
 
 @wraps(collections.deque)

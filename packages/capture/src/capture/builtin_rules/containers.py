@@ -26,7 +26,7 @@ _CONTAINERS = (SequenceValue, DictValue, SetValue)
 @rule(list.append, collections.deque.append, kinds=(ListValue, None))
 def append(ctx: Tracer, items: ListValue, item: Value) -> Value:
     ctx.changed(items)
-    items.items.append(item)
+    items.grow([item])
     _respect_maxlen(items)
     return NONE
 
@@ -40,7 +40,7 @@ def _respect_maxlen(items: ListValue) -> None:
 def extend(ctx: Tracer, items: ListValue, more: Value) -> Value:
     ctx.changed(items)
     if isinstance(realize(ctx, more), SequenceValue):
-        items.items.extend(iterate(ctx, more).rest(ctx))
+        items.grow(iterate(ctx, more).rest(ctx))
         _respect_maxlen(items)
         return NONE
     iterator = iterate(ctx, more)

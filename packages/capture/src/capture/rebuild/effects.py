@@ -15,7 +15,7 @@ from capture.values.function import (
 )
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
-from capture.values.sequence import ListValue, SetValue
+from capture.values.sequence import ListValue, OutsideList, SetValue
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
@@ -23,6 +23,17 @@ from capture.values.user_object import UserObject
 @replays(UserObject, ModuleValue, ExceptionValue, ContainerObject)
 def replay_object(writer: Writer, value: UserObject) -> None:
     write_attributes(writer, value)
+
+
+@replays(OutsideList)
+def replay_outside_list(writer: Writer, value: OutsideList) -> None:
+    if not value.is_unread():
+        replay_list(writer, value)
+        return
+    writer.load(value)
+    writer.emit.build_list(writer.load_all(value.added))
+    writer.emit.list_extend()
+    writer.emit.pop()
 
 
 @replays(ListValue)

@@ -137,6 +137,10 @@ class Value:
         """The values this one refers to: what must be rebuilt before it can be."""
         return iter(())
 
+    def changes(self) -> Iterator[Value]:
+        """What has to be known to make its changes real."""
+        return self.parts()
+
     def describe(self) -> str:
         """Words for messages."""
         if self.source is not None:

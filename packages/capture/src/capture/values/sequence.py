@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -55,6 +55,38 @@ class ListValue(SequenceValue):
     def constants(self) -> list[Any]:
         """The items, where all of them are constants: good for reading at this moment only."""
         return self._constants()
+
+    def grow(self, more: Iterable[Value]) -> None:
+        self.items.extend(more)
+
+
+class OutsideList(ListValue):
+    """A list that existed before.  Until somebody looks into it, nothing depends on what it holds: it may only grow."""
+
+    def __init__(self, read: Callable[[], list[Value]], source: Source) -> None:
+        self.source = source
+        self.cls = list
+        self.maxlen = None
+        self.added: list[Value] = []
+        self._read = read
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "items":
+            raise AttributeError(name)
+        self.items = [*self._read(), *self.added]
+        return self.items
+
+    def is_unread(self) -> bool:
+        return "items" not in self.__dict__
+
+    def grow(self, more: Iterable[Value]) -> None:
+        if self.is_unread():
+            self.added.extend(more)
+        else:
+            super().grow(more)
+
+    def changes(self) -> Iterator[Value]:
+        return iter(self.added) if self.is_unread() else self.parts()
 
 
 class TupleValue(SequenceValue):
