@@ -225,6 +225,10 @@ static PyObject *
 miss(PyThreadState *tstate, Frame *frame, PyObject *config, const Call *call)
 {
     PyObject *verdict = translate(config, call);
+    if (verdict == NULL && PyErr_ExceptionMatches(PyExc_RecursionError)) {
+        PyErr_Clear(); /* no room for the translator: whether there is some for the frame, CPython finds out */
+        return run_plain(tstate, frame, frame_code(frame));
+    }
     if (verdict == NULL || remember(frame_code(frame), config, verdict) < 0) {
         Py_XDECREF(verdict);
         frame_discard(tstate, frame);

@@ -215,3 +215,25 @@ def test_functions_of_equal_code_are_known_apart():
     assert cache.state(codes[0]) is cache.state(codes[0])
     del codes[0]
     assert len(cache.codes()) == 1
+
+
+def test_recursion_reaches_as_deep_as_without_capture(x):
+    import sys
+
+    def deepest(depth, how):
+        try:
+            return how(depth + 1, how)
+        except RecursionError:
+            return depth
+
+    def other(depth, how, helper=lambda value: value):
+        try:
+            return helper(other(depth + 1, how))
+        except RecursionError:
+            return depth
+
+    for function in (deepest, other):
+        plain = function(0, function)
+        for _ in range(2):
+            assert capture.optimize("eager", strict=True)(function)(0, function) >= plain - 5
+    assert sys.getrecursionlimit() > 500

@@ -71,6 +71,7 @@ class Writer:
         self.emit = emit
         self._locals: dict[int, str] = {}
         self._keep: list[Value] = []
+        self._building: set[int] = set()
         self._paths: dict[Source, str] = {}
         self._uses: collections.Counter[Source] = collections.Counter()
         self._gone: set[str] = set()
@@ -136,7 +137,11 @@ class Writer:
         builder = _BUILDERS.get(type(value))
         if builder is None:
             raise SkipFrame(Reason("rebuild", f"{value.describe()} lives across a break, which cannot be rebuilt"))
+        if id(value) in self._building:
+            raise SkipFrame(Reason("rebuild", f"{value.describe()} refers to itself"))
+        self._building.add(id(value))
         builder(self, value)
+        self._building.discard(id(value))
 
     def load_all(self, values: Iterable[Value]) -> int:
         count = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import sysconfig
 import threading
 import traceback
@@ -20,6 +21,7 @@ from capture.cache import Cache, too_many, without_objects
 from capture.errors import BackendError, CaptureWarning, InternalError, Location, Reason, SkipFrame, Unsupported
 from capture.foreign_markers import is_disabled
 from capture.guards import to_spec
+from capture.machine import stack_depth
 from capture.options import Options
 from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.resume import Continuations
@@ -94,18 +96,32 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
             raise Unsupported(skip.reason, location) from None
         return _give_up(config, FallbackRecord(location, skip.reason))
     except Exception as error:  # a mistake of ours must never be the user's problem
+        if isinstance(error, RecursionError) and _is_deep():
+            raise  # there is no room left to evaluate anything; the engine runs the frame as it is
         if config.options.strict:
             raise InternalError(f"capturing {location} failed: {type(error).__name__}: {error}") from error
         reason = Reason(
             "internal error", f"{type(error).__name__}: {error}", "please report it; the frame runs in CPython"
         )
-        record = FallbackRecord(location, reason, traceback.format_exc())
+        record = FallbackRecord(location, reason, _traceback())
         warnings.warn(
             f"{location}: {reason.explanation} (inside capture; the function runs uncompiled)",
             CaptureWarning,
             stacklevel=2,
         )
         return _give_up(config, record)
+
+
+def _is_deep() -> bool:
+    """Whether the program itself has used up most of Python's stack."""
+    return stack_depth() > sys.getrecursionlimit() // 2
+
+
+def _traceback() -> str:
+    try:
+        return traceback.format_exc()
+    except Exception:  # noqa: BLE001 - a program may well have broken what this is made of, ``builtins.len`` for one
+        return ""
 
 
 def _is_transformed() -> bool:

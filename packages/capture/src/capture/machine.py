@@ -47,7 +47,8 @@ from capture.values.sequence import ListValue, SliceValue, TupleValue
 from capture.values.tensor import TensorValue
 from capture.wrap import wrap_object
 
-_DEPTH_LIMIT = 150
+_DEEPEST = 150
+_FRAMES_PER_CALL = 14  # of Python's, at most, that evaluating a call takes
 _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented))
 # Compared by value: that two paths lead to one such object says nothing.
 _BY_VALUE = frozenset({*_SIMPLE, torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset})
@@ -104,6 +105,7 @@ class Machine:
         self._alive: list[Any] = []
         self._bodies: dict[CodeType, list[Instruction]] = {}
         self._inlined = 0
+        self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
         self._generators: list[GeneratorValue] = []
         self._step_of_root = 0
         self._origins: dict[int, tuple[Value, Instruction, int]] = {}
@@ -250,8 +252,8 @@ class Machine:
 
     def _run(self, frame: Frame) -> Value | None:
         """Run an inner frame up to its return, or its next yield (then None is its ``returned``)."""
-        if len(self.frames) > _DEPTH_LIMIT:
-            self.stop("recursion", f"calls are nested more than {_DEPTH_LIMIT} deep")
+        if len(self.frames) > self._deepest:
+            self.stop("recursion", f"calls are nested more than {self._deepest} deep")
         self.frames.append(frame)
         try:
             while frame.returned is None and frame.yielded is None:
@@ -586,6 +588,14 @@ def _delegates(frame: Frame) -> bool:
     """Whether a suspended frame waits inside ``yield from``."""
     following = frame.instructions[frame.pc] if frame.current.op == "YIELD_VALUE" else None
     return following is not None and following.op == "RESUME" and following.arg & 3 == 2
+
+
+def stack_depth() -> int:
+    """How many frames of Python there are."""
+    frame, depth = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def _name(obj: Any) -> str:

@@ -56,13 +56,13 @@ from capture.values.function import (
     PythonModuleValue,
 )
 from capture.values.iterator import OutsideIterator
-from capture.values.mapping import DictValue, ObjectKey
+from capture.values.mapping import DictValue, ObjectKey, is_compared_by_code
 from capture.values.module import ModuleValue
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, OutsideList, SetValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
-from capture.values.user_object import UserObject
+from capture.values.user_object import UserObject, instance_dict
 
 
 class World(Tracer, Protocol):
@@ -106,7 +106,7 @@ def wrap_object(ctx: World, obj: Any, source: Source) -> Value:
 
 def _by_ancestry(obj: Any) -> Rule:
     for cls, rule in _FALLBACKS:
-        if isinstance(obj, cls):
+        if issubclass(type(obj), cls):  # isinstance would ask the object, too
             return rule
     return wrap_user_object
 
@@ -226,6 +226,8 @@ def wrap_tuple(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
 
 
 def wrap_tuple_subclass(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
+    if any(isinstance(getattr(type(obj), name), FunctionType) for name in ("__iter__", "__len__", "__getitem__")):
+        ctx.stop("container", f"{source.expression()} is a tuple with methods of its own")
     ctx.guard(source, "type", type(obj))
     ctx.guard(source, "length", len(obj))
     items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
@@ -274,7 +276,7 @@ _KEY_TYPES = (str, int, float, bool, type(None), bytes, enum.Enum, torch.dtype, 
 
 def _hashed(ctx: World, key: Any, source: Source) -> Any:
     """What a key of a real dict is kept under."""
-    if isinstance(key, _KEY_TYPES):
+    if isinstance(key, _KEY_TYPES) and not is_compared_by_code(key):
         return key
     hashing: Any = type(key).__hash__
     if hashing is not object.__hash__ and not isinstance(key, (FunctionType, torch.nn.Module, torch.Tensor)):
@@ -296,7 +298,7 @@ def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Sour
 
 @wraps(set)
 def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
-    if not all(isinstance(item, _KEY_TYPES) for item in obj):
+    if not all(isinstance(item, _KEY_TYPES) and not is_compared_by_code(item) for item in obj):
         ctx.stop("set items", f"`{source.expression()}` has items that are not constants")
     expected = frozenset(obj)
     ctx.guard(
@@ -471,7 +473,7 @@ def wrap_exception(ctx: World, obj: BaseException, source: Source) -> Value:
 
 def wrap_user_object(ctx: World, obj: Any, source: Source) -> Value:
     ctx.guard(source, "type", type(obj))
-    if not hasattr(obj, "__dict__") and trusted(type(obj)) and _is_opaque(type(obj)):
+    if instance_dict(obj) is None and trusted(type(obj)) and _is_opaque(type(obj)):
         ctx.guard(source, "is", obj)  # opaque: all that is known of it is which one it is
     return UserObject(type(obj), obj, source)
 

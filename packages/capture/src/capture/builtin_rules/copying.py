@@ -79,6 +79,7 @@ def _fill(made: Value, value: Value, item: Any) -> None:
 
 def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | None) -> Value:
     plain = type(value) is UserObject and value.cls.__flags__ & (1 << 9) and not hasattr(value.cls, "__slots__")
+    plain = plain and all(base is object or base.__flags__ & (1 << 9) for base in value.cls.__mro__)
     if isinstance(value, ModuleValue) or not plain or any(_is_own(value.cls, name) for name in _HOOKS):
         return ctx.stop("copy", f"{value.describe()} is copied")
     made = UserObject(value.cls)

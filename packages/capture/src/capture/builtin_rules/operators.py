@@ -12,7 +12,7 @@ import torch
 
 from capture.builtin_rules.registry import fallback, fold, pure, rule
 from capture.values.base import Tracer, Value, realize
-from capture.values.constant import NOT_IMPLEMENTED, ConstantValue, boolean
+from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean
 from capture.values.function import BuiltinValue, CellValue, ClassValue, FunctionValue, PartialValue, PythonModuleValue
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
@@ -79,6 +79,8 @@ def _refuse(ctx: Tracer, function: Any, args: Sequence[Value]) -> NoReturn:
         function(*samples)
     except TypeError as error:
         ctx.throw(TypeError, *error.args)
+    except Exception:  # noqa: BLE001 - a sample may be refused for another reason than the operand would be
+        pass
     ctx.stop("builtin", f"`{function.__name__}` of {args[0].describe()} and {args[1].describe()}")
 
 
@@ -264,16 +266,24 @@ def extend_in_place(ctx: Tracer, left: ListValue, right: Value) -> Value:
 
 @rule(operator.mul, kinds=(SequenceValue, ConstantValue))
 def repeat(ctx: Tracer, items: SequenceValue, count: ConstantValue) -> Value:
-    times = _times(ctx, count)
+    times = _times(ctx, items, count)
     if isinstance(items, ListValue):
         return _like(items, items.items * times)
+    if times == 1 and items.cls is tuple:
+        return items
     return TupleValue(items.items * times)
 
 
-def _times(ctx: Tracer, count: ConstantValue) -> int:
+def _times(ctx: Tracer, items: SequenceValue, count: ConstantValue) -> int:
     if not hasattr(type(count.value), "__index__"):
         _refuse(ctx, operator.mul, [ListValue([]), count])
-    return operator.index(count.value)
+    times = operator.index(count.value)
+    if times * len(items.items) > _LONGEST:
+        ctx.stop("size", f"a sequence of {times * len(items.items)} items is made")
+    return times
+
+
+_LONGEST = 1_000_000
 
 
 @rule(operator.imul, kinds=(TupleValue, ConstantValue))
@@ -283,7 +293,7 @@ def repeat_tuple_in_place(ctx: Tracer, items: TupleValue, count: ConstantValue) 
 
 @rule(operator.imul, kinds=(ListValue, ConstantValue))
 def repeat_in_place(ctx: Tracer, items: ListValue, count: ConstantValue) -> Value:
-    times = _times(ctx, count)
+    times = _times(ctx, items, count)
     ctx.changed(items)
     items.items = _like(items, items.items * times).items
     return items
@@ -383,6 +393,8 @@ def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Valu
     if items.cls is deque:
         ctx.throw(TypeError, "sequence index must be integer, not 'slice'")
     chosen = items.items[slice_of(ctx, index)]
+    if items.cls is tuple and len(chosen) == len(items.items) and not isinstance(items, ListValue):
+        return items if index.step is NONE else TupleValue(chosen)
     if isinstance(items, ListValue):
         return ListValue(chosen)
     return TupleValue(chosen, cls=items.cls if items.cls.__name__ == "Size" else tuple)
@@ -436,6 +448,8 @@ def index_of(ctx: Tracer, value: Value) -> int:
 
 def slice_of(ctx: Tracer, value: SliceValue) -> slice:
     parts = [realize(ctx, part) for part in value.parts()]
+    if isinstance(parts[2], ConstantValue) and parts[2].value == 0:
+        ctx.throw(ValueError, "slice step cannot be zero")
     return slice(*(None if _is_none(part) else index_of(ctx, part) for part in parts))
 
 

@@ -114,7 +114,8 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
         result = function(*operands, **options)
     except Exception as error:  # noqa: BLE001 - whatever a pure function raises on these operands, it raises in eager too
         ctx.throw(type(error), *error.args)
-    return ctx.literal(result)
+    same = (arg for arg, operand in zip(args, operands, strict=True) if operand is result)
+    return next(same, None) or ctx.literal(result)
 
 
 def constant_of(ctx: Tracer, value: Value) -> Any:

@@ -137,6 +137,8 @@ def set_union(ctx: Tracer, items: SetValue, *others: Value) -> Value:
 
 @rule(frozenset)
 def make_frozenset(ctx: Tracer, iterable: Value | None = None) -> Value:
+    if isinstance(iterable, ConstantValue) and type(iterable.value) is frozenset:
+        return iterable
     items = [] if iterable is None else iterate(ctx, iterable).rest(ctx)
     try:
         return ConstantValue(frozenset(constant_of(ctx, item) for item in items))

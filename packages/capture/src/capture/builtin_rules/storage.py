@@ -67,4 +67,5 @@ def init_list(ctx: Tracer, contents: ListValue, iterable: Value | None = None) -
 
 @rule(set.__init__, kinds=(SetValue,))
 def init_set(ctx: Tracer, contents: SetValue, iterable: Value | None = None) -> Value:
+    ctx.call_builtin(set.clear, [contents], {})
     return NONE if iterable is None else ctx.call_builtin(set.update, [contents, iterable], {})

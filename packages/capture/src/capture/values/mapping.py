@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import FunctionType
 from typing import Any
 
 from capture.sources import Source
@@ -32,12 +33,22 @@ def key_of(ctx: Tracer, value: Value) -> Any:
         return tuple(key_of(ctx, item) for item in value.items)
     try:
         key = value.constant()
+        if is_compared_by_code(key):
+            ctx.stop("hash", f"{value.describe()} is hashed and compared by code of its own", "use a constant as key")
         hash(key)
         return key
     except NotConstant:
         return _identity_key(ctx, value)
     except TypeError:
         ctx.throw(TypeError, f"unhashable type: '{value.python_type().__name__}'")
+
+
+def is_compared_by_code(key: Any) -> bool:
+    """Whether looking for this key runs code of the program; that of an enum is known."""
+    if isinstance(key, (tuple, frozenset)):
+        return any(is_compared_by_code(item) for item in key)
+    members = (getattr(type(key), name) for name in ("__hash__", "__eq__"))
+    return any(isinstance(member, FunctionType) and member.__module__ != "enum" for member in members)
 
 
 def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
