@@ -93,3 +93,24 @@ def test_without_a_device_the_refusal_is_told_at_once():
     captured = capture_compiled(emptying(lambda x: [x + 1]), graph_of(), [torch.ones(2)], tell=told.append)
     assert captured.call([torch.ones(2)])[0].tolist() == [2.0, 2.0]
     assert [refused.reason for refused in told] == [Refusal.NO_CUDA]
+
+
+def test_an_input_that_the_graph_writes_to_is_changed_for_the_caller(manager):
+    """By a kernel that torch knows nothing of; the graph says so."""
+    graph = fx.Graph()
+    x, total = graph.placeholder("x"), graph.placeholder("total")
+    graph.call_function(torch.ops.aten.add_.Tensor, (total, x))
+    graph.output((x,))
+
+    def kernel(x, total):
+        total.data.add_(x)
+        return [x * 2]
+
+    call = capture_compiled(
+        emptying(kernel), fx.GraphModule({}, graph), [torch.ones(2)] * 2, options=EACH_CALL_COUNTS, manager=manager
+    ).call
+    for n in range(5):
+        total = torch.full((2,), 10.0)
+        assert call([torch.full((2,), float(n)), total])[0].tolist() == [2.0 * n] * 2
+        assert total.tolist() == [10.0 + n] * 2
+    assert manager.report().plain == 0

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from cudagraphs import CannotRecord, Refusal, capture, check_graph
+from cudagraphs.eligible import written_inputs
 
 
 def on_meta(*shape):
@@ -45,3 +47,15 @@ def test_an_ineligible_graph_is_refused_when_captured_and_still_runs():
     captured = capture(graph_module, [torch.ones(3)])
     assert captured.refusal.reason is Refusal.CPU_OPERATOR
     assert torch.equal(captured(torch.ones(3)), torch.sin(torch.ones(3)))
+
+
+def test_the_inputs_that_a_graph_writes_to():
+    graph = fx.Graph()
+    a, b, c, d = (graph.placeholder(name) for name in "abcd")
+    graph.call_function(torch.ops.aten.copy_.default, (b, a))
+    graph.call_function(
+        torch.ops.aten._foreach_add_.Scalar, ([c, a.graph.call_function(torch.ops.aten.neg.default, (a,))], 1)
+    )
+    graph.call_function(torch.ops.aten.add.out, (a, a), {"out": d})
+    graph.output((a,))
+    assert written_inputs(fx.GraphModule({}, graph)) == {1, 2, 3}

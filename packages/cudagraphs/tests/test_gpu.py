@@ -288,6 +288,7 @@ def test_a_source_may_lie_anywhere(graphs):
         elsewhere = graphs.full(4, value=7.0)
     assert increment(elsewhere).tolist() == [8.0] * 4
     assert increment(increment(elsewhere)).tolist() == [9.0] * 4
+    del elsewhere  # before its pool
 
 
 FUNCTIONS = [

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cudagraphs.handout import Handout, copies
+from cudagraphs.handout import Handout
 from cudagraphs.storage import Block, View
 
 WHOLE, TAIL = View(torch.float32, (4,), (1,), 0), View(torch.float32, (3,), (1,), 1)
@@ -85,11 +85,16 @@ def test_tensors_of_inference_mode_are_told_apart():
     assert not Memory().handout.tensors()[0].is_inference()
 
 
-def test_copies_have_memory_of_their_own(memory):
-    whole, _, other = memory.handout.tensors()
-    whole.fill_(1)
+@pytest.mark.parametrize("slots", [[0], [1], [0, 1]])
+def test_copies_have_memory_of_their_own_and_the_same_views(memory, slots):
+    whole, tail, other = memory.handout.tensors()
+    whole.copy_(torch.arange(4.0))
     other.fill_(2)
-    for sources in ([whole], [whole, other]):
-        made = copies([source.untyped_storage() for source in sources])
-        assert [bytes(copy) for copy in made] == [bytes(source.untyped_storage()) for source in sources]
-        assert not {copy.data_ptr() for copy in made} & {source.data_ptr() for source in sources}
+    expected = [[whole.clone(), tail.clone()], [other.clone()]]
+    for slot, made in zip(slots, memory.handout.copies(slots)):
+        assert all(torch.equal(a, b) and a.stride() == b.stride() for a, b in zip(made, expected[slot], strict=True))
+        assert (
+            len({tensor.untyped_storage().data_ptr() for tensor in made} | {t.data_ptr() for t in (whole, other)}) == 3
+        )
+    whole.zero_()
+    assert len(memory.handout.held()) == 2  # by the tensors of this test alone

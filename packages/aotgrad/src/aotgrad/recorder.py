@@ -201,7 +201,7 @@ class Recorder(TorchDispatchMode):
         node.meta.update(val=value, phase=self.phase)
         if self.source is not None:
             node.meta["source"] = self.source.name
-            for key in ("stack_trace", "nn_module_stack"):
+            for key in ("stack_trace", "nn_module_stack", "location"):
                 if key in self.source.meta:
                     node.meta[key] = self.source.meta[key]
 

@@ -99,8 +99,9 @@ def _write_check(source: Source, position: int, value: Any) -> None:
 def _write_mutations(
     source: Source, signature: Signature, facts: Facts, given: Sequence[str], written: frozenset[int]
 ) -> None:
-    """New layouts first, then new data; data that autograd does not follow goes in one call."""
-    together = []
+    """New layouts first, then new data; data that autograd does not follow goes in one call for each type, because
+    torch copies lists of mixed types one by one."""
+    together: dict[torch.dtype, list[tuple[str, str]]] = {}
     for mutation in facts.mutations:
         if mutation.input in written:
             continue
@@ -110,13 +111,15 @@ def _write_mutations(
         if mutation.data and mutation.tracked:
             source.add(f"{name}.copy_({new})", 1)
         elif mutation.data:
-            hidden = f"{name}.detach()" if signature.inputs[mutation.input].requires_grad else name
-            together.append((hidden, new))
-    if len(together) == 1:
-        source.add("{}.copy_({})".format(*together[0]), 1)
-    elif together:
-        targets, values = (", ".join(column) for column in zip(*together, strict=True))
-        source.add(f"{source.constant(torch._foreach_copy_, 'copy')}(({targets}), ({values}))", 1)
+            entry = signature.inputs[mutation.input]
+            hidden = f"{name}.detach()" if entry.requires_grad else name
+            together.setdefault(entry.value.dtype, []).append((hidden, new))
+    for pairs in together.values():
+        if len(pairs) == 1:
+            source.add("{}.copy_({})".format(*pairs[0]), 1)
+        else:
+            targets, values = (", ".join(column) for column in zip(*pairs, strict=True))
+            source.add(f"{source.constant(torch._foreach_copy_, 'copy')}(({targets}), ({values}))", 1)
 
 
 def _shared_once(source: Source, outputs: Sequence[Output], given: Sequence[str]) -> Sequence[Output | str]:

@@ -13,7 +13,7 @@ import torch
 
 from .cuda import CudaDriver
 from .driver import Boxed
-from .eligible import check_graph
+from .eligible import check_graph, written_inputs
 from .errors import CannotRecord, CudaGraphsError, Refusal, Refused
 from .function import Function
 from .manager import Manager
@@ -118,7 +118,8 @@ def capture_compiled(
     tell: Callable[[Refused], None] | None = None,
     manager: Manager | None = None,
 ) -> Captured:
-    """Wrap what a compiler made of ``graph``: ``fn`` takes a list of inputs, which it may empty, and changes none.
+    """Wrap what a compiler made of ``graph``: ``fn`` takes a list of inputs, which it may empty, and changes those that
+    the graph changes.
 
     The examples may be fakes.  The caller's guards see to it that tensors arrive in the layouts of the examples, so
     only integers, numbers on the CPU and sizes that are symbols are looked at.  ``tell`` is called with every refusal,
@@ -128,7 +129,13 @@ def capture_compiled(
     if manager is None:
         manager, refusal = _manager_for(example_inputs)
     function = Function(
-        fn, options or Options(), set(static_inputs), (), name, varying=_varying(example_inputs), tell=tell
+        fn,
+        options or Options(),
+        set(static_inputs),
+        written_inputs(graph),
+        name,
+        varying=_varying(example_inputs),
+        tell=tell,
     )
     refused = _refusal_of(graph, name)
     if refused is None and refusal is not None:

@@ -18,7 +18,6 @@ from torch import Tensor, UntypedStorage
 from .driver import Boxed
 from .errors import CannotRecord, Refusal
 from .feeds import Feed
-from .handout import copies
 from .inputs import dense_shape
 from .storage import Block, View
 from .tensors import TorchTensors, copier
@@ -140,10 +139,6 @@ class CudaDriver(TorchTensors):
 
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
         return _over(_bare_storage(block.address, block.nbytes, self.device), views)
-
-    def clones(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> list[list[Tensor]]:
-        made = copies([_bare_storage(block.address, block.nbytes, self.device) for block, _ in blocks])
-        return [_over(storage, views) for storage, (_, views) in zip(made, blocks, strict=True)]
 
     def same_addresses(self, which: Sequence[int], addresses: Sequence[int]) -> Callable[[list[Any]], bool]:
         known = dict(zip(which, addresses, strict=True))

@@ -109,9 +109,6 @@ class Driver(Protocol):
     def handout(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> Handed:
         """The same for several blocks and one caller after another."""
 
-    def clones(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> list[list[Tensor]]:
-        """For each block, tensors over a new storage of its own, outside the pool, holding what lies there."""
-
     def view_of(self, tensor: Tensor, view: View) -> Tensor:
         """Another view of the storage of ``tensor``."""
 

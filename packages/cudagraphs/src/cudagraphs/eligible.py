@@ -47,6 +47,22 @@ def check_graph(graph_module: torch.fx.GraphModule) -> None:
             raise CannotRecord(Refusal.CPU_OPERATOR, f"operator {node.target}", _line(node))
 
 
+def written_inputs(graph_module: torch.fx.GraphModule) -> set[int]:
+    """The inputs that an operator of the graph writes to, by their position."""
+    positions = {node: index for index, node in enumerate(graph_module.graph.find_nodes(op="placeholder"))}
+    written: set[int] = set()
+    for node in graph_module.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload):
+            schema = node.target._schema
+            given = [*zip(schema.arguments, node.args, strict=False)]
+            given += [(argument, node.kwargs.get(argument.name)) for argument in schema.arguments]
+            for argument, value in given:
+                values = value if isinstance(value, list | tuple) else [value]
+                if argument.is_write:
+                    written |= {positions[one] for one in values if isinstance(one, torch.fx.Node) and one in positions}
+    return written
+
+
 def _values(node: torch.fx.Node) -> list[Any]:
     value = node.meta.get("val")
     return list(value) if isinstance(value, list | tuple) else [value]
@@ -58,6 +74,8 @@ def _in_host_memory(value: Any) -> bool:
 
 
 def _line(node: torch.fx.Node) -> str:
-    """The innermost ``File "...", line n`` of the traceback that capture left on the node."""
+    """Where in the program the operator comes from: what whoever made the graph left on the node."""
+    if "location" in node.meta:
+        return str(node.meta["location"])
     lines = [line.strip() for line in (node.stack_trace or "").splitlines() if line.strip().startswith("File ")]
     return lines[-1] if lines else ""

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, UntypedStorage
 
 from .driver import Boxed
-from .handout import copies
 from .inputs import dense_shape
 from .simulated import Allocator
 from .storage import Block, View
@@ -105,10 +104,6 @@ class EmulatedDriver(TorchTensors):
 
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
         return _over(_bare_storage(block), views)
-
-    def clones(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> list[list[Tensor]]:
-        made = copies([_bare_storage(block) for block, _ in blocks])
-        return [_over(storage, views) for storage, (_, views) in zip(made, blocks, strict=True)]
 
     def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
         return 0.0, work()

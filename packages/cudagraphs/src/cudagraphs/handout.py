@@ -27,12 +27,14 @@ class Handout:
         self._lend, self._blocks = lend, blocks
         self._templates: list[list[Tensor]] = [[] for _ in blocks]
         self._storages: list[UntypedStorage] = [UntypedStorage(0) for _ in blocks]
+        self._plain = [False] * len(blocks)
         self._addresses, self._uses, self._objects = [0] * len(blocks), [0] * len(blocks), [0] * len(blocks)
         for slot in range(len(blocks)):
             self._begin(slot)
 
     def _begin(self, slot: int) -> None:
         templates = self._templates[slot] = self._lend(*self._blocks[slot])
+        self._plain[slot] = len(templates) == 1 and _is_all_of(templates[0], self._blocks[slot][0])
         self._storages[slot] = templates[0].untyped_storage()
         self._addresses[slot] = self._storages[slot]._cdata
         # What this object itself holds; whatever comes on top is a caller's, be it a tensor, a view of it, autograd's
@@ -63,16 +65,36 @@ class Handout:
         with torch.inference_mode(self._templates[slot][0].is_inference()):
             self._begin(slot)
 
+    def copies(self, slots: Sequence[int]) -> list[list[Tensor]]:
+        """For each of these blocks, tensors over a new storage of its own, holding what lies there now."""
+        made: list[list[Tensor]] = []
+        together: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+        for slot in slots:
+            views = self._blocks[slot][1]
+            source = self._templates[slot][0] if self._plain[slot] else self._bytes(slot)
+            target = torch.empty_like(source)
+            sources, targets = together.setdefault(source.dtype, ([], []))
+            sources.append(source)
+            targets.append(target)
+            made.append([target] if self._plain[slot] else _seen(target.untyped_storage(), views))
+        for sources, targets in together.values():  # one launch for each type
+            if len(sources) == 1:
+                targets[0].copy_(sources[0])
+            else:
+                torch._foreach_copy_(targets, sources)
+        return made
 
-def copies(storages: Sequence[UntypedStorage]) -> list[UntypedStorage]:
-    """Each storage copied into memory of its own, in one launch."""
-    if len(storages) == 1:
-        return [storages[0].clone()]
-    sources = [_bytes(storage) for storage in storages]
-    made = [torch.empty_like(source) for source in sources]
-    torch._foreach_copy_(made, sources)
-    return [copy.untyped_storage() for copy in made]
+    def _bytes(self, slot: int) -> Tensor:
+        return torch.empty(0, dtype=torch.uint8, device=self._templates[slot][0].device).set_(self._storages[slot])
 
 
-def _bytes(storage: UntypedStorage) -> Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+def _seen(storage: UntypedStorage, views: Sequence[View]) -> list[Tensor]:
+    return [
+        torch.empty(0, dtype=view.dtype, device=storage.device).set_(storage, view.offset, view.shape, view.strides)
+        for view in views
+    ]
+
+
+def _is_all_of(tensor: Tensor, block: Block) -> bool:
+    """Is the tensor the whole block, each byte once?  Then so is a new one of its layout."""
+    return 0 < tensor.numel() * tensor.element_size() == block.nbytes and tensor.storage_offset() == 0

@@ -31,8 +31,7 @@ def _outputs(driver: Driver, recording: Recording, inputs: Sequence[Any], cloned
     """What is lent, what is copied out, and what is no memory of the pool, each in its place."""
     values: list[Any] = [None] * recording.returns
     loans, copied = recording.loans, sorted(cloned)
-    copies = driver.clones([(loans[slot].block, loans[slot].views) for slot in copied]) if copied else []
-    made = dict(zip(copied, copies, strict=True))
+    made = dict(zip(copied, recording.lends.handed.copies(copied), strict=True))
     for slot, loan in enumerate(loans):
         tensors = made[slot] if slot in made else recording.lends.handed.tensors_of(slot)
         for position, tensor in zip(loan.positions, tensors, strict=True):

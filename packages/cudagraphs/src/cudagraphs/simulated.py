@@ -152,6 +152,10 @@ class Handout:
         self._out[slot] = weakref.ref(made[0].storage)
         return made
 
+    def copies(self, slots: Sequence[int]) -> list[list[Tensor]]:
+        """Over storages in ordinary memory."""
+        return [self._device.clone(*self._blocks[slot]) for slot in slots]
+
     def forbid(self, slot: int, message: str) -> None:
         """The storage that is out there raises when it is read."""
         storage = self._out.pop(slot)()
@@ -338,10 +342,8 @@ class Device:
     def handout(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> Handout:
         return Handout(self, blocks)
 
-    def clones(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> list[list[Tensor]]:
-        return [self._clone(block, views) for block, views in blocks]
-
-    def _clone(self, block: Block, views: Sequence[View]) -> list[Tensor]:
+    def clone(self, block: Block, views: Sequence[View]) -> list[Tensor]:
+        """Tensors over a copy of a block."""
         copied = self._empty((block.nbytes // WORD,)).storage
         for offset in range(0, block.nbytes, WORD):
             if block.address + offset in self.words:

@@ -50,6 +50,9 @@ class Handed(Protocol):
     def tensors_of(self, slot: int) -> list[Any]:
         """The same for one block."""
 
+    def copies(self, slots: Sequence[int]) -> list[list[Any]]:
+        """For each of these, tensors over a new storage of its own, outside the pool, holding what lies there."""
+
     def held(self) -> Sequence[int]:
         """The slots that a caller still holds."""
 

@@ -50,7 +50,8 @@ class TorchTensors:
         # The modes that change what operators do, beyond what the values say.
         grad, kind = torch.is_grad_enabled(), self.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        return (grad, autocast, torch.is_inference_mode_enabled(), *[_signature(value, grad) for value in values])
+        modes = (grad, autocast, torch.is_inference_mode_enabled())
+        return (*modes, *[_signature(value, grad, self.device) for value in values])
 
     def view(self, tensor: Tensor) -> View:
         return View(tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
@@ -97,10 +98,10 @@ def _is_memory(value: Any) -> bool:
     return type(value) in _TENSORS and value.layout is torch.strided and not (value.is_conj() or value.is_neg())
 
 
-def _signature(value: Any, grad: bool) -> Hashable:
+def _signature(value: Any, grad: bool, device: torch.device) -> Hashable:
     if not _is_memory(value):
         return (type(value), value if isinstance(value, PLAIN) else None)
-    if value.device.type == "cpu" and value.dim() == 0:
+    if value.device.type == "cpu" and value.dim() == 0 and value.device != device:
         return (value.dtype, value.item(), grad and value.requires_grad)  # a number: kernels take it as an argument
     return (value.shape, value.stride(), value.dtype, value.device, grad and value.requires_grad)
 

@@ -1,0 +1,155 @@
+"""``mode="reduce-overhead"``: what is compiled is recorded and replayed, in inference and in training.
+
+Without a CUDA device the recordings are made on the emulated one of the package ``cudagraphs``: its graphs are calls
+made again, and everything around them (which inputs are copied, whose memory is held, what is handed out) is as on a
+GPU.  ``tests/gpu`` does the same on a real one.
+"""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+import compile_api
+import cudagraphs
+from cudagraphs.emulated import EmulatedDriver
+
+
+class Device(EmulatedDriver):
+    """Every measurement is shorter than the one before, so that recording always pays."""
+
+    def __init__(self):
+        super().__init__()
+        self.clock = itertools.count(1_000_000, -1)
+
+    def seconds(self, work):
+        return next(self.clock), work()
+
+
+@pytest.fixture
+def manager(monkeypatch):
+    manager = cudagraphs.Manager(Device())
+    monkeypatch.setattr("cudagraphs.api._manager_for", lambda example_inputs: (manager, None))
+    monkeypatch.setattr("cudagraphs.eligible._in_host_memory", lambda value: False)  # which is the device here
+    return manager
+
+
+def recorded(model):
+    return compile_api.compile(model, mode="reduce-overhead")
+
+
+def perceptron():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 8))
+
+
+def losses(model, call, steps=12, zero_first=True):
+    """A training loop as it is usually written; the loss of every step is kept."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(1)
+    seen = []
+    for _ in range(steps):
+        x = torch.randn(4, 8, generator=generator)
+        if zero_first:
+            optimizer.zero_grad()
+        loss = (call(x) - x).square().mean()
+        if not zero_first:
+            optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen.append(loss.detach())
+    return [loss.item() for loss in seen]
+
+
+@torch.no_grad()
+def test_parameters_are_read_in_place_and_inputs_copied(manager):
+    model = perceptron().eval()
+    call = recorded(model)
+    for _ in range(6):
+        x = torch.randn(4, 8)
+        torch.testing.assert_close(call(x), model(x))
+    (recording,) = manager.tree.recordings
+    assert len(recording.inputs.copied) == 1
+    assert len(recording.inputs.in_place) == len(model.state_dict()) - 1  # the count of batches is not read
+    assert manager.report().replayed == 4
+
+
+@pytest.mark.parametrize("zero_first", [True, False])
+def test_training_gives_the_losses_that_it_gives_without_graphs(manager, zero_first):
+    plain, graphed = perceptron(), perceptron()
+    expected = losses(plain, compile_api.compile(plain), zero_first=zero_first)
+    assert losses(graphed, recorded(graphed), zero_first=zero_first) == pytest.approx(expected, rel=1e-5)
+    for ours, theirs in zip(graphed.state_dict().values(), plain.state_dict().values(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    report = manager.report()
+    assert (report.recorded, report.replayed >= 16) == (2, True)
+
+
+def test_the_backward_reads_what_the_forward_saved_where_it_lies(manager):
+    model = perceptron()
+    losses(model, recorded(model), steps=5)
+    forward, backward = manager.tree.recordings
+    assert (backward.parent, forward.function, backward.function) == (forward, "forward", "backward")
+    assert backward.inputs.lent
+
+
+@torch.no_grad()
+def test_results_that_are_held_stay_what_they_were(manager):
+    model = perceptron().eval()
+    call = recorded(model)
+    inputs = [torch.randn(4, 8) for _ in range(10)]
+    held = [call(x) for x in inputs]
+    for x, y in zip(inputs, held, strict=True):
+        torch.testing.assert_close(y, model(x))
+
+
+@torch.no_grad()
+def test_several_models_share_one_pool(manager):
+    models = [perceptron().eval() for _ in range(3)]
+    calls = [recorded(model) for model in models]
+    for _ in range(5):
+        x = torch.randn(4, 8)
+        for model, call in zip(models, calls, strict=True):
+            x, expected = call(x), model(x)
+            torch.testing.assert_close(x, expected)
+    assert len(manager.tree.recordings) >= 3
+
+
+def test_a_graph_between_breaks_reads_the_one_before_in_place(manager):
+    def broken(x):
+        y = (x * 2).relu()
+        print(end="")
+        return y.square() + 1
+
+    call = recorded(broken)
+    for n in range(6):
+        assert call(torch.full((4,), float(n))).tolist() == [4.0 * n * n + 1] * 4
+    first, second = manager.tree.recordings
+    assert (second.parent, second.inputs.in_place) == (first, (0,))
+
+
+def test_a_state_that_is_changed_in_place_is_the_callers(manager):
+    def decode(cache, x, n):
+        cache[n] = x
+        return cache.sum(0)
+
+    call, cache = recorded(decode), torch.zeros(4, 3)
+    for n in [0, 1, 2, 3] * 3:
+        cache_before = cache.clone()
+        cache_before[n] = n + 1.0
+        torch.testing.assert_close(call(cache, torch.full((3,), n + 1.0), n), cache_before.sum(0))
+        torch.testing.assert_close(cache, cache_before)
+
+
+def test_a_graph_that_works_on_the_cpu_is_refused_with_operator_and_line(monkeypatch):
+    manager = cudagraphs.Manager(Device())
+    monkeypatch.setattr("cudagraphs.api._manager_for", lambda example_inputs: (manager, None))
+    call = recorded(lambda x: (x * 2).relu())
+    for _ in range(4):
+        assert call(torch.tensor([1.0, -1.0])).tolist() == [2.0, 0.0]
+    (refused,) = call.ledger.refused()
+    assert refused.stage == "cudagraphs"
+    assert "mul" in refused.reason
+    assert "test_15_recorded_graphs.py" in refused.reason
+    assert manager.report().recorded == 0
