@@ -7,6 +7,8 @@ and without graphs: losses and time), memory (what a training step reserves agai
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -119,18 +121,18 @@ def training() -> None:
 
 
 def memory() -> None:
-    """Peak of eager and of ours, with and without graphs, in bytes allocated and reserved."""
-    for title, (make, sizes) in TRAINED.items():
-        peaks = {}
-        for name, wrap in {"eager": _itself, **OURS}.items():
-            cudagraphs.reset()
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_reserved()
-            losses(make, sizes, wrap, 12)
-            peaks[name] = (torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved() - before)
-        cells = "  ".join(f"{name} {used >> 20} / {held >> 20} MiB" for name, (used, held) in peaks.items())
-        print(f"{title:10} peak allocated / newly reserved: {cells}; pool {cudagraphs.report().pool_bytes >> 20} MiB")
+    """Peaks of a training step, each in a process of its own, because a pool stays."""
+    for title in TRAINED:
+        for name in ("eager", *OURS):
+            subprocess.run([sys.executable, "-m", "benchmarks.graphs", "--peak", title, name], check=True)
+
+
+def peak(title: str, name: str) -> None:
+    make, sizes = TRAINED[title]
+    losses(make, sizes, {"eager": _itself, **OURS}[name], 12)
+    used, reserved = torch.cuda.max_memory_allocated() >> 20, torch.cuda.max_memory_reserved() >> 20
+    pool = cudagraphs.report().pool_bytes >> 20
+    print(f"{title:10} {name:22} peak allocated {used} MiB, reserved {reserved} MiB, pool {pool} MiB", flush=True)
 
 
 PARTS = {"tiny": tiny, "models": models, "training": training, "memory": memory}
@@ -139,9 +141,13 @@ PARTS = {"tiny": tiny, "models": models, "training": training, "memory": memory}
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.graphs", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="row", help=f"of {list(PARTS)}; all where none is given")
+    parser.add_argument("--peak", nargs=2, metavar=("model", "contender"), help="one line of the row memory")
+    chosen = parser.parse_args()
     define_missing_operators()
+    if chosen.peak:
+        return peak(*chosen.peak)
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}")
-    for name in parser.parse_args().rows or PARTS:
+    for name in chosen.rows or PARTS:
         PARTS[name]()
         print(cudagraphs.report(), flush=True)
 

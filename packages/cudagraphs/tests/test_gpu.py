@@ -13,7 +13,6 @@ import torch
 from cudagraphs import Manager, Options, Refusal, capture_on
 from cudagraphs.cuda import CudaDriver
 from cudagraphs.emulated import EmulatedDriver
-from cudagraphs.storage import Block, View
 
 on_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 gpu_only = pytest.mark.parametrize("driver", [pytest.param("cuda", marks=on_gpu)])
@@ -35,23 +34,10 @@ class Poisoned:
 
         def call(*values):
             result = captured(*values)
-            self.wipe()
+            self.manager.poison()
             return result
 
         return call
-
-    def wipe(self):
-        live = sorted((lent.block.address, lent.block.nbytes) for lent in self.manager.live())
-        for segment in self.driver.segments():
-            start = segment.address
-            inside = [one for one in live if segment.address <= one[0] < segment.address + segment.nbytes]
-            for address, nbytes in [*inside, (segment.address + segment.nbytes, 0)]:
-                if address > start:
-                    (gap,) = self.driver.lend(
-                        Block(start, address - start), [View(torch.uint8, (address - start,), (1,), 0)]
-                    )
-                    gap.fill_(0xFF)
-                start = address + nbytes
 
     def report(self):
         return self.manager.report()

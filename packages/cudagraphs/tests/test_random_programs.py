@@ -49,6 +49,31 @@ def view_of_input(x):
     return [x, x[:1], x + 1]
 
 
+class Mine(Exception):
+    """An error of the user's own."""
+
+
+def fail_at(x, value):
+    """Fails in the middle for one of its values."""
+    y = x * 2
+    if value == 1:
+        raise Mine
+    return y + 1
+
+
+class Fragile(Device):
+    """Breaks off the recordings that it is told to, after the function ran."""
+
+    breaks = 0
+
+    def record(self, *call):
+        made = super().record(*call)
+        if self.breaks:
+            self.breaks -= 1
+            raise RuntimeError("the recording was broken off")
+        return made
+
+
 FUNCTIONS = {  # name: (function, tensors taken after the parameter)
     "increment": (lambda w, x: x + 1, 1),
     "scale_by_parameter": (lambda w, x: w * x, 1),
@@ -60,6 +85,7 @@ FUNCTIONS = {  # name: (function, tensors taken after the parameter)
     "view_of_input": (lambda w, x: view_of_input(x), 1),
     "every_other": (lambda w, x: [x[::2], (x + 3)[::2]], 1),
     "peek": (lambda w, x: x + x.tolist()[0], 1),
+    "fail_at": (lambda w, x, value: fail_at(x + w, value), 1),
     "update_parameter": (lambda w, x: [w.add_(x), x * 9], 1),
 }
 
@@ -69,7 +95,7 @@ class Program(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.device, self.twin = Device(), Device()
+        self.device, self.twin = Fragile(), Device()
         self.manager = Manager(self.device)
         self.held = []
         self.counter = 0
@@ -86,7 +112,9 @@ class Program(RuleBasedStateMachine):
         )
         self.parameters = {size: self.new(size) for size in (2, 3)}
         self.captured = {
-            name: capture_on(self.manager, fn, (None,) * (1 + count), static_inputs=(0,), options=options)
+            name: capture_on(
+                self.manager, fn, (None,) * (1 + count + (name == "fail_at")), static_inputs=(0,), options=options
+            )
             for name, (fn, count) in FUNCTIONS.items()
             if name in names
         }
@@ -113,8 +141,16 @@ class Program(RuleBasedStateMachine):
     def call(self, name, size, data):
         fn, count = FUNCTIONS[name]
         pairs = [self.parameters[size], *(self.of_size(data, size) for _ in range(count))]
-        ours = self.captured[name](*(ours for ours, _ in pairs))
-        theirs = fn(*(theirs for _, theirs in pairs))
+        numbers = [data.draw(st.integers(0, 2))] if name == "fail_at" else []
+        try:
+            ours = self.captured[name](*(ours for ours, _ in pairs), *numbers)
+        except Mine:
+            ours = Mine
+        try:
+            theirs = fn(*(theirs for _, theirs in pairs), *numbers)
+        except Mine:
+            assert ours is Mine
+            return
         ours, theirs = (ours, theirs) if isinstance(ours, list | tuple) else ([ours], [theirs])
         self.held += zip(ours, theirs, strict=True)
         del ours, theirs, pairs
@@ -140,6 +176,10 @@ class Program(RuleBasedStateMachine):
         if release:
             self.held.clear()
         self.manager.step_begin(release=release)
+
+    @rule(count=st.integers(1, 2))
+    def break_off_recordings(self, count):
+        self.device.breaks = count
 
     @rule()
     def reset(self):

@@ -1,6 +1,6 @@
 """Records a callable as CUDA graphs over one memory pool and replays it safely."""
 
-from .api import Captured, capture, capture_compiled, capture_on, manager_of, report, reset, show, step_begin
+from .api import Captured, capture, capture_compiled, capture_on, manager_of, poison, report, reset, show, step_begin
 from .eligible import check_graph
 from .errors import CannotRecord, CudaGraphsError, Refusal, Refused
 from .manager import Manager
@@ -23,6 +23,7 @@ __all__ = [
     "capture_on",
     "check_graph",
     "manager_of",
+    "poison",
     "report",
     "reset",
     "show",

@@ -203,6 +203,12 @@ def reset(device: int | None = None) -> None:
         _manager(device).reset()
 
 
+def poison(device: int | None = None) -> None:
+    """Fill all memory of recordings that nobody holds with NaN: an aid in the search for a mistake."""
+    if torch.cuda.is_available():
+        _manager(device).poison()
+
+
 def _manager(device: int | None) -> Manager:
     return manager_of(torch.cuda.current_device() if device is None else device)
 

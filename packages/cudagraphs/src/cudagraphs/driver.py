@@ -77,6 +77,9 @@ class Driver(Protocol):
     def segments(self) -> list[Block]:
         """What the pool has reserved."""
 
+    def fill(self, block: Block, byte: int) -> None:
+        """Write the same byte all over a part of the pool."""
+
     def buffer_like(self, tensor: Tensor) -> Tensor:
         """A tensor in the pool of the same type, sizes and strides, from the start of its storage."""
 

@@ -20,6 +20,7 @@ from .function import Case, Function
 from .generation import Steps
 from .inputs import plan_inputs, separates
 from .node import Recording
+from .poison import poison
 from .record import Request, record
 from .replay import replay
 from .report import Journal, Report
@@ -91,6 +92,11 @@ class Manager:
     def report(self) -> Report:
         """What happened so far."""
         return self._journal.report(pool_bytes=self._pool_bytes(), steps=self._steps.number)
+
+    def poison(self) -> None:
+        """Fill the memory of the pool that nobody holds: whoever reads it by mistake finds NaN."""
+        with self._lock:
+            poison(self._driver, [lent.block for lent in self._ledger.live()])
 
     def live(self) -> list[Lent]:
         """The pool memory that is in the hands of callers now."""

@@ -300,6 +300,10 @@ class Device:
     def segments(self) -> list[Block]:
         return [Block(self.pool.start, self.pool.reserved - self.pool.start)]
 
+    def fill(self, block: Block, byte: int) -> None:
+        for address in range(block.address, block.address + block.nbytes, WORD):
+            self.words.pop(address, None)  # unreadable, which is stricter than any value
+
     def buffer_like(self, tensor: Tensor) -> Tensor:
         with self._allocating_in_pool():
             return self._empty(tensor.view.shape, tensor.view.strides)

@@ -83,6 +83,10 @@ class TorchTensors:
             else:
                 torch._foreach_copy_([dense(t) for t in destinations], [dense(t) for t in sources], non_blocking=True)
 
+    def fill(self, block: Block, byte: int) -> None:
+        (memory,) = self.lend(block, [View(torch.uint8, (block.nbytes,), (1,), 0)])
+        memory.fill_(byte)
+
     def handout(self, blocks: Sequence[tuple[Block, Sequence[View]]]) -> Handout:
         return Handout(self.lend, blocks)
 

@@ -1,0 +1,153 @@
+"""``mode="reduce-overhead"`` on a GPU; after every call all memory of the pool that nobody holds is filled with NaN."""
+
+import copy
+import importlib
+
+import pytest
+import torch
+from torch import nn
+
+import compile_api
+import cudagraphs
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    cudagraphs.reset()
+    torch.manual_seed(0)
+
+
+class Poisoned:
+    """A compiled model after each call of which memory that nobody holds is poisoned."""
+
+    def __init__(self, model):
+        self.compiled = compile_api.compile(model, mode="reduce-overhead")
+
+    def __call__(self, *args, **kwargs):
+        result = self.compiled(*args, **kwargs)
+        cudagraphs.poison()
+        return result
+
+
+def resnet():
+    images = torch.randn(24, 8, 3, 64, 64, device="cuda")
+    return importlib.import_module("torchvision").models.resnet18().cuda(), [(image,) for image in images]
+
+
+def gpt2():
+    hub = importlib.import_module("transformers")
+    config = hub.GPT2Config(
+        n_layer=4, n_embd=256, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False
+    )
+    tokens = torch.randint(0, 50000, (24, 2, 64), device="cuda")
+    return hub.GPT2Model(config).cuda(), [(batch,) for batch in tokens]
+
+
+def first(result):
+    return result if isinstance(result, torch.Tensor) else result[0]
+
+
+def train(model, call, batches, zero_first):
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr=1e-3), []
+    for batch in batches:
+        if zero_first:
+            optimizer.zero_grad()
+        loss = first(call(*batch)).square().mean()
+        if not zero_first:
+            optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        cudagraphs.poison()
+        losses.append(loss.detach())
+    return [loss.item() for loss in losses]
+
+
+@pytest.mark.parametrize("zero_first", [True, False])
+@pytest.mark.parametrize("make", [resnet, gpt2])
+def test_training_gives_the_losses_that_it_gives_without_graphs(make, zero_first):
+    model, batches = make()
+    twin, before = copy.deepcopy(model), cudagraphs.report()
+    expected = train(twin, compile_api.compile(twin), batches[:20], zero_first)
+    found = train(model, Poisoned(model), batches[:20], zero_first)
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert cudagraphs.report().replayed - before.replayed >= 30
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("make", [resnet, gpt2])
+def test_results_that_are_held_stay_what_they_were(make):
+    model, batches = make()
+    model.eval()
+    call = Poisoned(model)
+    held = [first(call(*batch)) for batch in batches]
+    for batch, result in zip(batches, held, strict=True):
+        torch.testing.assert_close(result, first(model(*batch)), rtol=1e-2, atol=1e-2)
+
+
+class Decoder(nn.Module):
+    """One step of attention over a cache that is written in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(64, 192)
+        self.register_buffer("keys", torch.zeros(32, 64))
+        self.register_buffer("values", torch.zeros(32, 64))
+
+    def forward(self, x, position):
+        query, key, value = self.qkv(x).chunk(3)
+        self.keys.index_copy_(0, position, key[None])
+        self.values.index_copy_(0, position, value[None])
+        seen = torch.arange(32, device=x.device) <= position
+        weights = (self.keys @ query).masked_fill(~seen, -torch.inf).softmax(0)
+        return x + weights @ self.values
+
+
+@torch.no_grad()
+def test_decoding_with_a_cache_that_is_written_in_place():
+    model = Decoder().cuda()
+    twin = copy.deepcopy(model)
+    call, x, y = Poisoned(model), torch.randn(64, device="cuda"), None
+    y = x.clone()
+    for step in range(32):
+        position = torch.tensor([step], device="cuda")
+        x, y = call(x, position), twin(y, position)
+        torch.testing.assert_close(x, y, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(model.keys, twin.keys, rtol=1e-3, atol=1e-3)
+    assert cudagraphs.report().replayed
+
+
+def test_random_numbers_advance_and_repeat_with_the_seed():
+    call = Poisoned(lambda x: nn.functional.dropout(x, 0.5))
+    x = torch.ones(1 << 14, device="cuda")
+    for _ in range(3):
+        call(x)
+
+    def three():
+        torch.manual_seed(7)
+        return [call(x).clone() for _ in range(3)]
+
+    masks, again = three(), three()
+    assert all(torch.equal(a, b) for a, b in zip(masks, again, strict=True))
+    assert not torch.equal(masks[0], masks[1])
+    assert 0.45 < (masks[0] == 0).float().mean().item() < 0.55
+
+
+@torch.no_grad()
+def test_several_models_take_turns_in_one_pool():
+    models = [nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)).cuda() for _ in range(4)]
+    calls = [Poisoned(model) for model in models]
+    for _ in range(8):
+        x = y = torch.randn(64, 256, device="cuda")
+        for model, call in zip(models, calls, strict=True):
+            x, y = call(x), model(y)
+        torch.testing.assert_close(x, y, rtol=1e-2, atol=1e-2)
+
+
+@torch.no_grad()
+def test_sizes_that_vary_are_recorded_each_and_then_run_as_they_are():
+    call = Poisoned(lambda x: (x * 2).relu() + 1)
+    for size in [8, 9, 10, 11, 12, 13] * 4 + list(range(20, 60)):
+        x = torch.randn(size, 16, device="cuda")
+        torch.testing.assert_close(call(x), (x * 2).relu() + 1)
