@@ -145,7 +145,8 @@ def main() -> None:
     chosen = parser.parse_args()
     define_missing_operators()
     if chosen.peak:
-        return peak(*chosen.peak)
+        peak(*chosen.peak)
+        return
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}")
     for name in chosen.rows or PARTS:
         PARTS[name]()

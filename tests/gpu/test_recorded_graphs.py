@@ -108,7 +108,7 @@ class Decoder(nn.Module):
 def test_decoding_with_a_cache_that_is_written_in_place():
     model = Decoder().cuda()
     twin = copy.deepcopy(model)
-    call, x, y = Poisoned(model), torch.randn(64, device="cuda"), None
+    call, x = Poisoned(model), torch.randn(64, device="cuda")
     y = x.clone()
     for step in range(32):
         position = torch.tensor([step], device="cuda")
