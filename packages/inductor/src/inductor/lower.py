@@ -26,6 +26,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.fallback import call_operator
 from inductor.lowerings.registry import LOWERINGS, Declined
 from inductor.lowerings.values import Tensor, broadcast_to, convert, cost, load, strided
+from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
 
 aten = torch.ops.aten
@@ -54,13 +55,14 @@ class _Lowerer:
     def __init__(self, gm: GraphModule, name: str) -> None:
         self.gm, self.name = gm, name
         self.ctx = Context()
-        self.env: dict[Node, Any] = {}
+        self.env: dict[Node, Any] = self.ctx.values
         self.inputs: list[Buffer | Symbol | None] = []
         self.binds: list[Bind] = []
         self.lazy_readers: dict[str, list[Node]] = {}
         self.more_users: Counter[Node] = Counter()
         self.lowered: Counter[str] = Counter()
         self.needs_memory = _nodes_behind_outputs(gm)
+        self.ctx.layouts = image_layouts(gm.graph, self.needs_memory)
 
     def run(self) -> Graph:
         outputs: tuple[Any, ...] = ()
@@ -128,6 +130,8 @@ class _Lowerer:
     # -- one node -----------------------------------------------------------------------------------------------------
 
     def _call(self, node: Node) -> Any:
+        if node in self.ctx.done:
+            return self.ctx.done[node]
         args, kwargs = self._values(node.args), self._values(node.kwargs)
         if node.target is operator.getitem:
             return args[0][args[1]]
@@ -189,7 +193,7 @@ class _Lowerer:
         if value.base is not None:
             return value
         if node in self.needs_memory or _deserves_memory(value.expr, len(node.users) + self.more_users[node]):
-            value = self.ctx.realize(value, self._strides(node))
+            value = self.ctx.realize(value, self.ctx.strides_of(node))
         else:
             self.ctx.origins[node] = labels
             for buffer in {read.buffer for read in loads(value.expr)}:

@@ -2,6 +2,7 @@
 
 from inductor.lowerings import (
     activations,
+    convolution,
     creation,
     fallback,
     foreach,
@@ -21,6 +22,7 @@ __all__ = [
     "LOWERINGS",
     "Declined",
     "activations",
+    "convolution",
     "creation",
     "fallback",
     "foreach",

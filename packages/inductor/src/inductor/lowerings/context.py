@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -15,15 +16,17 @@ from inductor.ir.graph import Nest, Operation
 from inductor.ir.index import ONE, ZERO, Index, Symbol
 from inductor.ir.kernel import Let, Loop, Reduce, Statement, Store, StoreMode
 from inductor.ir.program import Buffer, Call, Ref, View
-from inductor.lowerings.sizes import Sizes, contiguous_strides
+from inductor.lowerings.sizes import Sizes, contiguous_strides, image_strides
 from inductor.lowerings.values import Tensor, axes, compute_dtype, load, positions, strided
+from inductor.rewrites.layouts import Layout
 
 Finish = Callable[..., Sequence[tuple[Expr, torch.dtype]]]
 
 
 @dataclass
 class Context:
-    """The graph under construction.  ``node`` is the FX node being lowered, ``dtypes`` are those of its results."""
+    """The graph under construction.  ``node`` is the FX node being lowered, ``dtypes`` are those of its results;
+    ``values`` holds what came before, ``done`` what a lowering did ahead of its turn."""
 
     sizes: Sizes = field(default_factory=Sizes)
     buffers: dict[str, Buffer] = field(default_factory=dict)
@@ -31,6 +34,9 @@ class Context:
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
     operations: list[Operation] = field(default_factory=list)
     mutated: set[str] = field(default_factory=set)
+    layouts: Mapping[Node, Layout] = field(default_factory=dict)
+    values: dict[Node, Any] = field(default_factory=dict)
+    done: dict[Node, Tensor] = field(default_factory=dict)
     node: Node | None = None
     dtypes: list[torch.dtype] = field(default_factory=list)
     origins: dict[Node, tuple[str, ...]] = field(default_factory=dict)
@@ -86,13 +92,22 @@ class Context:
         if tensor.base is not None and strided(tensor) is not None:
             return tensor
         owner = self._owners.get(id(tensor))
-        if strides is None and owner is not None and isinstance(meta := owner.meta.get("val"), torch.Tensor):
-            strides = self.sizes.strides(meta.stride())
+        if strides is None and owner is not None:
+            strides = self.strides_of(owner)
         buffer = self.buffer(tensor.sizes, tensor.dtype, tensor.device, strides)
         self.store(load(buffer), tensor.expr, owner=owner)
         result = load(buffer)
         self._realized[id(tensor)] = (tensor, result)
         return result
+
+    def strides_of(self, node: Node) -> tuple[Index, ...] | None:
+        """How the value of a node shall lie in memory: as the tracer saw it, but for images between convolutions."""
+        meta = node.meta.get("val")
+        if not isinstance(meta, torch.Tensor):
+            return None
+        if (layout := self.layouts.get(node)) is not None:
+            return image_strides(self.sizes.indices(meta.shape), layout == "channels last")
+        return self.sizes.strides(meta.stride())
 
     def ref(self, tensor: Tensor) -> Ref:
         """The tensor as an argument of a library call: a buffer, or a window on one."""

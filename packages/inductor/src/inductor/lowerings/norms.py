@@ -11,6 +11,7 @@ from inductor.ir.expr import Const
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.lowerings.algebra import Value, rsqrt
 from inductor.lowerings.context import Context
+from inductor.lowerings.convolution import fold
 from inductor.lowerings.reductions import count, moments, widened
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.values import Tensor, at, broadcast_to, compute_dtype, convert, positions, pure
@@ -64,9 +65,29 @@ def _with_statistics(
 
 
 def _without_statistics(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor, eps: float
+    ctx: Context,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    eps: float,
 ) -> Tensor:
-    return _normalised(x, along(mean, x), rsqrt(along(variance, x) + eps), weight, bias)
+    """``x * scale + shift`` with one scale and shift per channel, which the convolution behind ``x`` may do."""
+    if x.device.type != "cpu":
+        return _normalised(x, along(mean, x), rsqrt(along(variance, x) + eps), weight, bias)
+    dtype = compute_dtype(x.dtype)
+    factor = rsqrt(Value(variance.expr).to(dtype) + eps)
+    if weight is not None:
+        factor = factor * Value(weight.expr).to(dtype)
+    scale = ctx.realize(pure(variance, factor.expr, dtype))
+    offset = -(Value(mean.expr).to(dtype) * Value(scale.expr))
+    if bias is not None:
+        offset = Value(bias.expr).to(dtype) + offset
+    shift = ctx.realize(pure(mean, offset.expr, dtype))
+    if (folded := fold(ctx, x, scale, shift)) is not None:
+        return folded
+    return pure(x, (Value(x.expr) * along(scale, x) + along(shift, x)).expr)
 
 
 def _moved(running: Tensor, batch: Tensor, momentum: float) -> Tensor:
@@ -90,7 +111,7 @@ def batch_norm_functional(
         return declined
     if not training:
         saved = _nothing(x, _saved_dtype(ctx, x))
-        output = _without_statistics(x, weight, bias, running_mean, running_var, eps)
+        output = _without_statistics(ctx, x, weight, bias, running_mean, running_var, eps)
         return [output, saved, saved, pure(running_mean, running_mean.expr), pure(running_var, running_var.expr)]
     output, mean, scale, variance = _with_statistics(ctx, x, weight, bias, eps)
     kept = _saved_dtype(ctx, x)
@@ -115,7 +136,7 @@ def batch_norm_inference(
     momentum: float, eps: float,
 ) -> Any:  # fmt: skip
     saved = _nothing(x, _saved_dtype(ctx, x))
-    return [_without_statistics(x, weight, bias, running_mean, running_var, eps), saved, saved]
+    return [_without_statistics(ctx, x, weight, bias, running_mean, running_var, eps), saved, saved]
 
 
 @lowering(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)

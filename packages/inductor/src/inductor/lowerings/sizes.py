@@ -91,3 +91,11 @@ def contiguous_strides(sizes: tuple[Index, ...]) -> tuple[Index, ...]:
         strides.append(step)
         step = step * (ONE if size == 0 else size)
     return tuple(reversed(strides))
+
+
+def image_strides(sizes: tuple[Index, ...], channels_last: bool) -> tuple[Index, ...]:
+    """The strides of dense images, with their channels innermost or not."""
+    _, channels, height, width = sizes
+    if channels_last:
+        return height * width * channels, Index.of(1), width * channels, channels
+    return channels * height * width, height * width, width, Index.of(1)

@@ -1,0 +1,169 @@
+"""Convolutions: calls of the library, with images that lie as it works on them fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from inductor.ir.program import Buffer, Call, Ref
+from inductor.lowerings.algebra import Value
+from inductor.lowerings.context import Context
+from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.sizes import image_strides
+from inductor.lowerings.values import Tensor, load, pure, strided
+
+aten = torch.ops.aten
+
+FEW_CHANNELS = 4
+"""The library rearranges the weights of so few channels badly, so they are handed over as it wants them."""
+
+
+@lowering(aten.convolution.default)
+def convolution(ctx: Context, image: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor | Declined:
+    assert ctx.node is not None
+    layout = ctx.layouts.get(ctx.node)
+    if layout is None:
+        return Declined("the library's")
+    image = _laid(ctx, image, layout == "channels last")
+    if layout == "channels last" and weight.sizes[1].as_int() in range(1, FEW_CHANNELS + 1):
+        weight = _laid(ctx, weight, True)
+    sizes = ctx.sizes.indices(ctx.node.meta["val"].shape)
+    strides = image_strides(sizes, layout == "channels last")
+    name = ctx.buffer(sizes, image.dtype, image.device, strides).name
+    result = Buffer(name, image.dtype, image.device, sizes, strides)
+    ctx.buffers[name] = result
+    refs = (ctx.ref(image), ctx.ref(weight), None if bias is None else ctx.ref(bias))
+    ctx.call(aten.convolution.default, (*refs, *rest), {}, [result], None)
+    return load(result)
+
+
+def _laid(ctx: Context, image: Tensor, channels_last: bool) -> Tensor:
+    """The image with its channels innermost or not, copied only if it lies otherwise already."""
+    strides = image_strides(image.sizes, channels_last)
+    image = ctx.realize(image, strides)
+    layout = strided(image)
+    if layout is not None and all(
+        size == 1 or have == want for size, have, want in zip(image.sizes, layout[0], strides, strict=True)
+    ):
+        return image
+    return ctx.realize(replace(image, base=None), strides)
+
+
+# -- batch normalisation folded in ------------------------------------------------------------------------------------
+
+CHEAPER_WEIGHTS = 2
+"""Weights are scaled at every call, as they may have changed; that must cost less than a pass over the result."""
+
+POINTWISE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None)
+
+
+def fold(ctx: Context, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor | None:
+    """``x * scale + shift`` per channel, done by the convolution that makes ``x``; None where that does not pay.
+
+    What follows goes along where the library offers it: a sum with a tensor that is there, and a relu."""
+    call = _made_by(ctx, x)
+    if call is None or POINTWISE is None or x.dtype != torch.float32:
+        return None
+    image, weight, bias, *rest = call.args
+    if not isinstance(image, Ref) or not isinstance(weight, Ref) or _changed(ctx, (image, weight)):
+        return None
+    if (kernel := _known(ctx, weight)) is None or not _pays(kernel, x):
+        return None
+    scaled = replace(kernel, expr=(Value(kernel.expr) * Value(scale.expr)).expr, base=None)
+    if isinstance(bias, Ref) and (constant := _known(ctx, bias)) is not None:
+        moved = Value(constant.expr) * Value(scale.expr) + Value(shift.expr)
+        shift = ctx.realize(pure(shift, moved.expr))
+    elif bias is not None:
+        return None
+    ctx.operations.remove(call)
+    layout = strided(x)
+    channels_last = layout is not None and layout[0][1] == 1
+    scaled = ctx.realize(scaled, image_strides(kernel.sizes, channels_last))
+    _emit(ctx, call, (image, ctx.ref(scaled), ctx.ref(shift)), rest)
+    return x
+
+
+@dataclass(frozen=True, slots=True)
+class _After:
+    """What follows a normalisation: nodes that the library does along with it, and its arguments for them."""
+
+    nodes: tuple[Node, ...]
+    other: Tensor | None
+    relu: bool
+
+
+def _emit(ctx: Context, call: Call, operands: tuple[Ref, Ref, Ref], rest: Sequence[object]) -> None:
+    """The call again, with what follows done by the library."""
+    assert POINTWISE is not None
+    stride, padding, dilation, _, _, groups = rest
+    (result,) = call.outputs
+    assert result is not None
+    after = _after(ctx, result)
+    unary = "relu" if after.relu else "none"
+    image, weight, bias = operands
+    window = (padding, stride, dilation, groups)
+    if after.other is None:
+        ctx.call(POINTWISE.default, (image, weight, bias, *window, unary, [], ""), {}, [result], None)
+    else:
+        relu = "relu" if after.relu else None
+        given: tuple[object, ...] = (image, ctx.ref(after.other), weight, bias, *window, "add", 1.0, relu, [], "")
+        ctx.call(POINTWISE.binary, given, {}, [result], None)
+    for node in after.nodes:
+        ctx.done[node] = load(result)
+
+
+def _after(ctx: Context, result: Buffer) -> _After:
+    """The sum and the relu behind the norm at hand, if nobody else reads what is between."""
+    assert ctx.node is not None
+    nodes: list[Node] = []
+    other = None
+    reader = _only_reader(next(user for user in ctx.node.users if user.args[1] == 0))
+    if reader is not None and reader.target is aten.add.Tensor and not reader.kwargs and ctx.layouts.get(reader):
+        candidates = [ctx.values.get(arg) for arg in reader.args if isinstance(arg, Node)]
+        other = next((ctx.current(value) for value in candidates if isinstance(value, Tensor)), None)
+        if other is None or other.base is None or other.base in ctx.mutated or not _lies_like(other, result):
+            return _After((), None, False)
+        nodes.append(reader)
+        reader = _only_reader(reader)
+    relu = reader is not None and reader.target is aten.relu.default
+    if relu and reader is not None:
+        nodes.append(reader)
+    return _After(tuple(nodes), other, relu)
+
+
+def _lies_like(tensor: Tensor, result: Buffer) -> bool:
+    layout = strided(tensor)
+    return layout is not None and tensor.sizes == result.sizes and layout[0] == result.strides and layout[1] == 0
+
+
+def _only_reader(node: Node) -> Node | None:
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def _made_by(ctx: Context, x: Tensor) -> Call | None:
+    """The convolution that makes ``x`` for the norm at hand and nobody else."""
+    assert ctx.node is not None
+    source = ctx.node.args[0]
+    if not isinstance(source, Node) or len(source.users) != 1 or source not in ctx.layouts or x.base is None:
+        return None
+    for operation in reversed(ctx.operations):
+        if isinstance(operation, Call) and any(made is not None and made.name == x.base for made in operation.outputs):
+            return operation if operation.target is aten.convolution.default else None
+    return None
+
+
+def _known(ctx: Context, ref: Ref) -> Tensor | None:
+    return load(ctx.buffers[ref.name]) if ref.name in ctx.buffers else None
+
+
+def _changed(ctx: Context, refs: Sequence[Ref]) -> bool:
+    return any((ctx.views[ref.name].base if ref.name in ctx.views else ref.name) in ctx.mutated for ref in refs)
+
+
+def _pays(weight: Tensor, result: Tensor) -> bool:
+    have, made = weight.numel.as_int(), result.numel.as_int()
+    return have is not None and made is not None and have * CHEAPER_WEIGHTS <= made

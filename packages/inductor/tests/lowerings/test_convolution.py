@@ -1,0 +1,99 @@
+"""Convolutions: images with channels innermost between them, batch norms folded in, eager's results and strides."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compiled import check, program_of
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import inductor
+from inductor.ir.program import Call
+
+
+class Block(torch.nn.Module):
+    """Two convolutions with norms beside a shortcut."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.first = torch.nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.second = torch.nn.Conv2d(channels, channels, 3, padding=1)
+        self.norms = torch.nn.ModuleList([torch.nn.BatchNorm2d(channels), torch.nn.BatchNorm2d(channels)])
+        for norm in self.norms:
+            torch.nn.init.uniform_(norm.running_var, 0.5, 2)
+            torch.nn.init.normal_(norm.running_mean)
+            torch.nn.init.normal_(norm.weight)
+
+    def forward(self, x):
+        y = self.norms[0](self.first(x)).relu()
+        return (self.norms[1](self.second(y)) + x).relu()
+
+
+def network(size=16, channels=8):
+    """A function of an image and of what a small network consists of, and all of that."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, channels, 3), Block(channels), Block(channels)).eval()
+    state = {name: value.detach() for name, value in model.state_dict().items() if value.is_floating_point()}
+
+    def function(x, *values):
+        return torch.func.functional_call(model, dict(zip(state, values, strict=True)), (x,))
+
+    return function, [torch.randn(2, 3, size, size), *state.values()]
+
+
+def calls(function, *inputs):
+    return [step for step in program_of(function, *inputs).steps if isinstance(step, Call)]
+
+
+def total(function):
+    return lambda *inputs: function(*inputs).sum()
+
+
+@pytest.mark.parametrize("size", [3, 4, 9, 16])
+def test_a_network_gives_eagers_results_and_strides(size):
+    function, inputs = network(size)
+    check(function, *inputs, rtol=1e-4, atol=1e-4)
+
+
+def test_norms_sums_and_relus_are_done_by_the_convolutions():
+    function, inputs = network()
+    names = [str(call.target) for call in calls(total(function), *inputs)]
+    assert names[1:] == ["mkldnn._convolution_pointwise.default", "mkldnn._convolution_pointwise.binary"] * 2
+
+
+def test_images_between_convolutions_have_channels_innermost():
+    function, inputs = network()
+    assert all(call.outputs[0].strides[1] == 1 for call in calls(total(function), *inputs))
+
+
+def test_small_images_lie_as_they_are():
+    weight, x = torch.randn(8, 8, 3, 3), torch.randn(2, 8, 4, 4)
+    (call,) = calls(lambda x, w: F.conv2d(x, w, padding=1).sum(), x, weight)
+    assert call.outputs[0].strides[3] == 1
+
+
+def test_what_backward_sees_lies_as_eager_has_it():
+    def function(x, weight):
+        y = F.conv2d(x, weight, padding=1)
+        z = y.relu()
+        return F.conv2d(z, weight, padding=1), y, z
+
+    inputs = torch.randn(2, 8, 16, 16), torch.randn(8, 8, 3, 3)
+    check(function, *inputs, rtol=1e-4, atol=1e-3)
+    assert all(call.outputs[0].strides[3] == 1 for call in calls(function, *inputs))
+
+
+def test_weights_may_change_between_calls():
+    function, inputs = network()
+    compiled = inductor.compile(make_fx(function)(*inputs), inputs)
+    for value in inputs[1:]:
+        value.data.mul_(1.5)  # not even autograd's version counter sees it
+    torch.testing.assert_close(compiled(*inputs)[0], function(*inputs), rtol=1e-3, atol=1e-3)
+
+
+def test_a_norm_is_not_folded_into_what_others_read():
+    def function(x, weight, mean, var):
+        y = F.conv2d(x, weight, padding=1)
+        return F.batch_norm(y, mean, var).sum() + y.max()
+
+    inputs = torch.randn(2, 8, 16, 16), torch.randn(8, 8, 3, 3), torch.randn(8), torch.rand(8) + 0.5
+    check(function, *inputs, rtol=1e-4, atol=1e-2)
+    assert [str(call.target) for call in calls(function, *inputs)] == ["aten.convolution.default"]
