@@ -1,5 +1,7 @@
 """Branches and loops that Python values decide; generators; exceptions of the user's program."""
 
+import torch
+
 
 def test_branches_on_arguments_and_shapes(check, x):
     def choose(a, flag, name=None):
@@ -147,3 +149,70 @@ def test_what_looks_at_its_frame_finds_the_users(x):
 
     expected, actual = f(x), capture.optimize("eager", strict=True)(f)(x)
     assert actual[1:] == expected[1:]
+
+
+def test_patterns_ask_the_type(check, x):
+    from collections import deque
+
+    def kind(subject):
+        match subject:
+            case [first, *rest]:
+                return "sequence", first, len(rest)
+            case {"key": value}:
+                return "mapping", value
+            case str(text):
+                return "text", text
+        return "neither"
+
+    check(lambda a: [a + 1, *map(kind, [range(3), (1, 2), deque([1]), "abc", b"ab", {"key": 2}, {}, {1}])], x)
+
+
+def test_an_object_with_a_finalizer_exists(x):
+    import capture
+
+    gone = []
+
+    class Resource:
+        def __del__(self):
+            gone.append(True)
+
+    def f(a):
+        Resource()
+        return a + len(gone)
+
+    assert torch.equal(capture.optimize("eager", strict=True)(f)(x), x + 1)
+
+
+def test_a_bare_raise_in_a_callee(check, x):
+    def again():
+        raise
+
+    def f(a):
+        try:
+            raise KeyError("first")
+        except KeyError:
+            try:
+                again()
+            except KeyError as error:
+                return a + 1, error.args
+
+    check(f, x)
+
+
+def test_exceptions_are_caught_by_ancestry(check, x):
+    class Taught(type):
+        def __subclasscheck__(cls, other):
+            return True
+
+    class Never(Exception, metaclass=Taught):
+        pass
+
+    def f(a):
+        try:
+            raise KeyError("first")
+        except Never:
+            return a + 1
+        except KeyError:
+            return a + 2
+
+    check(f, x)

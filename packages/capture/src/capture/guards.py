@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -67,12 +68,12 @@ def describe(value: Any) -> str:
     """A short account of any object, never its contents."""
     if isinstance(value, torch.Tensor):
         return _tensor_words(type(value), value.dtype, value.device, value.requires_grad, tuple(value.shape))
-    if isinstance(value, (int, float, complex, bool, str, bytes, type(None))):
+    if type(value) in (int, float, complex, bool, str, bytes, type(None)):
         return repr(value)[:80]
     if isinstance(value, (list, tuple, dict, set)):
         return f"a {type(value).__name__} of length {len(value)}"
-    if isinstance(value, type) or callable(value):
-        return getattr(value, "__qualname__", None) or f"a {type(value).__qualname__}"
+    if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
+        return value.__qualname__
     return f"a {type(value).__qualname__}"
 
 

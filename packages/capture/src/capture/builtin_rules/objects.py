@@ -352,8 +352,18 @@ def bind_function(ctx: Tracer, function: FunctionValue, receiver: Value, cls: Va
     return function if receiver is NONE else BoundMethod(receiver, function)
 
 
+def refuse_finalizer(ctx: Tracer, cls: type) -> None:
+    """An object that does something when it goes has to exist."""
+    if hasattr(cls, "__del__"):
+        ctx.stop("finalizer", f"an object of `{cls.__qualname__}` is made, which has a `__del__`")
+
+
 @rule(object.__new__, kinds=(ClassValue,))
 def new_object(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+    own: Any = cls.cls
+    if (args or kwargs) and (own.__new__ is not object.__new__ or own.__init__ is object.__init__):
+        ctx.stop("call", "`object.__new__` is called with arguments that it refuses")
+    refuse_finalizer(ctx, own)
     made = UserObject(cls.cls)
     made.class_source = cls.source
     return made
@@ -420,6 +430,7 @@ def _owner(cls: type, name: str) -> type:
 
 
 def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    refuse_finalizer(ctx, cls)
     new: Any = cls.__new__
     init: Any = cls.__init__  # type: ignore[misc]
     target = ctx.literal(cls)

@@ -148,20 +148,25 @@ def get_len(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     frame.push(ctx.call_builtin(len, [frame.stack[-1]], {}))
 
 
+# Flags of types (Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING) that these patterns ask for.
+_SEQUENCE, _MAPPING = 1 << 5, 1 << 6
+
+
 @opcode("MATCH_SEQUENCE")
 def match_sequence(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.push(boolean(isinstance(realize(ctx, frame.stack[-1]), SequenceValue)))
+    frame.push(boolean(realize(ctx, frame.stack[-1]).python_type().__flags__ & _SEQUENCE != 0))
 
 
 @opcode("MATCH_MAPPING")
 def match_mapping(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.push(boolean(isinstance(realize(ctx, frame.stack[-1]), DictValue)))
+    frame.push(boolean(realize(ctx, frame.stack[-1]).python_type().__flags__ & _MAPPING != 0))
 
 
 @opcode("MATCH_KEYS")
 def match_keys(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     keys, subject = realize(ctx, frame.stack[-1]), realize(ctx, frame.stack[-2])
-    assert isinstance(subject, DictValue)
+    if not isinstance(subject, DictValue):
+        ctx.stop("match", f"{subject.describe()} is matched by keys")
     found = [subject.get(ctx, key) for key in keys.elements(ctx)]
     present = [value for value in found if value is not None]
     frame.push(TupleValue(present) if len(present) == len(found) else NONE)

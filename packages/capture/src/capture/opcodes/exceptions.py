@@ -35,9 +35,10 @@ def _instance(ctx: Tracer, raised: Value) -> Value:
 
 
 def _reraise_current(ctx: Tracer, frame: Frame) -> None:
-    if not frame.handling:
+    handled = ctx.handled()
+    if handled is None:
         ctx.throw(RuntimeError, "No active exception to reraise")
-    raise UserRaised(frame.handling[-1])
+    raise UserRaised(handled)
 
 
 @opcode("PUSH_EXC_INFO")
@@ -74,8 +75,11 @@ def check_exc_match(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     wanted = frame.pop()
     raised = realize(ctx, frame.stack[-1])
     candidates = wanted.elements(ctx) if isinstance(wanted, TupleValue) else [wanted]
-    classes = tuple(realize(ctx, candidate).constant() for candidate in candidates)
-    frame.push(boolean(issubclass(raised.python_type(), classes)))
+    classes = [realize(ctx, candidate) for candidate in candidates]
+    if not all(isinstance(cls, ClassValue) and BaseException in cls.cls.__mro__ for cls in classes):
+        ctx.stop("exception", "what is caught is no class of exceptions")
+    # By ancestry alone: what ``issubclass`` may be taught does not count here.
+    frame.push(boolean(any(cls.constant() in raised.python_type().__mro__ for cls in classes)))
 
 
 @opcode("RERAISE")

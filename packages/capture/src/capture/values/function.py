@@ -329,7 +329,7 @@ def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path
     if isinstance(member, classmethod):
         target = receiver if isinstance(receiver, ClassValue) else ctx.literal(receiver.python_type())
         return BoundMethod(target, ctx.wrap(member.__func__, AttrSource(source, "__func__")))
-    if isinstance(receiver, ClassValue) and name != "__new__" and isinstance(member, FunctionType):
+    if isinstance(receiver, ClassValue) and isinstance(member, FunctionType):
         return ctx.wrap(member, source)
     if isinstance(member, property):
         if member.fget is None:
