@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +20,9 @@ from inductor.errors import CacheError
 
 _DIGEST_SIZE = 32
 _PRIVATE = 0o700
+_BUILDING = "building-"
+_ABANDONED = 24 * 3600
+"""Seconds after which a folder that was built in belongs to a process that died."""
 
 
 def key_of(parts: Iterable[str]) -> str:
@@ -59,7 +64,7 @@ class Cache:
     def scratch(self) -> tempfile.TemporaryDirectory[str]:
         """A folder to build in, on the same file system as the entries."""
         try:
-            return tempfile.TemporaryDirectory(dir=self.folder, prefix="building-")
+            return tempfile.TemporaryDirectory(dir=self.folder, prefix=_BUILDING)
         except OSError as error:
             raise CacheError(f"cannot write to the kernel cache {self.folder}: {error.strerror}") from error
 
@@ -121,6 +126,8 @@ class Cache:
         entries = []
         with os.scandir(self.folder) as found:
             for entry in found:
+                if entry.name.startswith(_BUILDING):
+                    _remove_abandoned(entry)
                 if entry.name.endswith((".so", ".cpp", ".py", ".cubin")):
                     status = _stat(entry)
                     if status is not None:
@@ -148,6 +155,12 @@ def _make_private(folder: Path) -> None:
             folder.chmod(_PRIVATE)
         except OSError as error:
             raise CacheError(f"others may write to the kernel cache {folder}, so it is not used") from error
+
+
+def _remove_abandoned(entry: os.DirEntry[str]) -> None:
+    status = _stat(entry)
+    if status is not None and status.st_mtime < time.time() - _ABANDONED:
+        shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:

@@ -167,6 +167,9 @@ def _compile(
 def _start(compiler: str, flags: Sequence[str], source: Path, text: str) -> subprocess.Popen[bytes]:
     try:
         source.write_text(text)
+    except OSError as error:
+        raise CacheError(f"cannot write a kernel's source to {source.parent}: {error.strerror}") from error
+    try:
         command = [compiler, *flags, f"-I{HEADERS}", str(source), "-o", str(source.with_suffix(".so")), "-lm"]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except OSError as error:

@@ -1,0 +1,136 @@
+"""Trouble with the compiler or the cache: one sentence that says it, right results, never half an entry."""
+
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import inductor
+from inductor import cache, toolchain
+
+X = torch.randn(50, 7)
+
+
+def function(x):
+    return (x * 2 + 1).softmax(-1), x.sum(0).tanh()
+
+
+def compile_in(folder, **options):
+    return inductor.compile(make_fx(function)(X), [X], options={"cache_dir": str(folder), **options})
+
+
+def is_right(compiled):
+    torch.testing.assert_close(compiled(X), function(X))
+    return True
+
+
+def has_only_whole_entries(folder):
+    """Every library is followed by its digest and stands beside its source; nothing is left of building."""
+    for path in folder.glob("kernels/*"):
+        assert path.suffix in (".so", ".cpp"), path
+    for path in folder.glob("kernels/*.so"):
+        data = path.read_bytes()
+        assert hashlib.sha256(data[:-32]).digest() == data[-32:]
+        assert path.with_suffix(".cpp").exists()
+    return True
+
+
+def full(*args, **kwargs):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def script(folder, text):
+    path = folder / "compiler"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+COMPILERS = {
+    "complains": (
+        "echo 'kernels.cpp:3: error: no such register' >&2; exit 1",
+        "failed on a kernel: .*no such register",
+    ),
+    "says nothing": ("exit 3", "failed on a kernel"),
+    "dies": ("kill -9 $$", "failed on a kernel"),
+    "finds no space": ("echo 'fatal error: No space left on device' >&2; exit 1", "No space left on device"),
+    "makes nothing": ("exit 0", "No such file"),
+}
+
+
+@pytest.mark.parametrize("name", COMPILERS)
+def test_a_compiler_that(name, tmp_path):
+    text, sentence = COMPILERS[name]
+    with pytest.warns(RuntimeWarning, match=sentence) as caught:
+        compiled = compile_in(tmp_path / "cache", compiler=script(tmp_path, text))
+    assert len(caught) == 1
+    assert "\n" not in str(caught[0].message)
+    assert is_right(compiled)
+    assert has_only_whole_entries(tmp_path / "cache")
+
+
+def test_a_library_that_cannot_be_loaded_is_no_entry_afterwards(tmp_path):
+    broken = script(tmp_path, 'while [ "$1" != -o ]; do shift; done; echo nonsense > "$2"')
+    with pytest.warns(RuntimeWarning, match="cannot load the built kernel"):
+        assert is_right(compile_in(tmp_path / "cache", compiler=broken))
+    assert is_right(compile_in(tmp_path / "cache", fallback=False))
+
+
+@pytest.mark.parametrize("what", ["source", "entry", "scratch"])
+def test_a_full_disk(what, tmp_path, monkeypatch):
+    target, name = {
+        "source": (Path, "write_text"),
+        "entry": (cache.os, "replace"),
+        "scratch": (cache.tempfile, "TemporaryDirectory"),
+    }[what]
+    with monkeypatch.context() as patch:
+        patch.setattr(target, name, full)
+        with pytest.warns(RuntimeWarning, match="runs operator by operator: cannot .*: No space left on device"):
+            compiled = compile_in(tmp_path)
+    assert is_right(compiled)
+    assert has_only_whole_entries(tmp_path)
+    assert is_right(compile_in(tmp_path, fallback=False))
+
+
+def test_the_cache_of_another_user_is_not_touched(tmp_path, monkeypatch):
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.warns(RuntimeWarning, match="belongs to another user and is not used"):
+        compiled = compile_in(tmp_path)
+    assert is_right(compiled)
+    assert not list(tmp_path.glob("kernels/*"))
+
+
+def test_what_a_process_that_died_left_behind_is_removed(tmp_path):
+    compile_in(tmp_path)
+    old, new = (tmp_path / "kernels" / f"building-{name}" for name in ("old", "new"))
+    for folder in (old, new):
+        folder.mkdir()
+    os.utime(old, (time.time() - 1e6,) * 2)
+    toolchain.build(['extern "C" int answer() { return 1; }'], inductor.Options(cache_dir=str(tmp_path)))
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+_MANY = """
+import sys, warnings, torch
+warnings.simplefilter("error")
+sys.path.insert(0, sys.argv[2])
+from test_failures import compile_in, is_right
+assert is_right(compile_in(sys.argv[1], fallback=False))
+"""
+
+
+def test_many_processes_start_at_once(tmp_path):
+    command = [sys.executable, "-c", _MANY, str(tmp_path), str(Path(__file__).parent)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    processes = [subprocess.Popen(command, env=env) for _ in range(4)]
+    assert [process.wait() for process in processes] == [0] * 4
+    assert has_only_whole_entries(tmp_path)
+    assert len(list(tmp_path.glob("kernels/*.so"))) == 1
