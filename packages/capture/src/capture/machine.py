@@ -36,12 +36,12 @@ from capture.opcodes.exceptions import HandledValue
 from capture.options import Options
 from capture.record import record_operation
 from capture.sources import ArgSource, CallSource, CellSource, ClosureSource, ConstSource, Inputs, Source
-from capture.values.base import LazyValue, NotConstant, Value, realize
+from capture.values.base import LazyValue, NotConstant, Value, realize, settled
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
 from capture.values.exception import ExceptionValue
 from capture.values.function import CellValue, FunctionValue, NamespaceValue
-from capture.values.iterator import GeneratorValue
+from capture.values.iterator import GeneratorValue, OutsideIterator, UserIterator
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SliceValue, TupleValue
 from capture.values.tensor import TensorValue
@@ -108,6 +108,7 @@ class Machine:
         self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
         self._generators: list[GeneratorValue] = []
         self._step_of_root = 0
+        self._changes = 0
         self._origins: dict[int, tuple[Value, Instruction, int]] = {}
         self.root = self._open_root()
 
@@ -166,11 +167,23 @@ class Machine:
     def _leave_no_generator_open(self, stopped: Stopped | None = None) -> None:
         """CPython ends a forgotten generator when its last reference goes: it has to be CPython's own, then."""
         for generator in self._generators:
-            if generator.started and not generator.finished and _has_something_to_do_at_the_end(generator.frame):
+            if not generator.started or generator.finished or not _has_something_to_do_at_the_end(generator.frame):
+                continue
+            if not self._closes_without_a_trace(generator):
                 reason = Reason("generator", "a generator is left inside a `try` or `with`")
                 earlier = self.before(generator, stopped or Stopped(self.root.current, 0, reason, self.location()))
                 assert earlier is not None
                 raise _Again(earlier)
+
+    def _closes_without_a_trace(self, generator: GeneratorValue) -> bool:
+        before = self._changes, self.graph.operations
+        try:
+            ended = self.throw_into(generator, UserRaised(ExceptionValue(GeneratorExit))) is None
+        except UserRaised as raised:
+            ended = issubclass(raised.value.python_type(), (GeneratorExit, StopIteration))
+        except Break:
+            return False
+        return ended and before == (self._changes, self.graph.operations)
 
     def _stopped(self, frame: Frame, step: int, signal: Break | UserRaised) -> Stopped:
         if isinstance(signal, Break):
@@ -490,6 +503,7 @@ class Machine:
         return answer
 
     def changed(self, value: Value) -> None:
+        self._changes += 1
         self._inlined += 1  # the step cannot be taken back
         self.effects.note(value)
 
@@ -579,9 +593,15 @@ def evaluate(
 
 
 def _has_something_to_do_at_the_end(frame: Frame) -> bool:
-    """From 3.12 on a handler around every generator turns StopIteration into another error: that one does not count."""
+    """From 3.12 on a handler around every generator turns StopIteration into another error: that one does not count,
+    nor does the one that passes an exception on to what is waited for.
+    """
     handler = frame.current.handler
-    return _delegates(frame) or (handler is not None and handler.target.op != "CALL_INTRINSIC_1")
+    while handler is not None and handler.target.op == "CLEANUP_THROW":
+        handler = handler.target.handler
+    if handler is not None and handler.target.op != "CALL_INTRINSIC_1":
+        return True
+    return _delegates(frame) and isinstance(settled(frame.stack[-1]), (OutsideIterator, UserIterator))
 
 
 def _delegates(frame: Frame) -> bool:
