@@ -1,5 +1,7 @@
 """Where the graph ends and the function goes on."""
 
+import collections.abc
+
 import numpy as np
 import pytest
 import scipy.fft
@@ -242,3 +244,28 @@ def test_a_break_in_the_middle_of_an_instruction_does_nothing_twice(check, x):
         return len(items), list(values), a + 1
 
     check(f, x, breaks=1)
+
+
+def test_a_new_object_whose_attribute_was_deleted_crosses_a_break(check, x):
+    class Settings:
+        layers = 1
+
+    def f(a):
+        made = Settings()
+        made.layers, made.size = 3, 4
+        del made.layers
+        capture.graph_break()
+        return a * made.layers, vars(made)
+
+    check(f, x, graphs=1, breaks=1)
+
+
+def test_a_generator_left_open_that_does_nothing_at_its_end(check, x):
+    class Numbers(collections.abc.Sequence):
+        def __len__(self):
+            return 9
+
+        def __getitem__(self, index):
+            return index
+
+    check(lambda a: [a * n for _, n in zip("ab", Numbers())], x)

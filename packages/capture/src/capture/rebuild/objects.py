@@ -117,8 +117,9 @@ def write_attributes(writer: Writer, value: UserObject) -> None:
     own = isinstance(value.cls.__setattr__, types.FunctionType) and not isinstance(value, ModuleValue)
     for name, item in value.overlay.items():
         if item is None:
-            writer.load(value)
-            writer.emit.delete_attr(name)
+            if value.source is not None:  # a new object never had it
+                writer.load(value)
+                writer.emit.delete_attr(name)
         elif own or value.source is None:
             writer.call_const(object.__setattr__, value, ConstantValue(name), item)
             writer.emit.pop()
