@@ -28,6 +28,7 @@ from inductor.lowerings.registry import LOWERINGS, Declined
 from inductor.lowerings.values import Tensor, broadcast_to, convert, cost, load, strided
 from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
+from inductor.rewrites.views import is_view
 
 aten = torch.ops.aten
 
@@ -37,13 +38,6 @@ LARGEST = 80
 """An expression that costs more is given memory, so that trees stay small whatever the graph."""
 MOST_READS = 16
 SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
-VIEWS = frozenset(
-    getattr(aten, name) for name in (
-        "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze",
-        "squeeze", "as_strided", "split", "split_with_sizes", "unbind", "diagonal", "alias", "detach", "unfold",
-        "narrow", "flatten",
-    )
-)  # fmt: skip
 
 
 def lower(gm: GraphModule, example_inputs: Sequence[Any] = (), name: str = "graph") -> Graph:
@@ -279,12 +273,6 @@ def _nodes_behind_outputs(gm: GraphModule) -> set[Node]:
     for node in reversed(list(gm.graph.nodes)):
         if node.op == "output":
             found.update(node.all_input_nodes)
-        elif node in found and _is_view(node):
+        elif node in found and is_view(node):
             found.add(node.all_input_nodes[0])
     return found
-
-
-def _is_view(node: Node) -> bool:
-    if node.target is operator.getitem:
-        return bool(node.all_input_nodes)
-    return isinstance(node.target, torch._ops.OpOverload) and node.target.overloadpacket in VIEWS

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+import torch
+
 from inductor.deps import loads_of, refs, returns_alias, root, stores_of
 from inductor.ir.expr import Expr, Load, rewrite
 from inductor.ir.graph import Graph
@@ -20,7 +22,14 @@ from inductor.schedule.kernels import storage, with_own_names
 from inductor.schedule.merge import map_statement
 
 Work: TypeAlias = Kernel | Call
+aten = torch.ops.aten
 _MemoryClass: TypeAlias = tuple[str, Index]
+
+
+FRESH = frozenset((
+    aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.convolution.default,
+))  # fmt: skip
+"""Library calls whose result is memory of its own, laid out as asked for: it is ours from then on."""
 
 
 def plan(graph: Graph, work: Sequence[Work]) -> tuple[Step, ...]:
@@ -58,6 +67,8 @@ class _Planner:
                 for buffer in item.outputs:
                     if buffer is not None:
                         self.present.add(buffer.name)
+                        if item.target in FRESH:
+                            self.allocated.add(buffer.name)
                         self._bind_sizes(buffer)
             self._release(number)
         for output in self.graph.outputs:

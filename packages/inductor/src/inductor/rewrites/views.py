@@ -1,0 +1,22 @@
+"""Which nodes of an FX graph only look at memory in another way."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch.fx import Node
+
+VIEWS = frozenset(
+    getattr(torch.ops.aten, name) for name in (
+        "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze",
+        "squeeze", "as_strided", "split", "split_with_sizes", "unbind", "diagonal", "alias", "detach", "unfold",
+        "narrow", "flatten",
+    )
+)  # fmt: skip
+
+
+def is_view(node: Node) -> bool:
+    if node.target is operator.getitem:
+        return bool(node.all_input_nodes)
+    return isinstance(node.target, torch._ops.OpOverload) and node.target.overloadpacket in VIEWS
