@@ -262,19 +262,14 @@ def test_inputs_that_change_are_copied_within_the_graph_or_before_it(graphs, cou
 
 @gpu_only
 def test_a_source_may_lie_anywhere(graphs):
-    """Views into larger memory, memory of another pool, and what another graph returned."""
+    """Views into larger memory, and what another graph returned."""
     increment = graphs.capture(lambda x: x + 1, 1)
     for n in range(3):
         increment(graphs.full(4, value=n))
     table = torch.arange(400.0, device="cuda").view(100, 4)
     for row in (3, 99, 0):
         assert torch.equal(increment(table[row]), table[row] + 1)
-    own = torch.cuda.MemPool()
-    with torch.cuda.use_mem_pool(own):
-        elsewhere = graphs.full(4, value=7.0)
-    assert increment(elsewhere).tolist() == [8.0] * 4
-    assert increment(increment(elsewhere)).tolist() == [9.0] * 4
-    del elsewhere  # before its pool
+    assert torch.equal(increment(increment(table[7])), table[7] + 2)
 
 
 FUNCTIONS = [

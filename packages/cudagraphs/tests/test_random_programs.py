@@ -198,8 +198,10 @@ class Program(RuleBasedStateMachine):
 
 
 TestRandomPrograms = Program.TestCase
+PROGRAMS = int(os.environ.get("CUDAGRAPHS_PROGRAMS", "200"))
+TestRandomPrograms.pytestmark = [pytest.mark.timeout(300 + PROGRAMS)]
 TestRandomPrograms.settings = settings(
-    max_examples=int(os.environ.get("CUDAGRAPHS_PROGRAMS", "200")),
+    max_examples=PROGRAMS,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
