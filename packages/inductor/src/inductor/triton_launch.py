@@ -132,12 +132,12 @@ def _nothing(*_: int) -> None:
 
 def _blocks(printed: PrintedTritonKernel) -> int | Callable[[Sequence[int]], int]:
     """How many programs run: a number, or where sizes vary a function of them."""
-    numel, width, sizes = printed.numel, printed.shape.x, printed.kernel.sizes
-    if (known := numel.as_int()) is not None:
-        return -(-known // width)
+    programs, sizes = printed.shape.programs, printed.kernel.sizes
+    if (known := programs.as_int()) is not None:
+        return known
 
-    def count(values: Sequence[int], numel: Index = numel) -> int:
-        return -(-numel.evaluate(dict(zip(sizes, values, strict=True))) // width)
+    def count(values: Sequence[int], programs: Index = programs) -> int:
+        return programs.evaluate(dict(zip(sizes, values, strict=True)))
 
     return count
 
@@ -200,8 +200,8 @@ def compile_kernel(printed: PrintedTritonKernel, file: Path, architecture: int, 
     hints = [["tt.divisibility", ALIGNMENT]]
     source = ASTSource(
         fn=getattr(module_of(file), kernel.name),
-        signature=_signature(printed) | {"XBLOCK": "constexpr", "RBLOCK": "constexpr"},
-        constexprs={"XBLOCK": shape.x, "RBLOCK": shape.r},
+        signature=_signature(printed) | dict.fromkeys(shape.constants, "constexpr"),
+        constexprs=shape.constants,
         attrs={(position,): hints for position in range(len(kernel.arguments))} if aligned else {},
     )
     options = {"num_warps": shape.warps, "enable_fp_fusion": False}

@@ -78,10 +78,10 @@ def interpret(printed, options, arguments):
     text = HEADER + printed.text
     file = open_cache(options).keep_text(f"{key_of([text])}.py", text)
     sizes = dict(zip(printed.kernel.sizes, arguments[len(printed.kernel.arguments) :], strict=True))
-    blocks = -(-printed.numel.evaluate(sizes) // printed.shape.x)
+    programs = printed.shape.programs.evaluate(sizes)
     with numpy.errstate(all="ignore"):  # masked lanes divide by zero and the like
         function = getattr(triton_launch.module_of(file), printed.kernel.name)
-        function[(blocks,)](*arguments, XBLOCK=printed.shape.x, RBLOCK=printed.shape.r)
+        function[(programs,)](*arguments, **printed.shape.constants)
 
 
 @pytest.fixture

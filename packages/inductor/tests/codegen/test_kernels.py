@@ -439,6 +439,56 @@ def test_full_reductions_share_the_work(run, kernel_of, n):
     assert found["at"].item() == x.argmax().item()
 
 
+# -- operands laid out differently ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize("sizes", [(3, 17, 40), (20, 33, 18)])
+def test_operands_of_any_layout(run, kernel_of, order, sizes):
+    axes = [axis(f"i{dim}", size) for dim, size in enumerate(sizes)]
+    x, y = torch.randn(sizes), torch.randn([sizes[dim] for dim in order])
+    y = y.permute([order.index(dim) for dim in range(3)])
+    places = [sum((at * step for (_, at), step in zip(axes, t.stride(), strict=True)), Index.of(0)) for t in (x, y)]
+    value = apply("sub", Load("x", places[0], F32), Load("y", places[1], F32))
+    arguments = [(name, F32, x.numel(), role) for name, role in (("x", "in"), ("y", "in"), ("out", "out"))]
+    kernel = kernel_of([symbol for symbol, _ in axes], [([], [Store("out", places[0], value)])], *arguments)
+    memory = y.permute(order).contiguous()
+    assert torch.equal(run(kernel, {"x": x, "y": memory, "out": torch.empty(sizes)})["out"], x - y)
+
+
+def test_three_layouts_at_once(run, kernel_of):
+    (i, a), (j, b), (k, c) = axis("i", 18), axis("j", 20), axis("k", 33)
+    n = 18 * 20 * 33
+    x, y, z = torch.randn(18, 20, 33), torch.randn(18, 33, 20), torch.randn(20, 33, 18)
+    loads = [Load("x", a * 660 + b * 33 + c, F32), Load("y", a * 660 + c * 20 + b, F32),
+             Load("z", b * 594 + c * 18 + a, F32)]  # fmt: skip
+    value = apply("sub", apply("mul", loads[0], loads[1]), loads[2])
+    kernel = kernel_of([i, j, k], [([], [Store("out", a * 660 + b * 33 + c, value)])],
+                       *((name, F32, n, "in") for name in "xyz"), ("out", F32, n, "out"))  # fmt: skip
+    found = run(kernel, {"x": x, "y": y, "z": z, "out": torch.empty(18, 20, 33)})["out"]
+    assert torch.equal(found, x * y.transpose(1, 2) - z.permute(2, 0, 1))
+
+
+def test_reduction_of_operands_of_two_layouts(run, kernel_of):
+    (i, a), (j, b), (k, c) = axis("i", 20), axis("j", 18), axis("k", 30)
+    total = apply("add", Load("x", c * 360 + a * 18 + b, F32), Load("y", c * 360 + b * 20 + a, F32))
+    loops = [([k], [Reduce("t", "sum", total, F32)]), ([], [Store("out", a * 18 + b, Result("t", F32))])]
+    kernel = kernel_of([i, j], loops, ("x", F32, 10800, "in"), ("y", F32, 10800, "in"), ("out", F32, 360, "out"))
+    x, y = torch.randn(30, 20, 18), torch.randn(30, 18, 20)
+    found = run(kernel, {"x": x, "y": y, "out": torch.empty(20, 18)})["out"]
+    torch.testing.assert_close(found, (x + y.transpose(1, 2)).sum(0), rtol=1e-5, atol=1e-5)
+
+
+def test_one_element_of_another_tensor(run, kernel_of):
+    (i, row), (r, column) = axis("i", 30), axis("r", 50)
+    value = apply("mul", Load("x", row * 50 + column, F32), Load("w", Index.of(0), F32))
+    loops = [([r], [Reduce("t", "sum", value, F32)]), ([], [Store("out", row, Result("t", F32))])]
+    kernel = kernel_of([i], loops, ("x", F32, 1500, "in"), ("w", F32, 1, "in"), ("out", F32, 30, "out"))
+    x, w = torch.randn(30, 50), torch.randn(1)
+    found = run(kernel, {"x": x, "w": w, "out": torch.empty(30)})["out"]
+    torch.testing.assert_close(found, (x * w).sum(-1), rtol=1e-5, atol=1e-5)
+
+
 # -- sizes and threads ------------------------------------------------------------------------------------------------
 
 

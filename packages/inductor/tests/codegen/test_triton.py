@@ -12,7 +12,7 @@ import torch
 from inductor import triton_launch
 from inductor.cache import Cache
 from inductor.codegen.triton import print_kernel
-from inductor.codegen.wrapper import print_wrapper
+from inductor.codegen.wrapper import Kernels, print_wrapper
 from inductor.ir.expr import Const, Load, Result, apply, cast
 from inductor.ir.index import Index, loop_variable
 from inductor.ir.kernel import Argument, Kernel, Loop, Reduce, Store
@@ -44,15 +44,23 @@ def normalised(columns):
                   in0=(F32, 128 * columns, "in"), out0=(F32, 128 * columns, "out"))  # fmt: skip
 
 
+def turned(rows, columns):
+    """x.t() + y: read along one axis, written along the other."""
+    i, j = loop_variable("i0", rows), loop_variable("i1", columns)
+    at, n = Index.of(i) * columns + Index.of(j), rows * columns
+    value = apply("add", Load("in0", Index.of(j) * rows + Index.of(i), F32), Load("in1", at, F32))
+    return kernel("turned", (i, j), [((), [Store("out0", at, value)])],
+                  in0=(F32, n, "in"), in1=(F32, n, "in"), out0=(F32, n, "out"))  # fmt: skip
+
+
 POINTWISE = """\
 @triton.jit
-def scaled(in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
+def scaled(in0, out0, XBLOCK: tl.constexpr):
     # test
-    x_index = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    x_index = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
     x_inside = x_index < 5000
-    i0 = x_index
-    x0 = tl.load(in0 + i0, x_inside)
-    tl.store(out0 + i0, (x0.to(tl.float32) * 0.5).to(tl.bfloat16), x_inside)
+    x0 = tl.load(in0 + x_index, x_inside)
+    tl.store(out0 + x_index, (x0.to(tl.float32) * 0.5).to(tl.bfloat16), x_inside)
 """
 
 IN_REGISTERS = """\
@@ -60,17 +68,33 @@ IN_REGISTERS = """\
 def normalised(in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
     # test
     x_index = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
-    x_inside = x_index < 128
-    i0 = x_index
     r_index = tl.arange(0, RBLOCK)[None, :]
-    inside = x_inside & (r_index < 100)
-    r0 = r_index
+    r_inside = r_index < 100
     v0_all = tl.full([XBLOCK, RBLOCK], 0, tl.float32)
-    x0 = tl.load(in0 + 100 * i0 + r0, inside)
-    v0_all = tl.where(inside, v0_all + x0, v0_all)
+    x0 = tl.load(in0 + r_index + 100 * x_index, r_inside)
+    v0_all = tl.where(r_inside, v0_all + x0, v0_all)
     v0 = sum_along(v0_all)
-    tl.store(out0 + 100 * i0 + r0, tl.div_rn(x0, v0), inside)
+    tl.store(out0 + r_index + 100 * x_index, tl.div_rn(x0, v0), r_inside)
 """
+
+TILED = """\
+@triton.jit
+def turned(in0, in1, out0, YBLOCK: tl.constexpr, XBLOCK: tl.constexpr):
+    # test
+    program = tl.program_id(0)
+    x_index = program % 7 * XBLOCK + tl.arange(0, XBLOCK)[None, :]
+    x_inside = x_index < 200
+    y_index = program // 7 * YBLOCK + tl.arange(0, YBLOCK)[:, None]
+    y_inside = y_index < 100
+    tile_inside = x_inside & y_inside
+    x0 = tl.load(in0 + 100 * x_index + y_index, tile_inside)
+    x1 = tl.load(in1 + x_index + 200 * y_index, tile_inside)
+    tl.store(out0 + x_index + 200 * y_index, x0 + x1, tile_inside)
+"""
+
+
+def test_text_of_a_transpose():
+    assert print_kernel(turned(100, 200)).text == TILED
 
 
 def test_text_of_a_pointwise_kernel():
@@ -102,11 +126,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_triton import normalised, scaled
+from test_triton import normalised, scaled, turned
 from inductor.cache import Cache
 from inductor.codegen.triton import HEADER, print_kernel
 from inductor.triton_launch import Binary, compile_kernel
-for made in (scaled(), normalised(100)):
+for made in (scaled(), normalised(100), turned(100, 200)):
     printed = print_kernel(made)
     file = Cache(Path(sys.argv[2]), 1 << 30).keep_text(f"{made.name}.py", HEADER + printed.text)
     for aligned in (True, False):
@@ -138,7 +162,7 @@ def test_a_launch_names_its_stream_and_enters_its_device():
     made, size = scaled(), (Index.of(5000),)
     x, y = (Buffer(name, BF16, gpu, size, (Index.of(1),)) for name in "xy")
     program = Program("g", (x,), (), (Allocate(y), Launch(made, ("x", "y"))), (Ref("y"),))
-    source = print_wrapper(program, {"scaled": print}, frozenset(), frozenset(), {}).source
+    source = print_wrapper(program, Kernels({}, print, {"scaled": print}), {}).source
     assert "if current_gpu() != 1:" in source
     assert "scaled(stream, x.data_ptr(), y.data_ptr())" in source
 

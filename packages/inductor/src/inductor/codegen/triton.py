@@ -1,32 +1,27 @@
-"""A kernel as a Triton function: its axes flattened along x, the axes of a loop along r.
+"""A kernel as a Triton function: its axes along the tiles of its shape, the axes of a loop along r.
 
-A block is ``XBLOCK`` x ``RBLOCK``.  Where a row fits one block, nothing is looped and what one pass has read the next
-one still has; otherwise each loop of the kernel is a pass over the row.
+Where a row fits one block, nothing is looped and what one pass has read the next one still has; otherwise each loop of
+the kernel is a pass over the row.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from inductor.codegen import triton_dialect
-from inductor.codegen.cpp_strategy import nodes
 from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.printer import Lines, Names
 from inductor.codegen.triton_dialect import DTYPES
-from inductor.codegen.triton_values import Block, BlockScope, cast_block
-from inductor.ir.expr import IndexValue, Load
-from inductor.ir.index import Index, Symbol
+from inductor.codegen.triton_shape import TILE_NAMES, Shape, choose_shape, product
+from inductor.codegen.triton_values import Block, BlockScope, Grid, Inside, cast_block
+from inductor.deps import indices_of
+from inductor.ir.expr import IndexValue
+from inductor.ir.index import Index, Symbol, loop_variable
 from inductor.ir.kernel import Kernel, Let, Loop, Reduce, Statement, Store
-
-PERSISTENT = 8192
-"""Rows up to this long are kept in registers."""
-
-FEW_ROWS = 128
-"""Fewer rows than this leave multiprocessors idle."""
 
 HEADER = """\
 import triton
@@ -38,80 +33,18 @@ from inductor.runtime.triton_math import *  # noqa: F403
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The block each program works on, and its warps."""
-
-    x: int
-    r: int
-    warps: int
-
-
-@dataclass(frozen=True, slots=True)
 class PrintedTritonKernel:
-    """A kernel's text, how large its blocks are, and how many elements its x axis has (an index over ``sizes``)."""
+    """A kernel's text, and the blocks that its programs work on."""
 
     kernel: Kernel
     text: str
     shape: Shape
-    numel: Index
 
 
-def print_kernel(kernel: Kernel) -> PrintedTritonKernel:
-    shape = choose_shape(kernel)
-    return PrintedTritonKernel(kernel, _TritonPrinter(kernel, shape).print(), shape, _product(kernel.axes))
-
-
-# -- shape ------------------------------------------------------------------------------------------------------------
-
-
-def choose_shape(kernel: Kernel) -> Shape:
-    """Good first guesses: enough bytes per program to hide latency, rows in registers where they fit."""
-    reductions = [loop for loop in kernel.loops if loop.axes]
-    numel = _product(kernel.axes).as_int()
-    if not reductions:
-        block = 1024 if numel is None else min(1024, _power_of_two(numel))
-        return Shape(block, 1, 4 if block >= 512 else max(1, block // 128))
-    longest = max((_product(loop.axes).as_int() or PERSISTENT + 1) for loop in reductions)
-    if longest <= PERSISTENT:
-        r = _power_of_two(longest)
-        x = max(1, min(2048 // r, _power_of_two(numel or 2048)))
-    else:
-        r, x = (64, 32) if _reads_columns(kernel) else (4096, 1)
-        x = min(x, _power_of_two(numel or x))
-        if x == 1 and numel is not None and numel < FEW_ROWS:
-            return Shape(1, 8192, 16)  # few programs run: each must keep much in flight
-    return Shape(x, r, max(1, min(16, x * r // 512)))
-
-
-def _reads_columns(kernel: Kernel) -> bool:
-    """Whether neighbouring rows, not the elements of one, lie side by side."""
-    if not kernel.axes:
-        return False
-    last = kernel.axes[-1]
-    stores = [statement.index for loop in kernel.loops for statement in loop.body if isinstance(statement, Store)]
-    return any(index.stride_of(last) == 1 for index in stores if last in index.symbols) and any(
-        loop.axes and _row_stride(loop) != 1 for loop in kernel.loops
-    )
-
-
-def _row_stride(loop: Loop) -> int | None:
-    for node in nodes(loop):
-        if isinstance(node, Load) and loop.axes[-1] in node.index.symbols:
-            stride = node.index.stride_of(loop.axes[-1])
-            return None if stride is None else stride.as_int()
-    return 1
-
-
-def _power_of_two(number: int) -> int:
-    return 1 << max(0, (number - 1).bit_length())
-
-
-def _product(axes: Sequence[Symbol]) -> Index:
-    total = Index.of(1)
-    for axis in axes:
-        assert axis.size is not None
-        total = total * axis.size
-    return total
+def print_kernel(kernel: Kernel, shape: Shape | None = None) -> PrintedTritonKernel:
+    """``shape`` is chosen where none is given."""
+    shape = shape or choose_shape(kernel)
+    return PrintedTritonKernel(kernel, _TritonPrinter(kernel, shape).print(), shape)
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -138,57 +71,96 @@ class _TritonPrinter:
         self.lines = Lines()
         self.names = Names(_names_in(kernel))
         self.dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
-        self.index_type = "tl.int64" if _is_huge(kernel) else "tl.int32"
-        self.numel = _product(kernel.axes)
-        extents = {_product(loop.axes) for loop in kernel.loops if loop.axes}
-        self.persistent = all((extent.as_int() or PERSISTENT + 1) <= shape.r for extent in extents)
+        self.wide = ".to(tl.int64)" if _is_huge(kernel) else ""
+        self.dimensions = [constant[0].lower() for constant in shape.constants]
+        self.kept = len(self.dimensions) - (shape.r is not None)
+        self.block = f"[{', '.join(shape.constants)}]"
+        extents = {product(loop.axes) for loop in kernel.loops if loop.axes}
+        self.persistent = shape.r is not None and all(_is_at_most(extent, shape.r) for extent in extents)
         self.one_row = len(extents) <= 1
+        self.grid = _grid(kernel, shape)
+        self.named = {symbol for index in indices_of(kernel.loops) for symbol in self.grid.flattened(index).symbols}
 
     def print(self) -> str:
         parameters = [argument.name for argument in self.kernel.arguments] + [size.name for size in self.kernel.sizes]
-        signature = ", ".join([*parameters, "XBLOCK: tl.constexpr", "RBLOCK: tl.constexpr"])
+        parameters += [f"{name}: tl.constexpr" for name in self.shape.constants]
         self.lines.line("@triton.jit")
-        with self.lines.block(f"def {self.kernel.name}({signature}):"):
+        with self.lines.block(f"def {self.kernel.name}({', '.join(parameters)}):"):
             if self.kernel.origins:
                 self.lines.line(f"# {', '.join(self.kernel.origins)}")
-            self._x()
-            scope = BlockScope(self.lines, self.names, "x_inside", {})
-            if (
-                self.persistent
-                and self.one_row
-                and (first := next((loop for loop in self.kernel.loops if loop.axes), None))
-            ):
-                self._r(first, "tl.arange(0, RBLOCK)[None, :]")
+            self.inside = self.in_row = self._tiles()
+            scope = BlockScope(self.lines, self.names, self.grid, self.inside, {})
+            first = next((loop for loop in self.kernel.loops if loop.axes), None)
+            if self.persistent and self.one_row and first is not None:
+                self.in_row = self._r(first)
             for loop in self.kernel.loops:
                 self._loop(loop, scope)
         return str(self.lines)
 
-    def _x(self) -> None:
-        start = "tl.program_id(0)" + (".to(tl.int64)" if self.index_type == "tl.int64" else "")
-        self.lines.line(f"x_index = {start} * XBLOCK + tl.arange(0, XBLOCK)[:, None]")
-        self.lines.line(f"x_inside = x_index < {_text(self.numel)}")
-        self._axes("x_index", self.kernel.axes)
+    # -- positions ----------------------------------------------------------------------------------------------------
+
+    def _tiles(self) -> Inside:
+        """Where the program's block lies, the fastest tile's position changing from each program to the next."""
+        place, inner = f"tl.program_id(0){self.wide}", Index.of(1)
+        if len(self.shape.tiles) > 1:
+            self.lines.line(f"program = {place}")
+            place = "program"
+        conditions: dict[str, str] = {}
+        for tile in reversed(self.shape.tiles):
+            text = place if inner == 1 else f"{place} // {_text(inner).within(Precedence.ATOM)}"
+            if tile is not self.shape.tiles[0]:
+                text += f" % {_text(tile.count).within(Precedence.ATOM)}"
+            if tile.block is not None:
+                text += f" * {tile.name.upper()}BLOCK + {self._range(tile.name)}"
+            self.lines.line(f"{tile.name}_index = {text}")
+            if not tile.is_covered:
+                self.lines.line(f"{tile.name}_inside = {tile.name}_index < {_text(tile.extent)}")
+                conditions[tile.name] = f"{tile.name}_inside"
+            self._axes(f"{tile.name}_index", tile.axes)
+            inner = inner * tile.count
+        return self._all_of(conditions, "tile_inside")
+
+    def _r(self, loop: Loop, start: str = "") -> Inside:
+        """The same for a row, or the part of it that begins at ``start``."""
+        extent = product(loop.axes)
+        self.lines.line(f"r_index = {start}{self._range('r')}{self.wide}")
+        conditions = dict(self.inside.conditions)
+        assert self.shape.r is not None
+        if extent.divisible_by(self.shape.r) is None:
+            self.lines.line(f"r_inside = r_index < {_text(extent)}")
+            conditions["r"] = "r_inside"
+        self._axes("r_index", loop.axes)
+        return self._all_of(conditions, "inside") if "r" in conditions else self.inside
+
+    def _all_of(self, conditions: Mapping[str, str], name: str) -> Inside:
+        if len(conditions) < 2:
+            return Inside(conditions, next(iter(conditions.values()), None))
+        kept = self.inside.whole if "r" in conditions else " & ".join(conditions.values())
+        self.lines.line(f"{name} = {kept} & r_inside" if "r" in conditions else f"{name} = {kept}")
+        return Inside(conditions, name)
+
+    def _range(self, dimension: str) -> str:
+        text = f"tl.arange(0, {dimension.upper()}BLOCK)"
+        if len(self.dimensions) == 1:
+            return text
+        return f"{text}[{', '.join(':' if other == dimension else 'None' for other in self.dimensions)}]"
 
     def _axes(self, flat: str, axes: Sequence[Symbol]) -> None:
-        """The axes' variables from their flat position."""
+        """The axes' variables from their flat position, those that anything is read by."""
         inner = Index.of(1)
         for position, axis in reversed(list(enumerate(axes))):
             assert axis.size is not None
             divided = flat if inner == 1 else f"{flat} // {_text(inner).within(Precedence.ATOM)}"
             text = divided if position == 0 else f"{divided} % {_text(axis.size).within(Precedence.ATOM)}"
-            self.lines.line(f"{axis.name} = {text}")
+            if axis in self.named:
+                self.lines.line(f"{axis.name} = {text}")
             inner = inner * axis.size
-
-    def _r(self, loop: Loop, start: str) -> None:
-        self.lines.line(f"r_index = {start}")
-        self.lines.line(f"inside = x_inside & (r_index < {_text(_product(loop.axes))})")
-        self._axes("r_index", loop.axes)
 
     # -- passes -------------------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop, scope: BlockScope) -> None:
         if not loop.axes:
-            self._statements(loop.body, scope, "x")
+            self._statements(loop.body, scope, self.dimensions[: self.kept])
             return
         reductions = [statement for statement in loop.body if isinstance(statement, Reduce)]
         if self.persistent:
@@ -196,37 +168,37 @@ class _TritonPrinter:
         else:
             for reduction in reductions:
                 self._start(reduction)
-            extent = _text(_product(loop.axes))
+            extent = _text(product(loop.axes))
             with self.lines.block(f"for r_start in range(0, {extent}, RBLOCK):"):
-                self._r(loop, "r_start + tl.arange(0, RBLOCK)[None, :]")
-                inner = BlockScope(self.lines, self.names.inner(), "inside", dict(scope.results))
-                self._statements(loop.body, inner, "r")
+                self.in_row = self._r(loop, "r_start + ")
+                inner = BlockScope(self.lines, self.names.inner(), self.grid, self.in_row, dict(scope.results))
+                self._statements(loop.body, inner, self.dimensions)
         for reduction in reductions:
             self._finish(reduction, scope)
 
     def _pass_in_registers(self, loop: Loop, scope: BlockScope) -> None:
         if not self.one_row:
-            self._r(loop, "tl.arange(0, RBLOCK)[None, :]")
+            self.in_row = self._r(loop)
         for statement in loop.body:
             if isinstance(statement, Reduce):
                 self._start(statement)
-        scope.mask = "inside"
+        scope.inside = self.in_row
         outer = dict(scope.results)
-        self._statements(loop.body, scope, "r")
+        self._statements(loop.body, scope, self.dimensions)
         scope.results.clear()
         scope.results.update(outer)
-        scope.mask = "x_inside"
+        scope.inside = self.inside
         if not self.one_row:
             scope.forget_loads()
 
-    def _statements(self, body: Sequence[Statement], scope: BlockScope, along: str) -> None:
+    def _statements(self, body: Sequence[Statement], scope: BlockScope, spanned: Sequence[str]) -> None:
         for statement in body:
             if isinstance(statement, Let):
                 scope.let(statement.name, scope.value(statement.value))
             elif isinstance(statement, Reduce):
                 self._accumulate(statement, scope)
             else:
-                self._store(statement, scope, along)
+                self._store(statement, scope, spanned)
 
     # -- reductions ---------------------------------------------------------------------------------------------------
 
@@ -237,12 +209,12 @@ class _TritonPrinter:
             if self.persistent:
                 return
             for part in ("mean", "m2", "weight"):
-                self.lines.line(f"{name}_{part}s = tl.zeros([XBLOCK, RBLOCK], {value_type})")
+                self.lines.line(f"{name}_{part}s = tl.zeros({self.block}, {value_type})")
             return
         start = _start_of(statement)
-        self.lines.line(f"{name}_all = tl.full([XBLOCK, RBLOCK], {start}, {value_type})")
+        self.lines.line(f"{name}_all = tl.full({self.block}, {start}, {value_type})")
         if statement.kind.startswith("arg"):
-            self.lines.line(f"{name}_at = tl.full([XBLOCK, RBLOCK], {2**63 - 1}, tl.int64)")
+            self.lines.line(f"{name}_at = tl.full({self.block}, {2**63 - 1}, tl.int64)")
 
     def _accumulate(self, statement: Reduce, scope: BlockScope) -> None:
         value = scope.named(scope.value(statement.value))
@@ -253,23 +225,34 @@ class _TritonPrinter:
         if kind.startswith("arg"):
             at = scope.named(scope.value(IndexValue(self._position(statement), torch.int64)), "at")
             wins = self.names.fresh("wins")
-            self.lines.line(f"{wins} = inside & beats_{kind[3:]}({value.text}, {at.text}, {total}, {name}_at)")
+            here = f"{self.in_row.whole} & " if self.in_row.whole else ""
+            self.lines.line(f"{wins} = {here}beats_{kind[3:]}({value.text}, {at.text}, {total}, {name}_at)")
             self.lines.line(f"{total} = tl.where({wins}, {value.text}, {total})")
             self.lines.line(f"{name}_at = tl.where({wins}, {at.text}, {name}_at)")
             return
-        self.lines.line(f"{total} = tl.where(inside, {_combined(kind, total, str(value.text))}, {total})")
+        self.lines.line(f"{total} = {self._where(_combined(kind, total, str(value.text)), total)}")
+
+    def _where(self, text: str, other: str) -> str:
+        """``text`` for the elements that exist."""
+        whole = self.in_row.whole
+        return text if whole is None else f"tl.where({whole}, {text}, {other})"
 
     def _accumulate_welford(self, statement: Reduce, value: Block) -> None:
         name = statement.name
         if self.persistent:
-            self.lines.line(f"{name}_all = tl.where(inside, {value.text}, 0)")
+            self.lines.line(f"{name}_all = tl.where({self._everywhere()}, {value.text}, 0)")
             return
         mean, m2, weight = (f"{name}_{part}s" for part in ("mean", "m2", "weight"))
         before = self.names.fresh("before")
-        self.lines.line(f"{weight} += tl.where(inside, 1.0, 0.0)")
+        self.lines.line(f"{weight} += {self._where('1.0', '0.0')}")
         self.lines.line(f"{before} = {value.text} - {mean}")
-        self.lines.line(f"{mean} = tl.where(inside, {mean} + {before} / tl.maximum({weight}, 1.0), {mean})")
-        self.lines.line(f"{m2} = tl.where(inside, {m2} + {before} * ({value.text} - {mean}), {m2})")
+        self.lines.line(f"{mean} = {self._where(f'{mean} + {before} / tl.maximum({weight}, 1.0)', mean)}")
+        self.lines.line(f"{m2} = {self._where(f'{m2} + {before} * ({value.text} - {mean})', m2)}")
+
+    def _everywhere(self) -> str:
+        """A condition with the shape of the block."""
+        whole = self.in_row.whole
+        return f"tl.full({self.block}, True, tl.int1)" + (f" & {whole}" if whole else "")
 
     def _position(self, statement: Reduce) -> Index:
         (loop,) = (loop for loop in self.kernel.loops if any(other is statement for other in loop.body))
@@ -285,7 +268,7 @@ class _TritonPrinter:
             parts = [f"{name}_{part}" for part in ("mean", "m2", "weight")]
             if self.persistent:  # the whole row is at hand: its mean first, then what deviates from it
                 (loop,) = (loop for loop in self.kernel.loops if any(other is statement for other in loop.body))
-                arguments = f"{name}_all, inside, {_text(_product(loop.axes))}"
+                arguments = f"{name}_all, {self._everywhere()}, {_text(product(loop.axes))}"
                 self.lines.line(f"{', '.join(parts)} = deviations_along({arguments})")
             else:
                 self.lines.line(f"{', '.join(parts)} = welford_along({name}_means, {name}_m2s, {name}_weights)")
@@ -296,23 +279,37 @@ class _TritonPrinter:
 
     # -- stores -------------------------------------------------------------------------------------------------------
 
-    def _store(self, statement: Store, scope: BlockScope, along: str) -> None:
+    def _store(self, statement: Store, scope: BlockScope, spanned: Sequence[str]) -> None:
+        """``spanned`` are the dimensions of the elements that are stored."""
         value = cast_block(scope.value(statement.value), self.dtypes[statement.buffer])
-        mask = scope.mask
+        mask = scope.inside.whole
         if statement.mask is not None:
-            mask = f"{mask} & {scope.named(scope.value(statement.mask), 'inside').text}"
-        bound = scope.bind(statement.bindings)
-        place = scope.index(statement.index, bound)
-        missing = "" if statement.index.symbols & set(self.kernel.axes) else " + 0 * x_index"
-        if along == "r" and not statement.index.symbols & self._loop_axes():
-            missing += " + 0 * r_index"
+            own = str(scope.named(scope.value(statement.mask), "inside").text)
+            mask = own if mask is None else f"{mask} & {own}"
+        place = scope.index(statement.index, scope.bind(statement.bindings))
+        met = {self.grid.dimensions.get(symbol) for symbol in statement.index.symbols}
+        missing = "".join(f" + 0 * {dimension}_index" for dimension in spanned if dimension not in met)
         pointer = f"{statement.buffer} + {place.within(Precedence.ADD)}{missing}"
         function = "tl.store" if statement.mode == "set" else f"tl.atomic_{statement.mode}"
-        self.lines.line(f"{function}({pointer}, {value.text}, {mask})")
+        self.lines.line(f"{function}({pointer}, {value.text}{f', {mask}' if mask else ''})")
         scope.forget_loads()
 
-    def _loop_axes(self) -> frozenset[Symbol]:
-        return frozenset(axis for loop in self.kernel.loops for axis in loop.axes)
+
+def _grid(kernel: Kernel, shape: Shape) -> Grid:
+    flats: list[tuple[tuple[Symbol, ...], Symbol]] = []
+    dimensions: dict[Symbol, str] = {}
+    rows = [("r", axes) for axes in dict.fromkeys(loop.axes for loop in kernel.loops if loop.axes)]
+    for name, axes in [*((tile.name, tile.axes) for tile in shape.tiles), *rows]:
+        flat = loop_variable(f"{name}_index", product(axes))
+        flats.append((axes, flat))
+        if name != "outer":
+            dimensions.update(dict.fromkeys((*axes, flat), name))
+    return Grid(tuple(flats), dimensions)
+
+
+def _is_at_most(extent: Index, limit: int) -> bool:
+    known = extent.as_int()
+    return known is not None and known <= limit
 
 
 def _combined(kind: str, total: str, value: str) -> str:
@@ -338,7 +335,8 @@ def _start_of(statement: Reduce) -> str:
 
 
 def _names_in(kernel: Kernel) -> set[str]:
-    names = {kernel.name, "x_index", "r_index", "inside", "x_inside", "r_start", "tl", "triton", "libdevice"}
+    names = {kernel.name, "inside", "tile_inside", "program", "r_start", "tl", "triton", "libdevice"}
+    names |= {f"{tile}_{what}" for tile in (*TILE_NAMES, "outer", "r") for what in ("index", "inside")}
     names |= {argument.name for argument in kernel.arguments} | {size.name for size in kernel.sizes}
     names |= {axis.name for axis in kernel.axes}
     for loop in kernel.loops:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,18 +26,67 @@ class Block:
     constant: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What indices mean to a block: the axes that have one flat position, and which dimension each symbol moves
+    along."""
+
+    flats: tuple[tuple[tuple[Symbol, ...], Symbol], ...]
+    dimensions: Mapping[Symbol, str]
+
+    def flattened(self, index: Index) -> Index:
+        """The index by flat positions where it walks a tile's axes as one: the compiler sees what lies side by side."""
+        for axes, flat in self.flats:
+            if _walks_as_one(index, axes):
+                index = index.subs({**dict.fromkeys(axes[:-1], 0), axes[-1]: Index.of(flat)})
+        return index
+
+
+def _walks_as_one(index: Index, axes: Sequence[Symbol]) -> bool:
+    if len(axes) < 2:
+        return bool(axes)
+    strides = [index.stride_of(axis) for axis in axes]
+    if any(stride is None or not stride.terms for stride in strides):
+        return False
+    return all(
+        axis.size is not None and outer == inner * axis.size
+        for outer, inner, axis in zip(strides, strides[1:], axes[1:], strict=False)
+        if outer is not None and inner is not None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Which elements of a block exist: the conditions by dimension, and all together (None: every one exists).  Where
+    values decide too, the whole is ``narrowed``."""
+
+    conditions: Mapping[str, str]
+    whole: str | None
+    narrowed: bool = False
+
+    def along(self, dimensions: set[str]) -> str | None:
+        """The condition for what moves along some dimensions only."""
+        wanted = [condition for dimension, condition in self.conditions.items() if dimension in dimensions]
+        if self.narrowed or len(wanted) == len(self.conditions):
+            return self.whole
+        return " & ".join(wanted) or None
+
+
 class BlockScope:
     """Where values are printed: a suite of statements, the names in it, and which elements may be read."""
 
-    def __init__(self, lines: Lines, names: Names, mask: str | None, results: dict[str, Block]) -> None:
+    def __init__(self, lines: Lines, names: Names, grid: Grid, inside: Inside, results: dict[str, Block]) -> None:
         self.lines = lines
         self.names = names
-        self.mask = mask
+        self.grid = grid
+        self.inside = inside
         self.results = results
         self._named: dict[str, Text] = {}
 
-    def masked(self, mask: str) -> BlockScope:
-        return BlockScope(self.lines, self.names, mask, dict(self.results))
+    def narrowed(self, mask: str) -> BlockScope:
+        """The scope of what is computed only where ``mask`` holds, which implies the scope's own."""
+        inside = Inside(self.inside.conditions, mask, narrowed=True)
+        return BlockScope(self.lines, self.names, self.grid, inside, dict(self.results))
 
     def named(self, block: Block, prefix: str = "t") -> Block:
         if block.text.text.isidentifier():
@@ -57,7 +106,7 @@ class BlockScope:
         self._named.clear()
 
     def index(self, index: Index, names: Mapping[Symbol, str] | None = None) -> Text:
-        return index_text(index, triton_dialect.INDEX_STYLE, names)
+        return index_text(self.grid.flattened(index), triton_dialect.INDEX_STYLE, names)
 
     def bind(
         self, bindings: tuple[tuple[Symbol, Expr], ...], done: Mapping[int, Block] | None = None
@@ -93,9 +142,11 @@ def _index_value(scope: BlockScope, node: IndexValue, done: Mapping[int, Block])
 
 def _load(scope: BlockScope, node: Load, done: Mapping[int, Block]) -> Block:
     place = scope.index(node.index, scope.bind(node.bindings, done))
+    met = {scope.grid.dimensions[symbol] for symbol in node.index.symbols if symbol in scope.grid.dimensions}
+    mask = scope.inside.whole if node.bindings else scope.inside.along(met)
     text = f"{node.buffer} + {place.within(Precedence.ADD)}"
-    if scope.mask is not None and (node.index.symbols or scope.mask != "x_inside"):
-        text += f", {scope.mask}"
+    if mask is not None:
+        text += f", {mask}" if met else f" + 0 * x_index, {mask}"  # a mask is a block, so its pointer must be one
     return scope.named(Block(Text(f"tl.load({text})"), node.dtype), "x")
 
 
@@ -106,9 +157,9 @@ def _result(scope: BlockScope, node: Result, done: Mapping[int, Block]) -> Block
 def _masked(scope: BlockScope, node: Masked, done: Mapping[int, Block]) -> Block:
     condition = scope.named(done[id(node.condition)], "inside")
     mask = str(condition.text)
-    if scope.mask is not None:
-        mask = str(scope.named(Block(Text(f"{scope.mask} & {mask}", Precedence.AND), torch.bool), "inside").text)
-    body = scope.masked(mask).value(node.body)
+    if (whole := scope.inside.whole) is not None:
+        mask = str(scope.named(Block(Text(f"{whole} & {mask}", Precedence.AND), torch.bool), "inside").text)
+    body = scope.narrowed(mask).value(node.body)
     other = _const(scope, node.other, done)
     return Block(_typed_where(condition, body, other, node.dtype), node.dtype)
 
@@ -127,7 +178,7 @@ def _apply(scope: BlockScope, node: Apply, done: Mapping[int, Block]) -> Block:
         operands = [_as_block(operand) for operand in operands]
     texts = [operand.text for operand in operands]
     if node.op in CHECKED:
-        texts.append(Text(scope.mask or "True"))  # elements that are not there have no position
+        texts.append(Text(scope.inside.whole or "True"))  # elements that are not there have no position
     text = style(*texts)
     constant = all(operand.constant for operand in operands)
     if node.op in ("rand", "randn", "randint64"):

@@ -198,37 +198,38 @@ def _differ(a, b):
 
 @triton.jit
 def sum_along(x):
-    return tl.sum(x, 1)[:, None]
+    """Over the last dimension, which stays, as in all of these."""
+    return tl.sum(x, len(x.shape) - 1, keep_dims=True)
 
 
 @triton.jit
 def product_along(x):
-    return tl.reduce(x, 1, _product)[:, None]
+    return tl.reduce(x, len(x.shape) - 1, _product, keep_dims=True)
 
 
 @triton.jit
 def max_along(x):
-    return tl.reduce(x, 1, maximum)[:, None]
+    return tl.reduce(x, len(x.shape) - 1, maximum, keep_dims=True)
 
 
 @triton.jit
 def min_along(x):
-    return tl.reduce(x, 1, minimum)[:, None]
+    return tl.reduce(x, len(x.shape) - 1, minimum, keep_dims=True)
 
 
 @triton.jit
 def any_along(x):
-    return tl.reduce(x.to(tl.int32), 1, _either)[:, None] != 0
+    return tl.reduce(x.to(tl.int32), len(x.shape) - 1, _either, keep_dims=True) != 0
 
 
 @triton.jit
 def all_along(x):
-    return tl.reduce(x.to(tl.int32), 1, _both)[:, None] != 0
+    return tl.reduce(x.to(tl.int32), len(x.shape) - 1, _both, keep_dims=True) != 0
 
 
 @triton.jit
 def xor_along(x):
-    return tl.reduce(x, 1, _differ)[:, None]
+    return tl.reduce(x, len(x.shape) - 1, _differ, keep_dims=True)
 
 
 @triton.jit
@@ -260,14 +261,14 @@ def _later_min(a, a_at, b, b_at):
 
 @triton.jit
 def argmax_along(value, at):
-    _, position = tl.reduce((value, at), 1, _later_max)
-    return position[:, None]
+    _, position = tl.reduce((value, at), len(value.shape) - 1, _later_max, keep_dims=True)
+    return position
 
 
 @triton.jit
 def argmin_along(value, at):
-    _, position = tl.reduce((value, at), 1, _later_min)
-    return position[:, None]
+    _, position = tl.reduce((value, at), len(value.shape) - 1, _later_min, keep_dims=True)
+    return position
 
 
 @triton.jit
@@ -280,14 +281,14 @@ def _merged(mean, m2, weight, other_mean, other_m2, other_weight):
 
 @triton.jit
 def welford_along(mean, m2, weight):
-    mean, m2, weight = tl.reduce((mean, m2, weight), 1, _merged)
-    return mean[:, None], m2[:, None], weight[:, None]
+    return tl.reduce((mean, m2, weight), len(mean.shape) - 1, _merged, keep_dims=True)
 
 
 @triton.jit
 def deviations_along(x, inside, count):
     """Mean, sum of squared deviations and count of rows that are here as a whole."""
-    weight = tl.full([1, 1], count, x.dtype)
-    mean = sum_along(x) / weight
+    mean = sum_along(x)
+    weight = tl.full(mean.shape, count, x.dtype)
+    mean = mean / weight
     apart = tl.where(inside, x - mean, 0)
     return mean, sum_along(apart * apart), weight

@@ -1,0 +1,208 @@
+"""The block that each program of a Triton kernel works on: which axes it spans, how far, and with how many warps.
+
+A pure decision over the kernel, made from its strides.  Memory is read at full speed along the axis where neighbours
+lie side by side; where operands disagree about that axis, as in a transpose, the block spans both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inductor.deps import loads_of, stores_of
+from inductor.ir.index import Index, Symbol
+from inductor.ir.kernel import Kernel
+from inductor.schedule.profit import points
+
+PERSISTENT = 8192
+"""Rows up to this long are kept in registers."""
+
+REGISTERS = 16384
+"""So many elements a program can hold."""
+
+FEW_ROWS = 128
+"""Fewer rows than this leave multiprocessors idle."""
+
+COLUMNS = 32
+"""Results that a program makes side by side where columns are reduced: a cache line of them."""
+
+SHORTEST_SIDE = 16
+"""Axes shorter than this are not worth a dimension of their own."""
+
+WORTH_A_DIMENSION = 8
+"""An axis gets a dimension if at least one byte in so many lies side by side along it."""
+
+TILE_NAMES = ("x", "y", "z")
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Axes walked as one, ``block`` positions at a time: a dimension of the blocks, or where ``block`` is None one
+    position per program and no dimension."""
+
+    name: str
+    axes: tuple[Symbol, ...]
+    block: int | None
+
+    @property
+    def extent(self) -> Index:
+        return product(self.axes)
+
+    @property
+    def count(self) -> Index:
+        """How many blocks cover the axes."""
+        return self.extent if self.block is None else (self.extent + (self.block - 1)) // self.block
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether every block is full."""
+        return self.block is None or self.extent.divisible_by(self.block) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The block of a program and its warps.  ``tiles`` cover the kernel's axes, the fastest last; ``r`` is how much of
+    a row is read at once, None where nothing is reduced."""
+
+    tiles: tuple[Tile, ...]
+    r: int | None
+    warps: int
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The sizes of the block by the names that the kernel has for them, in the order of its dimensions."""
+        blocks = {f"{tile.name.upper()}BLOCK": tile.block for tile in self.tiles if tile.block is not None}
+        return blocks if self.r is None else blocks | {"RBLOCK": self.r}
+
+    @property
+    def programs(self) -> Index:
+        """How many programs the kernel needs."""
+        total = Index.of(1)
+        for tile in self.tiles:
+            total = total * tile.count
+        return total
+
+
+def product(axes: Sequence[Symbol]) -> Index:
+    total = Index.of(1)
+    for axis in axes:
+        assert axis.size is not None
+        total = total * axis.size
+    return total
+
+
+def choose_shape(kernel: Kernel) -> Shape:
+    """Good first guesses: enough bytes per program to hide latency, rows in registers where they fit."""
+    sides = _bytes_side_by_side(kernel)
+    groups = _groups(kernel, sides)
+    if any(loop.axes for loop in kernel.loops):
+        return _reducing_shape(kernel, groups, sides)
+    if len(groups) == 1:
+        block = min(1024, _power_of_two(groups[0]))
+        return _shape(groups, (block,), None, 4 if block >= 512 else max(1, block // 128))
+    if len(_dimensions(groups)) == len(TILE_NAMES):
+        return _shape(groups, (16, 16, 16), None, 8)
+    width = max(load.dtype.itemsize for load in loads_of(kernel.loops))
+    side = 64 if width <= 2 else 32
+    return _shape(groups, (side, 64), None, 8)
+
+
+# -- which axes -------------------------------------------------------------------------------------------------------
+
+
+def _bytes_side_by_side(kernel: Kernel) -> Counter[Symbol]:
+    """How many bytes are read and written along each axis with nothing between them."""
+    places: set[tuple[str, Index, int]] = set()
+    dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
+    for load in loads_of(kernel.loops):
+        places.add((load.buffer, load.index, load.dtype.itemsize))
+    for store in stores_of(kernel.loops):
+        places.add((store.buffer, store.index, dtypes[store.buffer].itemsize))
+    axes = [*kernel.axes, *dict.fromkeys(axis for loop in kernel.loops for axis in loop.axes)]
+    total: Counter[Symbol] = Counter()
+    for _, index, width in places:
+        moved = [axis for axis in axes if axis in index.symbols]
+        for axis in moved:
+            if index.stride_of(axis) == 1 and points([axis]) > 1:
+                total[axis] += width * points(moved)
+    return total
+
+
+def _groups(kernel: Kernel, sides: Counter[Symbol]) -> tuple[tuple[Symbol, ...], ...]:
+    """The kernel's axes by tile: those that share the last dimension, each that has one of its own, from the fastest
+    to the slowest, and what is left."""
+    *others, last = kernel.axes or (None,)
+    if last is None or points([last]) < SHORTEST_SIDE:
+        return (kernel.axes,)
+    enough = sum(sides.values()) / WORTH_A_DIMENSION
+    wanted = [axis for axis in others if axis is not None and sides[axis] >= enough and points([axis]) >= SHORTEST_SIDE]
+    wanted = sorted(sorted(wanted, key=lambda axis: -sides[axis])[: len(TILE_NAMES) - 1], key=kernel.axes.index)
+    if not wanted:
+        return (kernel.axes,)
+    behind = kernel.axes[kernel.axes.index(wanted[-1]) + 1 :]
+    rest = tuple(axis for axis in kernel.axes if axis not in wanted and axis not in behind)
+    return (behind, *((axis,) for axis in reversed(wanted)), rest)
+
+
+def _dimensions(groups: Sequence[Sequence[Symbol]]) -> Sequence[Sequence[Symbol]]:
+    """The groups that become dimensions: where there are several, the last one's axes do not."""
+    return groups[:-1] if len(groups) > 1 else groups
+
+
+def _shape(groups: Sequence[tuple[Symbol, ...]], blocks: Sequence[int], r: int | None, warps: int) -> Shape:
+    """``blocks`` belong to the groups in their order; none is larger than what it covers needs."""
+    dimensions = _dimensions(groups)
+    tiles = [
+        Tile(name, tuple(axes), min(block, _power_of_two(axes)))
+        for name, axes, block in zip(TILE_NAMES, dimensions, blocks, strict=False)
+    ]
+    if len(groups) > 1 and groups[-1]:
+        tiles.append(Tile("outer", groups[-1], None))
+    return Shape(tuple(reversed(tiles)), r, warps)
+
+
+def _power_of_two(size: int | Sequence[Symbol]) -> int:
+    """The next power of two; axes whose sizes vary are taken for long."""
+    number = size if isinstance(size, int) else points(size)
+    return 1 << max(0, (number - 1).bit_length())
+
+
+# -- reductions -------------------------------------------------------------------------------------------------------
+
+
+def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], sides: Counter[Symbol]) -> Shape:
+    passes = [loop for loop in kernel.loops if loop.axes]
+    lengths = [product(loop.axes).as_int() for loop in passes]
+    longest = max((PERSISTENT + 1 if length is None else length) for length in lengths)
+    if len(groups) > 1:
+        return _shape(groups, (16, 16, 8), 16, 8)
+    along_rows = sum(sides[axis] for axis in {axis for loop in passes for axis in loop.axes})
+    along_columns = sides[kernel.axes[-1]] if kernel.axes else 0
+    if along_columns > along_rows:
+        return _columns(groups, longest, len(passes))
+    if longest > PERSISTENT:
+        if points(kernel.axes) < FEW_ROWS:
+            return _shape(groups, (1,), 8192, 16)  # few programs run: each must keep much in flight
+        return _shape(groups, (1,), 4096, 8)
+    r = _power_of_two(longest)
+    x = max(1, 2048 // r)
+    if along_columns * WORTH_A_DIMENSION > along_rows:  # results lie side by side across rows
+        x = max(x, min(SHORTEST_SIDE, REGISTERS // r))
+    x = min(x, _power_of_two(kernel.axes))
+    return _shape(groups, (x,), r, _warps(x * r))
+
+
+def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int) -> Shape:
+    """Neighbouring columns side by side.  A column that is read again stays in registers if a few fit."""
+    r = _power_of_two(longest)
+    x = min(COLUMNS, _power_of_two(groups[0]))
+    if r * x > 4096 and (passes == 1 or REGISTERS // r < 8):
+        r = 2048 // x
+    elif r * x > REGISTERS:
+        x = REGISTERS // r
+    return _shape(groups, (x,), r, _warps(x * r))
+
+
+def _warps(elements: int) -> int:
+    return max(1, min(16, elements // 512))
