@@ -80,3 +80,13 @@ def test_a_position_outside_is_an_error_as_in_eager(tmp_path):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", _OUTSIDE, str(tmp_path)], env=env, capture_output=True, text=True)
     assert done.stdout.startswith("raised"), done.stdout + done.stderr[-2000:]
+
+
+def test_tuned_kernels_agree_with_eager(tmp_path):
+    x, y = torch.randn(700, 500, device="cuda"), torch.randn(500, 700, device="cuda")
+    function = lambda x, y: ((x.t() + y).softmax(1), x.sum(0))
+    for _ in range(2):  # timed, then from the cache
+        options = {"cache_dir": str(tmp_path), "max_autotune": True}
+        compiled = inductor.compile(make_fx(function)(x, y), [x, y], options=options)
+        torch.testing.assert_close(tuple(compiled(x, y)), function(x, y), rtol=1e-4, atol=1e-4)
+    assert list((tmp_path / "kernels").glob("*.shape"))

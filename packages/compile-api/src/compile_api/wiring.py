@@ -77,7 +77,11 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
             compiled = inductor.compile(
                 gm,
                 example_inputs,
-                options={"trace": folder or ctx.options.trace, "labels": ctx.options.labels},
+                options={
+                    "trace": folder or ctx.options.trace,
+                    "labels": ctx.options.labels,
+                    "max_autotune": ctx.options.max_autotune,
+                },
                 tell=lambda doing: ctx.progress.stage(f"{what}: {doing}"),
             )
             record = described(direction, gm, compiled, texts=ctx.folder is not None or logs.any_wanted())

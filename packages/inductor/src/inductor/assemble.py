@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from inductor import runner, triton_launch
+from inductor import runner, triton_launch, triton_tune
 from inductor.codegen.runs import Plan
 from inductor.codegen.units import PrintedProgram, print_units
 from inductor.codegen.wrapper import Kernels, Wrapper, print_wrapper
@@ -57,8 +57,11 @@ def build_kernels(
     launchers: dict[str, Callable[..., None]] = {}
     if printed.triton:
         devices = {name: device.index or 0 for name, device in program.launches().items()}
-        launchers, path = triton_launch.load(printed.triton, devices, open_cache(options))
-        kernels += [CompiledKernel(k.kernel.name, k.text, path, k.kernel.origins, False) for k in printed.triton]
+        store, triton = open_cache(options), printed.triton
+        if options.max_autotune:
+            triton = triton_tune.tuned(triton, devices, store)
+        launchers, path = triton_launch.load(triton, devices, store)
+        kernels += [CompiledKernel(k.kernel.name, k.text, path, k.kernel.origins, False) for k in triton]
     return BuiltKernels(run, launchers, tuple(kernels))
 
 

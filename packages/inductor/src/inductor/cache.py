@@ -128,7 +128,7 @@ class Cache:
             for entry in found:
                 if entry.name.startswith(_BUILDING):
                     _remove_abandoned(entry)
-                if entry.name.endswith((".so", ".cpp", ".py", ".cubin")):
+                if entry.name.endswith((".so", ".cpp", ".py", ".cubin", ".shape")):
                     status = _stat(entry)
                     if status is not None:
                         entries.append((status.st_mtime_ns, status.st_size, entry))

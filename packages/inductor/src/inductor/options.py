@@ -34,6 +34,9 @@ class Options:
     build_processes: int | None = None
     """How many compilers run at once.  Default: one per core."""
 
+    max_autotune: bool = False
+    """Whether the launch shapes of kernels on GPUs are tried out on the device; what won is kept in the cache."""
+
     labels: bool = False
     """Whether ``torch.profiler`` sees each run of a kernel under the kernel's name; costs a little each time."""
 

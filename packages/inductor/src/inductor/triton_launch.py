@@ -66,12 +66,12 @@ def load(
     a stream, the addresses of the kernel's buffers, and its sizes."""
     text = HEADER + "".join(f"\n\n{kernel.text}" for kernel in kernels)
     file = store.keep_text(f"{key_of([text])}.py", text)
-    loaded = [_Loaded(kernel, file, store, devices[kernel.kernel.name]) for kernel in kernels]
-    _compile_apart(loaded)
+    loaded = [Loaded(kernel, file, store, devices[kernel.kernel.name]) for kernel in kernels]
+    compile_apart(loaded)
     return {kernel.printed.kernel.name: kernel.launcher() for kernel in loaded}, file
 
 
-def _compile_apart(kernels: Sequence[_Loaded]) -> None:
+def compile_apart(kernels: Sequence[Loaded]) -> None:
     """Each different kernel once, several at a time: half of the work is another program's, ptxas.
 
     What fails here fails again, with its own error, where the kernel is asked for.
@@ -85,7 +85,7 @@ def _compile_apart(kernels: Sequence[_Loaded]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class Loaded:
     """A kernel of a file, on a device."""
 
     printed: PrintedTritonKernel
@@ -94,7 +94,7 @@ class _Loaded:
     device: int
 
     def key(self, *, aligned: bool) -> str:
-        return key_of((*_content(self.printed), _identity(), str(_architecture(self.device)), str(aligned)))
+        return key_of((*content(self.printed), identity(), str(_architecture(self.device)), str(aligned)))
 
     def try_to_compile(self) -> None:
         if _blocks(self.printed) != 0:
@@ -147,7 +147,7 @@ def _blocks(printed: PrintedTritonKernel) -> int | Callable[[Sequence[int]], int
 
 def binary_of(printed: PrintedTritonKernel, file: Path, store: Cache, architecture: int, *, aligned: bool) -> Binary:
     """From the cache, or compiled and kept there."""
-    key = key_of((*_content(printed), _identity(), str(architecture), str(aligned)))
+    key = key_of((*content(printed), identity(), str(architecture), str(aligned)))
     if (found := store.find_data(f"{key}.cubin")) is not None:
         return Binary.unpack(found)
     binary = compile_kernel(printed, file, architecture, aligned)
@@ -155,7 +155,7 @@ def binary_of(printed: PrintedTritonKernel, file: Path, store: Cache, architectu
     return binary
 
 
-def _content(printed: PrintedTritonKernel) -> tuple[str, ...]:
+def content(printed: PrintedTritonKernel) -> tuple[str, ...]:
     """What a kernel does, by whatever name and for whichever operators; layers of a model share their kernels.
 
     The text names no dtypes: the signature does.
@@ -173,7 +173,7 @@ def _signature(printed: PrintedTritonKernel) -> dict[str, str]:
 
 
 @cache
-def _identity() -> str:
+def identity() -> str:
     """Which compiler makes the machine code, and which functions of ours go into it."""
     try:
         version = importlib.metadata.version("triton")

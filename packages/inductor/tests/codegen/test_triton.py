@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from inductor import triton_launch
+from inductor import triton_launch, triton_tune
 from inductor.cache import Cache
 from inductor.codegen.triton import print_kernel
+from inductor.codegen.triton_shape import candidates
 from inductor.codegen.wrapper import Kernels, print_wrapper
 from inductor.ir.expr import Const, Load, Result, apply, cast
 from inductor.ir.index import Index, loop_variable
@@ -187,3 +188,40 @@ def test_kernels_that_differ_in_name_alone_are_compiled_once(tmp_path, monkeypat
         made = replace(scaled(), name=name, origins=(origin,))
         assert triton_launch.binary_of(print_kernel(made), tmp_path, store, 90, aligned=True) == binary
     assert len(compiled) == 1
+
+
+# -- shapes tried out -------------------------------------------------------------------------------------------------
+
+
+def timed_by(seconds, monkeypatch):
+    """Shapes timed by a function of theirs in place of a device."""
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a device")
+    monkeypatch.setattr(
+        triton_tune, "timings", lambda printed, *_: {shape: seconds(shape) for shape in candidates(printed.shape)}
+    )
+
+
+def test_the_fastest_shape_is_taken_and_kept(tmp_path, monkeypatch):
+    store, printed = Cache(tmp_path, 1 << 30), print_kernel(turned(1000, 2000))
+    timed_by(lambda shape: abs(shape.constants["XBLOCK"] - 128) + shape.warps, monkeypatch)
+    (best,) = triton_tune.tuned([printed], {"turned": 0}, store)
+    assert best.shape.constants["XBLOCK"] == 128
+    monkeypatch.setattr(triton_tune, "timings", None)
+    assert triton_tune.tuned([printed], {"turned": 0}, store) == (best,)
+
+
+def test_noise_does_not_change_a_shape(tmp_path, monkeypatch):
+    printed = print_kernel(turned(1000, 2000))
+    timed_by(lambda shape: 1.0 if shape == printed.shape else 0.99, monkeypatch)
+    assert triton_tune.tuned([printed], {"turned": 0}, Cache(tmp_path, 1 << 30)) == (printed,)
+
+
+def test_kernels_that_take_as_long_as_a_launch_are_not_timed():
+    assert triton_tune.can_be_timed(print_kernel(turned(1000, 2000)))
+    assert not triton_tune.can_be_timed(print_kernel(scaled()))
+
+
+def test_a_row_in_registers_stays_there():
+    shapes = candidates(print_kernel(normalised(100)).shape)
+    assert {shape.r for shape in shapes} == {128}
+    assert len({shape.constants["XBLOCK"] for shape in shapes}) > 2

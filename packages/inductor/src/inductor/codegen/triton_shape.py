@@ -6,9 +6,11 @@ lie side by side; where operands disagree about that axis, as in a transpose, th
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product as combinations
 
 from inductor.deps import loads_of, stores_of
 from inductor.ir.index import Index, Symbol
@@ -63,17 +65,23 @@ class Tile:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The block of a program and its warps.  ``tiles`` cover the kernel's axes, the fastest last; ``r`` is how much of
-    a row is read at once, None where nothing is reduced."""
+    a row is read at once, None where nothing is reduced, all of it where the shape ``keeps_rows``."""
 
     tiles: tuple[Tile, ...]
     r: int | None
     warps: int
+    keeps_rows: bool = False
 
     @property
     def constants(self) -> dict[str, int]:
         """The sizes of the block by the names that the kernel has for them, in the order of its dimensions."""
         blocks = {f"{tile.name.upper()}BLOCK": tile.block for tile in self.tiles if tile.block is not None}
         return blocks if self.r is None else blocks | {"RBLOCK": self.r}
+
+    def with_blocks(self, blocks: Mapping[str, int], warps: int) -> Shape:
+        """The same axes in blocks of other sizes, given by the names of ``constants``."""
+        tiles = tuple(replace(tile, block=blocks.get(f"{tile.name.upper()}BLOCK")) for tile in self.tiles)
+        return replace(self, tiles=tiles, r=blocks.get("RBLOCK"), warps=warps)
 
     @property
     def programs(self) -> Index:
@@ -190,7 +198,7 @@ def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], side
     if along_columns * WORTH_A_DIMENSION > along_rows:  # results lie side by side across rows
         x = max(x, min(SHORTEST_SIDE, REGISTERS // r))
     x = min(x, _power_of_two(kernel.axes))
-    return _shape(groups, (x,), r, _warps(x * r))
+    return replace(_shape(groups, (x,), r, _warps(x * r)), keeps_rows=True)
 
 
 def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int) -> Shape:
@@ -201,8 +209,36 @@ def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int) 
         r = 2048 // x
     elif r * x > REGISTERS:
         x = REGISTERS // r
-    return _shape(groups, (x,), r, _warps(x * r))
+    return replace(_shape(groups, (x,), r, _warps(x * r)), keeps_rows=r >= longest)
 
 
 def _warps(elements: int) -> int:
     return max(1, min(16, elements // 512))
+
+
+# -- other shapes to try ----------------------------------------------------------------------------------------------
+
+LARGEST = 16384
+FEWEST = 256
+
+
+def candidates(shape: Shape) -> list[Shape]:
+    """The shape and others like it: every side halved, doubled and doubled again, with half and twice the warps."""
+    sides = [_around(shape, name, side) for name, side in shape.constants.items()]
+    found = {shape: None}
+    for blocks in combinations(*sides):
+        elements = math.prod(blocks)
+        if FEWEST <= elements <= LARGEST or elements == math.prod(shape.constants.values()):
+            usual = _warps(elements)
+            for warps in sorted({max(1, usual // 2), usual, min(16, usual * 2)}):
+                found[shape.with_blocks(dict(zip(shape.constants, blocks, strict=True)), warps)] = None
+    return list(found)
+
+
+def _around(shape: Shape, name: str, side: int) -> list[int]:
+    """Sizes near ``side`` that what it covers has use for; a row that is in registers stays there."""
+    if name == "RBLOCK":
+        return [side] if shape.keeps_rows else [side // 2, side, side * 2]
+    (tile,) = (tile for tile in shape.tiles if name == f"{tile.name.upper()}BLOCK")
+    most = _power_of_two(tile.axes)
+    return [size for size in (side // 4, side // 2, side, side * 2, side * 4) if 1 <= size <= most]

@@ -1,0 +1,108 @@
+"""Launch shapes tried out on the device: what ``max_autotune`` asks for.
+
+The heuristics' guess is one of the candidates, so that nothing becomes slower but by the noise of the clock.  What won
+is kept beside the machine code, per device and kernel: the next process neither compiles nor times the others.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import torch
+
+from inductor.cache import Cache, key_of
+from inductor.codegen.triton import HEADER, PrintedTritonKernel, print_kernel
+from inductor.codegen.triton_shape import Shape, candidates
+from inductor.triton_launch import Loaded, compile_apart, content, identity
+
+SMALLEST = 1 << 16
+"""Kernels that touch fewer bytes than this take as long as a launch, whatever their shape."""
+
+TURNS = 7
+LAUNCHES = 20
+CACHE_BYTES = 64 << 20
+"""More than the second-level cache of the device holds."""
+
+BETTER = 0.97
+"""A candidate has to take less than this share of the guess's time to be taken instead of it."""
+
+
+def tuned(
+    kernels: Sequence[PrintedTritonKernel], devices: Mapping[str, int], store: Cache
+) -> tuple[PrintedTritonKernel, ...]:
+    """The kernels in the shapes that ran fastest."""
+    return tuple(_tuned(kernel, devices[kernel.kernel.name], store) for kernel in kernels)
+
+
+def _tuned(printed: PrintedTritonKernel, device: int, store: Cache) -> PrintedTritonKernel:
+    name = f"{key_of((*content(printed), identity(), torch.cuda.get_device_name(device)))}.shape"
+    if (known := store.find_data(name)) is not None:
+        return print_kernel(printed.kernel, printed.shape.with_blocks(**json.loads(known)))
+    if not can_be_timed(printed):
+        return printed
+    seconds = timings(printed, device, store)
+    best = min(seconds, key=lambda shape: seconds[shape])
+    if seconds[best] > BETTER * seconds[printed.shape]:
+        best = printed.shape
+    store.keep_data(name, json.dumps({"blocks": best.constants, "warps": best.warps}).encode())
+    return print_kernel(printed.kernel, best)
+
+
+def can_be_timed(printed: PrintedTritonKernel) -> bool:
+    """Kernels of known size that are worth it; not those that read positions from tensors, which would be random."""
+    arguments = printed.kernel.arguments
+    if "_index(" in printed.text or printed.kernel.sizes:
+        return False
+    return sum((argument.numel.as_int() or 0) * argument.dtype.itemsize for argument in arguments) >= SMALLEST
+
+
+def timings(printed: PrintedTritonKernel, device: int, store: Cache) -> dict[Shape, float]:
+    """Seconds per launch of each candidate that compiles, in turns, medians."""
+    loaded: dict[Shape, Loaded] = {}
+    for shape in candidates(printed.shape):
+        candidate = print_kernel(printed.kernel, shape)
+        text = f"{HEADER}\n\n{candidate.text}"
+        loaded[shape] = Loaded(candidate, store.keep_text(f"{key_of([text])}.py", text), store, device)
+    compile_apart(list(loaded.values()))
+    with torch.cuda.device(device):
+        arguments = _arguments(printed)
+        runs = {shape: partial(_run, kernel.launcher(), arguments) for shape, kernel in loaded.items()}
+        found: dict[Shape, list[float]] = {shape: [] for shape in runs}
+        for _ in range(TURNS):
+            for shape, run in runs.items():
+                found[shape].append(_seconds(run))
+    return {shape: statistics.median(times) for shape, times in found.items()}
+
+
+def _arguments(printed: PrintedTritonKernel) -> list[list[torch.Tensor]]:
+    """Buffers to work on: so many sets of them that the cache does not hold what was touched last."""
+    sizes = [(argument.numel.as_int() or 0, argument.dtype) for argument in printed.kernel.arguments]
+    total = sum(numel * dtype.itemsize for numel, dtype in sizes)
+    sets = min(LAUNCHES, 1 + CACHE_BYTES // max(total, 1))
+    return [[_numbers(numel, dtype) for numel, dtype in sizes] for _ in range(sets)]
+
+
+def _numbers(numel: int, dtype: torch.dtype) -> torch.Tensor:
+    if dtype.is_floating_point:
+        return torch.rand(numel, device="cuda").to(dtype)
+    return torch.randint(0, 2, (numel,), device="cuda").to(dtype)
+
+
+def _run(launch: Callable[..., None], sets: Sequence[Sequence[torch.Tensor]]) -> None:
+    stream = torch.cuda.current_stream().cuda_stream
+    for number in range(LAUNCHES):
+        launch(stream, *(tensor.data_ptr() for tensor in sets[number % len(sets)]))
+
+
+def _seconds(run: Callable[[], None]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    run()
+    torch.cuda._sleep(1_000_000)  # all launches are queued before the first one starts
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3 / LAUNCHES
