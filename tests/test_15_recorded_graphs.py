@@ -82,8 +82,7 @@ def test_training_gives_the_losses_that_it_gives_without_graphs(manager, zero_fi
     assert losses(graphed, recorded(graphed), zero_first=zero_first) == pytest.approx(expected, rel=1e-5)
     for ours, theirs in zip(graphed.state_dict().values(), plain.state_dict().values(), strict=True):
         torch.testing.assert_close(ours, theirs)
-    report = manager.report()
-    assert (report.recorded, report.replayed >= 16) == (2, True)
+    assert (manager.report().recorded, manager.report().plain) == (2, 0)
 
 
 def test_the_backward_reads_what_the_forward_saved_where_it_lies(manager):

@@ -6,7 +6,7 @@ often each was found in the way says which are copied from then on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 from .driver import Boxed
@@ -14,7 +14,7 @@ from .errors import Refusal, Refused
 from .inputs import Stillness
 from .node import Recording
 from .options import Options
-from .storage import CopyPolicy
+from .storage import CopyPolicy, Held
 
 MOST_REST = 64  # calls
 
@@ -29,6 +29,8 @@ class Case:
         self.outputs = CopyPolicy(options)
         self.inputs = CopyPolicy(options)
         self.stillness = Stillness()
+        self._watched: list[tuple[int, Held]] = []
+        self._expected_held: set[int] = set()
         self.plain_seconds: float | None = None
         self.replay_seconds: list[float] = []
         self._misses = 0
@@ -41,6 +43,23 @@ class Case:
         one function around another's results goes on and on: what follows on it has to be recorded anew, too.
         """
         return self.outputs.stood_in_the_way(slot, nbytes) if by_itself else self.outputs.copy(slot)
+
+    def warmed_up(self, results: Iterable[tuple[int, Held]]) -> None:
+        """A warm-up call returned these, by their position."""
+        self._watched = list(results)
+
+    def look_what_is_held(self) -> None:
+        """Another function is being recorded, and what this one returned will lie in the pool at each of its replays.
+        What of the warm-up's results is held at this time had better be copied out from the start."""
+        self._expected_held |= {position for position, held in self._watched if held.alive()}
+
+    def recorded(self, recording: Recording) -> None:
+        """It has one more recording."""
+        self.recordings.append(recording)
+        self._watched = []
+        for slot, loan in enumerate(recording.loans):
+            if self._expected_held.intersection(loan.positions):
+                self.outputs.copy(slot)
 
     def missed(self) -> None:
         """No recording fitted and none could be made; looking again and again would make calls slower than plain."""

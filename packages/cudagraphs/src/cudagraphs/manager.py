@@ -19,7 +19,7 @@ from .errors import CannotRecord, Refusal, Refused
 from .function import Case, Function
 from .generation import Steps
 from .inputs import plan_inputs, separates
-from .node import Recording
+from .node import Recording, flattened
 from .poison import poison
 from .record import Request, record
 from .replay import replay
@@ -32,9 +32,10 @@ RELEASED = "this tensor was made by a CUDA graph in an earlier step, and step_be
 
 @dataclass(frozen=True, slots=True)
 class _Plainly:
-    """The call is to be run as it is, and to be timed for a case if there is one."""
+    """The call is to be run as it is; as a warm-up of a case if there is one, and then perhaps to be timed."""
 
-    timed: Case | None = None
+    warms_up: Case | None = None
+    timed: bool = False
 
 
 class Manager:
@@ -75,10 +76,9 @@ class Manager:
         # Plain calls run without the lock: theirs may wait for another thread that has calls of its own.
         if not isinstance(answer, _Plainly):
             return answer
-        if answer.timed is None:
+        if answer.warms_up is None:
             return function.fn(inputs)
-        answer.timed.plain_seconds, result = self._driver.seconds(lambda: function.fn(inputs))
-        return result
+        return self._warm_up_now(function, answer.warms_up, inputs, answer.timed)
 
     def step_begin(self, *, release: bool = False) -> None:
         """Start a new step.  ``release`` gives back what earlier steps made: tensors still held raise when used."""
@@ -130,7 +130,17 @@ class Manager:
         case.stillness.see(self._driver, inputs)
         self._journal.counts["warmups"] += 1
         last = case.calls == function.options.warmups
-        return _Plainly(case if last and function.options.gain_samples else None)
+        return _Plainly(case, timed=last and function.options.gain_samples > 0)
+
+    def _warm_up_now(self, function: Function, case: Case, inputs: list[Any], timed: bool) -> Any:
+        if timed:
+            case.plain_seconds, result = self._driver.seconds(lambda: function.fn(inputs))
+        else:
+            result = function.fn(inputs)
+        _, values = flattened(result)
+        tensors = ((at, v) for at, v in enumerate(values) if self._driver.is_tensor(v) and self._driver.on_device(v))
+        case.warmed_up((at, self._driver.hold_weakly(tensor)) for at, tensor in tensors)
+        return result
 
     def _replay_or_record(self, function: Function, case: Case, inputs: list[Any]) -> Any:
         live = self._ledger.live()
@@ -197,7 +207,9 @@ class Manager:
         self._recorded += 1
         self._journal.counts["recorded"] += 1
         self.tree.add(recording)
-        case.recordings.append(recording)
+        case.recorded(recording)
+        for other in {case for function in self._functions for case in function.cases.values()} - {case}:
+            other.look_what_is_held()
         return recording
 
     # Judgements.
