@@ -59,9 +59,19 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
 
 def _is_repeatable(node: fx.Node) -> bool:
     """Does this node compute the same from the same arguments, for all we know?"""
-    if node.op != "call_function" or is_random(node) or node.is_impure():
+    if node.op != "call_function" or is_random(node) or node.is_impure() or _brings_sizes(node):
         return False
     return node.target is operator.getitem or getattr(node.target, "namespace", None) == "aten"
+
+
+def _brings_sizes(node: fx.Node) -> bool:
+    """Is the size of its result news, which later sizes refer to?"""
+    if torch.Tag.dynamic_output_shape not in getattr(node.target, "tags", ()):
+        return False
+    given = node.meta.get("val")
+    results = given if isinstance(given, (tuple, list)) else [given]
+    sizes = [size for result in results if isinstance(result, torch.Tensor) for size in result.shape]
+    return any(not isinstance(size, int) for size in sizes)
 
 
 def _frozen(value: Any) -> Any:

@@ -117,6 +117,10 @@ class GraphRecorder:
         _describe(chosen, example)
         return chosen
 
+    def assumptions(self) -> int:
+        """How much was taken for granted of sizes that only data can tell; nothing checks it at run time."""
+        return 0 if self.shape_env is None else self.shape_env.num_deferred_runtime_asserts
+
     def is_data_dependent(self, symbol: Any) -> bool:
         """Whether a symbol stands for a value that only the tensors' data can tell."""
         return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))

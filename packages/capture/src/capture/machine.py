@@ -18,6 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from capture.builtin_rules.assumed import assumed_result, is_assumed
 from capture.builtin_rules.registry import RULES, call_builtin
@@ -81,9 +82,10 @@ class Varying:
         self.ints: set[Source] = set()
         self.floats: set[Source] = set()
         self.all_sizes = False
+        self.data_sizes = False
 
     def __bool__(self) -> bool:
-        return bool(self.dims or self.ints or self.all_sizes)
+        return bool(self.dims or self.ints or self.all_sizes or self.data_sizes)
 
 
 class Machine:
@@ -248,6 +250,8 @@ class Machine:
             handler(self, frame, instruction)
         except UserRaised as raised:
             self._unwind(frame, instruction, raised)
+        except GuardOnDataDependentSymNode:
+            self.stop("data-dependent operation", "a size that only the data can tell decides what happens next")
         except NotConstant:
             self.stop("value", f"{instruction.op} needs a value that is known only when the program runs")
 
@@ -454,6 +458,11 @@ class Machine:
 
     def is_dynamic(self, source: Source) -> bool:
         return source in self.varying.ints and _is_argument(source)
+
+    def need_symbols(self) -> None:
+        if self.graph.shape_env is None and self.options.capture_dynamic_output_shapes:
+            self.varying.data_sizes = True
+            raise _Symbolic
 
     def varies(self, source: Source) -> bool:
         return source in self.varying.floats

@@ -26,6 +26,9 @@ class Options:
     capture_scalar_outputs: bool = True
     """Go on after a number was read out of a tensor, as long as nothing in Python depends on it; False: break there."""
 
+    capture_dynamic_output_shapes: bool = True
+    """Keep operators whose result's size depends on data in the graph (``nonzero``, masks); False: break there."""
+
     strict: bool = False
     """Raise our own internal errors instead of running the frame in CPython."""
 

@@ -35,6 +35,9 @@ class Recording(Tracer, Protocol):
 
     def location(self) -> Location: ...
 
+    def need_symbols(self) -> None:
+        """Start again with symbols for sizes that only data can tell, unless there are some or they are not wanted."""
+
 
 def record_operation(
     ctx: Recording, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool
@@ -43,7 +46,10 @@ def record_operation(
     operands = _Operands(ctx, name)
     nodes, fakes = operands.all(args)
     node_options, fake_options = operands.named(kwargs)
+    assumed = ctx.graph.assumptions()
     result = _run(ctx, name, target, method, fakes, fake_options)
+    if ctx.graph.assumptions() != assumed:
+        ctx.stop("data-dependent operation", f"`{name}` needs a size to be what only the data can tell")
     if not _needs_a_node(result):
         return ctx.literal(result)
     if method:
@@ -60,6 +66,9 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
             return getattr(args[0], target)(*args[1:], **kwargs) if method else target(*args, **kwargs)
     except Signal:
         raise
+    except DynamicOutputShapeException:
+        ctx.need_symbols()
+        ctx.stop("data-dependent operation", f"the shape of what `{name}` gives depends on the tensor's data")
     except _DATA_DEPENDENT:
         ctx.stop(
             "data-dependent operation", f"the result of `{name}` has a shape or value that depends on the tensor's data"
@@ -112,7 +121,7 @@ def _number(ctx: Recording, node: fx.Node, result: Any) -> Value:
         return ConstantValue(
             result.node.maybe_as_int() if isinstance(result, torch.SymInt) else result.node.pytype(expression)
         )
-    if any(ctx.graph.is_data_dependent(symbol) for symbol in expression.free_symbols):
+    if not isinstance(result, torch.SymInt) and any(map(ctx.graph.is_data_dependent, expression.free_symbols)):
         ctx.stop("data-dependent operation", "a number is read out of a tensor")
     return SymbolicNumber(node, result)
 

@@ -77,6 +77,7 @@ def access(operation: Operation, views: dict[str, View]) -> Access:
     if isinstance(operation, Nest):
         reads = {load.buffer for load in loads_of(operation.loops)}
         reads |= _data_sizes(axis.size for axis in operation.domain if axis.size is not None)
+        reads |= _data_sizes(indices_of(operation.loops))
         writes: set[str] = set()
         for store in stores_of(operation.loops):
             writes.add(store.buffer)
@@ -88,6 +89,7 @@ def access(operation: Operation, views: dict[str, View]) -> Access:
 
 def _call_access(call: Call, views: dict[str, View]) -> Access:
     reads = {root(ref.name, views) for ref in refs(call)}
+    reads |= _data_sizes(leaf for leaf in pytree.tree_leaves((call.args, dict(call.kwargs))) if isinstance(leaf, Index))
     writes = {buffer.name for buffer in call.outputs if buffer is not None} | set(call.into)
     writes |= {root(name, views) for name in mutated(call)}
     writes |= _data_sizes(size for buffer in call.outputs if buffer is not None for size in buffer.sizes)
