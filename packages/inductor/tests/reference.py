@@ -10,7 +10,7 @@ import torch
 
 from inductor.ir.expr import Apply, Const, IndexValue, Load, Masked, Result
 from inductor.ir.index import FloorDiv, Index, Symbol
-from inductor.ir.kernel import Let, Reduce, Store
+from inductor.ir.kernel import Let, Reduce, Scan, Store
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Ref, View
 
 
@@ -136,6 +136,8 @@ class _KernelRun:
             self.results[statement.name, ""] = self._value(statement.value)
         elif isinstance(statement, Reduce):
             self._reduce(statement, inner)
+        elif isinstance(statement, Scan):
+            self._scan(statement)
         else:
             self._store(statement, inner)
 
@@ -145,6 +147,12 @@ class _KernelRun:
         flat = value.flatten(self.outer) if dims else value.unsqueeze(-1)
         for part, result in _REDUCE[statement.kind](flat, statement.dtype).items():
             self.results[statement.name, part] = result.reshape(*result.shape, *(1 for _ in dims))
+
+    def _scan(self, statement):
+        shape = self._shape(True)
+        flat = self._value(statement.value).expand(shape).flatten(self.outer)
+        _require(flat.dtype == statement.dtype, statement)
+        self.results[statement.name, ""] = _SCAN[statement.kind](flat).reshape(shape)
 
     def _store(self, statement: Store, inner):
         shape = self._shape(inner)
@@ -248,6 +256,12 @@ def _extreme(value, largest):
     return {"": value.amax(-1) if largest else value.amin(-1)}
 
 
+_SCAN = {
+    "sum": lambda x: x.cumsum(-1, dtype=x.dtype),
+    "prod": lambda x: x.cumprod(-1, dtype=x.dtype),
+    "max": lambda x: x.cummax(-1).values,
+    "min": lambda x: x.cummin(-1).values,
+}
 _REDUCE = {
     "sum": lambda value, dtype: {"": value.sum(-1, dtype=dtype)},
     "prod": lambda value, dtype: {"": value.prod(-1, dtype=dtype)},

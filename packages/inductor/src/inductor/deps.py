@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from inductor.ir.expr import Expr, IndexValue, Load, walk
 from inductor.ir.graph import Graph, Nest, Operation
 from inductor.ir.index import Index
-from inductor.ir.kernel import Loop, Reduce, Statement, Store
+from inductor.ir.kernel import Loop, Reduce, Scan, Statement, Store
 from inductor.ir.program import Call, Ref, View
 
 UNDECLARED_WRITES = (
@@ -60,8 +60,12 @@ def indices_of(loops: Sequence[Loop]) -> Iterator[Index]:
 
 
 def counts_positions(loops: Sequence[Loop]) -> bool:
-    """True if a reduction's outcome is a position: the order of its axes is part of its meaning."""
-    return any(isinstance(s, Reduce) and s.kind in ("argmax", "argmin") for loop in loops for s in loop.body)
+    """True if a reduction's outcome is a position, or something runs along: the order of axes matters."""
+    return any(
+        isinstance(s, Scan) or (isinstance(s, Reduce) and s.kind in ("argmax", "argmin"))
+        for loop in loops
+        for s in loop.body
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import torch
 
 from inductor.ir.expr import Apply, Const, IndexValue, Load, Masked, Result, apply, cast
 from inductor.ir.index import Index, Symbol, loop_variable, size_symbol
-from inductor.ir.kernel import Let, Reduce, Store
+from inductor.ir.kernel import Let, Reduce, Scan, Store
 
 F32, F64, BF16, F16, I64, I32, U8, I8, BOOL = (
     torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.int8,
@@ -269,6 +269,34 @@ def test_scattered_addition(run, kernel_of, dtype):
     x, index = torch.randint(-3, 4, (100,)).to(dtype), torch.randint(0, 7, (100,))
     found = run(kernel, {"x": x, "index": index, "out": torch.ones(7, dtype=dtype)})["out"]
     assert torch.equal(found, torch.ones(7, dtype=dtype).index_add(0, index, x))
+
+
+SCANS = {"sum": torch.cumsum, "prod": torch.cumprod, "max": lambda x, dim: x.cummax(dim)[0],
+         "min": lambda x, dim: x.cummin(dim)[0]}  # fmt: skip
+
+
+def scanned(run, kernel_of, kind, x, along):
+    """``x`` scanned along its rows or its columns, through a kernel."""
+    rows, columns = x.shape
+    (i, i_at), (r, r_at) = axis("i", x.shape[1 - along]), axis("r", x.shape[along])
+    at = i_at * columns + r_at if along else r_at * columns + i_at
+    body = [Scan("v", kind, Load("x", at, x.dtype), x.dtype), Store("out", at, Result("v", x.dtype))]
+    size = rows * columns
+    kernel = kernel_of([i], [([r], body)], ("x", x.dtype, size, "in"), ("out", x.dtype, size, "out"))
+    return run(kernel, {"x": x, "out": torch.empty_like(x)})["out"]
+
+
+@pytest.mark.parametrize("kind", SCANS)
+@pytest.mark.parametrize("dtype", [F32, F64, I64])
+@pytest.mark.parametrize("along", [0, 1])
+def test_scans(run, kernel_of, kind, dtype, along):
+    x = torch.randn(19, 37).to(dtype) + (kind == "prod")
+    torch.testing.assert_close(scanned(run, kernel_of, kind, x, along), SCANS[kind](x, dim=along), rtol=2e-5, atol=1e-5)
+
+
+def test_a_scan_of_a_row_longer_than_a_block(run, kernel_of):
+    x = torch.randint(-3, 4, (2, 9001))
+    assert torch.equal(scanned(run, kernel_of, "sum", x, 1), x.cumsum(1))
 
 
 MODES = ["max", "min"] if INTERPRETED or torch.cuda.is_available() else ["max", "min", "mul"]

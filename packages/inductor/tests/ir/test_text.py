@@ -51,9 +51,16 @@ def scatter(in0: read[int64, 5], in1: read[float32, 5], out0: update[float32, 5]
         out0[p0, p0(5, in0[i0])] *= in1[i0]
         out0[p0, p0(5, in0[i0])] += in1[i0]
 """
+RUNNING = """\
+def cumsum_0(in0: read[float32, 35], out0: write[float32, 35]) -> cpu:
+    for i0 in 5:
+        for r0 in reduce(7):
+            v0 = scan_sum(cast(in0[7 * i0 + r0], float64), float64)
+            out0[7 * i0 + r0] = cast(v0, float32)
+"""
 
 
-@pytest.mark.parametrize("text", [SOFTMAX, MOMENTS, COMBINED])
+@pytest.mark.parametrize("text", [SOFTMAX, MOMENTS, COMBINED, RUNNING])
 def test_text_survives_reading(text):
     kernel = parse_kernel(text)
     verify_kernel(kernel)

@@ -19,6 +19,7 @@ from inductor.codegen.cpp_strategy import (
     UNROLLED,
     Strategy,
     choose,
+    has_scans,
     is_cheap,
     static_extent,
     total_work,
@@ -29,7 +30,7 @@ from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.printer import Lines, Names
 from inductor.ir.expr import Apply, Expr, IndexValue, walk
 from inductor.ir.index import Index, Symbol
-from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement, Store
+from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Scan, Statement, Store
 
 ACCUMULATORS = {
     "sum": "Sum",
@@ -263,10 +264,10 @@ class _KernelPrinter:
         reductions = [statement for statement in loop.body if isinstance(statement, Reduce)]
         totals = self._accumulators(loop, scope.lanes.width if scope.lanes else None, "all")
         spans = [Span.whole(axis) for axis in loop.axes]
-        if scope.lanes is None and reductions and _is_long(loop):
+        if scope.lanes is None and reductions and _is_long(loop) and not has_scans([loop]):
             self._pieces(loop, scope, totals)
         else:
-            if not reductions and not self.kernel.axes:
+            if not reductions and not self.kernel.axes and not has_scans([loop]):
                 self._parallel(loop.axes[:1], self.strategy.width if len(loop.axes) == 1 else 1)
             self._pass(loop, spans, scope, totals)
         for reduction in reductions:
@@ -362,10 +363,10 @@ class _KernelPrinter:
     # -- accumulators -------------------------------------------------------------------------------------------------
 
     def _accumulators(self, loop: Loop, width: int | None, suffix: str, count: int = 1) -> dict[str, str]:
-        """Declares one accumulator (or several side by side) for every reduction of the loop."""
+        """Declares one accumulator (or several side by side) for every reduction and scan of the loop."""
         declared = {}
         for statement in loop.body:
-            if not isinstance(statement, Reduce):
+            if not isinstance(statement, Reduce | Scan):
                 continue
             name = self.names.reserve(f"{statement.name}_{suffix}")
             array = f"[{count}]" if count > 1 else ""
@@ -394,10 +395,13 @@ class _KernelPrinter:
                 scope.let(statement.name, scope.value(statement.value))
             elif isinstance(statement, Reduce):
                 self._reduce(statement, scope, totals[statement.name])
+            elif isinstance(statement, Scan):
+                self._reduce(statement, scope, totals[statement.name])
+                scope.let(statement.name, _running(statement, scope, totals[statement.name]))
             else:
                 self._store(statement, scope)
 
-    def _reduce(self, statement: Reduce, scope: Scope, total: str) -> None:
+    def _reduce(self, statement: Reduce | Scan, scope: Scope, total: str) -> None:
         value = scope.value(statement.value)
         if scope.lanes is not None:
             value = scope.spread(value)
@@ -407,7 +411,7 @@ class _KernelPrinter:
             arguments.append(str((scope.spread(position) if scope.lanes is not None else position).text))
         self.lines.line(f"{total}.add({', '.join(arguments)});")
 
-    def _position(self, statement: Reduce) -> Index:
+    def _position(self, statement: Reduce | Scan) -> Index:
         """The element's number along the axes of its loop, in row-major order."""
         (loop,) = (loop for loop in self.kernel.loops if any(other is statement for other in loop.body))
         position = Index.of(0)
@@ -493,7 +497,7 @@ def _names_in(kernel: Kernel) -> set[str]:
     names |= {axis.name for axis in kernel.axes} | {size.name for size in kernel.sizes}
     for loop in kernel.passes:
         names |= {axis.name for axis in loop.axes}
-        names |= {statement.name for statement in loop.body if isinstance(statement, Let | Reduce)}
+        names |= {statement.name for statement in loop.body if isinstance(statement, Let | Reduce | Scan)}
     return names
 
 
@@ -525,7 +529,11 @@ def _pointer(argument: Argument) -> str:
     return f"{const}{scalar_type(argument.dtype)}*"
 
 
-def _accumulator_type(statement: Reduce, width: int | None) -> str:
+def _running(statement: Scan, scope: Scope, total: str) -> Operand:
+    return Operand(Text(f"{total}.value"), statement.dtype, scope.lanes is not None)
+
+
+def _accumulator_type(statement: Reduce | Scan, width: int | None) -> str:
     def type_of(dtype: torch.dtype) -> str:
         if width is None:
             return scalar_type(dtype)

@@ -15,7 +15,7 @@ from inductor.codegen.cpp_dialect import BY_LANE, EXPENSIVE
 from inductor.codegen.cpp_types import FLOATS, HALVES
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, walk
 from inductor.ir.index import ONE, Index, Symbol
-from inductor.ir.kernel import Kernel, Loop, Reduce, Statement, Store
+from inductor.ir.kernel import Kernel, Loop, Reduce, Scan, Statement, Store
 
 PARALLEL_WORK = 65536
 """Below this many instructions (about 20 µs) waking threads costs more than it brings."""
@@ -185,7 +185,7 @@ def _widest(kernel: Kernel) -> int:
         widths.extend(
             node.dtype.itemsize for node in nodes(loop) if node.dtype != torch.bool and not fits_32_bits(node)
         )
-        widths.extend(statement.dtype.itemsize for statement in loop.body if isinstance(statement, Reduce))
+        widths.extend(statement.dtype.itemsize for statement in loop.body if isinstance(statement, Reduce | Scan))
     return max(widths)
 
 
@@ -198,9 +198,14 @@ def _columns_score(kernel: Kernel) -> int | None:
 
 def _rows_score(kernel: Kernel) -> int | None:
     reductions = [loop for loop in kernel.loops if loop.axes]
-    if not reductions:
+    if not reductions or has_scans(kernel.loops):
         return None
     return sum(_turns(loop) * _neighbours(index, loop.axes[-1]) for loop in reductions for index in _accesses(loop))
+
+
+def has_scans(loops: Iterable[Loop]) -> bool:
+    """Whether something runs along the loops, so that their turns have to be taken one after the other."""
+    return any(isinstance(statement, Scan) for loop in loops for statement in loop.body)
 
 
 def _turns(loop: Loop) -> int:

@@ -21,7 +21,7 @@ from inductor.codegen.triton_values import Block, BlockScope, Grid, Inside, cast
 from inductor.deps import indices_of
 from inductor.ir.expr import IndexValue
 from inductor.ir.index import Index, Symbol, loop_variable
-from inductor.ir.kernel import Kernel, Let, Loop, Reduce, Statement, Store
+from inductor.ir.kernel import Kernel, Let, Loop, Reduce, Scan, Statement, Store
 
 HEADER = """\
 import triton
@@ -168,6 +168,9 @@ class _TritonPrinter:
         else:
             for reduction in reductions:
                 self._start(reduction)
+            for statement in loop.body:
+                if isinstance(statement, Scan):
+                    self._start_scan(statement)
             extent = _text(product(loop.axes))
             with self.lines.block(f"for r_start in range(0, {extent}, RBLOCK):"):
                 self.in_row = self._r(loop, "r_start + ")
@@ -197,6 +200,8 @@ class _TritonPrinter:
                 scope.let(statement.name, scope.value(statement.value))
             elif isinstance(statement, Reduce):
                 self._accumulate(statement, scope)
+            elif isinstance(statement, Scan):
+                self._scan(statement, scope)
             else:
                 self._store(statement, scope, spanned)
 
@@ -236,6 +241,22 @@ class _TritonPrinter:
         """``text`` for the elements that exist."""
         whole = self.in_row.whole
         return text if whole is None else f"tl.where({whole}, {text}, {other})"
+
+    def _start_scan(self, statement: Scan) -> None:
+        """What a row that has several blocks carries from one to the next."""
+        rows = ", ".join([*list(self.shape.constants)[:-1], "1"])
+        start = f"{_start_of(statement)}, {DTYPES[statement.dtype]}"
+        self.lines.line(f"{statement.name}_carry = tl.full([{rows}], {start})")
+
+    def _scan(self, statement: Scan, scope: BlockScope) -> None:
+        value, name, kind = scope.named(scope.value(statement.value)), statement.name, statement.kind
+        there = f"tl.where({self._everywhere()}, {value.text}, {_start_of(statement)})"
+        self.lines.line(f"{name}_in = {there}.to({DTYPES[statement.dtype]})")
+        self.lines.line(f"{name} = running_{kind}({name}_in)")
+        if not self.persistent:
+            self.lines.line(f"{name} = {_combined(kind, f'{name}_carry', name)}")
+            self.lines.line(f"{name}_carry = {_combined(kind, f'{name}_carry', f'{_ALONG[kind]}({name}_in)')}")
+        scope.results[name] = Block(Text(name), statement.dtype)
 
     def _accumulate_welford(self, statement: Reduce, value: Block) -> None:
         name = statement.name
@@ -318,7 +339,7 @@ def _combined(kind: str, total: str, value: str) -> str:
     return f"{total} {({'sum': '+', 'prod': '*', 'any': '|', 'all': '&', 'xor_sum': '^'})[kind]} {value}"
 
 
-def _start_of(statement: Reduce) -> str:
+def _start_of(statement: Reduce | Scan) -> str:
     kind, dtype = statement.kind, statement.value.dtype if statement.kind.startswith("arg") else statement.dtype
     if kind in ("sum", "xor_sum"):
         return "0"
@@ -341,7 +362,7 @@ def _names_in(kernel: Kernel) -> set[str]:
     names |= {axis.name for axis in kernel.axes}
     for loop in kernel.loops:
         names |= {axis.name for axis in loop.axes}
-        names |= {statement.name for statement in loop.body if isinstance(statement, Let | Reduce)}
+        names |= {statement.name for statement in loop.body if isinstance(statement, Let | Reduce | Scan)}
     return names
 
 

@@ -58,6 +58,17 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """The same for every element of the loop's axes, in row-major order: what the elements up to it come to.  Later
+    statements of the same loop body read it as ``Result(name)``."""
+
+    name: str
+    kind: str
+    value: Expr
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
 class Let:
     """Names a value; later statements of the same loop body read it as ``Result(name)``.  In a loop without axes it is
     visible to all later loops too: that is where what does not change along a row is computed once."""
@@ -66,7 +77,7 @@ class Let:
     value: Expr
 
 
-Statement: TypeAlias = Store | Reduce | Let
+Statement: TypeAlias = Store | Reduce | Scan | Let
 
 
 @dataclass(frozen=True, slots=True)

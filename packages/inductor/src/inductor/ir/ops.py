@@ -122,3 +122,6 @@ REDUCTIONS: dict[str, str] = {
     "xor_sum": "bitwise xor of all",
     "welford": "mean, sum of squared deviations and count, in one stable pass: results .mean, .m2, .weight",
 }
+
+SCANS: dict[str, str] = {kind: REDUCTIONS[kind] for kind in ("sum", "prod", "max", "min")}
+"""The reductions that may run along, one result for every element."""

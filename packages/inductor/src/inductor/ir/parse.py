@@ -15,8 +15,8 @@ import torch
 from inductor.errors import ParseError
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result, apply
 from inductor.ir.index import ZERO, Index, Symbol, loop_variable, size_symbol
-from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement, Store, StoreMode
-from inductor.ir.ops import OPERATORS, REDUCTIONS
+from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Scan, Statement, Store, StoreMode
+from inductor.ir.ops import OPERATORS, REDUCTIONS, SCANS
 from inductor.ir.show import INFIX, ROLES, SPELLED, TYPED
 
 _BINARY: dict[type, str] = {
@@ -123,6 +123,10 @@ class _Reader:
             reduced = Reduce(name, ast.unparse(value.func), self.expr(value.args[0]), _dtype(value.args[1]))
             self.values[name] = reduced.dtype
             return reduced
+        if isinstance(value, ast.Call) and (kind := ast.unparse(value.func).removeprefix("scan_")) in SCANS:
+            scan = Scan(name, kind, self.expr(value.args[0]), _dtype(value.args[1]))
+            self.values[name] = scan.dtype
+            return scan
         let = Let(name, self.expr(value))
         self.values[name] = let.value.dtype
         return let

@@ -26,7 +26,7 @@ import torch
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result
 from inductor.ir.graph import Graph, Nest
 from inductor.ir.index import Index, Symbol
-from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Statement
+from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Scan, Statement
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Step, View
 
 INFIX: dict[str, tuple[str, int]] = {
@@ -131,6 +131,8 @@ def statement(value: Statement) -> str:
     """One statement as text."""
     if isinstance(value, Let):
         return f"{value.name} = {expression(value.value)}"
+    if isinstance(value, Scan):
+        return f"{value.name} = scan_{value.kind}({expression(value.value)}, {dtype_name(value.dtype)})"
     if isinstance(value, Reduce):
         return f"{value.name} = {value.kind}({expression(value.value)}, {dtype_name(value.dtype)})"
     mask = "" if value.mask is None else f"if {expression(value.mask)}: "

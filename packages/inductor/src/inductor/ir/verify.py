@@ -9,8 +9,8 @@ import torch
 from inductor.errors import InvalidIR
 from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, walk
 from inductor.ir.index import Index, Symbol
-from inductor.ir.kernel import Kernel, Let, Reduce, Statement, Store
-from inductor.ir.ops import OPERATORS, REDUCTIONS
+from inductor.ir.kernel import Kernel, Let, Reduce, Scan, Statement, Store
+from inductor.ir.ops import OPERATORS, REDUCTIONS, SCANS
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
 
 MIXED = frozenset(("where", "cast", "bitcast", "rand", "randn", "randint64"))
@@ -44,8 +44,9 @@ class _KernelRules:
             pending: dict[str, tuple[torch.dtype, bool]] = {}
             for statement in loop.body:
                 self.statement(statement, scope)
-                if isinstance(statement, Let):
-                    self.define(statement.name, statement.value.dtype, False)
+                if isinstance(statement, Let | Scan):
+                    dtype = statement.dtype if isinstance(statement, Scan) else statement.value.dtype
+                    self.define(statement.name, dtype, False)
                     fresh += [statement.name] if loop.axes else []
                 elif isinstance(statement, Reduce):
                     pending[statement.name] = (statement.dtype, statement.kind == "welford")
@@ -67,6 +68,9 @@ class _KernelRules:
         self.expr(statement.value, scope)
         if isinstance(statement, Reduce):
             self.require(statement.kind in REDUCTIONS, f"no reduction {statement.kind}")
+        if isinstance(statement, Scan):
+            self.require(statement.kind in SCANS, f"no scan {statement.kind}")
+            self.require(statement.dtype == statement.value.dtype, f"{statement.name} is not {statement.dtype}")
         if isinstance(statement, Store):
             self.store(statement, scope)
 

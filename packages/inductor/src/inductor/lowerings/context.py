@@ -14,7 +14,7 @@ from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Const, Expr, Load, Result, cast, loads
 from inductor.ir.graph import Nest, Operation
 from inductor.ir.index import ONE, ZERO, Index, Symbol
-from inductor.ir.kernel import Let, Loop, Reduce, Statement, Store, StoreMode
+from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store, StoreMode
 from inductor.ir.program import Buffer, Call, Ref, View
 from inductor.lowerings.sizes import Sizes, contiguous_strides, image_strides
 from inductor.lowerings.values import Tensor, axes, compute_dtype, load, positions, strided
@@ -193,6 +193,32 @@ class Context:
         loops = (*passes, Loop((), tuple(body)))
         name = outputs[0].base or ""
         self.emit(Nest(name, like.device, axes(like.sizes), frozenset(reduced), loops, self.labels()))
+        return outputs
+
+    def scan(
+        self, like: Tensor, dim: int, scans: Sequence[tuple[str, Callable[..., Expr], torch.dtype]]
+    ) -> list[Tensor]:
+        """Runs along ``dim`` of ``like``'s shape in one nest.  Each scan's value may use the results of those before
+        it; all results are kept."""
+        axis_at = positions(like.sizes)[dim].as_symbol()
+        body: list[Statement] = []
+        results: list[Expr] = []
+        outputs: list[Tensor] = []
+        for kind, value_of, dtype in scans:
+            value = value_of(*results)
+            if axis_at is not None:
+                body.append(Scan(f"t{next(self._counter)}", kind, value, value.dtype))
+                value = Result(body[-1].name, value.dtype)  # type: ignore[union-attr]
+            results.append(value)
+            buffer = self.buffer(like.sizes, dtype, like.device)
+            index = sum((at * step for at, step in zip(positions(like.sizes), buffer.strides, strict=True)), ZERO)
+            kept = cast(value, compute_dtype(dtype))
+            body += [Let(buffer.name, kept), Store(buffer.name, index, Result(buffer.name, kept.dtype))]
+            outputs.append(load(buffer))
+        along = () if axis_at is None else (axis_at,)
+        loops = (Loop(along, tuple(body)),)
+        name = outputs[0].base or ""
+        self.emit(Nest(name, like.device, axes(like.sizes), frozenset(along), loops, self.labels()))
         return outputs
 
     def _kept(

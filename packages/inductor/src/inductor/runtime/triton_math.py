@@ -218,6 +218,26 @@ def min_along(x):
 
 
 @triton.jit
+def running_sum(x):
+    return tl.cumsum(x, len(x.shape) - 1)
+
+
+@triton.jit
+def running_prod(x):
+    return tl.cumprod(x, len(x.shape) - 1)
+
+
+@triton.jit
+def running_max(x):
+    return tl.associative_scan(x, len(x.shape) - 1, maximum)
+
+
+@triton.jit
+def running_min(x):
+    return tl.associative_scan(x, len(x.shape) - 1, minimum)
+
+
+@triton.jit
 def any_along(x):
     return tl.reduce(x.to(tl.int32), len(x.shape) - 1, _either, keep_dims=True) != 0
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from inductor.deps import expressions, stores_of
 from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, children, loads
 from inductor.ir.index import Symbol
-from inductor.ir.kernel import Let, Loop, Statement, Store
+from inductor.ir.kernel import Let, Loop, Scan, Statement, Store
 from inductor.lowerings.values import cost
 from inductor.schedule.merge import map_statement
 
@@ -97,7 +97,7 @@ def hoisted(loops: Sequence[Loop]) -> tuple[Loop, ...]:
     names: dict[Expr, str] = {}
     result: list[Loop] = []
     for loop in loops:
-        own = {statement.name for statement in loop.body if isinstance(statement, Let)}
+        own = {statement.name for statement in loop.body if isinstance(statement, Let | Scan)}
         mover = _Mover(loop.axes, own, written, names, "h")
         changed = Loop(loop.axes, tuple(map_statement(s, mover.moved) for s in loop.body)) if loop.axes else loop
         if mover.before:
