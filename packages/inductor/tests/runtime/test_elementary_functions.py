@@ -57,7 +57,7 @@ def units_off(found, exact):
 
 
 @pytest.mark.parametrize("op", LIMITS)
-@pytest.mark.parametrize("register", [4, 64], ids=["scalar", "vector"])
+@pytest.mark.parametrize("register", [4, 32, 64], ids=["scalar", "256 bits", "512 bits"])
 def test_single_precision_is_accurate(op, register, sample, options):
     options = Options(cache_dir=options.cache_dir, vector_bytes=register)
     x = sample if register > 4 else sample[::50].contiguous()

@@ -48,17 +48,7 @@ INDUCTOR_FMA(f64x8, __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4))
 #endif
 #undef INDUCTOR_FMA
 
-// -- floats: rounding -------------------------------------------------------------------------------------------------
-
-#define INDUCTOR_LANEWISE(name, single, twofold) \
-    INLINE f32 name(f32 x) { return single(x); } \
-    INLINE f64 name(f64 x) { return twofold(x); } \
-    template <class V> INLINE V name(V x) { return each<V>([&](i32 lane) { return name(x[lane]); }); }
-INDUCTOR_LANEWISE(floor, __builtin_floorf, __builtin_floor)
-INDUCTOR_LANEWISE(ceil, __builtin_ceilf, __builtin_ceil)
-INDUCTOR_LANEWISE(trunc, __builtin_truncf, __builtin_trunc)
-INDUCTOR_LANEWISE(round_even, __builtin_nearbyintf, __builtin_nearbyint)
-INDUCTOR_LANEWISE(sqrt, __builtin_sqrtf, __builtin_sqrt)
+#include "instructions.h"
 
 // -- division ---------------------------------------------------------------------------------------------------------
 

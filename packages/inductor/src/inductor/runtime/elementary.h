@@ -12,30 +12,21 @@ template <class V, class C, class... Rest> INLINE V polynomial(V x, C c, Rest...
     return fma(polynomial(x, rest...), x, splat<V>(c));
 }
 
-// 2**n for integers n in [-126, 127], made of its bits.
-template <class V> INLINE V power_of_two(Bits<V> n) { return bits_as<V>((n + 127) << 23); }
-
-// x * 2**n where 2**n itself may be out of range.
-template <class V> INLINE V scale_by_power(V x, Bits<V> n) {
-    const Bits<V> half = n >> 1;
-    return x * power_of_two<V>(half) * power_of_two<V>(n - half);
-}
-
-template <class V> INLINE V at_most(V x, f32 high) { return where(x > splat<V>(high), splat<V>(high), x); }  // NaN stays
-template <class V> INLINE V clamp(V x, f32 low, f32 high) {
-    return at_most(where(x < splat<V>(low), splat<V>(low), x), high);
-}
-
 // -- exponentials -----------------------------------------------------------------------------------------------------
 
 // x = n * log(2) + r with |r| <= log(2) / 2; gives e**r - 1.
-template <class V> struct Reduced { V r; Bits<V> n; };
+template <class V> struct Reduced { V r, n; };
 template <class V> INLINE Reduced<V> reduce_by_log2(V x) {
     const V magic = splat<V>(0x1.8p23f);  // adding it rounds to an integer, found in the low bits
     const V shifted = fma(x, splat<V>(1.44269502f), magic);
     const V n = shifted - magic;
     const V r = fma(n, splat<V>(-1.42860677e-06f), fma(n, splat<V>(-0.693145752f), x));
-    return {r, bits_as<Bits<V>>(shifted) - bits_as<Bits<V>>(magic)};
+    return {r, n};
+}
+// e**r for such an r.
+template <class V> INLINE V exp_reduced(V r) {
+    const V tail = polynomial(r, 0.5f, 0.166665182f, 0.041666206f, 0.00836891774f, 0.00139505381f);
+    return fma(r, fma(r, tail, splat<V>(1.0f)), splat<V>(1.0f));
 }
 template <class V> INLINE V expm1_reduced(V r) {
     const V tail = polynomial(r, 0.5f, 0.166666672f, 0.0416662544f, 0.00833326485f, 0.00139472308f, 0.000199180708f);
@@ -48,7 +39,7 @@ template <class V> INLINE V exp_single(V x) {
     const V zero = splat<V>(0);
     const auto vanishes = x < splat<V>(-104.0f);
     const Reduced<V> part = reduce_by_log2(where(vanishes, zero, at_most(x, 89.0f)));
-    return where(vanishes, zero, scale_by_power(expm1_reduced(part.r) + 1.0f, part.n));
+    return where(vanishes, zero, scale_by_power(exp_reduced(part.r), part.n));
 }
 
 template <class V> INLINE V exp2_single(V x) {
@@ -57,29 +48,29 @@ template <class V> INLINE V exp2_single(V x) {
     const V bounded = where(vanishes, zero, at_most(x, 129.0f));
     const V magic = splat<V>(0x1.8p23f);
     const V shifted = bounded + magic;
-    const V r = (bounded - (shifted - magic));
+    const V n = shifted - magic, r = bounded - n;
     const V scaled = fma(r, splat<V>(0.693147182f), r * -1.90465421e-09f);
-    const Bits<V> n = bits_as<Bits<V>>(shifted) - bits_as<Bits<V>>(magic);
-    return where(vanishes, zero, scale_by_power(expm1_reduced(scaled) + 1.0f, n));
+    return where(vanishes, zero, scale_by_power(exp_reduced(scaled), n));
 }
 
 template <class V> INLINE V expm1_single(V x) {
     const Reduced<V> part = reduce_by_log2(clamp(x, -30.0f, 89.0f));
-    const V half_power = power_of_two<V>(part.n - 1);  // half of 2**n, which may overflow
+    const V half_power = scale_by_power(splat<V>(0.5f), part.n);  // half of 2**n, which may overflow
     const V doubled = fma(half_power, expm1_reduced(part.r), half_power - 0.5f);
     return where(absolute(x) < splat<V>(1e-10f), x, doubled * 2.0f);
 }
 
 template <class V> INLINE V sigmoid_single(V x) {
     const V small = exp_single(-absolute(x));
-    return where(x < splat<V>(0), small, splat<V>(1)) / (1.0f + small);
+    return where(x < splat<V>(0), small, splat<V>(1)) * quick_reciprocal(1.0f + small);
 }
 
 template <class V> INLINE V tanh_single(V x) {
     const V size = absolute(x), square = x * x;
     const V tail = polynomial(square, -0.333333313f, 0.133332103f, -0.0539472327f, 0.021703111f, -0.00818299875f, 0.00214781333f);
     const V near_zero = fma(x * square, tail, x);  // below 0.625
-    const V beyond = 1.0f - 2.0f / (exp_single(size + size) + 1.0f);
+    const V large = at_most(size, 10.0f);
+    const V beyond = 1.0f - 2.0f * quick_reciprocal(exp_single(large + large) + 1.0f);
     return copysign(where(size < splat<V>(0.625f), near_zero, beyond), x);
 }
 
@@ -135,7 +126,8 @@ template <class V> INLINE V log1p_single(V x) {
 // -- sine and cosine --------------------------------------------------------------------------------------------------
 
 // x = quarter * pi / 2 + r with |r| <= pi / 4; good for |x| up to 2**15.
-template <class V> INLINE Reduced<V> reduce_by_half_pi(V x) {
+template <class V> struct Turned { V r; Bits<V> n; };
+template <class V> INLINE Turned<V> reduce_by_half_pi(V x) {
     const V magic = splat<V>(0x1.8p23f);
     const V shifted = fma(x, splat<V>(0.636619747f), magic);
     const V n = shifted - magic;
@@ -155,12 +147,12 @@ template <class V> INLINE bool beyond_reduction(V x) { return !all_lanes(absolut
 
 template <class V> INLINE V sin_single(V x) {
     if (__builtin_expect(beyond_reduction(x), 0)) return each<V>([&](i32 lane) { return __builtin_sinf(x[lane]); });
-    const Reduced<V> part = reduce_by_half_pi(x);
+    const Turned<V> part = reduce_by_half_pi(x);
     return where(x == splat<V>(0), x, sine_of_quarter(part.r, part.n));
 }
 template <class V> INLINE V cos_single(V x) {
     if (__builtin_expect(beyond_reduction(x), 0)) return each<V>([&](i32 lane) { return __builtin_cosf(x[lane]); });
-    const Reduced<V> part = reduce_by_half_pi(x);
+    const Turned<V> part = reduce_by_half_pi(x);
     return sine_of_quarter(part.r, part.n + 1);
 }
 

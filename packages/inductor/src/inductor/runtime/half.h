@@ -52,5 +52,14 @@ template <class H, class V> INLINE H to_f16(V x) {
     return widen<H>(value | sign);
 }
 
+#ifdef __F16C__
+template <> INLINE f32x8 from_f16(u16x8 bits) { return __builtin_ia32_vcvtph2ps256((i16x8)bits); }
+template <> INLINE u16x8 to_f16(f32x8 x) { return (u16x8)__builtin_ia32_vcvtps2ph256(x, 8); }
+#endif
+#ifdef __AVX512F__
+template <> INLINE f32x16 from_f16(u16x16 bits) { return __builtin_ia32_vcvtph2ps512_mask((i16x16)bits, f32x16{}, -1, 4); }
+template <> INLINE u16x16 to_f16(f32x16 x) { return (u16x16)__builtin_ia32_vcvtps2ph512_mask(x, 8, i16x16{}, -1); }
+#endif
+
 template <class V> INLINE V round_bf16(V x) { return from_bf16<V>(to_bf16<Like<u16, V>>(x)); }
 template <class V> INLINE V round_f16(V x) { return from_f16<V>(to_f16<Like<u16, V>>(x)); }
