@@ -60,7 +60,7 @@ def build_kernels(
         store, triton = open_cache(options), printed.triton
         if options.max_autotune:
             triton = triton_tune.tuned(triton, devices, store)
-        launchers, path = triton_launch.load(triton, devices, store)
+        launchers, path = triton_launch.load(triton, devices, store, options)
         kernels += [CompiledKernel(k.kernel.name, k.text, path, k.kernel.origins, False) for k in triton]
     return BuiltKernels(run, launchers, tuple(kernels))
 

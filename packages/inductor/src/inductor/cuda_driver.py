@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 from inductor.errors import BuildError
@@ -28,8 +29,22 @@ class DriverError(RuntimeError):
     """The driver refused a launch."""
 
 
-def load(code: bytes, entry: str, warps: int, shared: int, parameters: int, device: int) -> Start:
-    """The function ``entry`` of a cubin, on a device.  It takes ``parameters`` pointers and integers of 64 bits."""
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel on a device; it takes ``parameters`` pointers and integers of 64 bits.  ``launch`` and ``enter`` are the
+    addresses of the driver's own functions, for launchers that are not Python."""
+
+    address: int | None
+    threads: int
+    shared: int
+    parameters: int
+    context: int | None
+    launch: int | None
+    enter: int | None
+
+
+def load(code: bytes, entry: str, warps: int, shared: int, parameters: int, device: int) -> Function:
+    """The function ``entry`` of a cubin, on a device."""
     driver = _driver()
     function, module = ctypes.c_void_p(), ctypes.c_void_p()
     context = _context(device)
@@ -41,26 +56,27 @@ def load(code: bytes, entry: str, warps: int, shared: int, parameters: int, devi
             _check(driver.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared), f"give {entry} its memory")
     finally:
         driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
-    return _starter(driver, function.value, warps * _LANES, shared, parameters, context)
+    launch, enter = (ctypes.cast(f, ctypes.c_void_p).value for f in (driver.cuLaunchKernel, driver.cuCtxSetCurrent))
+    return Function(function.value, warps * _LANES, shared, parameters, context.value, launch, enter)
 
 
-def _starter(
-    driver: ctypes.CDLL, function: int | None, threads: int, shared: int, parameters: int, context: ctypes.c_void_p
-) -> Start:
-    """Arrays are made for each launch: another thread may launch the same kernel meanwhile."""
-    total = parameters + _HIDDEN
+def starter(function: Function) -> Start:
+    """Starts a kernel through ctypes.  Arrays are made for each launch: another thread may launch the same kernel
+    meanwhile."""
+    total = function.parameters + _HIDDEN
     values_type, slots_type = ctypes.c_int64 * total, ctypes.c_void_p * total
     offsets = tuple(8 * position for position in range(total))
-    address, launch = ctypes.addressof, driver.cuLaunchKernel
+    address, driver = ctypes.addressof, _driver()
+    launch, kernel, threads, shared = driver.cuLaunchKernel, function.address, function.threads, function.shared
 
     def start(blocks: int, stream: int, *arguments: int) -> int:
         values = values_type(*arguments)
         first = address(values)
         slots = slots_type(*[first + offset for offset in offsets])
-        status: int = launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, slots, None)
+        status: int = launch(kernel, blocks, 1, 1, threads, 1, 1, shared, stream, slots, None)
         if status == _NO_CONTEXT:  # a thread that has not used the device yet
-            _check(driver.cuCtxSetCurrent(context), "enter a device's context")
-            status = launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, slots, None)
+            _check(driver.cuCtxSetCurrent(function.context), "enter a device's context")
+            status = launch(kernel, blocks, 1, 1, threads, 1, 1, shared, stream, slots, None)
         return status
 
     return start

@@ -27,6 +27,8 @@ from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel
 from inductor.errors import BuildError
 from inductor.ir.index import Index
+from inductor.launcher import Launchers, build_launchers
+from inductor.options import Options
 from inductor.toolchain import HEADERS
 
 ALIGNMENT = 16
@@ -60,15 +62,18 @@ class Binary:
 
 
 def load(
-    kernels: Sequence[PrintedTritonKernel], devices: Mapping[str, int], store: Cache
+    kernels: Sequence[PrintedTritonKernel], devices: Mapping[str, int], store: Cache, options: Options
 ) -> tuple[dict[str, Callable[..., None]], Path]:
     """A launcher for every kernel by name, on the device ``devices`` says, and the file they are in.  A launcher takes
     a stream, the addresses of the kernel's buffers, and its sizes."""
     text = HEADER + "".join(f"\n\n{kernel.text}" for kernel in kernels)
     file = store.keep_text(f"{key_of([text])}.py", text)
     loaded = [Loaded(kernel, file, store, devices[kernel.kernel.name]) for kernel in kernels]
-    compile_apart(loaded)
-    return {kernel.printed.kernel.name: kernel.launcher() for kernel in loaded}, file
+    with ThreadPoolExecutor(1) as beside:
+        launchers = beside.submit(build_launchers, options)
+        compile_apart(loaded)
+        made = launchers.result()
+    return {kernel.printed.kernel.name: kernel.launcher(made) for kernel in loaded}, file
 
 
 def compile_apart(kernels: Sequence[Loaded]) -> None:
@@ -101,18 +106,29 @@ class Loaded:
             with contextlib.suppress(Exception):  # reported when the kernel is loaded
                 binary_of(self.printed, self.file, self.store, _architecture(self.device), aligned=True)
 
-    def launcher(self) -> Callable[..., None]:
-        name, buffers = self.printed.kernel.name, len(self.printed.kernel.arguments)
-        blocks_of = _blocks(self.printed)
-        if blocks_of == 0:
+    def launcher(self, launchers: Launchers) -> Callable[..., None]:
+        """``launch(stream, *addresses, *sizes)``."""
+        blocks, buffers = _blocks(self.printed), len(self.printed.kernel.arguments)
+        if blocks == 0:
             return _nothing
-        aligned, others = self._start(aligned=True), list[cuda_driver.Start]()
+        function = self._function(aligned=True)
+        otherwise = self._in_python(function, blocks)
+        if not isinstance(blocks, int):
+            return otherwise
+        return launchers(self.printed.kernel.name, function, blocks, buffers, otherwise)
+
+    def _in_python(
+        self, function: cuda_driver.Function, blocks_of: int | Callable[[Sequence[int]], int]
+    ) -> Callable[..., None]:
+        """The launcher for memory wherever it begins, and any sizes."""
+        name, buffers = self.printed.kernel.name, len(self.printed.kernel.arguments)
+        aligned, others = cuda_driver.starter(function), list[cuda_driver.Start]()
 
         def launch(stream: int, *arguments: int) -> None:
             start = aligned
             for pointer in arguments[:buffers]:
                 if pointer % ALIGNMENT:
-                    others[:] = others or [self._start(aligned=False)]
+                    others[:] = others or [cuda_driver.starter(self._function(aligned=False))]
                     start = others[0]
             blocks = blocks_of if isinstance(blocks_of, int) else blocks_of(arguments[buffers:])
             if blocks and (status := start(blocks, stream, *arguments)):
@@ -120,7 +136,7 @@ class Loaded:
 
         return launch
 
-    def _start(self, *, aligned: bool) -> cuda_driver.Start:
+    def _function(self, *, aligned: bool) -> cuda_driver.Function:
         binary = binary_of(self.printed, self.file, self.store, _architecture(self.device), aligned=aligned)
         parameters = len(self.printed.kernel.arguments) + len(self.printed.kernel.sizes)
         return cuda_driver.load(binary.code, binary.entry, binary.warps, binary.shared, parameters, self.device)

@@ -16,6 +16,7 @@ import torch
 from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel, print_kernel
 from inductor.codegen.triton_shape import Shape, candidates
+from inductor.launcher import Launchers
 from inductor.triton_launch import Loaded, compile_apart, content, identity
 
 SMALLEST = 1 << 16
@@ -69,7 +70,7 @@ def timings(printed: PrintedTritonKernel, device: int, store: Cache) -> dict[Sha
     compile_apart(list(loaded.values()))
     with torch.cuda.device(device):
         arguments = _arguments(printed)
-        runs = {shape: partial(_run, kernel.launcher(), arguments) for shape, kernel in loaded.items()}
+        runs = {shape: partial(_run, kernel.launcher(Launchers(None)), arguments) for shape, kernel in loaded.items()}
         found: dict[Shape, list[float]] = {shape: [] for shape in runs}
         for _ in range(TURNS):
             for shape, run in runs.items():

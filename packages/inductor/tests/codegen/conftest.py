@@ -68,7 +68,7 @@ def run_triton(options, device, kernel, tensors, sizes=()):
     if INTERPRETED:
         interpret(printed, options, [*arguments, *sizes])
     else:
-        launchers, _ = triton_launch.load([printed], {kernel.name: 0}, open_cache(options))
+        launchers, _ = triton_launch.load([printed], {kernel.name: 0}, open_cache(options), options)
         stream = torch.cuda.current_stream().cuda_stream
         launchers[kernel.name](stream, *(argument.data_ptr() for argument in arguments), *sizes)
     return {name: tensor.cpu() for name, tensor in on_device.items()}

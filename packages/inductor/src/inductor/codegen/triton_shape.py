@@ -23,9 +23,6 @@ PERSISTENT = 8192
 REGISTERS = 16384
 """So many elements a program can hold."""
 
-FEW_ROWS = 128
-"""Fewer rows than this leave multiprocessors idle."""
-
 COLUMNS = 32
 """Results that a program makes side by side where columns are reduced: a cache line of them."""
 
@@ -111,9 +108,12 @@ def choose_shape(kernel: Kernel) -> Shape:
         return _shape(groups, (block,), None, 4 if block >= 512 else max(1, block // 128))
     if len(_dimensions(groups)) == len(TILE_NAMES):
         return _shape(groups, (16, 16, 16), None, 8)
-    width = max(load.dtype.itemsize for load in loads_of(kernel.loops))
-    side = 64 if width <= 2 else 32
+    side = 64 if _widest(kernel) <= 2 else 32
     return _shape(groups, (side, 64), None, 8)
+
+
+def _widest(kernel: Kernel) -> int:
+    return max((load.dtype.itemsize for load in loads_of(kernel.loops)), default=4)
 
 
 # -- which axes -------------------------------------------------------------------------------------------------------
@@ -190,15 +190,14 @@ def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], side
     if along_columns > along_rows:
         return _columns(groups, longest, len(passes))
     if longest > PERSISTENT:
-        if points(kernel.axes) < FEW_ROWS:
-            return _shape(groups, (1,), 8192, 16)  # few programs run: each must keep much in flight
-        return _shape(groups, (1,), 4096, 8)
+        return _shape(groups, (1,), 8192, 16)
     r = _power_of_two(longest)
-    x = max(1, 2048 // r)
+    x = max(1, 1024 // r)
     if along_columns * WORTH_A_DIMENSION > along_rows:  # results lie side by side across rows
         x = max(x, min(SHORTEST_SIDE, REGISTERS // r))
     x = min(x, _power_of_two(kernel.axes))
-    return replace(_shape(groups, (x,), r, _warps(x * r)), keeps_rows=True)
+    warps = max(1, min(16, x * r * _widest(kernel) // 2048))  # four loads of 16 bytes per thread
+    return replace(_shape(groups, (x,), r, warps), keeps_rows=True)
 
 
 def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int) -> Shape:
@@ -209,7 +208,8 @@ def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int) 
         r = 2048 // x
     elif r * x > REGISTERS:
         x = REGISTERS // r
-    return replace(_shape(groups, (x,), r, _warps(x * r)), keeps_rows=r >= longest)
+    warps = max(_warps(x * r) // 2, min(4, _warps(x * r)))
+    return replace(_shape(groups, (x,), r, warps), keeps_rows=r >= longest)
 
 
 def _warps(elements: int) -> int:
