@@ -40,15 +40,17 @@ MOST_READS = 16
 SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
 
 
-def lower(gm: GraphModule, example_inputs: Sequence[Any] = (), name: str = "graph") -> Graph:
+def lower(
+    gm: GraphModule, example_inputs: Sequence[Any] = (), name: str = "graph", fused_random: bool = False
+) -> Graph:
     """The graph as nests and calls in program order.  Every node carries the tracer's ``meta['val']``."""
-    return _Lowerer(gm, name).run()
+    return _Lowerer(gm, name, fused_random).run()
 
 
 class _Lowerer:
-    def __init__(self, gm: GraphModule, name: str) -> None:
+    def __init__(self, gm: GraphModule, name: str, fused_random: bool) -> None:
         self.gm, self.name = gm, name
-        self.ctx = Context()
+        self.ctx = Context(fused_random=fused_random)
         self.env: dict[Node, Any] = self.ctx.values
         self.inputs: list[Buffer | Symbol | None] = []
         self.binds: list[Bind] = []

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class Options:
     max_autotune: bool = False
     """Whether the launch shapes of kernels on GPUs are tried out on the device; what won is kept in the cache."""
 
+    random: Literal["eager", "fused"] = "eager"
+    """Where random numbers come from: torch's own stream, with eager's values; or kernels that compute them where they
+    are used, from a seed that torch's generator draws once per call: other values, as reproducible by
+    ``torch.manual_seed``, without memory for masks."""
+
     labels: bool = False
     """Whether ``torch.profiler`` sees each run of a kernel under the kernel's name; costs a little each time."""
 
@@ -57,6 +63,8 @@ class Options:
             if unknown := sorted(set(given) - known):
                 raise TypeError(f"unknown option {', '.join(unknown)}; known are {', '.join(sorted(known))}")
             chosen = Options(**given)  # type: ignore[arg-type]
+        if chosen.random not in ("eager", "fused"):
+            raise ValueError(f'option random is "eager" or "fused", not {chosen.random!r}')
         if not chosen.trace and os.environ.get("INDUCTOR_TRACE", "0") not in ("", "0"):
             value = os.environ["INDUCTOR_TRACE"]
             chosen = replace(chosen, trace=True if value == "1" else value)

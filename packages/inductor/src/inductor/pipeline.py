@@ -58,7 +58,8 @@ def _prepare(work: Work) -> Work:
 
 
 def _lower(work: Work) -> Work:
-    return replace(work, graph=lower.lower(work.gm, work.example_inputs, work.name))
+    fused_random = work.options.random == "fused"
+    return replace(work, graph=lower.lower(work.gm, work.example_inputs, work.name, fused_random))
 
 
 def _schedule(work: Work) -> Work:

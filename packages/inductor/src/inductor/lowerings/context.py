@@ -26,7 +26,8 @@ Finish = Callable[..., Sequence[tuple[Expr, torch.dtype]]]
 @dataclass
 class Context:
     """The graph under construction.  ``node`` is the FX node being lowered, ``dtypes`` are those of its results;
-    ``values`` holds what came before, ``done`` what a lowering did ahead of its turn."""
+    ``values`` holds what came before, ``done`` what a lowering did ahead of its turn; ``fused_random`` says that random
+    numbers are computed in kernels, from the ``seeds`` of this call."""
 
     sizes: Sizes = field(default_factory=Sizes)
     buffers: dict[str, Buffer] = field(default_factory=dict)
@@ -37,6 +38,8 @@ class Context:
     layouts: Mapping[Node, Layout] = field(default_factory=dict)
     values: dict[Node, Any] = field(default_factory=dict)
     done: dict[Node, Tensor] = field(default_factory=dict)
+    fused_random: bool = False
+    seeds: dict[torch.device, str] = field(default_factory=dict)
     node: Node | None = None
     dtypes: list[torch.dtype] = field(default_factory=list)
     origins: dict[Node, tuple[str, ...]] = field(default_factory=dict)
@@ -47,6 +50,7 @@ class Context:
     )
     _layouts: list[tuple[tuple[Index, ...], tuple[Index, ...]]] = field(default_factory=list)
     _counter: itertools.count[int] = field(default_factory=itertools.count)
+    _streams: itertools.count[int] = field(default_factory=itertools.count)
 
     # -- the node at hand ---------------------------------------------------------------------------------------------
 
@@ -58,6 +62,10 @@ class Context:
             self.dtypes.append(meta.dtype)
             if meta.layout == torch.strided:
                 self._layouts.append((self.sizes.indices(meta.shape), self.sizes.strides(meta.stride())))
+
+    def next_stream(self) -> int:
+        """A number for an operator that draws random numbers."""
+        return next(self._streams)
 
     def own(self, tensor: Tensor, node: Node) -> None:
         """Remembers whose value a tensor is, so that realising it later uses that node's layout and name."""

@@ -164,7 +164,7 @@ def strided(tensor: Tensor) -> tuple[tuple[Index, ...], Index] | None:
 HEAVY = frozenset((
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid",
-    "div", "pow", "atan2", "hypot", "floordiv", "mod", "fmod",
+    "div", "pow", "rand", "randn", "randint64", "atan2", "hypot", "floordiv", "mod", "fmod",
 ))  # fmt: skip
 """Operators that cost about as much as eight additions."""
 
