@@ -13,6 +13,8 @@ from corpus.families import register_all
 from corpus.runner import differs, run
 from corpus.table import CASES
 
+import capture
+
 register_all()
 WRITTEN = [name for name in CASES if name.startswith("written/")]
 BROKEN = {
@@ -44,6 +46,24 @@ def test_of_libraries(name, mode):
     outcome = run(CASES[name], mode)
     assert outcome.is_right, str(outcome)
     assert outcome.is_whole, str(outcome)
+
+
+@pytest.mark.filterwarnings("ignore")  # the library's own
+def test_a_language_model_writes_with_three_graphs():
+    """The prompt, one step, and one step for a cache of any length."""
+    if importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is not installed")
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(n_layer=3, n_head=2, n_embd=32, vocab_size=100, bos_token_id=1, eos_token_id=2)
+    model, log = GPT2LMHeadModel(config).eval(), capture.Log()
+    prompt = torch.randint(3, 100, (2, 7))
+    settings = {"max_new_tokens": 25, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    expected = model.generate(prompt, attention_mask=torch.ones_like(prompt), **settings)
+    model.forward = capture.optimize("eager", strict=True, log=log)(model.forward)
+    assert torch.equal(model.generate(prompt, attention_mask=torch.ones_like(prompt), **settings), expected)
+    kinds = [type(record) for record in log.records()]
+    assert (kinds.count(capture.GraphRecord), kinds.count(capture.BreakRecord)) == (3, 0)
 
 
 def test_a_difference_is_seen():

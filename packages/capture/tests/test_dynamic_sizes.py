@@ -78,3 +78,17 @@ def test_sizes_go_to_the_backend_as_symints():
 def test_programs_over_sizes(function):
     torch.manual_seed(0)
     assert len(graphs_for(function, [(torch.randn(n, 4),) for n in (3, 5, 8, 9)])) == 2
+
+
+def test_everything_that_varies_together_is_learnt_at_once(same):
+    """A cache of keys and values: one tensor for each layer, all a step longer in each call."""
+
+    def attend(query, keys):
+        return sum((query @ key.T).softmax(-1).sum() for key in keys)
+
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(attend)
+    for length in range(5, 30):
+        given = torch.randn(1, 4), [torch.randn(length, 4) for _ in range(12)]
+        same(attend(*given), region(*given))
+    assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 2

@@ -33,6 +33,49 @@ class Version:
         index = self.entry.guards.first_failure(inputs.function, inputs.args)
         return None if index is None else self.guards[index]
 
+    def differing(self, inputs: Inputs) -> list[tuple[Guard, Any]]:
+        """The tensors and numbers that are others than before; none where more than sizes and values differ."""
+        found = []
+        for guard in self.guards:
+            if guard.kind not in ("tensor", "equals", "length"):
+                continue
+            actual, expected = _read(guard, inputs), guard.payload[0]
+            if guard.kind == "tensor" and _is_like(actual, expected):
+                if _differing(expected[4], tuple(actual.shape)):
+                    found.append((guard, actual))
+            elif guard.kind == "equals" and type(actual) is type(expected) and type(actual) in (int, float):
+                if actual != expected:
+                    found.append((guard, actual))
+            elif guard.kind == "tensor" or not _holds(guard.kind, expected, actual):
+                return []
+        return found
+
+
+def _holds(kind: str, expected: Any, actual: Any) -> bool:
+    if kind == "length":
+        return hasattr(actual, "__len__") and len(actual) == expected
+    return type(actual) is type(expected) and bool(actual == expected)
+
+
+_ABSENT = object()
+
+
+def _read(guard: Guard, inputs: Inputs) -> Any:
+    if guard.source is None:
+        return _ABSENT
+    try:
+        return guard.source.read(inputs)
+    except (AttributeError, KeyError, IndexError, ValueError, TypeError):
+        return _ABSENT
+
+
+def _is_like(actual: Any, expected: tuple[Any, ...]) -> bool:
+    """Whether a tensor differs from an expected one in nothing but its sizes."""
+    if not isinstance(actual, torch.Tensor):
+        return False
+    same = (type(actual), actual.dtype, actual.device, actual.requires_grad) == expected[:4]
+    return same and len(expected[4]) == actual.dim()
+
 
 @dataclass(slots=True)
 class CodeState:
@@ -60,16 +103,18 @@ class CodeState:
         return sentence
 
     def learn(self, inputs: Inputs, options: Options) -> None:
-        """Sizes and numbers that differ from every earlier version's become symbolic."""
+        """Sizes and numbers that differ from the most similar version's become symbolic, all at once.
+
+        So does the first that differs from each other version's: what comes back in turns varies, too.
+        """
+        differing = [version.differing(inputs) for version in self.versions]
+        nearest = min((found for found in differing if found), key=len, default=[])
+        for guard, actual in nearest:
+            self._generalize(guard, actual, options)
         for version in self.versions:
             failed = version.first_failure(inputs)
-            if failed is None or failed.source is None:
-                continue
-            try:
-                actual = failed.source.read(inputs)
-            except (AttributeError, KeyError, IndexError, ValueError):
-                continue
-            self._generalize(failed, actual, options)
+            if failed is not None and (found := _read(failed, inputs)) is not _ABSENT:
+                self._generalize(failed, found, options)
 
     def _generalize(self, failed: Guard, actual: Any, options: Options) -> None:
         assert failed.source is not None
