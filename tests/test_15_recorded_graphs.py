@@ -30,7 +30,7 @@ class Device(EmulatedDriver):
 @pytest.fixture
 def manager(monkeypatch):
     manager = cudagraphs.Manager(Device())
-    monkeypatch.setattr("cudagraphs.api._manager_for", lambda example_inputs: (manager, None))
+    monkeypatch.setattr("cudagraphs.api._pools_for", lambda example_inputs: (manager, None))
     monkeypatch.setattr("cudagraphs.eligible._in_host_memory", lambda value: False)  # which is the device here
     return manager
 
@@ -143,7 +143,7 @@ def test_a_state_that_is_changed_in_place_is_the_callers(manager):
 
 def test_a_graph_that_works_on_the_cpu_is_refused_with_operator_and_line(monkeypatch):
     manager = cudagraphs.Manager(Device())
-    monkeypatch.setattr("cudagraphs.api._manager_for", lambda example_inputs: (manager, None))
+    monkeypatch.setattr("cudagraphs.api._pools_for", lambda example_inputs: (manager, None))
     call = recorded(lambda x: (x * 2).relu())
     for _ in range(4):
         assert call(torch.tensor([1.0, -1.0])).tolist() == [2.0, 0.0]

@@ -72,7 +72,7 @@ def test_training_gives_the_losses_that_it_gives_without_graphs(make, zero_first
     twin, before = copy.deepcopy(model), cudagraphs.report()
     expected = train(twin, compile_api.compile(twin), batches[:20], zero_first)
     found = train(model, Poisoned(model), batches[:20], zero_first)
-    assert found == pytest.approx(expected, rel=1e-6)
+    assert found == pytest.approx(expected, rel=1e-5)
     assert cudagraphs.report().replayed - before.replayed >= 30
 
 

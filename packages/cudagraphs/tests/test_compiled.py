@@ -38,7 +38,7 @@ def emptying(fn):
 
 def test_a_boxed_function_may_empty_its_list(manager):
     call = capture_compiled(
-        emptying(lambda x, w: [x * w]), graph_of(), [torch.ones(2)] * 2, options=EACH_CALL_COUNTS, manager=manager
+        emptying(lambda x, w: [x * w]), graph_of(), [torch.ones(2)] * 2, options=EACH_CALL_COUNTS, where=manager
     ).call
     w = torch.full((2,), 3.0)
     assert [call([torch.full((2,), float(n)), w])[0].tolist() for n in range(5)] == [[3.0 * n] * 2 for n in range(5)]
@@ -47,7 +47,7 @@ def test_a_boxed_function_may_empty_its_list(manager):
 
 def test_each_value_of_an_integer_has_a_recording_of_its_own(manager):
     call = capture_compiled(
-        emptying(lambda n, x: [x[:n] + n]), graph_of(), [2, torch.ones(4)], options=EACH_CALL_COUNTS, manager=manager
+        emptying(lambda n, x: [x[:n] + n]), graph_of(), [2, torch.ones(4)], options=EACH_CALL_COUNTS, where=manager
     ).call
     for n in (2, 3, 2, 3, 2, 3):
         assert call([n, torch.ones(4)])[0].tolist() == [n + 1.0] * n
@@ -62,7 +62,7 @@ def test_an_operator_that_cannot_be_recorded_is_named_with_its_line_and_told(man
         [torch.ones(2)],
         name="inference",
         tell=told.append,
-        manager=manager,
+        where=manager,
     )
     assert [captured.call([torch.ones(1)])[0].tolist() for _ in range(4)] == [[[0]]] * 4
     (refused,) = told
@@ -79,7 +79,7 @@ def test_a_refusal_of_a_later_call_is_told_once(manager):
         [1, torch.ones(2)],
         options=Options(warmups=1, gain_samples=0, recordings_per_function=2),
         tell=told.append,
-        manager=manager,
+        where=manager,
     ).call
     for n in [1, 2, 3, 4] * 3:
         call([n, torch.ones(2)])
@@ -107,7 +107,7 @@ def test_an_input_that_the_graph_writes_to_is_changed_for_the_caller(manager):
         return [x * 2]
 
     call = capture_compiled(
-        emptying(kernel), fx.GraphModule({}, graph), [torch.ones(2)] * 2, options=EACH_CALL_COUNTS, manager=manager
+        emptying(kernel), fx.GraphModule({}, graph), [torch.ones(2)] * 2, options=EACH_CALL_COUNTS, where=manager
     ).call
     for n in range(5):
         total = torch.full((2,), 10.0)

@@ -18,15 +18,17 @@ from .errors import CannotRecord, CudaGraphsError, Refusal, Refused
 from .function import Function
 from .manager import Manager
 from .options import Options
+from .pools import Pools
 from .report import Report
-from .show import show_tree
 
 
 class Captured:
     """A function whose calls are answered by replays wherever that is safe.  Returns what the function returns."""
 
-    def __init__(self, function: Function, manager: Manager | None, refusal: Refused | None) -> None:
-        self._function, self._manager = function, manager
+    def __init__(
+        self, function: Function, manager: Manager | None, refusal: Refused | None, pools: Pools | None = None
+    ) -> None:
+        self._function, self._manager, self._pools = function, manager, pools
         self.refusal = refusal
         self.__name__ = function.name
 
@@ -37,7 +39,17 @@ class Captured:
         """The same for a list of inputs, which may be empty afterwards."""
         if self._manager is None or self.refusal is not None:
             return self._function.fn(inputs)
+        if self._manager.sealed and self._pools is not None:
+            self._manager = self._moved(self._manager, self._pools)
         return self._manager.run(self._function, inputs)
+
+    def _moved(self, manager: Manager, pools: Pools) -> Manager:
+        """Where there is nothing yet to replay, another pool is as good."""
+        if self._function.recordings() or pools.current() is manager:
+            return manager
+        self._function.cases.clear()
+        pools.current().adopt(self._function)
+        return pools.current()
 
     def __repr__(self) -> str:
         state = f"refused: {self.refusal.reason.name}" if self.refusal else f"{self._function.recordings()} recordings"
@@ -47,10 +59,8 @@ class Captured:
 class CapturedModule(Captured):
     """Its parameters and buffers are inputs too: a recording must notice when one is exchanged."""
 
-    def __init__(
-        self, module: torch.nn.Module, function: Function, manager: Manager | None, refusal: Refused | None
-    ) -> None:
-        super().__init__(function, manager, refusal)
+    def __init__(self, module: torch.nn.Module, *captured: Any) -> None:
+        super().__init__(*captured)
         self._module = module
 
     def __call__(self, *inputs: Any) -> Any:
@@ -71,9 +81,9 @@ def capture(
     one move, that is noticed.  ``mutated_inputs`` are those that ``fn`` changes by means that torch does not see, such
     as a kernel of its own; changes made through torch are seen without.
     """
-    manager, refusal = _manager_for(example_inputs)
+    pools, refusal = _pools_for(example_inputs)
     captured = capture_on(
-        manager, fn, example_inputs, static_inputs=static_inputs, mutated_inputs=mutated_inputs, options=options
+        pools, fn, example_inputs, static_inputs=static_inputs, mutated_inputs=mutated_inputs, options=options
     )
     if refusal is not None and captured.refusal is None:
         captured.refusal = refusal.refused(captured.__name__)
@@ -81,7 +91,7 @@ def capture(
 
 
 def capture_on(
-    manager: Manager | None,
+    where: Manager | Pools | None,
     fn: Callable[..., Any],
     example_inputs: Sequence[Any],
     *,
@@ -90,6 +100,7 @@ def capture_on(
     options: Options | None = None,
 ) -> Captured:
     """``capture`` for a manager of one's own, say one over a simulated device."""
+    manager, pools = _manager_and_pools(where)
     static, mutated, count = set(static_inputs), set(mutated_inputs), len(example_inputs)
     if unknown := [index for index in static | mutated if not 0 <= index < count]:
         raise CudaGraphsError(f"there is no input {unknown[0]}: {count} example inputs were given")
@@ -98,10 +109,10 @@ def capture_on(
     if isinstance(fn, torch.nn.Module) and _state_of(fn):
         static |= set(range(count, count + len(_state_of(fn))))
         function = Function(lambda inputs: fn(*inputs[:count]), options or Options(), static, mutated, name)
-        captured: Captured = CapturedModule(fn, function, manager, refusal)
+        captured: Captured = CapturedModule(fn, function, manager, refusal, pools)
     else:
         function = Function(lambda inputs: fn(*inputs), options or Options(), static, mutated, name)
-        captured = Captured(function, manager, refusal)
+        captured = Captured(function, manager, refusal, pools)
     if manager is not None:
         manager.adopt(function, refusal)
     return captured
@@ -116,18 +127,19 @@ def capture_compiled(
     static_inputs: Iterable[int] = (),
     options: Options | None = None,
     tell: Callable[[Refused], None] | None = None,
-    manager: Manager | None = None,
+    where: Manager | Pools | None = None,
 ) -> Captured:
     """Wrap what a compiler made of ``graph``: ``fn`` takes a list of inputs, which it may empty, and changes those that
     the graph changes.
 
     The examples may be fakes.  The caller's guards see to it that tensors arrive in the layouts of the examples, so
     only integers, numbers on the CPU and sizes that are symbols are looked at.  ``tell`` is called with every refusal,
-    those of later calls too; ``manager`` is one of one's own.
+    those of later calls too; ``where`` is a manager of one's own.
     """
     refusal = None
-    if manager is None:
-        manager, refusal = _manager_for(example_inputs)
+    if where is None:
+        where, refusal = _pools_for(example_inputs)
+    manager, pools = _manager_and_pools(where)
     function = Function(
         fn,
         options or Options(),
@@ -144,7 +156,11 @@ def capture_compiled(
         manager.adopt(function, refused)
     elif refused is not None and tell is not None:
         tell(refused)
-    return Captured(function, manager, refused)
+    return Captured(function, manager, refused, pools)
+
+
+def _manager_and_pools(where: Manager | Pools | None) -> tuple[Manager | None, Pools | None]:
+    return (where.current(), where) if isinstance(where, Pools) else (where, None)
 
 
 def _varying(example_inputs: Sequence[Any]) -> tuple[int, ...]:
@@ -172,9 +188,13 @@ def _state_of(module: torch.nn.Module) -> list[torch.Tensor]:
 
 
 @cache
+def _pools_of(device: int) -> Pools:
+    return Pools(lambda: Manager(CudaDriver(device)))
+
+
 def manager_of(device: int) -> Manager:
     """The manager of a CUDA device: all that is recorded on it shares one pool."""
-    return Manager(CudaDriver(device))
+    return _pools_of(device).current()
 
 
 def step_begin(*, release: bool = False) -> None:
@@ -184,43 +204,43 @@ def step_begin(*, release: bool = False) -> None:
     and copies; using such an output afterwards raises.
     """
     if torch.cuda.is_available():
-        manager_of(torch.cuda.current_device()).step_begin(release=release)
+        _pools(None).step_begin(release=release)
 
 
 def report(device: int | None = None) -> Report:
     """What happened on a device, by default the current one."""
-    return _manager(device).report() if torch.cuda.is_available() else Report()
+    return _pools(device).report() if torch.cuda.is_available() else Report()
 
 
 def show(device: int | None = None) -> str:
     """The tree of a device, drawn."""
-    return show_tree(_manager(device).tree) if torch.cuda.is_available() else "no CUDA device"
+    return _pools(device).show() if torch.cuda.is_available() else "no CUDA device"
 
 
 def reset(device: int | None = None) -> None:
     """Forget all recordings of a device; captured functions warm up anew.  Tensors that are held stay intact."""
     if torch.cuda.is_available():
-        _manager(device).reset()
+        _pools(device).reset()
 
 
 def poison(device: int | None = None) -> None:
     """Fill all memory of recordings that nobody holds with NaN: an aid in the search for a mistake."""
     if torch.cuda.is_available():
-        _manager(device).poison()
+        _pools(device).poison()
 
 
-def _manager(device: int | None) -> Manager:
-    return manager_of(torch.cuda.current_device() if device is None else device)
+def _pools(device: int | None) -> Pools:
+    return _pools_of(torch.cuda.current_device() if device is None else device)
 
 
-def _manager_for(inputs: Sequence[Any]) -> tuple[Manager | None, CannotRecord | None]:
-    """The manager of the first CUDA device among the inputs; calls are checked against it one by one."""
+def _pools_for(inputs: Sequence[Any]) -> tuple[Pools | None, CannotRecord | None]:
+    """The pools of the first CUDA device among the inputs; calls are checked against it one by one."""
     if not torch.cuda.is_available():
         return None, CannotRecord(Refusal.NO_CUDA)
     devices = [value.device for value in inputs if isinstance(value, torch.Tensor) and value.device.type == "cuda"]
     if not devices:
         return None, CannotRecord(Refusal.CPU_INPUT, "no input is on a CUDA device")
     try:
-        return _manager(devices[0].index), None
+        return _pools(devices[0].index), None
     except RuntimeError as error:  # an allocator without private pools
         return None, CannotRecord(Refusal.DEVICE_FAILED, str(error).split("\n", 1)[0])

@@ -50,7 +50,7 @@ class Manager:
         self._lock = threading.RLock()
         self._last: Recording | None = None  # the pool holds what was alive after it, and nothing else
         self._recorded = 0
-        self._sealed = False  # once the allocator's state is in doubt, recordings are replayed but none is made
+        self.sealed = False  # once the allocator's state is in doubt, recordings are replayed but none is made
         self._functions: weakref.WeakSet[Function] = weakref.WeakSet()
 
     def adopt(self, function: Function, refusal: Refused | None = None) -> None:
@@ -217,7 +217,7 @@ class Manager:
     def _refuse(self, function: Function, case: Case, error: CannotRecord) -> _Plainly:
         """The call runs as it is; the case is given up unless some of its recordings may fit again."""
         if error.reason is Refusal.POOL_DISTURBED:
-            self._sealed = True
+            self.sealed = True
         if case.recordings:
             case.missed()
         else:
@@ -256,7 +256,7 @@ class Manager:
             raise CannotRecord(Refusal.TOO_MANY_RECORDINGS, f"{function.recordings()} of them")
         if limit is not None and self._pool_bytes() >= limit:
             raise CannotRecord(Refusal.POOL_FULL, f"{self._pool_bytes()} of {limit} bytes")
-        if self._sealed:
+        if self.sealed:
             raise CannotRecord(Refusal.POOL_DISTURBED)
         if self._driver.occupied():
             gc.collect()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from .errors import Refused
 
@@ -22,6 +22,15 @@ class Report:
     steps: int = 0
     pool_bytes: int = 0
     refusals: tuple[Refused, ...] = ()
+
+    def __add__(self, other: Report) -> Report:
+        counts = {
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in fields(self)
+            if field.name not in ("steps", "refusals")
+        }
+        refusals = tuple(dict.fromkeys([*self.refusals, *other.refusals]))
+        return Report(**counts, steps=max(self.steps, other.steps), refusals=refusals)
 
     def __str__(self) -> str:
         lines = [
