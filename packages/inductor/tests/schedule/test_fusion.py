@@ -11,6 +11,10 @@ from inductor.ir.show import kernel_text
 R = torch.randn
 
 
+def H(*shape):
+    return torch.randn(shape).bfloat16()
+
+
 def attention(q, k, v, mask):
     scores = (q @ k.transpose(-1, -2)) / 8.0
     return scores.masked_fill(mask, float("-inf")).softmax(-1) @ v
@@ -31,6 +35,12 @@ ONE_KERNEL = {
     "reduction with an epilogue": (lambda x: x.sum(1).relu() + 1, R(64, 33)),
     "batch norm in training": (lambda x, w: F.batch_norm(x, None, None, w, w, True).relu(), R(4, 64, 5, 5), R(64)),
     "group norm": (lambda x, w: F.group_norm(x, 4, w, w), R(16, 8, 5, 5), R(8)),
+    "cast, residual and norm": (lambda x, y: F.layer_norm(x.float() + y.float(), (33,)), H(64, 33), H(64, 33)),
+    "softmax backward": (lambda g, y: torch.ops.aten._softmax_backward_data(g, y, -1, g.dtype), R(64, 33), R(64, 33)),
+    "prologue, reductions, epilogue": (lambda x: (x.exp().sum(1) + x.exp().amax(1)).log(), R(64, 33)),
+    "pool with activation": (lambda x: F.avg_pool2d(x.relu(), 2).sigmoid(), R(2, 64, 6, 6)),
+    "running sum of a softmax": (lambda x: x.softmax(-1).cumsum(-1), R(64, 33)),
+    "an optimizer's step": (lambda p, g, m: (p - 0.1 * (m * 0.9 + g), m * 0.9 + g), R(640), R(640), R(640)),
     "through a reshape": (lambda x: F.softmax((x + 1).view(64, 8, 4), -1).view(64, 32) * 2, R(64, 32)),
     "through a transpose": (lambda x: (x.exp() + 1).t() * 2, R(64, 33)),
 }
