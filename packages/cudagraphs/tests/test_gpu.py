@@ -272,6 +272,16 @@ def test_a_source_may_lie_anywhere(graphs):
     assert torch.equal(increment(increment(table[7])), table[7] + 2)
 
 
+@gpu_only
+def test_pinned_memory_that_lies_still_is_read_at_every_replay(graphs):
+    upload = graphs.capture(lambda x: x.to("cuda", non_blocking=True) * 2, 1)
+    staging = torch.zeros(1 << 16).pin_memory()
+    for n in range(6):
+        staging.fill_(n)
+        assert upload(staging)[-1].item() == 2 * n
+    assert (graphs.report().recorded, graphs.report().plain) == (1, 0)
+
+
 FUNCTIONS = [
     lambda x: x + 1,
     lambda x: (x * 2, (x * 3)[1:]),

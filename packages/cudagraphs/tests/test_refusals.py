@@ -213,3 +213,25 @@ def test_a_launch_that_the_device_refuses_leaves_the_plain_call(device, manager,
     monkeypatch.setattr(device, "launch", refuse)
     assert [increment(device.tensor([n])).tolist() for n in range(3)] == [[1], [2], [3]]
     assert (reasons(manager), manager.tree.recordings) == ([Refusal.DEVICE_FAILED], [])
+
+
+def test_host_memory_is_refused_unless_it_is_pinned_and_lies_still(device, manager, captured):
+    upload = captured(lambda x: x + 1)
+    assert [upload(device.host_tensor([n], pinned=False)).tolist() for n in range(3)] == [[1], [2], [3]]
+    moving = captured(lambda x: x * 2)
+    held = [device.host_tensor([n], pinned=True) for n in range(5)]
+    assert [moving(x).tolist() for x in held] == [[2 * n] for n in range(5)]
+    assert reasons(manager) == [Refusal.CPU_INPUT] * 2
+    assert manager.report().recorded == 0
+
+
+def test_pinned_memory_that_lies_still_is_read_at_every_replay(device, manager, captured):
+    double, staging = captured(lambda x: x * 2), device.host_tensor([0], pinned=True)
+    for n in range(5):
+        assert double(staging).tolist() == [2 * n]
+        staging.add_(1)
+    assert (manager.report().recorded, manager.report().plain) == (1, 0)
+    assert manager.tree.recordings[0].keeps == (staging,)
+    other = device.host_tensor([50], pinned=True)
+    assert double(other).tolist() == [100]
+    assert double(staging).tolist() == [10]

@@ -35,6 +35,9 @@ class Driver(Protocol):
     def on_cpu(self, tensor: Tensor) -> bool:
         """Does it live in host memory?"""
 
+    def readable(self, tensor: Tensor) -> bool:
+        """Can the device read it where it lies: its own memory, and pinned memory of the host?"""
+
     def requires_grad(self, tensor: Tensor) -> bool:
         """Would a computation with it be recorded by autograd, in the present mode?"""
 

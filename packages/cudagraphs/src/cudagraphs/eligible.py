@@ -27,7 +27,7 @@ def check_inputs(driver: Driver, inputs: Sequence[Any]) -> None:
             if not isinstance(value, PLAIN):
                 raise CannotRecord(Refusal.UNKNOWN_VALUE, f"input {index} is a {type(value).__qualname__}")
         elif driver.on_cpu(value):
-            if driver.view(value).shape != ():
+            if driver.view(value).shape != () and not driver.readable(value):
                 raise CannotRecord(Refusal.CPU_INPUT, f"input {index} of shape {driver.view(value).shape}")
         elif not driver.on_device(value):
             raise CannotRecord(Refusal.OTHER_DEVICE, f"input {index}")

@@ -49,14 +49,12 @@ class Stillness:
 
     def see(self, driver: Driver, inputs: Sequence[Any]) -> None:
         """Note the inputs of a call: ``still`` are those that are the memory that they were at the call before."""
-        before, self._last = (
-            self._last,
-            {
-                index: (driver.address(value), driver.hold_weakly(value))
-                for index, value in enumerate(inputs)
-                if driver.is_tensor(value) and driver.on_device(value)
-            },
-        )
+        before = self._last
+        self._last = {
+            index: (driver.address(value), driver.hold_weakly(value))
+            for index, value in enumerate(inputs)
+            if driver.is_tensor(value) and driver.readable(value)
+        }
         # An address alone says little: memory that was freed is given to somebody else.
         self.still = frozenset(
             index
@@ -78,7 +76,7 @@ def plan_inputs(
     copied: list[int] = []
     from_pool: set[int] = set()
     for index, value in enumerate(inputs):
-        if not driver.is_tensor(value) or not driver.on_device(value):
+        if not driver.is_tensor(value) or not driver.readable(value) or _is_number(driver, value):
             continue
         is_lent = driver.block(value).address in lent
         lies_still = index not in always_copied and (is_lent or index in static)
@@ -87,6 +85,8 @@ def plan_inputs(
             from_pool.add(index)
     addresses = tuple(driver.address(inputs[index]) for index in in_place)
     for index in copied:
+        if not driver.on_device(inputs[index]):  # an earlier launch may still be reading where it would be copied to
+            raise CannotRecord(Refusal.CPU_INPUT, f"input {index} is pinned memory that is elsewhere at each call")
         _check_copyable(driver, index, inputs[index])
     return InputPlan(tuple(in_place), addresses, tuple(copied), lent=frozenset(from_pool))
 
@@ -119,6 +119,11 @@ def separates(driver: Driver, plan: InputPlan, inputs: Sequence[Any]) -> bool:
         for index in tensors
         if index != changed
     )
+
+
+def _is_number(driver: Driver, tensor: Tensor) -> bool:
+    """Its value is part of the signature."""
+    return driver.on_cpu(tensor) and driver.view(tensor).shape == ()
 
 
 def _check_copyable(driver: Driver, index: int, tensor: Tensor) -> None:

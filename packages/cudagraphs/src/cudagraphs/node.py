@@ -29,9 +29,10 @@ class Recording:
     """A graph with all that a safe replay needs.
 
     ``protected``: the memory (address to size) that was taken while it was recorded, and that it therefore never
-    writes.  Everything else in the pool it may write.  ``lends`` is what the books take down when the outputs are
-    handed out; ``direct`` if the outputs are that, one by one.  ``after``: what counts as taken in ``state``, the
-    allocator's state at its end: the protected blocks and those that it lends.
+    writes.  Everything else in the pool it may write.  ``after``: what counts as taken in ``state``, the allocator's
+    state at its end: the protected blocks and those that it lends.  ``lends`` is what the books take down when the
+    outputs are handed out; ``direct`` if the outputs are that, one by one.  ``keeps`` is memory of the host that
+    launches under way may still read.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Recording:
     inputs: InputPlan
     in_place: Callable[[list[Any]], bool]
     buffers: tuple[Tensor, ...]
+    keeps: tuple[Tensor, ...]
     loans: tuple[Loan, ...]
     lends: Loans
     others: tuple[tuple[int, OfInput | Constant], ...]

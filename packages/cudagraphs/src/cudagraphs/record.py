@@ -66,6 +66,7 @@ def record(driver: Driver, request: Request) -> Recording:
         inputs=replace(request.plan, changed=traced.changed),
         in_place=driver.same_addresses(request.plan.in_place, request.plan.addresses),
         buffers=traced.buffers,
+        keeps=tuple(request.inputs[i] for i in request.plan.in_place if not driver.on_device(request.inputs[i])),
         loans=loans,
         lends=Loans(
             driver.handout([(loan.block, loan.views) for loan in loans]),

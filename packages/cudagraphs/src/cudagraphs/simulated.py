@@ -63,7 +63,10 @@ class Storage:
 
 
 class Tensor:
-    """A strided view of a storage; values are Python integers."""
+    """A strided view of a storage; values are Python integers.  At home on the device, on the ``"host"``, or in its
+    ``"pinned"`` memory."""
+
+    home = "device"
 
     def __init__(self, device: Device, storage: Storage, view: View) -> None:
         self.device, self.storage, self.view = device, storage, view
@@ -182,6 +185,12 @@ class Device:
         self.words.update(zip(made.addresses, values, strict=True))
         return made
 
+    def host_tensor(self, values: Sequence[int], *, pinned: bool) -> Tensor:
+        """The same in memory of the host."""
+        made = self.tensor(values)
+        made.home = "pinned" if pinned else "host"
+        return made
+
     def compute(self, operator: str, left: Tensor, right: Tensor | int, out: Tensor | None = None) -> Tensor:
         """Run an operator, or write it down while recording."""
         out = out or self._empty(left.view.shape)
@@ -244,10 +253,13 @@ class Device:
         return isinstance(value, Tensor)
 
     def on_device(self, tensor: Tensor) -> bool:
-        return tensor.device is self
+        return tensor.device is self and tensor.home == "device"
 
     def on_cpu(self, tensor: Tensor) -> bool:
-        return False
+        return tensor.home != "device"
+
+    def readable(self, tensor: Tensor) -> bool:
+        return tensor.device is self and tensor.home != "host"
 
     def requires_grad(self, tensor: Tensor) -> bool:
         return False

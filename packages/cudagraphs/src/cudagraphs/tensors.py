@@ -43,6 +43,9 @@ class TorchTensors:
     def on_cpu(self, tensor: Tensor) -> bool:
         return tensor.device.type == "cpu"
 
+    def readable(self, tensor: Tensor) -> bool:
+        return tensor.device == self.device or (tensor.device.type == "cpu" and tensor.is_pinned())
+
     def requires_grad(self, tensor: Tensor) -> bool:
         return tensor.requires_grad and torch.is_grad_enabled()
 
