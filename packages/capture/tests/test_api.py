@@ -237,3 +237,14 @@ def test_recursion_reaches_as_deep_as_without_capture(x):
         for _ in range(2):
             assert capture.optimize("eager", strict=True)(function)(0, function) >= plain - 5
     assert sys.getrecursionlimit() > 500
+
+
+def test_run_captures_nothing_more(same, x):
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(lambda a, n: a * n)
+    same(x * 2, region(x, 2))
+    same(x * 3, capture.run(region)(x, 3))
+    same(x * 2, capture.run(region)(x, 2))
+    assert len([record for record in log.records() if isinstance(record, capture.GraphRecord)]) == 1
+    region(x, 3)
+    assert len([record for record in log.records() if isinstance(record, capture.GraphRecord)]) == 2

@@ -139,3 +139,25 @@ def test_builtins(check, x):
 
 def test_wrong_arguments_raise_what_python_raises(check, x):
     check(lambda a: scaled(), x, graphs=0, breaks=None)
+
+
+class Tagging(type):
+    """Makes instances in its own way, and computes an attribute of its classes."""
+
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        made.tag = cls.size
+        return made
+
+    @property
+    def size(cls):
+        return len(cls.__name__)
+
+
+class Tagged(metaclass=Tagging):
+    def __init__(self, value):
+        self.value = value
+
+
+def test_metaclasses(check, x):
+    check(lambda a: Tagged(a + 1).value * Tagged(a).tag + Tagged.size, x)

@@ -1,6 +1,6 @@
 """Captures the torch operations of Python functions as guarded FX graphs, through CPython's frame-evaluation hook."""
 
-from capture.api import LOG, Explanation, as_written, disable, eager, explain, export, optimize, records, reset
+from capture.api import LOG, Explanation, as_written, disable, eager, explain, export, optimize, records, reset, run
 from capture.errors import (
     BackendError,
     CaptureError,
@@ -48,6 +48,7 @@ __all__ = [
     "optimize",
     "records",
     "reset",
+    "run",
     "set_stance",
 ]
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from capture import _engine
+from capture import _engine, stance
 from capture.errors import CaptureError
 from capture.hook import Config
 from capture.options import Options
@@ -97,6 +97,17 @@ def disable(function: Any) -> Any:
     outside = _engine.Outside(function)
     functools.update_wrapper(outside, function)
     return outside
+
+
+def run(function: Any) -> Any:
+    """Uses what was captured and captures nothing more: what no version fits runs in CPython."""
+
+    @functools.wraps(function)
+    def run_known(*args: Any, **kwargs: Any) -> Any:
+        with stance.only_what_was_captured():
+            return function(*args, **kwargs)
+
+    return run_known
 
 
 def reset() -> None:

@@ -5,8 +5,9 @@ A warm call never asks.  "force_eager" is the engine's: regions then call their 
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from capture import _engine
 from capture.errors import Location, RecompileRefused
@@ -17,6 +18,25 @@ STANCES: Mapping[str, str] = {
     "eager_on_recompile": "use what was captured; what was not runs in CPython",
     "fail_on_recompile": "use what was captured; what was not raises RecompileRefused",
 }
+
+
+class _Here(threading.local):
+    """How many calls on this thread use only what was captured."""
+
+    calls = 0
+
+
+_HERE = _Here()
+
+
+@contextlib.contextmanager
+def only_what_was_captured() -> Iterator[None]:
+    """Nothing is captured on this thread meanwhile."""
+    _HERE.calls += 1
+    try:
+        yield
+    finally:
+        _HERE.calls -= 1
 
 
 class _Chosen:
@@ -45,4 +65,4 @@ def may_translate(location: Location, why: Callable[[], str | None]) -> bool:
     if _CHOSEN.name == "fail_on_recompile":
         failed = why() or "it was never captured"
         raise RecompileRefused(f'{location} would be captured, and the stance is "fail_on_recompile": {failed}')
-    return _CHOSEN.name == "default"
+    return _CHOSEN.name == "default" and not _HERE.calls

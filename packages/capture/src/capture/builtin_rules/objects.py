@@ -397,9 +397,20 @@ def construct(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping
         return None
     if not _inherited(type(function), "__call__", type):
         return _through_metaclass(ctx, function, args, kwargs)
-    if issubclass(function, BaseException):
-        return _make_exception(ctx, function, args, kwargs)
-    return _make_instance(ctx, function, args, kwargs)
+    return _call_of_type(ctx, function, args, kwargs)
+
+
+@rule(type.__call__, kinds=(ClassValue,))
+def call_class(ctx: Tracer, cls: ClassValue, /, *args: Value, **kwargs: Value) -> Value:
+    """What a metaclass's own ``__call__`` passes on to."""
+    made = _call_of_type(ctx, cls.cls, args, kwargs)
+    return made if made is not None else ctx.stop("class", f"{cls.describe()} is called by its metaclass")
+
+
+def _call_of_type(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    if issubclass(cls, BaseException):
+        return _make_exception(ctx, cls, args, kwargs)
+    return _make_instance(ctx, cls, args, kwargs)
 
 
 def _inherited(cls: type, name: str, owner: type) -> bool:
@@ -410,6 +421,9 @@ def _through_metaclass(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Ma
     # An Enum is looked up by value; other metaclasses may do anything.
     if type(cls).__module__ == "enum":
         return fold(ctx, cls, args, kwargs)
+    own = type(cls).__call__
+    if isinstance(own, FunctionType):
+        return ctx.call(ctx.literal(own), [ctx.literal(cls), *args], kwargs)
     return None
 
 

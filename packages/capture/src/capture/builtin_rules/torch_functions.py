@@ -206,6 +206,7 @@ def without_effect(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
 
 
 # Capture's own modes are not the program's.
+rule(torch._C._get_dispatch_mode)(lambda ctx, key: NONE)  # frames under a mode are not evaluated
 rule(torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack)(_answer(ConstantValue(0)))
 rule(torch._C._log_api_usage_once, torch._assert)(_answer(NONE))
 

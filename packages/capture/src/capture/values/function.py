@@ -210,13 +210,16 @@ class ClassValue(Value):
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
             return ConstantValue(getattr(self.cls, name))
+        metaclass, of_metaclass = _static_lookup(type(self.cls), name)
+        if isinstance(of_metaclass, property) and not isinstance(type(self.cls).__getattribute__, FunctionType):
+            return _bind_to_class(ctx, of_metaclass, metaclass, name, self)
         if _runs_code(self.cls, name):
             ctx.stop("class attribute", f"`{name}` of {self.describe()} is computed by code of its own")
         try:
             found = getattr(self.cls, name)
         except AttributeError as error:
             ctx.throw(AttributeError, *error.args)
-        static = _static_lookup(self.cls, name)
+        _, static = _static_lookup(self.cls, name)
         if isinstance(static, classmethod):
             return BoundMethod(self, ctx.wrap(static.__func__, self._member(name, "__func__")))
         return ctx.wrap(found, self._member(name)) if self.source is not None else ctx.literal(found)
@@ -234,17 +237,18 @@ class ClassValue(Value):
 
 def _runs_code(cls: type, name: str) -> bool:
     """Whether a class's attribute is found by Python code: of its metaclass, or of a descriptor."""
-    held, of_metaclass = _static_lookup(cls, name), _static_lookup(type(cls), name)
-    if isinstance(of_metaclass, property) or isinstance(type(cls).__getattribute__, FunctionType):
+    _, held = _static_lookup(cls, name)
+    if isinstance(type(cls).__getattribute__, FunctionType):
         return True
     return isinstance(getattr(type(held), "__get__", None), FunctionType)
 
 
-def _static_lookup(cls: type, name: str) -> Any:
+def _static_lookup(cls: type, name: str) -> tuple[type, Any]:
+    """The class that defines a member, and the member as it is held."""
     for owner in cls.__mro__:
         if name in vars(owner):
-            return vars(owner)[name]
-    return None
+            return owner, vars(owner)[name]
+    return cls, None
 
 
 class PartialValue(Value):
@@ -311,12 +315,26 @@ class SuperValue(Value):
         return super
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
-        is_class = isinstance(self.receiver, ClassValue)
-        order = self.receiver.cls.__mro__ if is_class else self.receiver.python_type().__mro__  # type: ignore[attr-defined]
+        receiver = self.receiver
+        of_class = isinstance(receiver, ClassValue) and issubclass(receiver.cls, self.cls)
+        order = receiver.constant().__mro__ if of_class else receiver.python_type().__mro__
         for owner in order[order.index(self.cls) + 1 :]:
-            if name in vars(owner):
-                return bind(ctx, vars(owner)[name], owner, name, self.receiver)
+            if name not in vars(owner):
+                continue
+            if isinstance(receiver, ClassValue) and not of_class:
+                return _bind_to_class(ctx, vars(owner)[name], owner, name, receiver)
+            return bind(ctx, vars(owner)[name], owner, name, receiver)
         return ctx.throw(AttributeError, f"'super' object has no attribute '{name}'")
+
+
+def _bind_to_class(ctx: Tracer, member: Any, owner: type, name: str, cls: ClassValue) -> Value:
+    """A member of a metaclass seen through one of its classes."""
+    source = AttrSource(class_source(ctx, owner), name)
+    if isinstance(member, FunctionType):
+        return BoundMethod(cls, ctx.wrap(member, source))
+    if isinstance(member, property) and member.fget is not None:
+        return ctx.call(ctx.wrap(member.fget, AttrSource(source, "fget")), [cls])
+    return _bind_other(ctx, member, owner, name, cls)
 
 
 def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path: Source | None = None) -> Value:
