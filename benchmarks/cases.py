@@ -25,7 +25,7 @@ def pointwise_chain(device: str) -> Program:
 
 @case
 def gelu_bfloat16(device: str) -> Program:
-    return inference(F.gelu, torch.randn(4 << 20, device=device, dtype=torch.bfloat16))
+    return inference(lambda x: F.gelu(x), torch.randn(4 << 20, device=device, dtype=torch.bfloat16))
 
 
 @case
@@ -78,12 +78,15 @@ def cross_entropy_training(device: str) -> Program:
     logits = torch.randn(1024, 8000, device=device, requires_grad=True)
     labels = torch.randint(0, 8000, (1024,), device=device)
 
+    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(logits, labels)
+
     def step(call: Call) -> torch.Tensor | None:
         logits.grad = None
         call(logits, labels).backward()
         return logits.grad
 
-    return Program(F.cross_entropy, step, training=True)
+    return Program(loss, step, training=True)
 
 
 @case

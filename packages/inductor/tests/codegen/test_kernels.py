@@ -207,6 +207,18 @@ def test_crossing_reads_are_done_in_bands(run, kernel_of):
     assert torch.equal(run(kernel, {"x": x, "y": y, "out": torch.empty_like(y)})["out"], x.transpose(1, 2) + y)
 
 
+@pytest.mark.parametrize("op", ["eq", "lt", "ge"])
+@pytest.mark.parametrize("number", [-(2**40), -1, 7, 2**31, 2**40])
+def test_positions_are_compared_with_any_number(run, kernel_of, op, number):
+    i = loop_variable("i", 40)
+    value = apply(op, IndexValue(Index.of(i), I64), Load("x", Index.of(0), I64))
+    body = (Store("y", Index.of(i), apply("where", value, Const(1.0, F32), Const(0.0, F32))),)
+    kernel = kernel_of((i,), [((), body)], ("x", I64, 1, "in"), ("y", F32, 40, "out"))
+    x = torch.tensor([number])
+    found = run(kernel, {"x": x, "y": torch.empty(40)})["y"]
+    assert torch.equal(found, getattr(torch, op)(torch.arange(40), x).float())
+
+
 @pytest.mark.parametrize("dtype", [F32, F64, BF16, I64, U8])
 def test_every_second_element_is_read(run, kernel_of, dtype):
     i, n = loop_variable("i", 45), 89  # the last element read is the last there is

@@ -5,7 +5,7 @@ A pure decision over the kernel; nothing is printed here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,7 @@ import torch
 
 from inductor.codegen.cpp_dialect import BY_LANE, EXPENSIVE
 from inductor.codegen.cpp_types import FLOATS, HALVES
-from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, walk
+from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Result, children, walk
 from inductor.ir.index import ONE, Index, Symbol
 from inductor.ir.kernel import Kernel, Loop, Reduce, Scan, Statement, Store
 
@@ -139,15 +139,14 @@ def _reads_cross(kernel: Kernel) -> bool:
 
 
 def _vectorisation(kernel: Kernel, vector_bytes: int) -> tuple[VectorOver, int]:
-    width = vector_bytes // _widest(kernel)
     columns = _columns_score(kernel)
     rows = _rows_score(kernel)
     if rows is not None and (columns is None or rows >= columns):
         longest = max((_extent(loop.axes[-1]) for loop in kernel.loops if loop.axes), default=0)
-        width = _fitting(width, longest)
+        width = _fitting(vector_bytes // _widest(kernel, "rows"), longest)
         return ("rows", width) if rows >= 0 and width >= 4 else ("nothing", 1)
     if columns is not None and columns >= 0:
-        width = _fitting(width, _extent(kernel.axes[-1]))
+        width = _fitting(vector_bytes // _widest(kernel, "columns"), _extent(kernel.axes[-1]))
         return ("columns", width) if width >= 4 else ("nothing", 1)
     return "nothing", 1
 
@@ -173,20 +172,35 @@ def fits_32_bits(expr: Expr) -> bool:
     return low is not None and high is not None and low > -(1 << 31) and high < 1 << 31
 
 
-def compares_positions(node: Apply) -> bool:
-    """True for a comparison of positions that vectors do in 32 bits."""
-    return node.dtype == torch.bool and all(arg.dtype == torch.int64 and fits_32_bits(arg) for arg in node.args)
-
-
-def _widest(kernel: Kernel) -> int:
-    """The size of the largest element that is computed; positions that fit are compared in 32 bits."""
+def _widest(kernel: Kernel, vector: VectorOver) -> int:
+    """The size of the largest element that a vector holds: of what differs from lane to lane, and of accumulators.
+    Positions that fit are compared in 32 bits."""
     widths = [4]
+    varying: set[str] = set()
     for loop in kernel.loops:
-        widths.extend(
-            node.dtype.itemsize for node in nodes(loop) if node.dtype != torch.bool and not fits_32_bits(node)
-        )
-        widths.extend(statement.dtype.itemsize for statement in loop.body if isinstance(statement, Reduce | Scan))
+        axes = loop.axes[-1:] if vector == "rows" else kernel.axes[-1:]
+        for statement in loop.body:
+            if isinstance(statement, Reduce):
+                widths.append(statement.dtype.itemsize)
+            sizes = [_varying_size(tree, axes, varying) for tree in expressions(statement)]
+            widths += [size for size in sizes if size is not None]
+            if (not isinstance(statement, Store) and vector == "columns") or any(sizes):
+                varying.add(getattr(statement, "name", ""))
     return max(widths)
+
+
+def _varying_size(tree: Expr, axes: Sequence[Symbol], varying: set[str]) -> int | None:
+    """The largest element in a tree that differs along the axes; None where none does."""
+    differs: set[int] = set()
+    largest: int | None = None
+    for node in walk(tree):
+        own = isinstance(node, Load | IndexValue) and not node.index.symbols.isdisjoint(axes)
+        own = own or (isinstance(node, Result) and node.name in varying)
+        if own or any(id(child) in differs for child in children(node)):
+            differs.add(id(node))
+            counted = node.dtype != torch.bool and not fits_32_bits(node)
+            largest = max(largest or 1, node.dtype.itemsize if counted else 1)
+    return largest
 
 
 def _columns_score(kernel: Kernel) -> int | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from inductor.codegen import cpp_dialect
-from inductor.codegen.cpp_strategy import compares_positions, fits_32_bits
+from inductor.codegen.cpp_strategy import fits_32_bits
 from inductor.codegen.cpp_types import FLOATS, HALVES, PROMOTED, literal, scalar_type, vector_type
 from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.order import plan
@@ -277,8 +277,9 @@ def _apply(scope: Scope, node: Apply, done: Mapping[int, Operand]) -> Operand:
     special = _SPECIAL.get(node.op)
     if special is not None:
         return special(scope, node, operands, vector)
-    if vector and compares_positions(node):
-        operands = [_position(scope, arg) for arg in node.args]
+    if vector and _compares_positions(node, operands):
+        pairs = zip(node.args, operands, strict=True)
+        operands = [_position(scope, arg) if fits_32_bits(arg) else _narrowed(operand) for arg, operand in pairs]
     kind = _kind(operands[-1].dtype, vector)
     style = cpp_dialect.format_of(node.op, kind)
     if (vector and style.is_call) or (vector and operands[-1].dtype == torch.bool):
@@ -291,6 +292,19 @@ def _apply(scope: Scope, node: Apply, done: Mapping[int, Operand]) -> Operand:
     elif not vector and node.dtype in PROMOTED and not style.is_call:
         text = Text(f"{scalar_type(node.dtype)}({text})")
     return Operand(text, node.dtype, vector)
+
+
+def _compares_positions(node: Apply, operands: list[Operand]) -> bool:
+    """True for a comparison that vectors do in 32 bits: of positions that fit, with others or with a single number."""
+    if node.dtype != torch.bool or any(arg.dtype != torch.int64 for arg in node.args):
+        return False
+    pairs = list(zip(node.args, operands, strict=True))
+    return all(fits_32_bits(arg) or not operand.vector for arg, operand in pairs)
+
+
+def _narrowed(operand: Operand) -> Operand:
+    """A number as the nearest of 32 bits, which compares with a position in the same way."""
+    return Operand(Text(f"nearest_i32({operand.text})"), torch.int32)
 
 
 def _position(scope: Scope, expr: Expr) -> Operand:

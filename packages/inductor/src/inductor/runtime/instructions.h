@@ -78,3 +78,20 @@ INDUCTOR_RECIPROCAL(f32x8, __builtin_ia32_rcp14ps256_mask(x, x, -1))
 INDUCTOR_RECIPROCAL(f32x16, __builtin_ia32_rcp14ps512_mask(x, x, -1))
 #undef INDUCTOR_RECIPROCAL
 #endif
+
+// -- a table of sixteen -----------------------------------------------------------------------------------------------
+
+template <class V> INLINE V lookup(const f32 (&table)[16], Bits<V> place) {
+    return each<V>([&](i32 lane) { return table[place[lane] & 15]; });
+}
+#ifdef __AVX2__
+template <> INLINE f32x8 lookup<f32x8>(const f32 (&table)[16], i32x8 place) {
+    const f32x8 low = __builtin_ia32_permvarsf256(load<f32x8>(table), place);
+    return where(place < 8, low, (f32x8)__builtin_ia32_permvarsf256(load<f32x8>(table + 8), place));
+}
+#endif
+#ifdef __AVX512F__
+template <> INLINE f32x16 lookup<f32x16>(const f32 (&table)[16], i32x16 place) {
+    return __builtin_ia32_permvarsf512_mask(load<f32x16>(table), place, f32x16{}, -1);
+}
+#endif

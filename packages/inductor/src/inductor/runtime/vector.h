@@ -76,6 +76,8 @@ template <class V> INLINE V ramp(i64 start, i64 step) {
     return each<V>([&](i32 lane) { return start + lane * step; });
 }
 
+INLINE i32 nearest_i32(i64 x) { return x < -0x80000000L ? -0x7fffffff - 1 : x > 0x7fffffffL ? 0x7fffffff : (i32)x; }
+
 template <class V, class U> INLINE V convert(U x) { return __builtin_convertvector(x, V); }
 
 template <class V, class U> INLINE V bits_as(U x) {
