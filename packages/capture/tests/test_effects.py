@@ -169,3 +169,17 @@ def test_an_object_is_not_touched_by_a_translation(x):
     before = copy.deepcopy(vars(box))
     capture.export(lambda a, b: a * b.value, strict=True)(x, box)
     assert vars(box) == before
+
+
+def test_attributes_hung_on_tensors(check, x):
+    def mark(a):
+        a.mark = 1 if not hasattr(a, "mark") else a.mark + 1
+        b = a * 2
+        assert not hasattr(b, "note")
+        b.note = {"from": a}
+        return b.note["from"] + b, a.mark, b
+
+    check(mark, x)
+    marked = x.clone()
+    marked.mark = 5
+    check(mark, marked)

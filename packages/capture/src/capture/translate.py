@@ -202,6 +202,9 @@ class _Translator:
             if _is_spent(value):
                 self.writer.call_const(with_spent_history, value)
                 self.writer.keep(value, "spent")
+        for value in results:
+            if isinstance(value, TensorValue) and value.written:
+                self.writer.replay(value)
 
     def _accept_a_bare_tensor(self) -> None:
         """A backend's callable may return the one tensor itself: unpacking it would take it apart by rows."""

@@ -88,7 +88,7 @@ def replay_context_var(writer: Writer, value: ContextVarValue) -> None:
 
 
 @replays(TensorValue)
-def replay_gradient(writer: Writer, value: TensorValue) -> None:
+def replay_attributes_of_tensor(writer: Writer, value: TensorValue) -> None:
     for name, item in value.written.items():
         writer.load(item)
         writer.load(value)

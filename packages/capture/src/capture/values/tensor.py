@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from capture.sources import AttrSource, Source
+from capture.sources import AttrSource, DictSource, KeySource, Source
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.sequence import TupleValue
@@ -82,11 +82,21 @@ class TensorValue(Value):
     def _method(self, ctx: Tracer, name: str) -> Value:
         member = getattr(self.cls, name, None)
         if member is None:
-            # An attribute that someone hung on the tensor object: only reading the real object could tell.
-            ctx.stop("tensor attribute", f"the attribute `{name}` is read from a tensor", "keep data beside the tensor")
+            return self._own_attribute(ctx, name)
         if callable(member):
             return TensorMethod(self, name)
         return ctx.stop("tensor attribute", f"`{name}` of a tensor is read", "read it outside the compiled function")
+
+    def _own_attribute(self, ctx: Tracer, name: str) -> Value:
+        """What the program hung on the tensor object."""
+        if name in self.written:
+            return realize(ctx, self.written[name])
+        if self.source is not None:
+            held = vars(self.obj)
+            if name in held:
+                return ctx.wrap(held[name], AttrSource(self.source, name))
+            ctx.guard(KeySource(DictSource(self.source), name), "absent")
+        return ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         if name == "requires_grad" and isinstance(value, ConstantValue):
@@ -96,7 +106,10 @@ class TensorValue(Value):
             ctx.changed(self)
             self.written["grad"] = realize(ctx, value)
             return
-        ctx.stop("tensor attribute", f"the attribute `{name}` of a tensor is assigned")
+        if value is None or hasattr(self.cls, name):
+            ctx.stop("tensor attribute", f"the attribute `{name}` of a tensor is assigned")
+        ctx.changed(self)
+        self.written[name] = value
 
     def parts(self) -> Iterator[Value]:
         return iter(self.written.values())
