@@ -2,6 +2,7 @@
 
 import torch
 from reference import run_program
+from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor.decompose import prepare
@@ -20,6 +21,14 @@ def traced(function, *inputs):
 
 def program_of(function, *inputs):
     return schedule(lower(traced(function, *inputs), inputs))
+
+
+def gpu_program_of(function, *sizes, dtype=torch.float32):
+    """The program of a function of tensors on a GPU, none of which need be there."""
+    with FakeTensorMode(), torch.no_grad():
+        inputs = [torch.empty(size, dtype=dtype, device="cuda") for size in sizes]
+        gm = make_fx(function)(*inputs)
+    return schedule(lower(prepare(gm, inputs), inputs))
 
 
 def kernels(function, *inputs):

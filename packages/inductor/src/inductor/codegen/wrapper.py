@@ -91,6 +91,7 @@ class _WrapperPrinter:
         )
         self.local: dict[str, str] = {}
         self.known: dict[str, Buffer] = {}
+        self.windows: set[str] = set()  # buffers that are views of memory they took over
         self.late = self._binds(late=True)
         self.constants = constants
         self.devices = program.launches()
@@ -244,11 +245,23 @@ class _WrapperPrinter:
                 f"dtype={self._dtype(buffer.dtype)}, device={device})"
             )
             return
-        old, dead = self.known[step.reuse], self._local(step.reuse)
-        if (old.dtype, old.sizes, old.strides) == (buffer.dtype, buffer.sizes, buffer.strides):
+        self._reuse(self.known[step.reuse], buffer)
+
+    def _reuse(self, old: Buffer, buffer: Buffer) -> None:
+        """The memory of a buffer that nobody reads any more.  A view of it is made fastest, but what the user sees must
+        not be a view of anything."""
+        name, dead = self._local(buffer.name), self._local(old.name)
+        seen = Ref(buffer.name) in self.program.outputs
+        alike = (old.dtype, old.sizes, old.strides) == (buffer.dtype, buffer.sizes, buffer.strides)
+        shape = f"{self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}"
+        if alike and not (seen and old.name in self.windows):
             self.lines.line(f"{name} = {dead}")
+            if old.name in self.windows:
+                self.windows.add(buffer.name)
+        elif old.dtype == buffer.dtype and not seen:
+            self.lines.line(f"{name} = {dead}.as_strided({shape})")
+            self.windows.add(buffer.name)
         else:
-            shape = f"{self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}"
             self.lines.line(f"{name} = reinterpret({dead}, {shape}, {self._dtype(buffer.dtype)})")
 
     def _view(self, step: View) -> None:

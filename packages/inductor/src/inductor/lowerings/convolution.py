@@ -29,7 +29,8 @@ def convolution(ctx: Context, image: Tensor, weight: Tensor, bias: Tensor | None
     if layout is None:
         return Declined("the library's")
     image = _laid(ctx, image, layout == "channels last")
-    if layout == "channels last" and weight.sizes[1].as_int() in range(1, FEW_CHANNELS + 1):
+    few = weight.sizes[1].as_int() in range(1, FEW_CHANNELS + 1)
+    if layout == "channels last" and (few or image.device.type == "cuda"):
         weight = _laid(ctx, weight, True)
     sizes = ctx.sizes.indices(ctx.node.meta["val"].shape)
     strides = image_strides(sizes, layout == "channels last")

@@ -1,6 +1,7 @@
 """Which images lie in memory with their channels innermost, chosen for whole chains of convolutions.
 
-oneDNN convolves such images without rearranging them first, but small ones are better left as they are.  What lies
+oneDNN convolves such images without rearranging them first, but small ones are better left as they are; cuDNN's fast
+kernels for half precision know no other layout, so it rearranges whatever lies otherwise, twice per call.  What lies
 between two convolutions costs the same either way, so it lies as they want it.  The user sees eager's strides: what is
 visible keeps them, and a convolution whose input is visible (as in training, where backward sees it) is left alone.
 """
@@ -55,6 +56,8 @@ def _wanted(node: Node) -> Layout:
     assert isinstance(weight, Node)
     window, groups = weight.meta["val"].shape[2:], node.args[8]
     height, width = node.meta["val"].shape[2:]
+    if node.meta["val"].device.type == "cuda":
+        return "channels last"
     by_channel = groups != 1 and weight.meta["val"].shape[1] == 1
     return "channels last" if by_channel or max(window) == 1 or height * width >= SMALLEST_IMAGE else "contiguous"
 
@@ -74,7 +77,7 @@ def _is_image(node: Node) -> bool:
     return (
         isinstance(value, torch.Tensor)
         and value.dim() == 4
-        and value.device.type == "cpu"
+        and (value.device.type == "cpu" or value.dtype in (torch.float16, torch.bfloat16))
         and value.is_floating_point()
         and all(isinstance(size, int) for size in value.shape)
     )
