@@ -1,5 +1,7 @@
 """Generated programs over containers, control flow and tensors: captured or not, nobody can tell."""
 
+import contextlib
+
 import hypothesis.strategies as st
 import torch
 from hypothesis import given, settings
@@ -46,6 +48,17 @@ def simple():
         st.just("a = sum([v for v in items if v is not b], a)"),
         st.just("capture.graph_break()"),
         st.just("n = int(a.sum().item()) % 5"),
+        st.just("n = int((a > 0).sum().item())"),
+        st.just("a = a * (b.max().item() + 1)"),
+        st.just("b = torch.cat([b[b > 0], b])[:3]"),
+        st.just("state.seen.append(float(a.sum()))"),
+        st.just("f = lambda: (n, len(items)); state.seen.append(f()[0])"),
+        st.just("state.seen.append([v * n for v in range(2)])"),
+        st.just("n += sum(steps(n % 3))"),
+        st.just("text = f'{n}'; state.seen.append(text)"),
+        st.just("b = State.scale(b, n) if n else b"),
+        st.just("table.pop('k', None)"),
+        st.just("items[0], b = b, items[0]"),
     )
 
 
@@ -61,6 +74,20 @@ def blocks(depth=2):
         st.tuples(conditions(), inner, inner).map(lambda t: [f"if {t[0]}:", *indented(t[1]), "else:", *indented(t[2])]),
         inner.map(lambda t: ["for i, v in enumerate([a, b]):", *indented([*t, "n += i"])]),
         inner.map(lambda t: ["with torch.no_grad():", *indented(t)]),
+        inner.map(lambda t: ["with state as n:", *indented(t)]),
+        inner.map(lambda t: ["with managed(state) as n:", *indented([*t, "if n == 2: raise ValueError(n)"])]),
+        inner.map(lambda t: ["while n < 3:", *indented(["n += 1", *t, "n = max(n, 1)"])]),
+        inner.map(lambda t: ["for v in steps(3):", *indented([*t, "if v == 1: continue", "a = a - v"])]),
+        inner.map(lambda t: ["for k in list(table):", *indented([*t, "if k == 'k': break"]), "else:", "    n -= 1"]),
+        st.tuples(inner, inner).map(lambda t: ["try:", *indented(t[0]), "finally:", *indented(t[1])]),
+        st.tuples(inner, inner).map(
+            lambda t: [
+                "try:",
+                *indented([*t[0], "items[9]"]),
+                "except IndexError as e:",
+                *indented([*t[1], "state.seen.append(str(e))"]),
+            ]
+        ),
         inner.map(
             lambda t: ["try:", *indented([*t, "raise KeyError(n)"]), "except KeyError as e:", "    n += len(e.args)"]
         ),
@@ -74,6 +101,33 @@ class State:
         self.n = 0
         self.seen = []
 
+    @staticmethod
+    def scale(t, n):
+        return t * n
+
+    def __enter__(self):
+        self.seen.append("in")
+        return len(self.seen) % 4
+
+    def __exit__(self, cls, error, traceback):
+        self.seen.append(None if cls is None else cls.__name__)
+        return cls is KeyError
+
+
+@contextlib.contextmanager
+def managed(state):
+    state.seen.append("open")
+    try:
+        yield len(state.seen) % 4
+    except ValueError as error:
+        state.seen.append(error.args)
+    finally:
+        state.seen.append("closed")
+
+
+def steps(n):
+    yield from range(n)
+
 
 def helper(t, *, n=1):
     return t + n if n > 0 else t
@@ -82,7 +136,8 @@ def helper(t, *, n=1):
 def program(lines):
     body = "\n".join(indented(lines))
     source = f"def program(a, b, n, items, table, state):\n{body}\n    return a, b, n, items, table\n"
-    namespace = {"torch": torch, "capture": capture, "helper": helper}
+    namespace = {"torch": torch, "capture": capture, "helper": helper, "State": State}
+    namespace |= {"managed": managed, "steps": steps}
     exec(compile(source, "<program>", "exec"), namespace)
     return namespace["program"]
 
@@ -95,7 +150,7 @@ def arguments():
 def outcome(function, args):
     try:
         return function(*args)
-    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+    except (IndexError, RuntimeError, TypeError, ValueError, KeyError) as error:
         return type(error).__name__
 
 

@@ -1,8 +1,7 @@
 """The symbolic interpreter: steps frames, opens frames for calls, and answers for all values as their ``Tracer``.
 
-One machine evaluates one frame of the user's program, the root, and whatever it calls.  It ends with the root's
-return value or
-with the instruction where CPython has to take over.
+One machine evaluates one frame of the user's program, the root, and whatever it calls.  It ends with the root's return
+value or with the instruction where CPython has to take over.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ from capture.marks import marked
 from capture.opcodes import HANDLERS
 from capture.opcodes.exceptions import HandledValue
 from capture.options import Options
+from capture.parameters import bind_arguments
 from capture.record import record_operation
 from capture.sources import ArgSource, CallSource, CellSource, ClosureSource, ConstSource, Inputs, Source
 from capture.values.base import LazyValue, NotConstant, Value, realize, settled
@@ -657,52 +657,3 @@ def _same_object(first: Source, second: Source) -> Callable[..., bool]:
         return first.read(inputs) is second.read(inputs)
 
     return same
-
-
-def bind_arguments(
-    machine: Machine, function: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]
-) -> dict[str, Value]:
-    """Python's rules for matching arguments to parameters.  A mismatch is left to CPython, whose message is right."""
-    code = function.code
-    names, count, keyword_only = code.co_varnames, code.co_argcount, code.co_kwonlyargcount
-    slots: dict[str, Value] = dict(zip(names[:count], args, strict=False))
-    extra = dict(kwargs)
-    for name in names[code.co_posonlyargcount : count + keyword_only]:
-        if name in extra:
-            if name in slots:
-                _mismatch(machine, function)
-            slots[name] = extra.pop(name)
-    position = count + keyword_only
-    if code.co_flags & inspect.CO_VARARGS:
-        slots[names[position]] = TupleValue(args[count:])
-        position += 1
-    elif len(args) > count:
-        _mismatch(machine, function)
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        slots[names[position]] = _keyword_dict(extra)
-    elif extra:
-        _mismatch(machine, function)
-    _fill_defaults(machine, function, slots)
-    return slots
-
-
-def _fill_defaults(machine: Machine, function: FunctionValue, slots: dict[str, Value]) -> None:
-    code = function.code
-    positional = code.co_varnames[: code.co_argcount]
-    for name, default in zip(reversed(positional), reversed(function.defaults), strict=False):
-        slots.setdefault(name, default)
-    for name, default in function.keyword_defaults.items():
-        slots.setdefault(name, default)
-    for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
-        if name not in slots:
-            _mismatch(machine, function)
-
-
-def _keyword_dict(extra: Mapping[str, Value]) -> DictValue:
-    made = DictValue()
-    made.entries = {name: (ConstantValue(name), value) for name, value in extra.items()}
-    return made
-
-
-def _mismatch(machine: Machine, function: FunctionValue) -> NoReturn:
-    machine.stop("call", f"the arguments do not fit {function.describe()}")

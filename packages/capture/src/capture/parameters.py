@@ -1,0 +1,62 @@
+"""Arguments of a call laid into the slots of the function's parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from capture.values.base import Tracer, Value
+from capture.values.constant import ConstantValue
+from capture.values.function import FunctionValue
+from capture.values.mapping import DictValue
+from capture.values.sequence import TupleValue
+
+
+def bind_arguments(
+    tracer: Tracer, function: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> dict[str, Value]:
+    """Python's rules for matching arguments to parameters.  A mismatch is left to CPython, whose message is right."""
+    code = function.code
+    names, count, keyword_only = code.co_varnames, code.co_argcount, code.co_kwonlyargcount
+    slots: dict[str, Value] = dict(zip(names[:count], args, strict=False))
+    extra = dict(kwargs)
+    for name in names[code.co_posonlyargcount : count + keyword_only]:
+        if name in extra:
+            if name in slots:
+                _mismatch(tracer, function)
+            slots[name] = extra.pop(name)
+    position = count + keyword_only
+    if code.co_flags & inspect.CO_VARARGS:
+        slots[names[position]] = TupleValue(args[count:])
+        position += 1
+    elif len(args) > count:
+        _mismatch(tracer, function)
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        slots[names[position]] = _keyword_dict(extra)
+    elif extra:
+        _mismatch(tracer, function)
+    _fill_defaults(tracer, function, slots)
+    return slots
+
+
+def _fill_defaults(tracer: Tracer, function: FunctionValue, slots: dict[str, Value]) -> None:
+    code = function.code
+    positional = code.co_varnames[: code.co_argcount]
+    for name, default in zip(reversed(positional), reversed(function.defaults), strict=False):
+        slots.setdefault(name, default)
+    for name, default in function.keyword_defaults.items():
+        slots.setdefault(name, default)
+    for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        if name not in slots:
+            _mismatch(tracer, function)
+
+
+def _keyword_dict(extra: Mapping[str, Value]) -> DictValue:
+    made = DictValue()
+    made.entries = {name: (ConstantValue(name), value) for name, value in extra.items()}
+    return made
+
+
+def _mismatch(tracer: Tracer, function: FunctionValue) -> NoReturn:
+    tracer.stop("call", f"the arguments do not fit {function.describe()}")
