@@ -1,8 +1,8 @@
-"""``python -m benchmarks.models [rows] [--device cuda] [--batch N] [--length N]``: whole models, contenders in turn.
+"""``python -m benchmarks.models [rows] [--device cuda] [--batch N] [--length N] [--profile]``: whole models, in turn.
 
 Each row is a model in inference or in a training step (forward and backward), in bfloat16 on a GPU and in float32 on a
 CPU.  Time per call is a median over turns; the first call, compiling included, is a fresh compilation in a process
-whose caches on disk may be warm.
+whose caches on disk may be warm.  ``--profile`` shows instead which kernels a GPU spends a call's time on.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from corpus.vision import define_missing_operators
 
 import compile_api
+from benchmarks.device_time import device_time, table
 from benchmarks.timing import medians
 
 Step = Callable[[torch.nn.Module, Any, dict[str, Any]], torch.Tensor]
@@ -92,8 +93,10 @@ WITH_GRAPHS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def measure(row: Row, sizes: Sizes, contenders: dict[str, Callable[[Any], Any]]) -> dict[str, tuple[float, float]]:
-    """Seconds per call, and of the first call, of each contender."""
+def prepared(
+    row: Row, sizes: Sizes, contenders: dict[str, Callable[[Any], Any]]
+) -> tuple[dict[str, Callable[[], Any]], dict[str, float]]:
+    """A call of each contender, compiled and warm, and the seconds its first one took."""
     torch.manual_seed(0)
     model, inputs = row.make(sizes)
     model = model.to(sizes.device, sizes.dtype).eval()
@@ -111,8 +114,20 @@ def measure(row: Row, sizes: Sizes, contenders: dict[str, Callable[[Any], Any]])
         calls[name] = lambda twin=twin, compiled=compiled: row.step(twin, compiled, inputs)
         for _ in range(3):
             calls[name]()
+    return calls, first
+
+
+def measure(row: Row, sizes: Sizes, contenders: dict[str, Callable[[Any], Any]]) -> dict[str, tuple[float, float]]:
+    """Seconds per call, and of the first call, of each contender."""
+    calls, first = prepared(row, sizes, contenders)
     times = medians(calls, sizes.device, turns=7, turn=0.05)
     return {name: (times[name], first[name]) for name in contenders}
+
+
+def profiled(row: Row, sizes: Sizes, contenders: dict[str, Callable[[Any], Any]]) -> str:
+    """The kernels of the contenders but eager, side by side."""
+    calls, _ = prepared(row, sizes, {name: wrap for name, wrap in contenders.items() if name != "eager"})
+    return table({name: device_time(call) for name, call in calls.items()})
 
 
 def main() -> None:
@@ -123,11 +138,16 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--image", type=int, default=224)
     parser.add_argument("--graphs", action="store_true", help="reduce-overhead modes too")
+    parser.add_argument("--profile", action="store_true", help="device time by kernel instead of time per call")
     chosen = parser.parse_args()
     define_missing_operators()
     dtype = torch.bfloat16 if chosen.device == "cuda" else torch.float32
     sizes = Sizes(chosen.device, dtype, chosen.batch, chosen.length, chosen.image)
     contenders = CONTENDERS | (WITH_GRAPHS if chosen.graphs else {})
+    if chosen.profile:
+        for name in chosen.rows or ROWS:
+            print(f"{name}, us of device time per call and launches", profiled(ROWS[name], sizes, contenders), sep="\n")
+        return
     print(f"torch {torch.__version__} on {sizes.device}, {sizes.dtype}; ms per call (first call, seconds)")
     for name in chosen.rows or ROWS:
         found = measure(ROWS[name], sizes, contenders)
