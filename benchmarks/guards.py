@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from capture import _engine
+from capture import _engine, optimize
 from capture._engine import GuardedCode, Guards, Outside, Region, add_entry
-from capture.hook import bind_tensors
+from capture.hook import bind_tensors, translate_frame
 
 COUNTS = (1, 10, 1000)
 
@@ -108,8 +108,70 @@ def show_calls() -> None:
         print(f"{name:28}{figure:8.1f}{figure - direct:8.1f}")
 
 
+def show_two_operators() -> None:
+    """A function of two operators, over what a backend made of it (which answers at once)."""
+    x, answer = torch.ones(4), (torch.ones(4),)
+
+    def compiled(*_: Any) -> Any:
+        return answer
+
+    _engine.set_translator(translate_frame)
+    region = optimize(lambda gm, inputs: compiled, strict=True)(lambda t: (t + 1) * 2)
+    direct, captured = nanoseconds(lambda: compiled(x)), nanoseconds(lambda: region(x))
+    print(f"\ntwo operators: {(captured - direct) / 1e3:.2f} us over the backend's callable")
+
+
+class Attention(torch.nn.Module):
+    """Four projections, as in a decoder."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.heads, self.scale = 2, width**-0.5
+        self.q, self.k, self.v, self.o = (torch.nn.Linear(width, width, bias=False) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights = (self.q(x) @ self.k(x).transpose(-1, -2) * self.scale).softmax(-1)
+        return self.o(weights @ self.v(x))
+
+
+class Layer(torch.nn.Module):
+    """A decoder's layer: twelve modules, nine parameters."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.attention, self.activation = Attention(width), torch.nn.SiLU()
+        self.before, self.between = torch.nn.RMSNorm(width), torch.nn.RMSNorm(width)
+        self.gate, self.up, self.down = (torch.nn.Linear(width, width, bias=False) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.before(x))
+        y = self.between(x)
+        return x + self.down(self.activation(self.gate(y)) * self.up(y))
+
+
+def show_decoder(layers: int = 80) -> None:
+    """The guards of a whole model, walked as a tree and along the trail of the walk before."""
+    model, x = torch.nn.Sequential(*(Layer(16) for _ in range(layers))), torch.randn(1, 4, 16)
+    calls: list[tuple[Any, tuple[Any, ...]]] = []
+
+    def remember(config: Any, function: Any, args: tuple[Any, ...]) -> Any:
+        calls.append((function, args))
+        return translate_frame(config, function, args)
+
+    _engine.set_translator(remember)
+    region = optimize("eager", strict=True)(model)
+    region(x)
+    function, args = next((f, a) for f, a in calls if _engine.entries(f.__code__))
+    guards = _engine.entries(function.__code__)[0].guards
+    walked = nanoseconds(lambda: guards.first_failure(function, args))
+    followed = nanoseconds(lambda: guards.check(function, args))
+    print(f"\n{layers} layers of a decoder: {walked / 1e3:.0f} us walked, {followed / 1e3:.0f} us along a trail")
+
+
 if __name__ == "__main__":
     assert bind_tensors(), "tensors are not read in C"
     _engine.set_translator(None)  # only what is added here is ever replaced
     show_guards()
     show_calls()
+    show_two_operators()
+    show_decoder()

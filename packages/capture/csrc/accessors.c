@@ -118,14 +118,15 @@ static const struct {
     const char *name;
     Operand operand;
     PyObject *(*fetch)(const Node *, PyObject *, const Call *);
+    Reach reach;
 } accessors[] = {
     {"root", NOTHING, fetch_root},
     {"arg", NUMBER, fetch_argument},
     {"closure", NUMBER, fetch_closure},
     {"global", NAME, fetch_global},
     {"attr", NAME, fetch_attribute},
-    {"dict", NOTHING, fetch_instance_dict},
-    {"key", OBJECT, fetch_key},
+    {"dict", NOTHING, fetch_instance_dict, BY_INSTANCE_DICT},
+    {"key", OBJECT, fetch_key, BY_KEY},
     {"item", NUMBER, fetch_item},
     {"getitem", OBJECT, fetch_getitem},
     {"type", NOTHING, fetch_type},
@@ -177,6 +178,7 @@ accessor_parse(PyObject *spec, Node *node)
     for (size_t i = 0; i < Py_ARRAY_LENGTH(accessors); i++) {
         if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(spec, 0), accessors[i].name) == 0) {
             node->fetch = accessors[i].fetch;
+            node->reach = accessors[i].reach;
             return parse_operand(spec, accessors[i].operand, node);
         }
     }

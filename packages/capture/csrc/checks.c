@@ -225,17 +225,18 @@ static const struct {
     const char *kind;
     bool (*passes)(const Check *, PyObject *, const Call *);
     int (*parse)(PyObject *, Check *);
+    Lasts lasts;
 } kinds[] = {
-    {"type", passes_type, parse_type},
-    {"is", passes_identity, parse_identity},
-    {"equals", passes_equality, parse_constant},
-    {"length", passes_length, parse_number},
+    {"type", passes_type, parse_type, WHILE_SAME_OBJECT}, /* a trail looks at its class */
+    {"is", passes_identity, parse_identity, WHILE_SAME_OBJECT},
+    {"equals", passes_equality, parse_constant, WHILE_SAME_CONSTANT},
+    {"length", passes_length, parse_number, WHILE_SAME_DICT},
     {"tensor", passes_tensor, parse_tensor},
-    {"keys", passes_keys, parse_keys},
-    {"empty", passes_empty, parse_keys},
+    {"keys", passes_keys, parse_keys, WHILE_SAME_DICT},
+    {"empty", passes_empty, parse_keys, WHILE_SAME_HELD_DICTS},
     {"true", passes_true, parse_nothing},
     {"false", passes_false, parse_nothing},
-    {"absent", passes_absent, parse_nothing},
+    {"absent", passes_absent, parse_nothing, WHILE_SAME_OBJECT},
     {"python", passes_python, parse_callable},
     {"relation", passes_relation, parse_callable},
 };
@@ -249,6 +250,7 @@ parse_kind(PyObject *spec, size_t kind, Check *check)
         return -1;
     }
     check->passes = kinds[kind].passes;
+    check->lasts = kinds[kind].lasts;
     return kinds[kind].parse(wanted == 3 ? PyTuple_GET_ITEM(spec, 2) : NULL, check);
 }
 

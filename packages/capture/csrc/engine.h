@@ -9,6 +9,7 @@
      cache.c     what is known about a code object, kept in the code object's extra slot
      guarded.c   GuardedCode: transformed code and the guards it relies on
      guards.c    the guard tree: built from plain data, walked on every call
+     trail.c     what a walk relied on, so that where nothing changed there is no need for another
      checks.c    the single checks a guard tree is made of
      accessors.c how one value is reached from another
      equality.c  whether two constants are interchangeable

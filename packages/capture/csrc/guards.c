@@ -20,6 +20,7 @@ node_free(Node *node)
         node_free(node->children[i]);
     }
     Py_XDECREF(node->object);
+    trail_free(node->trail);
     PyMem_Free(node->checks);
     PyMem_Free(node->children);
     PyMem_Free(node);
@@ -105,6 +106,10 @@ parse_parts(PyObject *accessor, PyObject *checks, PyObject *children, Node *node
         return -1;
     }
     node->if_missing = first_that_needs_a_value(node);
+    node->weight = node->waiting = 1; /* the first walk teaches tensor checks how to be quick */
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        node->weight += node->children[i]->weight;
+    }
     return 0;
 }
 
@@ -166,31 +171,67 @@ any_check(const Node *node)
     return check;
 }
 
-/* The first check that fails at or below the node, or NULL.  With guards given, what failed goes to the front. */
+/* The first check that fails on a node's value or below, or NULL.  What failed goes to the front. */
 static const Check *
-walk(Guards *guards, Node *node, PyObject *parent, const Call *call)
+walk_below(Guards *guards, Node *node, PyObject *value, const Call *call)
+{
+    for (const Check *check = node->checks, *end = check + node->check_count; check < end; check++) {
+        if (!check->passes(check, value, call)) {
+            return check;
+        }
+    }
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        const Check *failed = guards_walk(guards, node->children[i], value, call);
+        if (failed != NULL) {
+            if (i > 0 && guards != NULL && guards->walkers == 1) {
+                move_to_front(node, i);
+            }
+            return failed;
+        }
+    }
+    return NULL;
+}
+
+/* The same, with a trail for the next time.  Where something changes all the time there are fewer and fewer of them. */
+static const Check *
+walk_and_record(Guards *guards, Node *node, PyObject *value, const Call *call)
+{
+    if (node->waiting > 0) {
+        node->waiting--;
+        return walk_below(guards, node, value, call);
+    }
+    Trail *trail = trail_record(node, value);
+    const Check *failed = walk_below(guards, node, value, call);
+    node->unused = node->unused < 10 ? node->unused + 1 : 10;
+    node->waiting = (1u << node->unused) - 2;
+    /* Somebody else may be following the old one, and what was walked may have changed what was recorded. */
+    if (failed != NULL || trail == NULL || guards->walkers != 1 || !trail_holds(trail, value)) {
+        trail_free(trail);
+        return failed;
+    }
+    trail_free(node->trail);
+    node->trail = trail;
+    return NULL;
+}
+
+const Check *
+guards_walk(Guards *guards, Node *node, PyObject *parent, const Call *call)
 {
     PyObject *value = node->fetch(node, parent, call);
     if (value == NULL) {
         return is_missing() ? node->if_missing : any_check(node);
     }
-    const Check *failed = NULL;
-    for (const Check *check = node->checks, *end = check + node->check_count; check < end; check++) {
-        if (!check->passes(check, value, call)) {
-            failed = check;
-            goto done;
-        }
+    const Check *failed;
+    if (guards == NULL || !trail_is_worth_it(node)) {
+        failed = walk_below(guards, node, value, call);
     }
-    for (Py_ssize_t i = 0; i < node->child_count; i++) {
-        failed = walk(guards, node->children[i], value, call);
-        if (failed != NULL) {
-            if (i > 0 && guards != NULL && guards->walkers == 1) {
-                move_to_front(node, i);
-            }
-            break;
-        }
+    else if (node->trail != NULL && trail_holds(node->trail, value)) {
+        node->unused = node->waiting = 0;
+        failed = trail_follow(node->trail, guards, call);
     }
-done:
+    else {
+        failed = walk_and_record(guards, node, value, call);
+    }
     Py_DECREF(value);
     return failed;
 }
@@ -211,7 +252,7 @@ static const Check *
 first_failing(Guards *guards, const Call *call, bool reorder)
 {
     guards->walkers++;
-    const Check *failed = walk(reorder ? guards : NULL, guards->root, Py_None, call);
+    const Check *failed = guards_walk(reorder ? guards : NULL, guards->root, Py_None, call);
     guards->walkers--;
     drop_error();
     return failed;

@@ -3,10 +3,21 @@
 #define CAPTURE_GUARDS_H
 
 #include "engine.h"
+#include "object_compat.h"
+
+typedef struct Trail Trail;
+
+/* Whether the value a node reaches is given by the states of dicts (trail.c). */
+typedef enum { BY_ANYTHING, BY_INSTANCE_DICT, BY_KEY } Reach;
 
 /* How a node's value is reached from its parent's; fetch returns a new reference, or NULL (with or without an error
    set) where there is no such value. */
 struct Node {
+    Reach reach;
+    Py_ssize_t weight;  /* nodes of the subtree */
+    Trail *trail;       /* of the last walk from here, or NULL */
+    unsigned unused;    /* trails in vain: how many walks to go without a new one */
+    unsigned waiting;
     PyObject *(*fetch)(const Node *node, PyObject *parent, const Call *call);
     PyObject *object;   /* the name, key, constant or callable of the accessor */
     Py_ssize_t number;  /* its index */
@@ -19,8 +30,12 @@ struct Node {
 
 typedef struct TensorSpec TensorSpec;
 
+/* As long as what, a check that passed goes on to pass. */
+typedef enum { AT_NO_TIME, WHILE_SAME_OBJECT, WHILE_SAME_CONSTANT, WHILE_SAME_DICT, WHILE_SAME_HELD_DICTS } Lasts;
+
 /* passes may leave an error set when it returns false. */
 struct Check {
+    Lasts lasts;
     bool (*passes)(const Check *check, PyObject *value, const Call *call);
     Py_ssize_t index;   /* the caller's number for it */
     PyObject *object;
@@ -37,7 +52,19 @@ int check_parse(PyObject *spec, Check *check);
 int check_traverse(Check *check, visitproc visit, void *arg);
 void check_clear(Check *check);
 
+/* guards.c: the first check that fails at or below the node, or NULL. */
+const Check *guards_walk(Guards *guards, Node *node, PyObject *parent, const Call *call);
+
+/* trail.c */
+bool trail_is_worth_it(const Node *node);
+Trail *trail_record(const Node *node, PyObject *value);
+bool trail_holds(const Trail *trail, PyObject *value);
+const Check *trail_follow(const Trail *trail, Guards *guards, const Call *call);
+void trail_free(Trail *trail);
+
 /* tensors.c */
+const Word *tensor_binding(void); /* another number when tensors are read in another way */
+bool tensor_is_read_in_c(const TensorSpec *spec, PyObject *value); /* without running any code */
 TensorSpec *tensor_spec_parse(PyObject *payload);
 bool tensor_spec_matches(TensorSpec *spec, PyObject *value);
 int tensor_spec_traverse(TensorSpec *spec, visitproc visit, void *arg);

@@ -135,7 +135,8 @@ static PyMethodDef methods[] = {
     {"add_entry", add_entry_method, METH_VARARGS,
      "add_entry(code, entry, /)\n--\n\nKeeps a GuardedCode, to be tried first, for its owner."},
     {"drop_entries", (PyCFunction)(void (*)(void))drop_entries_method, METH_VARARGS | METH_KEYWORDS,
-     "drop_entries(code, owner=None)\n--\n\nForgets what is kept for a code object, of one owner and of the dead, or of all."},
+     "drop_entries(code, owner=None)\n--\n\n"
+     "Forgets what is kept for a code object: of one owner and of the dead, or of all."},
     {"run_outside", run_outside_method, METH_O,
      "run_outside(code, /)\n--\n\nRuns this code object, and what it calls, with capture off."},
     {"run_as_is", run_as_is_method, METH_O,

@@ -3,6 +3,7 @@
 #define CAPTURE_OBJECT_COMPAT_H
 
 #include <Python.h>
+#include <stdint.h>
 
 #if PY_VERSION_HEX < 0x030c0000
 #define request_code_extra _PyEval_RequestCodeExtraIndex
@@ -25,6 +26,24 @@ optional_attribute(PyObject *object, PyObject *name)
     (void)PyObject_GetOptionalAttr(object, name, &value);
 #endif
     return value;
+}
+
+typedef uint64_t Word;
+
+/* Where the number of a dict's state lies: another number after every change, of this dict or of any.  NULL from 3.13
+   on, whose dicts have none, and whose watchers do not hear of attributes that lie in the object itself. */
+static inline const Word *
+dict_state(PyObject *dict)
+{
+#if PY_VERSION_HEX < 0x030d0000
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    return &((PyDictObject *)dict)->ma_version_tag;
+#pragma GCC diagnostic pop
+#else
+    (void)dict;
+    return NULL;
+#endif
 }
 
 /* The dict of a class itself rather than a proxy of it; new reference. */

@@ -8,24 +8,24 @@
      their own, so a check learns its numbers: from the first tensor that passes by attributes. */
 #include "guards.h"
 
-#include "object_compat.h"
-
 typedef int32_t (*ReadInt)(void *tensor, int32_t *result);
 typedef int32_t (*ReadLong)(void *tensor, int64_t *result);
 typedef int32_t (*ReadLongs)(void *tensor, int64_t **result);
+typedef bool (*ReadGrad)(void *implementation);
 
 /* How tensors are read: set once torch is there. */
 static struct {
-    unsigned generation; /* numbers learned under another binding do not count; 0: by attributes only */
+    Word generation; /* numbers learned under another binding do not count; 0: by attributes only */
     Py_ssize_t offset;
     PyObject *types; /* the exact types that may be read in C: their attributes are torch's own */
     PyObject *requires_grad; /* the descriptor of this attribute, the same for all types, or NULL */
     ReadInt dtype, device_type, device_index, layout;
     ReadLong dim;
     ReadLongs sizes, strides;
+    ReadGrad grad; /* or NULL */
 } binding;
 
-static unsigned generations;
+static Word generations;
 
 #define ANY INT64_MIN /* a size or stride that may be anything */
 
@@ -36,7 +36,7 @@ struct TensorSpec {
     int64_t rank;     /* -1: any */
     int64_t *sizes, *strides; /* NULL: any */
     struct {
-        unsigned generation; /* of the binding these were read under; 0: not learned yet */
+        Word generation; /* of the binding these were read under; 0: not learned yet */
         int32_t dtype, device_type, device_index, layout;
     } learned;
 };
@@ -304,10 +304,14 @@ readable_in_c(PyTypeObject *type)
     return false;
 }
 
-/* requires_grad has no C function; its getter is called without the search for it. */
+/* requires_grad has no C function, but a method of what a tensor points to.  Without it, its getter is called without
+   the search for it. */
 static bool
 grad_matches(const TensorSpec *spec, PyObject *value, bool readable)
 {
+    if (readable && binding.grad != NULL && spec->requires_grad != Py_None) {
+        return binding.grad(*(void **)handle_of(value)) == (spec->requires_grad == Py_True);
+    }
     if (spec->requires_grad == Py_None || !readable || binding.requires_grad == NULL) {
         return attribute_is(value, names.requires_grad, spec->requires_grad);
     }
@@ -316,6 +320,19 @@ grad_matches(const TensorSpec *spec, PyObject *value, bool readable)
     bool same = found == spec->requires_grad;
     Py_XDECREF(found);
     return same;
+}
+
+const Word *
+tensor_binding(void)
+{
+    return &binding.generation;
+}
+
+bool
+tensor_is_read_in_c(const TensorSpec *spec, PyObject *value)
+{
+    return readable_in_c(Py_TYPE(value)) && spec->learned.generation == binding.generation && binding.grad != NULL
+        && PyTuple_GET_SIZE(spec->extras) == 0;
 }
 
 bool
@@ -392,6 +409,7 @@ bind_tensors(PyObject *module, PyObject *const *args, Py_ssize_t count)
         return NULL;
     }
     bool complete = take_addresses(args[1]) && offset >= 0;
+    (void)take_address(args[1], "requires_grad", &binding.grad);
     binding.generation = complete ? ++generations : 0;
     binding.offset = offset;
     Py_XSETREF(binding.types, types);

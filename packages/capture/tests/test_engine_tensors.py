@@ -157,3 +157,47 @@ def test_global_state_is_guarded_by_calling_for_it():
     assert guards.check(None, ())
     with torch.no_grad():
         assert not guards.check(None, ())
+
+
+class Holder:
+    """Tensors in the dict of an object: what a trail leads over."""
+
+    def __init__(self):
+        self.tensors = {str(i): Parameter(torch.zeros(2, 3)) for i in range(12)}
+
+
+def resized(tensor):
+    tensor.data = torch.zeros(3, 2)
+
+
+CHANGES = {
+    "data of another shape": resized,
+    "data of another dtype": lambda tensor: setattr(tensor, "data", torch.zeros(2, 3, dtype=torch.float64)),
+    "strides": lambda tensor: setattr(tensor, "data", torch.zeros(3, 2).t()),
+    "requires_grad": lambda tensor: tensor.requires_grad_(False),
+    "class": lambda tensor: setattr(tensor, "__class__", type("Another", (Parameter,), {})),
+    "swapped": lambda tensor: torch.utils.swap_tensors(tensor, Parameter(torch.zeros(4))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_tensors_below_a_trail_change_without_any_dict(reading, change):
+    holder = Holder()
+    below = tuple((("key", n), (("tensor", 0, spec_of(t, extras=())),), ()) for n, t in holder.tensors.items())
+    guards = Guards((("arg", 0), (), ((("dict",), (), ((("key", "tensors"), (), below),)),)))
+    assert all(guards.check(None, (holder,)) for _ in range(4))
+    CHANGES[change](holder.tensors["7"])
+    assert not guards.check(None, (holder,))
+
+
+def test_tensors_below_a_trail_when_they_are_read_in_another_way():
+    holder = Holder()
+    below = tuple((("key", n), (("tensor", 0, spec_of(t, extras=())),), ()) for n, t in holder.tensors.items())
+    guards = Guards((("arg", 0), (), ((("dict",), (), ((("key", "tensors"), (), below),)),)))
+    assert all(guards.check(None, (holder,)) for _ in range(4))
+    bind_tensors(None, {}, ())
+    assert guards.check(None, (holder,))
+    hook.bind_tensors()
+    assert guards.check(None, (holder,))
+    holder.tensors["3"].requires_grad_(False)
+    assert not guards.check(None, (holder,))

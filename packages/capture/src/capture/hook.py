@@ -185,6 +185,10 @@ def _addresses() -> dict[str, int]:
         symbol = getattr(library, name, None)
         if symbol is not None:
             found[name] = ctypes.cast(symbol, ctypes.c_void_p).value or 0
+    # A method that asks nobody, unlike the attribute, which Python code may answer.
+    method = getattr(library, "_ZNK3c1010TensorImpl13requires_gradEv", None)
+    if method is not None:
+        found["requires_grad"] = ctypes.cast(method, ctypes.c_void_p).value or 0
     return found
 
 

@@ -1,0 +1,355 @@
+/* Trails: what a walk over a large subtree relied on, so that the next one need not be walked where nothing changed.
+
+   Models are trees of objects whose attributes, parameters and hooks lie in dicts.  Up to 3.12 CPython gives each
+   state of a dict a number of its own (object_compat.h).  A trail lists, for one value and parents before children:
+
+   * steps: words in memory and what they were: the state of a dict, the type of an object, the dict of an object;
+   * tensors: their checks, which are repeated because a tensor can change without any dict;
+   * the rest: what can only be walked, because it is reached by running code or from what has no such number.
+
+   While all steps hold, every lookup below the value ends where it ended, and every check of an immutable object says
+   what it said.  Looking at the steps and the tensors runs no code, so all of what they refer to is alive: each is held
+   by one before.  Only then the rest is walked, which may run code; what it starts from is owned meanwhile.
+
+   The numbers of dicts are never used twice, but addresses are.  So an object counts as the same only if a dict in the
+   same state held it all along, or if its own dict is in the same state; and a class, which no step holds, by a weak
+   reference. */
+#include "guards.h"
+#include "object_compat.h"
+
+typedef struct {
+    const Word *place; /* in an object that is alive while all steps before hold */
+    Word content;
+} Step;
+
+typedef struct {
+    const Node *node;   /* walked from the object, its parent; NULL: the check is made on the object */
+    const Check *check;
+    PyObject *object;   /* borrowed */
+} Rest;
+
+struct Trail {
+    PyObject *value; /* borrowed, and only compared */
+    struct {
+        PyTypeObject *type; /* borrowed, and only compared */
+        PyObject *alive;    /* a weak reference */
+    } *classes; /* those of the objects, each once */
+    Py_ssize_t class_count;
+    Step *steps;
+    Rest *tensors, *rest;
+    Py_ssize_t step_count, tensor_count, rest_count;
+};
+
+#define FEWEST 8 /* nodes that make a trail worth its while */
+
+void
+trail_free(Trail *trail)
+{
+    if (trail != NULL) {
+        for (Py_ssize_t i = 0; i < trail->class_count; i++) {
+            Py_DECREF(trail->classes[i].alive);
+        }
+        PyMem_Free(trail->classes);
+        PyMem_Free(trail->steps);
+        PyMem_Free(trail->tensors);
+        PyMem_Free(trail->rest);
+        PyMem_Free(trail);
+    }
+}
+
+/* -- recording: runs no code ------------------------------------------------------------------------------------- */
+
+/* A place for one more item of an array that grows by doubling; NULL without memory, and then there is no trail. */
+static void *
+one_more(void **items, Py_ssize_t *count, size_t size)
+{
+    if ((*count & (*count - 1)) == 0) {
+        void *larger = PyMem_Realloc(*items, (size_t)(*count == 0 ? 1 : 2 * *count) * size);
+        if (larger == NULL) {
+            return NULL;
+        }
+        *items = larger;
+    }
+    return (char *)*items + (size_t)(*count)++ * size;
+}
+
+static bool
+add_step(Trail *trail, const Word *place)
+{
+    Step *step = one_more((void **)&trail->steps, &trail->step_count, sizeof(Step));
+    if (step == NULL) {
+        return false;
+    }
+    *step = (Step){place, *place};
+    return true;
+}
+
+static bool
+add_state(Trail *trail, PyObject *dict)
+{
+    const Word *state = dict_state(dict);
+    return state != NULL && add_step(trail, state);
+}
+
+static bool
+add_class(Trail *trail, PyTypeObject *type)
+{
+    if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
+        return true; /* there for good */
+    }
+    for (Py_ssize_t i = 0; i < trail->class_count; i++) {
+        if (trail->classes[i].type == type) {
+            return true;
+        }
+    }
+    PyObject *alive = PyWeakref_NewRef((PyObject *)type, NULL);
+    if (alive == NULL || one_more((void **)&trail->classes, &trail->class_count, sizeof *trail->classes) == NULL) {
+        Py_XDECREF(alive);
+        return false;
+    }
+    trail->classes[trail->class_count - 1].type = type;
+    trail->classes[trail->class_count - 1].alive = alive;
+    return true;
+}
+
+static bool
+add_type(Trail *trail, PyObject *object)
+{
+    return add_class(trail, Py_TYPE(object)) && add_step(trail, (const Word *)&object->ob_type);
+}
+
+/* An object of a class made in Python may get another class, as a module may; and another dict. */
+static bool
+add_object(Trail *trail, PyObject *object, bool with_dict)
+{
+    bool fixed = !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) && !PyModule_Check(object);
+    if (!fixed && !add_type(trail, object)) {
+        return false;
+    }
+    PyObject **place = with_dict ? _PyObject_GetDictPtr(object) : NULL;
+    return !with_dict || (place != NULL && *place != NULL && add_step(trail, (const Word *)place));
+}
+
+/* Looking something up may run the code of keys, unless they are what keys usually are. */
+static bool
+has_plain_keys(PyObject *dict)
+{
+    PyObject *key;
+    for (Py_ssize_t place = 0; PyDict_Next(dict, &place, &key, NULL);) {
+        if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+add_dict(Trail *trail, PyObject *dict)
+{
+    return add_object(trail, dict, false) && add_state(trail, dict) && has_plain_keys(dict);
+}
+
+static bool
+add_check(Trail *trail, const Check *check, PyObject *value)
+{
+    bool tensor = check->tensor != NULL && tensor_is_read_in_c(check->tensor, value);
+    Rest *rest = tensor ? one_more((void **)&trail->tensors, &trail->tensor_count, sizeof(Rest))
+                        : one_more((void **)&trail->rest, &trail->rest_count, sizeof(Rest));
+    if (rest == NULL) {
+        return false;
+    }
+    *rest = (Rest){NULL, check, value};
+    return true;
+}
+
+static bool
+add_walk(Trail *trail, const Node *node, PyObject *parent)
+{
+    Rest *rest = one_more((void **)&trail->rest, &trail->rest_count, sizeof(Rest));
+    if (rest == NULL) {
+        return false;
+    }
+    *rest = (Rest){node, NULL, parent};
+    return true;
+}
+
+static bool
+add_held_dicts(Trail *trail, PyObject *dict, PyObject *keys)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
+        PyObject *key = PyTuple_GET_ITEM(keys, i);
+        PyObject *held = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(dict, key) : NULL;
+        if (held == NULL || !PyDict_Check(held) || !add_state(trail, held)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What guards compare with is mostly of these kinds, and those do not change. */
+static bool
+never_changes(PyObject *constant)
+{
+    PyTypeObject *type = Py_TYPE(constant);
+    if (type == &PyTuple_Type) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constant); i++) {
+            if (!never_changes(PyTuple_GET_ITEM(constant, i))) {
+                return false;
+            }
+        }
+        return true;
+    }
+    return constant == Py_None || type == &PyBool_Type || type == &PyLong_Type || type == &PyFloat_Type
+        || type == &PyComplex_Type || type == &PyUnicode_Type || type == &PyBytes_Type;
+}
+
+static bool
+record_check(Trail *trail, const Check *check, PyObject *value)
+{
+    switch (check->lasts) {
+    case WHILE_SAME_OBJECT:
+        return true;
+    case WHILE_SAME_CONSTANT:
+        return never_changes(check->object) || add_check(trail, check, value);
+    case WHILE_SAME_DICT: /* the dict is a step already */
+        return PyDict_CheckExact(value) || add_check(trail, check, value);
+    case WHILE_SAME_HELD_DICTS:
+        return PyDict_CheckExact(value) && add_held_dicts(trail, value, check->object);
+    default:
+        return add_check(trail, check, value);
+    }
+}
+
+static bool record_below(Trail *trail, const Node *node, PyObject *value);
+
+static bool
+record_child(Trail *trail, const Node *node, PyObject *parent)
+{
+    PyObject *value;
+    switch (node->reach) {
+    case BY_INSTANCE_DICT:
+        if (PyType_Check(parent) || PyDict_Check(parent)) {
+            return add_walk(trail, node, parent);
+        }
+        value = *_PyObject_GetDictPtr(parent); /* a step by now */
+        break;
+    case BY_KEY:
+        if (!PyDict_Check(parent) || !PyUnicode_CheckExact(node->object)) {
+            return add_walk(trail, node, parent);
+        }
+        value = PyDict_GetItemWithError(parent, node->object);
+        if (value == NULL) {
+            return !PyErr_Occurred();
+        }
+        break;
+    default:
+        return add_walk(trail, node, parent);
+    }
+    return record_below(trail, node, value);
+}
+
+static bool
+has_instance_dict(const Node *node, PyObject *value)
+{
+    bool asked = false;
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        asked |= node->children[i]->reach == BY_INSTANCE_DICT;
+    }
+    return asked && !PyType_Check(value);
+}
+
+static bool
+record_below(Trail *trail, const Node *node, PyObject *value)
+{
+    if (PyDict_Check(value) ? !add_dict(trail, value) : !add_object(trail, value, has_instance_dict(node, value))) {
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < node->check_count; i++) {
+        if (!record_check(trail, &node->checks[i], value)) {
+            return false;
+        }
+    }
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        if (!record_child(trail, node->children[i], value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool
+trail_is_worth_it(const Node *node)
+{
+    return node->reach == BY_ANYTHING && node->weight >= FEWEST;
+}
+
+/* What the walk of a node's value will rely on, as things are; NULL where that cannot be told. */
+Trail *
+trail_record(const Node *node, PyObject *value)
+{
+    Trail *trail = PyMem_Calloc(1, sizeof(Trail));
+    if (trail == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    trail->value = value;
+    /* Only the state of its dict tells an object from a later one at the same address. */
+    bool anchored = PyDict_Check(value) || has_instance_dict(node, value);
+    if (!anchored || !add_step(trail, tensor_binding()) || !add_type(trail, value) || !record_below(trail, node, value) || trail->step_count < FEWEST) {
+        PyErr_Clear();
+        trail_free(trail);
+        return NULL;
+    }
+    return trail;
+}
+
+/* -- following --------------------------------------------------------------------------------------------------- */
+
+/* Whether nothing has changed since; runs no code. */
+bool
+trail_holds(const Trail *trail, PyObject *value)
+{
+    if (trail->value != value) {
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < trail->class_count; i++) {
+        if (held(trail->classes[i].alive) != (PyObject *)trail->classes[i].type) {
+            return false;
+        }
+    }
+    for (const Step *step = trail->steps, *end = step + trail->step_count; step < end; step++) {
+        if (*step->place != step->content) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What has to be looked at in any case; the first check that fails, or NULL. */
+const Check *
+trail_follow(const Trail *trail, Guards *guards, const Call *call)
+{
+    for (Py_ssize_t i = 0; i < trail->tensor_count; i++) {
+        const Rest *tensor = &trail->tensors[i];
+        if (!tensor->check->passes(tensor->check, tensor->object, call)) {
+            return tensor->check;
+        }
+    }
+    for (Py_ssize_t i = 0; i < trail->rest_count; i++) {
+        Py_INCREF(trail->rest[i].object);
+    }
+    const Check *failed = NULL;
+    for (Py_ssize_t i = 0; failed == NULL && i < trail->rest_count; i++) {
+        const Rest *rest = &trail->rest[i];
+        if (rest->node != NULL) {
+            failed = guards_walk(guards, (Node *)rest->node, rest->object, call);
+        }
+        else if (!rest->check->passes(rest->check, rest->object, call)) {
+            failed = rest->check;
+        }
+    }
+    for (Py_ssize_t i = 0; i < trail->rest_count; i++) {
+        Py_DECREF(trail->rest[i].object);
+    }
+    return failed;
+}
