@@ -29,3 +29,8 @@ def test_a_module_imports_only_from_those_above_it_in_the_readme():
         tree = ast.parse((sources / f"{layer}.py").read_text())
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1}
         assert imported <= set(layers[: layers.index(layer)]), layer
+
+
+def test_the_costs_of_a_replay_can_be_measured(capsys):
+    runpy.run_path(str(Path(__file__).with_name("replays.py")))["main"](calls=2, turns=1)
+    assert len(capsys.readouterr().out.splitlines()) == 12
