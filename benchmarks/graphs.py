@@ -1,17 +1,24 @@
 """``python -m benchmarks.graphs [rows]``: recorded CUDA graphs against plain launches and ``torch.compile``'s graphs.
 
-Rows: tiny (``x + 1`` on 8 floats), models (inference at sizes where the host's time counts), training (20 steps with
-and without graphs: losses and time), memory (what a training step reserves against eager's peak).
+Rows: ``x + 1`` on 8 floats; inference of ResNet-18, BERT and GPT-2 at sizes where the host's time counts, with another
+input at every call; training of ResNet-18 and GPT-2, 20 steps, where losses and memory are compared with those of a
+program without graphs.  Each row runs in a process of its own, because a pool stays until the process ends, and so
+that a row that fails is reported and costs no other.  Below its times a row says of each figure that is aimed at
+whether it was reached.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import gc
+import itertools
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -20,138 +27,301 @@ from corpus.vision import define_missing_operators
 
 import compile_api
 import cudagraphs
-from benchmarks.models import ROWS, WITH_GRAPHS, Sizes, gpt2, measure, resnet18
-from benchmarks.timing import medians
+from benchmarks.models import ROWS as MODELS
+from benchmarks.models import WITH_GRAPHS, Sizes, infer
+from benchmarks.timing import medians, synchronize
+
+ROW_SECONDS = 100
+WARM_UP = 8  # calls: enough to compile, to record and to judge the gain
+Wrap = Callable[[Any], Any]
 
 
 def _itself(model: Any) -> Any:
     return model
 
 
-OURS = {"ours": compile_api.compile, **WITH_GRAPHS}
+EAGER: Mapping[str, Wrap] = {"eager": _itself}
+OURS: Mapping[str, Wrap] = {"ours": compile_api.compile, "ours, graphs": WITH_GRAPHS["ours, graphs"]}
+THEIRS: Mapping[str, Wrap] = {"torch.compile, graphs": WITH_GRAPHS["torch.compile, graphs"]}
 
 
-def tiny() -> None:
-    """The same tensor again and again, and another at every call."""
-    same = torch.randn(8, device="cuda")
-    others = [torch.randn(8, device="cuda") for _ in range(64)]
+def aim(what: str, found: float, most: float) -> None:
+    """Say whether a figure is as small as it is meant to be."""
+    verdict = "reached" if found <= most else "NOT REACHED"
+    print(f"    {what}: {found:.4g}, aimed at <= {most:.4g}: {verdict}", flush=True)
 
+
+def show_times(title: str, found: Mapping[str, float], scale: float, unit: str) -> None:
+    print(f"{title:32}" + "  ".join(f"{who} {scale * took:.3f} {unit}" for who, took in found.items()), flush=True)
+
+
+def contenders(wraps: Mapping[str, Wrap], start: Callable[[Wrap], Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
+    """What is timed for each of them; one that fails is reported and left out."""
+    calls: dict[str, Callable[[], Any]] = {}
+    for who, wrap in wraps.items():
+        began = time.perf_counter()
+        try:
+            call = start(wrap)
+            for _ in range(WARM_UP):
+                call()
+        except Exception:  # noqa: BLE001 - whatever it is, the others are worth their figures
+            print(f"    {who} failed:\n{traceback.format_exc(limit=-4)}", flush=True)
+            continue
+        print(f"    {who} was ready after {time.perf_counter() - began:.1f} s", flush=True)
+        calls[who] = call
+    return calls
+
+
+# -- one kernel -------------------------------------------------------------------------------------------------------
+
+
+def tiny(device: str) -> None:
+    """``x + 1``: the same tensor again and again, and another at every call."""
+    wraps = {**EAGER, "recorded alone": lambda fn: cudagraphs.capture(fn, [same]), **OURS, **THEIRS}
+    same = torch.randn(8, device=device)
+    others = [torch.randn(8, device=device) for _ in range(64)]
+    for what, inputs in (("the same x", [same]), ("another x at each call", others)):
+        with torch.no_grad():
+            found = medians(contenders(wraps, lambda wrap, inputs=inputs: _increments(wrap, inputs)), device)
+        show_times(f"x + 1, {what}", found, 1e6, "us")
+        aim(f"x + 1 through recorded graphs, {what}, us", 1e6 * found["ours, graphs"], 12)
+        aim("  against ours without graphs", found["ours, graphs"] / found["ours"], 1.05)
+    print(cudagraphs.report())
+
+
+_NUMBERS = itertools.count()
+
+
+def _increments(wrap: Wrap, inputs: list[torch.Tensor]) -> Callable[[], Any]:
     def increment(x: torch.Tensor) -> torch.Tensor:
         return x + 1
 
-    recorded = cudagraphs.capture(increment, [same])
-    contenders: dict[str, Callable[[Any], Any]] = {"eager": increment, "recorded alone": recorded}
-    for name, wrap in OURS.items():
-        code = increment.__code__.replace(co_name=name.replace(", ", "_"))  # one for each, so that none sees another's
-        contenders[name] = wrap(FunctionType(code, globals()))
-    with torch.no_grad():
-        for what, inputs in (("one tensor", [same]), ("others", others)):
-            calls = {name: partial(_next_call, fn, _endless(inputs)) for name, fn in contenders.items()}
-            for call in calls.values():
-                for _ in range(8):
-                    call()
-            found = medians(calls, "cuda")
-            print(f"x + 1, {what:11}", "  ".join(f"{name} {1e6 * took:.1f} us" for name, took in found.items()))
+    # A code object of its own, so that no contender sees what another made of it.
+    code = increment.__code__.replace(co_name=f"increment_{next(_NUMBERS)}")
+    call, turns = wrap(FunctionType(code, globals())), itertools.cycle(inputs)
+    return lambda: call(next(turns))
 
 
-def _endless(values: list[Any]) -> Iterator[Any]:
-    while True:
-        yield from values
+# -- inference --------------------------------------------------------------------------------------------------------
 
 
-def _next_call(fn: Callable[[Any], Any], inputs: Iterator[Any]) -> None:
-    fn(next(inputs))
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model of ``benchmarks.models``, and its sizes."""
+
+    name: str
+    batch: int = 1
+    length: int = 1
+    image: int = 224
+
+    def made(self, device: str, dtype: torch.dtype) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
+        """It, and four inputs to take in turn."""
+        torch.manual_seed(0)
+        sizes = Sizes(device, dtype, self.batch, self.length, self.image)
+        made = [MODELS[self.name].make(sizes) for _ in range(4)]
+        inputs = [{name: _placed(value, device, dtype) for name, value in given.items()} for _, given in made]
+        return made[0][0].to(device, dtype), inputs
 
 
-MODELS: dict[str, tuple[str, dict[str, int]]] = {
-    "ResNet-18, 16 images": ("resnet18", {"batch": 16}),
-    "BERT-base, 1 x 64": ("bert", {"batch": 1, "length": 64}),
-    "GPT-2, 1 x 1": ("gpt2", {"batch": 1, "length": 1}),
-    "GPT-2, 8 x 64": ("gpt2", {"batch": 8, "length": 64}),
-}
+def _placed(value: torch.Tensor, device: str, dtype: torch.dtype) -> torch.Tensor:
+    return value.to(device, dtype) if value.is_floating_point() else value.to(device)
 
 
-def models() -> None:
-    for title, (name, sizes) in MODELS.items():
-        chosen = Sizes("cuda", torch.bfloat16, **{"batch": 8, "length": 512, "image": 224, **sizes})
-        contenders = {"eager": _itself, **OURS}
-        found = measure(ROWS[name], chosen, contenders)
-        print(f"{title:22}", "  ".join(f"{who} {1e3 * took:.3f} ms" for who, (took, _) in found.items()), flush=True)
+def inference(title: str, shape: Model, device: str, wraps: Mapping[str, Wrap]) -> dict[str, float]:
+    """Seconds per call; results that differ from eager's are reported."""
+    model, inputs = shape.made(device, torch.bfloat16 if device == "cuda" else torch.float32)
+    model.eval()
+    expected = infer(model, model, inputs[0])
+
+    def start(wrap: Wrap) -> Callable[[], Any]:
+        twin = copy.deepcopy(model)
+        compiled, turns = wrap(twin), itertools.cycle(inputs)
+
+        def call() -> torch.Tensor:
+            return infer(twin, compiled, next(turns))
+
+        for _ in range(2 * len(inputs)):
+            call()
+        apart = (call() - expected).abs().max().item()
+        print(f"    results are {apart:.2g} apart from eager's, whose largest is {expected.abs().max().item():.2g}")
+        return call
+
+    before = cudagraphs.report()
+    calls = contenders(wraps, start)
+    found = medians(calls, device, turns=7, turn=0.05)
+    show_times(title, found, 1e3, "ms")
+    _say_what_was_recorded(before)
+    if device == "cuda":
+        _show_device_time(calls)
+    return found
 
 
-TRAINED: dict[str, tuple[Callable[[Sizes], Any], Sizes]] = {
-    "ResNet-18": (resnet18, Sizes("cuda", torch.float32, 16, 0, 112)),
-    "GPT-2": (gpt2, Sizes("cuda", torch.float32, 4, 128, 0)),
-}
+def _say_what_was_recorded(before: cudagraphs.Report) -> None:
+    now = cudagraphs.report()
+    kinds = {kind: getattr(now, kind) - getattr(before, kind) for kind in ("recorded", "replayed", "plain")}
+    told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    print(f"    {told}, pool {now.pool_bytes >> 20} MiB")
+    for refused in now.refusals[len(before.refusals) :]:
+        print(f"    refused: {refused}")
 
 
-def losses(
-    make: Callable[[Sizes], Any], sizes: Sizes, wrap: Callable[[Any], Any], steps: int
-) -> tuple[list[float], float]:
-    """The loss of each step, and the seconds of the last ten."""
-    torch.manual_seed(0)
-    model, inputs = make(sizes)
-    model = model.to(sizes.device, sizes.dtype).train()
-    inputs = {name: value.to(sizes.device) for name, value in inputs.items()}
-    call, optimizer = wrap(model), torch.optim.SGD(model.parameters(), lr=1e-3)
-    seen, start = [], 0.0
-    for step in range(steps):
-        if step == steps - 10:
+def _show_device_time(calls: Mapping[str, Callable[[], Any]], turns: int = 10) -> None:
+    """How much of a call the device works, and on what most: where more than that is spent, the host is to blame."""
+    for who, call in calls.items():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            for _ in range(turns):
+                call()
             torch.cuda.synchronize()
-            start = time.perf_counter()
-        result = call(**inputs)
-        loss = (result if isinstance(result, torch.Tensor) else result[0]).float().square().mean()
-        optimizer.zero_grad(set_to_none=True)
+        kernels = [(entry.self_device_time_total / turns, entry.key) for entry in profile.key_averages()]
+        largest = ", ".join(f"{took:.0f} {name[:44]}" for took, name in sorted(kernels, reverse=True)[:5])
+        print(f"    {who}: the device works {sum(took for took, _ in kernels):.0f} us a call; {largest}", flush=True)
+
+
+def resnet18(device: str) -> None:
+    shape = Model("resnet18", batch=16) if device == "cuda" else Model("resnet18", batch=2, image=32)
+    found = inference("ResNet-18, 16 images", shape, device, {**EAGER, **OURS, **THEIRS})
+    aim("ResNet-18 against torch.compile's graphs", found["ours, graphs"] / found["torch.compile, graphs"], 1.0)
+    aim("ResNet-18 against eager", found["ours, graphs"] / found["eager"], 1 / 7.4)
+
+
+def steps(*shapes: tuple[str, Model]) -> Callable[[str], None]:
+    """Steps as in decoding, against ours without graphs."""
+
+    def row(device: str) -> None:
+        for title, shape in shapes:
+            found = inference(title, shape, device, {**EAGER, **OURS})
+            aim(f"{title}, against ours without graphs", found["ours, graphs"] / found["ours"], 1.05)
+
+    return row
+
+
+# -- training ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A run of training: the losses, seconds per step at its end, and bytes."""
+
+    losses: list[float]
+    seconds: float
+    peak: int  # of what is allocated over all steps
+    late: int  # the same over the last half
+    pool: int
+
+
+def train(shape: Model, device: str, wrap: Wrap, count: int = 20) -> Trained:
+    model, inputs = shape.made(device, torch.float32)
+    call, optimizer = wrap(model.train()), torch.optim.SGD(model.parameters(), lr=1e-3)
+    turns, seen = itertools.cycle(inputs), []
+    before, peak, start = _begin_peak(device), 0, 0.0
+    for step in range(count):
+        if step == count // 2:
+            synchronize(device)
+            peak, start = _peak(device), time.perf_counter()
+            _begin_peak(device)
+        optimizer.zero_grad()
+        result = call(**next(turns))
+        loss = (result if isinstance(result, torch.Tensor) else result[0]).square().mean()
         loss.backward()
         optimizer.step()
-        seen.append(loss.detach().clone())
-    torch.cuda.synchronize()
-    return [float(loss) for loss in seen], (time.perf_counter() - start) / 10
+        seen.append(loss.detach())
+    synchronize(device)
+    seconds = (time.perf_counter() - start) / (count - count // 2)
+    late, pool = _peak(device), cudagraphs.report().pool_bytes
+    losses = [loss.item() for loss in seen]
+    print(f"    {before >> 20} MiB were allocated before")
+    return Trained(losses, seconds, max(peak, late), late, pool)
 
 
-def training() -> None:
-    for title, (make, sizes) in TRAINED.items():
-        found = {name: losses(make, sizes, wrap, 20) for name, wrap in {"eager": _itself, **OURS}.items()}
-        plain, graphed = found["ours"][0], found["ours, graphs"][0]
-        apart = max(abs(a - b) / abs(a) for a, b in zip(plain, graphed, strict=True))
-        times = "  ".join(f"{name} {1e3 * took:.2f} ms" for name, (_, took) in found.items())
-        print(
-            f"{title:10} {times}  losses with and without graphs: {apart:.1e} apart, last {graphed[-1]:.6f}", flush=True
-        )
+def _begin_peak(device: str) -> int:
+    """What is allocated now; the peak counts from here."""
+    gc.collect()
+    if device != "cuda":
+        return 0
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    return torch.cuda.memory_allocated()
 
 
-def memory() -> None:
-    """Peaks of a training step, each in a process of its own, because a pool stays."""
-    for title in TRAINED:
-        for name in ("eager", *OURS):
-            subprocess.run([sys.executable, "-m", "benchmarks.graphs", "--peak", title, name], check=True)
+def _peak(device: str) -> int:
+    return torch.cuda.max_memory_allocated() if device == "cuda" else 0
 
 
-def peak(title: str, name: str) -> None:
-    make, sizes = TRAINED[title]
-    losses(make, sizes, {"eager": _itself, **OURS}[name], 12)
-    used, reserved = torch.cuda.max_memory_allocated() >> 20, torch.cuda.max_memory_reserved() >> 20
-    pool = cudagraphs.report().pool_bytes >> 20
-    print(f"{title:10} {name:22} peak allocated {used} MiB, reserved {reserved} MiB, pool {pool} MiB", flush=True)
+def training(title: str, on_gpu: Model, on_cpu: Model) -> Callable[[str], None]:
+    """Losses, time and memory with and without graphs."""
+
+    def row(device: str) -> None:
+        torch.backends.cudnn.deterministic = True  # else two runs of eager differ, too
+        shape, found = on_gpu if device == "cuda" else on_cpu, {}
+        for who, wrap in {**EAGER, **OURS}.items():
+            found[who] = train(shape, device, wrap)
+            torch.compiler.reset()
+            compile_api.reset()
+        show_times(f"{title}, training", {who: one.seconds for who, one in found.items()}, 1e3, "ms")
+        print(cudagraphs.report())
+        eager, plain, graphed = (found[who] for who in ("eager", "ours", "ours, graphs"))
+        apart = max(abs(a - b) / abs(a) for a, b in zip(plain.losses, graphed.losses, strict=True))
+        aim(f"{title}, losses with and without graphs, relative difference", apart, 1e-5)
+        _compare_memory(title, eager, plain, graphed)
+
+    return row
 
 
-PARTS = {"tiny": tiny, "models": models, "training": training, "memory": memory}
+def _compare_memory(title: str, eager: Trained, plain: Trained, graphed: Trained) -> None:
+    mib = {"eager": eager.peak, "ours": plain.peak, "ours, graphs, outside of the pool": graphed.late}
+    told = ", ".join(f"{who} {used / 2**20:.0f} MiB" for who, used in mib.items())
+    print(f"    peaks: {told}, pool {graphed.pool / 2**20:.0f} MiB, all while recording {graphed.peak / 2**20:.0f} MiB")
+    if eager.peak:
+        aim(f"{title}, pool against eager's peak", graphed.pool / eager.peak, 1.2)
+        aim(f"{title}, all memory against eager's peak", (graphed.late + graphed.pool) / eager.peak, 1.2)
 
 
-def main() -> None:
+# -- the rows ---------------------------------------------------------------------------------------------------------
+
+ROWS: dict[str, Callable[[str], None]] = {
+    "tiny": tiny,
+    "resnet18": resnet18,
+    "bert": steps(("BERT-base, 1 x 64", Model("bert", length=64)), ("BERT-base, 8 x 128", Model("bert", 8, 128))),
+    "gpt2": steps(("GPT-2, 1 x 1", Model("gpt2")), ("GPT-2, 8 x 64", Model("gpt2", 8, 64))),
+    "resnet18 training": training("ResNet-18", Model("resnet18", 16, image=112), Model("resnet18", 2, image=32)),
+    "gpt2 training": training("GPT-2", Model("gpt2", 4, 128), Model("gpt2", 1, 8)),
+}
+
+
+def in_processes(rows: list[str], device: str) -> Iterator[str]:
+    """Run each row in a process of its own; those that failed."""
+    for name in rows:
+        began = time.perf_counter()
+        print(f"\n== {name}", flush=True)
+        try:
+            command = [sys.executable, "-m", "benchmarks.graphs", "--here", "--device", device, name]
+            failed = subprocess.run(command, timeout=ROW_SECONDS, check=False).returncode != 0
+        except subprocess.TimeoutExpired:
+            print(f"    it took more than {ROW_SECONDS} s", flush=True)
+            failed = True
+        print(f"   {time.perf_counter() - began:.0f} s", flush=True)
+        if failed:
+            yield name
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.graphs", description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="row", help=f"of {list(PARTS)}; all where none is given")
-    parser.add_argument("--peak", nargs=2, metavar=("model", "contender"), help="one line of the row memory")
+    parser.add_argument("rows", nargs="*", metavar="row", help=f"of {list(ROWS)}; all where none is given")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--here", action="store_true", help="in this process")
     chosen = parser.parse_args()
-    define_missing_operators()
-    if chosen.peak:
-        peak(*chosen.peak)
-        return
-    print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}")
-    for name in chosen.rows or PARTS:
-        PARTS[name]()
-        print(cudagraphs.report(), flush=True)
+    rows = chosen.rows or list(ROWS)
+    if chosen.here:
+        define_missing_operators()
+        for name in rows:
+            ROWS[name](chosen.device)
+        return 0
+    where = torch.cuda.get_device_name() if chosen.device == "cuda" else "a CPU, where nothing is recorded"
+    print(f"torch {torch.__version__}, {where}")
+    failed = list(in_processes(rows, chosen.device))
+    print(f"\nfailed: {', '.join(failed)}" if failed else "\nall rows ran", flush=True)
+    return len(failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
