@@ -39,7 +39,7 @@ TAKEN_APART = (
     "soft_margin_loss_backward", "special_entr", "special_log_ndtr", "special_xlog1py", "split_with_sizes_copy",
     "squeeze_copy", "std_mean", "t_copy", "trace", "transpose_copy", "tril_indices", "triu_indices", "unbind_copy",
     "unfold_backward", "unfold_copy", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze_copy", "upsample_bicubic2d",
-    "upsample_linear1d", "vdot", "view_copy", "zero",
+    "vdot", "view_copy", "zero",
 )  # fmt: skip
 """Operators that torch's own decompositions express in operators with a lowering, to our advantage."""
 

@@ -16,6 +16,7 @@ from inductor.lowerings import (
     scans,
     scattering,
     shapes,
+    upsampling,
     views,
 )
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, Declined, lowering
@@ -40,5 +41,6 @@ __all__ = [
     "scans",
     "scattering",
     "shapes",
+    "upsampling",
     "views",
 ]

@@ -172,18 +172,3 @@ def select_scatter(ctx: Context, x: Tensor, src: Tensor, dim: int, index: Any) -
     src = convert(src, x.dtype)
     body = masked(here, Value(at(src, [*place[:dim], *place[dim + 1 :]])), 0)
     return pure(x, where(here, body, Value(x.expr)).expr)
-
-
-@lowering(aten.upsample_nearest2d.default, aten.upsample_nearest2d.vec)
-def upsample_nearest2d(ctx: Context, x: Tensor, output_size: Any, *scales: Any, **kwargs: Any) -> Tensor | Declined:
-    factors = [value for value in scales if value is not None]
-    if ctx.node is None or factors or kwargs or output_size is None:
-        return Declined("explicit scales")
-    sizes = (*x.sizes[:2], *ctx.sizes.indices(output_size))
-    whole = [new.divisible_by(old) for new, old in zip(sizes[2:], x.sizes[2:], strict=True)]
-    if any(factor is None for factor in whole):
-        return Declined("a scale that is no whole number")
-    place = positions(sizes)
-    local = [at_ // factor for at_, factor in zip(place[2:], whole, strict=True) if factor is not None]
-    moved = reindex(x, sizes, (*place[:2], *local))
-    return pure(moved, moved.expr)
