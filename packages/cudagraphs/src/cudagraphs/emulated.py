@@ -75,7 +75,12 @@ class EmulatedDriver(TorchTensors):
     def record(
         self, fn: Boxed, inputs: Sequence[Any], buffers: Sequence[Tensor], sources: Sequence[Tensor]
     ) -> tuple[Call, Any]:
-        """Runs the function to see what it returns, and takes back what it did to its inputs and to the generator."""
+        """Runs the function to see what it returns, and takes back what it did to its inputs and to the generator.
+
+        A graph on a device is recorded without being run; here the buffers need values that the function can take.
+        """
+        fill = copier(buffers)
+        fill(sources)
         storages = {value.untyped_storage() for value in inputs if self.is_tensor(value)}
         before = [(storage, storage.clone()) for storage in storages]
         self._is_recording = True
@@ -89,7 +94,7 @@ class EmulatedDriver(TorchTensors):
         arguments = tuple(self._at_its_address(value) if self.is_tensor(value) else value for value in inputs)
         results = list(result) if isinstance(result, list | tuple) else [result]
         moved, homes = self._moved_into_pool(results, {storage.data_ptr() for storage in storages})
-        return Call(fn, arguments, homes, copier(buffers)), moved if isinstance(result, list | tuple) else moved[0]
+        return Call(fn, arguments, homes, fill), moved if isinstance(result, list | tuple) else moved[0]
 
     def follow(self) -> None:
         """There is no other stream."""
