@@ -53,6 +53,18 @@ def test_one_kernel(name):
     check(function, *inputs, atol=1e-5, rtol=1e-4)
 
 
+def test_what_one_product_takes_turned_shares_a_kernel_with_what_another_made():
+    """Backward of two layers: the activation, computed again, for the weight's gradient, and the gradient itself."""
+
+    def backward(x, weight, grad):
+        h = torch.tanh(x)
+        return h.view(-1, 33).t() @ grad, (1 - h * h) * (grad @ weight).view(4, 16, 33)
+
+    inputs = R(4, 16, 33), R(16, 33), R(64, 16)
+    assert kernels(backward, *inputs) == 1
+    check(backward, *inputs, atol=1e-4, rtol=1e-4)
+
+
 def test_a_library_call_separates_kernels():
     q, mask = R(4, 16, 8), R(4, 16, 16) > 0
     assert kernels(attention, q, q, q, mask) == 1

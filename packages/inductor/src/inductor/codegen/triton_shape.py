@@ -23,8 +23,11 @@ PERSISTENT = 8192
 REGISTERS = 16384
 """So many elements a program can hold."""
 
-COLUMNS = 32
-"""Results that a program makes side by side where columns are reduced: a cache line of them."""
+LINE = 128
+"""Bytes of a cache line: a program reads so much side by side where columns are reduced."""
+
+IN_FLIGHT = 8192
+"""Bytes that a program asks each operand for at once, where it has to come back for more."""
 
 SHORTEST_SIDE = 16
 """Axes shorter than this are not worth a dimension of their own."""
@@ -188,7 +191,7 @@ def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], side
     along_rows = sum(sides[axis] for axis in {axis for loop in passes for axis in loop.axes})
     along_columns = sides[kernel.axes[-1]] if kernel.axes else 0
     if along_columns > along_rows:
-        return _columns(groups, longest, len(passes))
+        return _columns(groups, longest, len(passes), _width(kernel))
     if longest > PERSISTENT:
         return _shape(groups, (1,), 8192, 16)
     r = _power_of_two(longest)
@@ -200,16 +203,22 @@ def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], side
     return replace(_shape(groups, (x,), r, warps), keeps_rows=True)
 
 
-def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int) -> Shape:
+def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int, width: int) -> Shape:
     """Neighbouring columns side by side.  A column that is read again stays in registers if a few fit."""
     r = _power_of_two(longest)
-    x = min(COLUMNS, _power_of_two(groups[0]))
-    if r * x > 4096 and (passes == 1 or REGISTERS // r < 8):
-        r = 2048 // x
+    x = min(LINE // width, _power_of_two(groups[0]))
+    if r * x * width > 2 * IN_FLIGHT and (passes == 1 or REGISTERS // r < 8):
+        r = IN_FLIGHT // (x * width)
     elif r * x > REGISTERS:
         x = REGISTERS // r
     warps = max(_warps(x * r) // 2, min(4, _warps(x * r)))
     return replace(_shape(groups, (x,), r, warps), keeps_rows=r >= longest)
+
+
+def _width(kernel: Kernel) -> int:
+    """Bytes of an element of what is read along the last axis, at most those of single precision."""
+    along = [load.dtype.itemsize for load in loads_of(kernel.loops) if kernel.axes[-1] in load.index.symbols]
+    return min(4, max(along, default=4))
 
 
 def _warps(elements: int) -> int:

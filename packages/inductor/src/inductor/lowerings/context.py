@@ -17,7 +17,7 @@ from inductor.ir.index import ONE, ZERO, Index, Symbol
 from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store, StoreMode
 from inductor.ir.program import Buffer, Call, Ref, View
 from inductor.lowerings.sizes import Sizes, contiguous_strides, image_strides
-from inductor.lowerings.values import Tensor, axes, compute_dtype, load, positions, strided
+from inductor.lowerings.values import Tensor, axes, compute_dtype, load, positions, reindex, strided
 from inductor.rewrites.layouts import Layout
 
 Finish = Callable[..., Sequence[tuple[Expr, torch.dtype]]]
@@ -103,8 +103,14 @@ class Context:
         if strides is None and owner is not None:
             strides = self.strides_of(owner)
         buffer = self.buffer(tensor.sizes, tensor.dtype, tensor.device, strides)
-        self.store(load(buffer), tensor.expr, owner=owner)
         result = load(buffer)
+        if _is_turned(buffer):  # walked as it lies, so that it shares kernels with what is not turned
+            domain = (*buffer.sizes[:-2], buffer.sizes[-1], buffer.sizes[-2])
+            *outer, rows, columns = positions(domain)
+            target, value = (reindex(t, domain, [*outer, columns, rows]) for t in (result, tensor))
+            self.store(target, value.expr, owner=owner, domain=domain)
+        else:
+            self.store(result, tensor.expr, owner=owner)
         self._realized[id(tensor)] = (tensor, result)
         return result
 
@@ -271,6 +277,11 @@ class Context:
 def read_buffers(expr: Expr) -> frozenset[str]:
     """The buffers an expression reads."""
     return frozenset(load.buffer for load in loads(expr))
+
+
+def _is_turned(buffer: Buffer) -> bool:
+    """True for matrices whose columns lie side by side, as products like to take them."""
+    return len(buffer.sizes) >= 2 and buffer.strides[-2] == ONE != buffer.strides[-1] and ONE not in buffer.sizes[-2:]
 
 
 def is_dense(sizes: Sequence[Index], strides: Sequence[Index]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from inductor.ir.expr import loads
 from inductor.ir.index import Index
 from inductor.lowerings.sizes import numel
 from inductor.lowerings.values import Tensor
@@ -17,8 +18,8 @@ ENOUGH = 512
 """So many programs keep a device busy."""
 
 PROGRAMS = 1024
-COLUMNS = 32
-"""How many results a program makes side by side where the reduced axes are not the last."""
+LINE = 128
+"""Bytes that a program reads side by side where the reduced axes are not the last."""
 
 SHORTEST_ROW = 1024
 SHORTEST_COLUMN = 32
@@ -34,12 +35,18 @@ def chunks_of(x: Tensor, kind: str, dims: Sequence[int]) -> int:
     if x.device.type != "cuda" or kind not in ASSOCIATIVE or not _are_neighbours(dims) or not kept or not reduced:
         return 1
     by_rows = max(dims) == x.ndim - 1
-    programs = kept if by_rows else -(-kept // COLUMNS)
+    programs = kept if by_rows else -(-kept // (LINE // _width(x)))
     shortest = SHORTEST_ROW if by_rows else SHORTEST_COLUMN
     if programs >= ENOUGH:
         return 1
     most = min(PROGRAMS // programs, reduced // shortest)
     return next((count for count in range(most, 3, -1) if reduced % count == 0), 1)
+
+
+def _width(x: Tensor) -> int:
+    """Bytes of an element as it lies in memory, at most those of single precision."""
+    read = {load.dtype.itemsize for load in loads(x.expr)}
+    return min(4, max(read, default=x.dtype.itemsize))
 
 
 def _are_neighbours(dims: Sequence[int]) -> bool:
