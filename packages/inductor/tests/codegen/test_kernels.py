@@ -196,15 +196,17 @@ def test_transposed_and_broadcast_reads(run, kernel_of):
     assert torch.equal(found, (x.t() + y) * z[:, None])
 
 
-def test_crossing_reads_are_done_in_bands(run, kernel_of):
-    x, y = torch.randn(3, 75, 141), torch.randn(3, 141, 75)
-    (b, batch), (i, row), (j, column) = axis("b", 3), axis("i", 141), axis("j", 75)
-    value = apply(
-        "add", Load("x", batch * 10575 + column * 141 + row, F32), Load("y", batch * 10575 + row * 75 + column, F32)
-    )
-    kernel = kernel_of([b, i, j], [([], [Store("out", batch * 10575 + row * 75 + column, value)])],
-                       ("x", F32, 31725, "in"), ("y", F32, 31725, "in"), ("out", F32, 31725, "out"))  # fmt: skip
-    assert torch.equal(run(kernel, {"x": x, "y": y, "out": torch.empty_like(y)})["out"], x.transpose(1, 2) + y)
+@pytest.mark.parametrize("dtype", [F32, F64, BF16, I64, U8])
+@pytest.mark.parametrize(("rows", "columns"), [(141, 75), (128, 64), (65, 70)])
+def test_crossing_reads_are_done_in_bands(run, kernel_of, dtype, rows, columns):
+    x, y = (torch.randint(0, 100, (3, *sizes)).to(dtype) for sizes in ((columns, rows), (rows, columns)))
+    (b, batch), (i, row), (j, column), n = axis("b", 3), axis("i", rows), axis("j", columns), rows * columns
+    values = [Load("x", batch * n + column * rows + row, dtype), Load("y", batch * n + row * columns + column, dtype)]
+    total = apply("maximum", *(cast(value, F32) if dtype in HALVES else value for value in values))
+    kernel = kernel_of([b, i, j], [([], [Store("out", batch * n + row * columns + column, total)])],
+                       *((name, dtype, 3 * n, "in") for name in "xy"), ("out", dtype, 3 * n, "out"))  # fmt: skip
+    found = run(kernel, {"x": x, "y": y, "out": torch.empty_like(y)})["out"]
+    assert torch.equal(found, torch.maximum(x.transpose(1, 2), y))
 
 
 @pytest.mark.parametrize("op", ["eq", "lt", "ge"])

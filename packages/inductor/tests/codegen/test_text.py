@@ -1,4 +1,4 @@
-"""What the printed C++ looks like: precedence, names, and two whole kernels."""
+"""What the printed C++ looks like: precedence, names, and three whole kernels."""
 
 import torch
 
@@ -77,6 +77,29 @@ extern "C" void sum_div_0(const f32* __restrict in0, f32* __restrict out0) {
 }
 """
 
+TURNED = """\
+// add
+extern "C" void turned_0(const f32* __restrict in0, f32* __restrict out0) {
+    for (i64 i0_band0 = 0; i0_band0 < 100; i0_band0 += 64) {
+        const i64 i0_end0 = minimum<i64>(i0_band0 + 64, 100);
+        for (i64 i1 = 0; i1 < 80; i1 += 16) {
+            for (i64 i0_group0 = i0_band0; i0_group0 < i0_end0 - 15; i0_group0 += 16) {
+                f32x16 tile0[16];
+                turn(tile0, in0 + i0_group0 + 100 * i1, 100);
+                for (i64 i0 = i0_group0; i0 < i0_group0 + 16; i0++) {
+                    const f32x16 x0 = tile0[i0 - i0_group0];
+                    store(out0 + 80 * i0 + i1, x0 + 1.0f);
+                }
+            }
+            for (i64 i0 = i0_band0 + (i0_end0 - i0_band0) / 16 * 16; i0 < i0_end0; i0++) {
+                const f32x16 x0 = each<f32x16>([&](i32 lane) { return in0[i0 + 100 * (i1 + lane)]; });
+                store(out0 + 80 * i0 + i1, x0 + 1.0f);
+            }
+        }
+    }
+}
+"""
+
 
 def arguments(inputs, outputs):
     return (Argument("in0", F32, Index.of(inputs), "in"), Argument("out0", F32, Index.of(outputs), "out"))
@@ -104,3 +127,11 @@ def test_a_reduction_over_rows():
     assert printed.text == ROWS
     assert printed.team
     assert not printed.threaded
+
+
+def test_reads_along_the_rows_are_turned_in_squares():
+    (i, row), (j, column) = ((axis, Index.of(axis)) for axis in (loop_variable("i0", 100), loop_variable("i1", 80)))
+    value = apply("add", Load("in0", column * 100 + row, F32), Const(1.0, F32))
+    loops = (Loop((), (Store("out0", row * 80 + column, value),)),)
+    kernel = Kernel("turned_0", "cpu", (i, j), loops, arguments(8000, 8000), (), ("add",))
+    assert print_kernel(kernel, 64).text == TURNED

@@ -24,6 +24,7 @@ from inductor.codegen.cpp_strategy import (
     static_extent,
     total_work,
 )
+from inductor.codegen.cpp_tiles import turned_loads
 from inductor.codegen.cpp_types import HALVES, scalar_type
 from inductor.codegen.cpp_values import Lanes, Operand, Scope, cast_operand
 from inductor.codegen.expressions import Precedence, Text, index_text
@@ -220,11 +221,34 @@ class _KernelPrinter:
             stack.enter_context(self.lines.block(_header(name, "0", whole.stop, BAND), "}"))
             self.lines.line(f"const i64 {end} = minimum<i64>({name} + {BAND}, {whole.stop});")
             band = Span(row, name, end, None)
-            with self._vector_for(span, width, "0"), self._for(band):
-                self._every_loop(self._scope(Lanes(span.axis, width)))
+            with self._vector_for(span, width, "0"):
+                begin = self._turned(band, span.axis)
+                with self._for(Span(row, begin, end, None)):
+                    self._every_loop(self._scope(Lanes(span.axis, width)))
             if span.rest(width):
                 with self._tail_for(span, width), self._for(band):
                     self._every_loop(self._scope())
+
+    def _turned(self, band: Span, column: Symbol) -> str:
+        """The rows of a band in squares, as far as there are whole ones; gives back where the others begin."""
+        row, width = band.axis, self.strategy.width
+        loads = turned_loads(self.kernel, row, column)
+        if not loads:
+            return band.start
+        group, scope = self.names.fresh(f"{row.name}_group"), self._scope(Lanes(column, width))
+        scope.turned = {}
+        with self.lines.block(_header(group, band.start, f"{band.stop} - {width - 1}", width), "}"):
+            for load in loads:
+                kind, tile = scope.type_of(load.dtype, True), self.names.fresh("tile")
+                place = index_text(load.index, cpp_dialect.INDEX_STYLE, {row: group}).within(Precedence.ADD)
+                step = load.index.stride_of(column)
+                assert step is not None
+                self.lines.line(f"{kind} {tile}[{width}];")
+                self.lines.line(f"turn({tile}, {load.buffer} + {place}, {_text(step)});")
+                scope.turned[load] = f"{tile}[{row.name} - {group}]"
+            with self._for(Span(row, group, f"{group} + {width}", None)):
+                self._every_loop(scope)
+        return band.whole_until(width)
 
     def _every_loop(self, scope: Scope) -> None:
         for loop in self.kernel.loops:

@@ -110,6 +110,36 @@ template <class V> INLINE V load_every_second(const void* from) {
 #endif
 }
 
+// A square of elements: rows[k][lane] = from[lane * step + k].  Rows are read whole, and exchange halves of halves of
+// halves... with their neighbours.
+template <class V, int lanes> INLINE void turn(V (&rows)[lanes], const void* from, i64 step) {
+    const Element<V>* at = (const Element<V>*)from;
+#ifdef __clang__
+    for (i32 k = 0; k < lanes; k++) rows[k] = each<V>([&](i32 lane) { return at[lane * step + k]; });
+#else
+    V now[lanes];
+#pragma GCC unroll 16
+    for (i32 k = 0; k < lanes; k++) now[k] = load<V>(at + k * step);
+#pragma GCC unroll 4
+    for (i32 half = 1; half < lanes; half *= 2) {
+        Bits<V> low{}, high{};
+        for (i32 lane = 0; lane < lanes; lane++) {
+            low[lane] = lane & half ? lanes + lane - half : lane;
+            high[lane] = lane & half ? lanes + lane : lane + half;
+        }
+#pragma GCC unroll 16
+        for (i32 k = 0; k < lanes; k++)
+            if (!(k & half)) {
+                const V a = now[k], b = now[k + half];
+                now[k] = __builtin_shuffle(a, b, low);
+                now[k + half] = __builtin_shuffle(a, b, high);
+            }
+    }
+#pragma GCC unroll 16
+    for (i32 k = 0; k < lanes; k++) rows[k] = now[k];
+#endif
+}
+
 template <int lanes> struct Bytes { typedef u8 type __attribute__((vector_size(lanes))); typedef i8 truth __attribute__((vector_size(lanes))); };
 
 template <class M> INLINE M load_mask(const bool* from) {
