@@ -114,3 +114,26 @@ def test_an_input_that_the_graph_writes_to_is_changed_for_the_caller(manager):
         assert call([torch.full((2,), float(n)), total])[0].tolist() == [2.0 * n] * 2
         assert total.tolist() == [10.0 + n] * 2
     assert manager.report().plain == 0
+
+
+class Slow(EmulatedDriver):
+    """Whatever is measured takes as long as the rest."""
+
+    def seconds(self, work):
+        return 1.0, work()
+
+
+def test_a_function_that_gains_nothing_is_not_looked_at_any_more():
+    manager = Manager(Slow())
+    captured = capture_compiled(
+        emptying(lambda x: [x + 1]), graph_of(), [torch.ones(2)], options=Options(warmups=1), where=manager
+    )
+    captured._function._varying = ()  # the device is the CPU here, whose inputs would all be looked at
+    calls = [captured.call([torch.full((2,), float(n))])[0].tolist() for n in range(8)]
+    assert calls == [[n + 1.0] * 2 for n in range(8)]
+    (refused,) = manager.report().refusals
+    assert refused.reason is Refusal.NO_GAIN
+    assert (manager.report().replayed, manager.report().plain) == (3, 0)
+    manager.reset()
+    captured.call([torch.ones(2)])
+    assert manager.report().warmups == 2

@@ -62,6 +62,30 @@ def test_what_is_recorded_already_replays_and_the_rest_moves_to_another_pool(poo
     assert pools.show().count("root") == 2
 
 
+class Breaking(Losing):
+    """A recording that fails costs the pool."""
+
+    def record(self, *call):
+        try:
+            return super().record(*call)
+        except Exception:
+            self.pools_to_lose = 1
+            raise
+
+
+@pytest.mark.parametrize("device", [Breaking()])
+def test_a_function_that_costs_a_pool_costs_no_other(pools, device):
+    peeks = [captured(pools, lambda x, k=k: x + x.tolist()[0] + k) for k in range(2)]
+    functions = [captured(pools, lambda x, k=k: x + k) for k in range(8)]
+    for _ in range(2):
+        for k, peek in enumerate(peeks):
+            assert calls(peek, device, 6) == [2 * n + k for n in range(6)]
+        for k, function in enumerate(functions):
+            assert calls(function, device, 6) == [n + k for n in range(6)]
+    assert len(pools.managers) == 3
+    assert pools.report().recorded == len(functions)
+
+
 def test_a_device_that_loses_every_pool_is_left_alone_after_some(pools, device):
     device.pools_to_lose = 100
     functions = [captured(pools, lambda x, k=k: x + k) for k in range(8)]

@@ -41,13 +41,15 @@ class Captured:
             return self._function.fn(inputs)
         if self._manager.sealed and self._pools is not None:
             self._manager = self._moved(self._manager, self._pools)
+        if self._function.given_up:
+            return self._function.fn(inputs)
         return self._manager.run(self._function, inputs)
 
     def _moved(self, manager: Manager, pools: Pools) -> Manager:
         """Where there is nothing yet to replay, another pool is as good."""
         if self._function.recordings() or pools.current() is manager:
             return manager
-        self._function.cases.clear()
+        self._function.try_in_another_pool()
         pools.current().adopt(self._function)
         return pools.current()
 

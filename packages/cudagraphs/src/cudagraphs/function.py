@@ -23,7 +23,7 @@ class Case:
     """One function called with one signature.  It is the lender of what its recordings hand out."""
 
     def __init__(self, options: Options) -> None:
-        self.calls = 0
+        self.warm_ups = 0
         self.refusal: Refusal | None = None
         self.recordings: list[Recording] = []
         self.outputs = CopyPolicy(options)
@@ -33,7 +33,7 @@ class Case:
         self._expected_held: set[int] = set()
         self.plain_seconds: float | None = None
         self.replay_seconds: list[float] = []
-        self._misses = 0
+        self.misses = 0
         self._rest = 0
 
     def found_held(self, slot: int, nbytes: int, by_itself: bool) -> bool:
@@ -63,12 +63,8 @@ class Case:
 
     def missed(self) -> None:
         """No recording fitted and none could be made; looking again and again would make calls slower than plain."""
-        self._misses += 1
-        self._rest = min(2**self._misses, MOST_REST)
-
-    def hit(self) -> None:
-        """A recording was replayed."""
-        self._misses = 0
+        self.misses += 1
+        self._rest = min(2**self.misses, MOST_REST)
 
     def rests(self) -> bool:
         """Is this call to be run as it is, without looking?"""
@@ -102,10 +98,26 @@ class Function:
         self.tell = tell
         self._varying = varying
         self.cases: dict[Hashable, Case] = {}
+        self.given_up = False  # no call of it can be recorded, so none needs to be looked at
 
     def varying_of(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """Those of the inputs whose layouts and values must be looked at, because nobody else does."""
         return inputs if self._varying is None else [inputs[index] for index in self._varying]
+
+    def give_up(self, case: Case, reason: Refusal) -> None:
+        """Calls of this case run as they are from now on; so do all, where nothing tells cases apart."""
+        case.refusal = reason
+        self.given_up = self._varying == ()
+
+    def try_in_another_pool(self) -> None:
+        """What only the pool was to blame for starts anew.  What the function itself did would cost that one too."""
+        self.cases = {of: case for of, case in self.cases.items() if case.refusal is not Refusal.POOL_DISTURBED}
+        self.given_up = self._varying == () and any(case.refusal for case in self.cases.values())
+
+    def forget(self) -> None:
+        """Start anew."""
+        self.cases.clear()
+        self.given_up = False
 
     def recordings(self) -> int:
         """How many graphs it has, over all cases."""

@@ -109,8 +109,6 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 def separates(driver: Driver, plan: InputPlan, inputs: Sequence[Any]) -> bool:
     """Would copying hide a change from an input that shares memory with the changed one?"""
-    if not plan.changed:
-        return False
     tensors = [i for i, value in enumerate(inputs) if driver.is_tensor(value) and driver.on_device(value)]
     homes = {index: driver.block(inputs[index]).address for index in tensors}
     return any(

@@ -65,7 +65,7 @@ class Manager:
             self.tree = Tree()
             self._steps.begin()
             for function in self._functions:
-                function.cases.clear()
+                function.forget()
 
     def run(self, function: Function, inputs: list[Any]) -> Any:
         """Answer one call of ``function``, which may empty the list."""
@@ -110,8 +110,7 @@ class Manager:
             return self._plainly(function, Refusal.TOO_MANY_RECORDINGS)
         if case.refusal is not None or case.rests():
             return self._plainly(function)
-        case.calls += 1
-        if case.calls <= function.options.warmups:
+        if case.warm_ups < function.options.warmups:
             return self._warm_up(function, case, inputs)
         return self._replay_or_record(function, case, inputs)
 
@@ -128,8 +127,9 @@ class Manager:
         except CannotRecord as error:
             return self._refuse(function, case, error)
         case.stillness.see(self._driver, inputs)
+        case.warm_ups += 1
         self._journal.counts["warmups"] += 1
-        last = case.calls == function.options.warmups
+        last = case.warm_ups == function.options.warmups
         return _Plainly(case, timed=last and function.options.gain_samples > 0)
 
     def _warm_up_now(self, function: Function, case: Case, inputs: list[Any], timed: bool) -> Any:
@@ -154,7 +154,7 @@ class Manager:
                 recording = self._record(function, case, inputs, live, position)
             except CannotRecord as error:
                 return self._refuse(function, case, error)
-        if separates(self._driver, recording.inputs, inputs):
+        if recording.inputs.changed and separates(self._driver, recording.inputs, inputs):
             return self._plainly(function, Refusal.OVERLAPPING_INPUTS)
         try:
             return self._replay(function, case, recording, inputs)
@@ -171,7 +171,7 @@ class Manager:
         else:
             result = replay(self._driver, recording, inputs, copied)
         self._ledger.lend(recording.lends)
-        case.hit()
+        case.misses = 0
         self._last = recording
         self._steps.ran(recording)
         self._journal.counts["replayed"] += 1
@@ -221,7 +221,7 @@ class Manager:
         if case.recordings:
             case.missed()
         else:
-            case.refusal = error.reason
+            function.give_up(case, error.reason)
         self._note(function, error.refused(function.name))
         return self._plainly(function)
 
@@ -274,7 +274,7 @@ class Manager:
         if fastest < case.plain_seconds:
             return
         self._drop(case, case.recordings)
-        case.refusal = Refusal.NO_GAIN
+        function.give_up(case, Refusal.NO_GAIN)
         detail = f"{fastest * 1e6:.1f} µs replayed, {case.plain_seconds * 1e6:.1f} µs plain"
         self._note(function, Refused(function.name, Refusal.NO_GAIN, detail))
 

@@ -97,7 +97,8 @@ class Loans:
 
     def live(self) -> list[Lent]:
         """Those that are still held."""
-        return [self.all[slot] for slot in self.handed.held()]
+        held = self.handed.held()
+        return [self.all[slot] for slot in held] if held else []
 
 
 def covers(protected: Mapping[int, int], block: Block) -> bool:
@@ -121,11 +122,14 @@ class Ledger:
 
     def live(self) -> list[Lent]:
         """The loans that are still held; the others are forgotten."""
-        if not self._out:
-            return []
-        found = [(loans, loans.live()) for loans in self._out]
-        self._out = [loans for loans, live in found if live]
-        return [lent for _, live in found for lent in live]
+        kept: list[Loans] = []
+        live: list[Lent] = []
+        for loans in self._out:
+            if held := loans.live():
+                kept.append(loans)
+                live += held
+        self._out = kept
+        return live
 
     def clear(self) -> list[Lent]:
         """Forget all loans and return those that are still held."""

@@ -32,7 +32,7 @@ class TorchTensors:
     """The part of a driver that looks at tensors and copies them."""
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
+        self.device, self._kind = device, device.type
 
     def is_tensor(self, value: object) -> bool:
         return _is_memory(value)
@@ -51,10 +51,10 @@ class TorchTensors:
 
     def signature(self, values: Sequence[object]) -> Hashable:
         # The modes that change what operators do, beyond what the values say.
-        grad, kind = torch.is_grad_enabled(), self.device.type
+        grad, kind = torch.is_grad_enabled(), self._kind
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         modes = (grad, autocast, torch.is_inference_mode_enabled())
-        return (*modes, *[_signature(value, grad, self.device) for value in values])
+        return (*modes, *[_signature(value, grad, self.device) for value in values]) if values else modes
 
     def view(self, tensor: Tensor) -> View:
         return View(tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())

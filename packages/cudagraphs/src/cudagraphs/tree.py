@@ -54,7 +54,7 @@ def choose(
     """One of the function's recordings that may be replayed now, a child of ``here`` if there is one."""
     elsewhere = None
     for recording in candidates:
-        if recording.fits(inputs) and not recording.overwrites(live):
+        if recording.fits(inputs) and not (live and recording.overwrites(live)):
             if recording.parent is here:
                 return recording
             elsewhere = elsewhere or recording
