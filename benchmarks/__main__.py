@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ import compile_api
 from benchmarks import cases, networks  # noqa: F401 - both fill the table
 from benchmarks.program import CASES, Program
 from benchmarks.start import cold_and_warm
-from benchmarks.timing import medians
+from benchmarks.timing import geometric_mean, medians
 
 CONTENDERS: dict[str, Callable[[Any], Any]] = {
     "eager": lambda function: function,
@@ -49,10 +48,6 @@ def measure(name: str, device: str, wanted: Sequence[str]) -> dict[str, float]:
 
 def tensors_of(result: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-
-
-def geometric_mean(values: list[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
 
 def run_table(names: list[str], device: str, wanted: Sequence[str]) -> list[dict[str, Any]]:

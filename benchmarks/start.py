@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -31,14 +32,20 @@ print(json.dumps(time.perf_counter() - start))
 """
 
 
-def first_call(case: str, who: str, device: str, cache: str) -> float:
-    """Seconds from importing the compiler to the first result, in a process of its own."""
+def first_call(text: str, arguments: Sequence[str], cache: str) -> float:
+    """What a program prints last: seconds, measured in a process of its own with its caches in a folder."""
     env = {**os.environ, "COMPILE_API_CACHE": f"{cache}/ours", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/theirs"}
-    command = [sys.executable, "-c", CHILD, case, who, device]
+    env |= {"TRITON_CACHE_DIR": f"{cache}/triton"}
+    command = [sys.executable, "-c", text, *arguments]
     done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=True)
     return float(json.loads(done.stdout.splitlines()[-1]))
 
 
-def cold_and_warm(case: str, who: str, device: str) -> tuple[float, float]:
+def cold_and_warm_of(text: str, *arguments: str) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as cache:
-        return first_call(case, who, device, cache), first_call(case, who, device, cache)
+        return first_call(text, arguments, cache), first_call(text, arguments, cache)
+
+
+def cold_and_warm(case: str, who: str, device: str) -> tuple[float, float]:
+    """Seconds from importing the compiler to a case's first result."""
+    return cold_and_warm_of(CHILD, case, who, device)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,3 +44,7 @@ def medians(
             synchronize(device)
             samples[name].append((time.perf_counter() - start) / counts[name])
     return {name: statistics.median(times) for name, times in samples.items()}
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
