@@ -150,7 +150,7 @@ def arguments():
 def outcome(function, args):
     try:
         return function(*args)
-    except (IndexError, RuntimeError, TypeError, ValueError, KeyError) as error:
+    except (IndexError, NameError, RuntimeError, TypeError, ValueError, KeyError) as error:
         return type(error).__name__
 
 

@@ -8,13 +8,13 @@ object stays one.  Which values are wanted, and when, is decided by ``translate`
 from __future__ import annotations
 
 import collections
-import inspect
 from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any
 
 from capture.emitting import Emitter
 from capture.errors import Reason, SkipFrame
+from capture.parameters import argument_names
 from capture.sources import (
     ArgSource,
     AttrSource,
@@ -232,13 +232,6 @@ class Writer:
     def replay(self, value: Value) -> None:
         """Make the changes of an object real."""
         _REPLAYS[type(value)](self, value)
-
-
-def argument_names(code: CodeType) -> tuple[str, ...]:
-    """The variables that are bound when a frame of this code starts."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_varnames[:count]
 
 
 def is_result(value: Value) -> bool:

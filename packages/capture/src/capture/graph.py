@@ -137,6 +137,11 @@ class GraphRecorder:
         operations = (node for node in self.graph.nodes if node.op != "placeholder")
         return any(node.target not in _STATE_SWITCHES and not _is_number(node.meta["val"]) for node in operations)
 
+    def changes_an_input(self) -> bool:
+        """Also where that cannot be told: tensors made in inference mode do not count their changes."""
+        tensors = [node for node in self.inputs.values() if isinstance(node.meta["val"], torch.Tensor)]
+        return any(node.meta["val"].is_inference() or _is_changed(node) for node in tensors)
+
     def mark(self) -> tuple[int, set[fx.Node]]:
         """What there is now, for ``forget``."""
         return self.operations, set(self.graph.nodes)
@@ -192,6 +197,11 @@ def _describe(node: fx.Node, example: Any) -> None:
     node.meta["example_value"] = node.meta["val"] = example
     if isinstance(example, torch.Tensor) and not example.is_inference():
         node.meta["version"] = example._version
+
+
+def _is_changed(node: fx.Node) -> bool:
+    changed: bool = node.meta["val"]._version != node.meta["version"]
+    return changed
 
 
 @contextlib.contextmanager

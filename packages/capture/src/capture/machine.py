@@ -106,6 +106,7 @@ class Machine:
         self._known: dict[int, Value] = {}
         self._alive: list[Any] = []
         self._bodies: dict[CodeType, list[Instruction]] = {}
+        self.handles_errors = False  # of operations, anywhere in the program
         self._inlined = 0
         self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
         self._generators: list[GeneratorValue] = []
@@ -368,6 +369,7 @@ class Machine:
             raise
 
     def record(self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool = False) -> Value:
+        self.handles_errors = self.handles_errors or any(map(_may_handle_an_error, self.frames))
         return record_operation(self, target, args, kwargs, method=method)
 
     # -- objects -------------------------------------------------------------------------------------------------
@@ -599,6 +601,12 @@ def evaluate(
             if not finished:
                 machine.balance()
                 machine.let_go()
+
+
+def _may_handle_an_error(frame: Frame) -> bool:
+    """Here and now, by more than leaving a ``with`` block."""
+    handler = frame.current.handler
+    return handler is not None and frame.instructions[handler.target.index + 1].op != "WITH_EXCEPT_START"
 
 
 def _has_something_to_do_at_the_end(frame: Frame) -> bool:

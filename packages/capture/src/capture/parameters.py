@@ -1,9 +1,10 @@
-"""Arguments of a call laid into the slots of the function's parameters."""
+"""Parameters of a function: their slots, and arguments laid into them."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from types import CodeType
 from typing import NoReturn
 
 from capture.values.base import Tracer, Value
@@ -11,6 +12,23 @@ from capture.values.constant import ConstantValue
 from capture.values.function import FunctionValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import TupleValue
+
+
+def argument_names(code: CodeType) -> tuple[str, ...]:
+    """The variables that are bound when a frame of this code starts."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[:count]
+
+
+def all_positional(code: CodeType) -> CodeType:
+    """The same code for callers that give every slot, in order."""
+    return code.replace(
+        co_argcount=len(argument_names(code)),
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
+    )
 
 
 def bind_arguments(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ import torch
 from torch import fx
 
 from capture._engine import Outside
+from capture.again import Failures, StartingOver
 from capture.assembler import assemble
 from capture.emitting import Emitter
 from capture.errors import BackendError, Location, Reason, Restart, SkipFrame, Unsupported
@@ -30,6 +32,7 @@ from capture.guards import Guard
 from capture.instructions import Instruction
 from capture.machine import Machine, Returned, Stopped, Varying, evaluate
 from capture.options import Options
+from capture.parameters import all_positional
 from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, GraphRecord, Log
 from capture.resume import Continuations, NotResumable
@@ -112,6 +115,8 @@ class _Translator:
         self.emit = Emitter()
         self.writer = Writer(self.code, self.emit)
         self.graph: fx.GraphModule | None = None
+        self.starting_over: StartingOver | None = None
+        self.location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
 
     def finish(self, outcome: Returned | Stopped) -> Translation:
         rest = None if isinstance(outcome, Returned) else self._plan(outcome)
@@ -130,6 +135,8 @@ class _Translator:
             self.emit.return_value()
         else:
             rest.write(self.writer)
+        if self.starting_over is not None:
+            self.starting_over.write()
         if isinstance(outcome, Stopped):
             self._record_break(outcome)
         stopped = outcome if isinstance(outcome, Stopped) else None
@@ -138,17 +145,11 @@ class _Translator:
         return Translation(self._assemble(), guards, self.graph, stopped)
 
     def _assemble(self) -> CodeType:
-        template = self.code
-        slots = template.co_argcount + template.co_kwonlyargcount
-        slots += bool(template.co_flags & 0x04) + bool(template.co_flags & 0x08)
+        template = all_positional(self.code)
         return assemble(
             self.emit.body(),
             template,
-            co_argcount=slots,
-            co_posonlyargcount=0,
-            co_kwonlyargcount=0,
-            co_flags=template.co_flags & ~0x0C,
-            co_varnames=template.co_varnames[:slots],
+            co_varnames=template.co_varnames[: template.co_argcount],
             co_cellvars=(),
             co_consts=template.co_consts[:1],
         )
@@ -169,11 +170,22 @@ class _Translator:
         compiled = self._compile(module, examples)
         self._compiled = time.perf_counter()
         self.writer.share(sources)
-        self.emit.load_callable(Outside(compiled))
-        for source in sources:
-            self.writer.load_source(source)
-        self.emit.call(len(sources))
+        with self._started_over_if_it_raises(machine.graph.changes_an_input()):
+            self.emit.load_callable(Outside(compiled))
+            for source in sources:
+                self.writer.load_source(source)
+            self.emit.call(len(sources))
         self._keep_results(results)
+
+    def _started_over_if_it_raises(self, changes_an_input: bool) -> AbstractContextManager[None]:
+        if changes_an_input:  # which cannot be taken back
+            return nullcontext()
+        settings = self.settings
+        failures = Failures(
+            self.location, settings.log.add, handled=self.machine.handles_errors, strict=settings.options.strict
+        )
+        self.starting_over = StartingOver(self.writer, failures)
+        return self.starting_over.around_the_graph()
 
     def _compile(self, module: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
         try:
@@ -281,19 +293,18 @@ class _Translator:
     def guards(self) -> list[Guard]:
         self.machine.rely_on_separate_changes()
         guards = self.machine.guards.all()
-        location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
         if self.graph is not None:
             guards += [
                 Guard(
                     CallSource(function, f"torch.{name}()"),
                     "equals",
                     (function(),),
-                    location,
+                    self.location,
                     f"torch.{name}() is {function()}",
                 )
                 for name, function in _library_state()
             ]
-        return guards + relations(self.machine.graph.shape_env, location)
+        return guards + relations(self.machine.graph.shape_env, self.location)
 
     def _record_break(self, stopped: Stopped) -> None:
         if stopped.reason.kind in RAISES:
@@ -314,7 +325,7 @@ class _Translator:
         names = tuple(node.name for node in module.graph.nodes if node.op == "placeholder")
         self.settings.log.add(
             GraphRecord(
-                Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname),
+                self.location,
                 operators,
                 names,
                 tuple(guard.sentence() for guard in guards),

@@ -1,0 +1,99 @@
+"""A graph that raises: the frame starts over in CPython.
+
+Nothing that the program did to Python's objects is real before its graph has returned, so nothing happens twice.  The
+error of an operator is then raised by the line that the user wrote, after the effects that come before it and where
+the user's handlers see it; and a graph that fails where the program does not is no more than slow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+
+from capture._engine import Outside
+from capture.emit import Writer
+from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Reason
+from capture.parameters import all_positional, argument_names
+from capture.records import FallbackRecord
+
+Tell = Callable[[FallbackRecord], None]
+
+
+class Failures:
+    """What is asked and told by the code of one frame when its graph raised."""
+
+    def __init__(
+        self, location: Location, tell: Callable[[FallbackRecord], None], *, handled: bool, strict: bool
+    ) -> None:
+        self.location = location
+        self.tell = tell
+        self.handled = handled
+        self.strict = strict
+        self.last = ""
+        self._told: set[str] = set()
+
+    def start_over(self, error: BaseException) -> bool:
+        """Whether CPython is to run the frame after this error of its graph."""
+        self.last = f"{type(error).__name__}: {error}"
+        return isinstance(error, Exception) and not isinstance(error, (CaptureError, CaptureWarning))
+
+    def passed(self) -> None:
+        """CPython ran the frame and returned: the program handles the error, or only the graph made it."""
+        reason = Reason("error in a graph", f"the graph raised {self.last}; CPython ran the function")
+        if self.strict and not self.handled:
+            raise InternalError(f"{self.location}: the graph raised {self.last}, the program does not")
+        if self.last in self._told:
+            return
+        self._told.add(self.last)
+        self.tell(FallbackRecord(self.location, reason))
+        if not self.handled:
+            warnings.warn(f"{self.location}: {reason.explanation}", CaptureWarning, stacklevel=2)
+
+
+class StartingOver:
+    """Writes the code for it around the call of the graph."""
+
+    def __init__(self, writer: Writer, failures: Failures) -> None:
+        self.writer = writer
+        self.failures = failures
+        self._failed = writer.emit.label()
+
+    @contextlib.contextmanager
+    def around_the_graph(self) -> Iterator[None]:
+        with self.writer.emit.handled_by(self._failed, 0):
+            yield
+
+    def write(self) -> None:
+        """To be written behind the last instruction: nothing else leads here."""
+        emit, begin = self.writer.emit, self.writer.emit.label()
+        emit.place(self._failed)
+        emit.emit("PUSH_EXC_INFO")
+        emit.load_callable(self.failures.start_over)
+        emit.copy(3)
+        emit.call(1)
+        emit.jump_if_true(begin)
+        emit.swap(2)
+        emit.emit("POP_EXCEPT")
+        emit.emit("RERAISE", 0)
+        emit.place(begin)
+        emit.pop()
+        emit.emit("POP_EXCEPT")
+        self._run_the_frame()
+        emit.load_callable(self.failures.passed)
+        emit.call(0)
+        emit.pop()
+        emit.return_value()
+
+    def _run_the_frame(self) -> None:
+        emit, code = self.writer.emit, self.writer.code
+        emit.load_callable(Outside)
+        if code.co_freevars:
+            emit.build_closure(code.co_freevars)
+        emit.make_function(all_positional(code), closure=bool(code.co_freevars))
+        emit.call(1)
+        emit.to_callable()
+        names = argument_names(code)
+        for name in names:
+            emit.move_fast(name)
+        emit.call(len(names))

@@ -1,0 +1,127 @@
+"""An operator that raises only when the program runs: what follows is what CPython does."""
+
+import traceback
+
+import pytest
+import torch
+
+import capture
+
+OUTSIDE = torch.tensor([5])
+
+
+def failing(module, examples):
+    def call(*args):
+        raise ZeroDivisionError("the backend's own")
+
+    return call
+
+
+def captured(function):
+    capture.reset()
+    return capture.optimize("eager", options=capture.Options(strict=True, leave_idle=False))(function)
+
+
+def rows(table, index=OUTSIDE):
+    return table[index]
+
+
+def test_the_users_handler_sees_it():
+    def function(table):
+        try:
+            return rows(table * 2)
+        except IndexError:
+            return table + 1
+
+    assert torch.equal(captured(function)(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_effects_before_it_happened_and_those_after_did_not():
+    def function(table, seen, *more, last):
+        seen.append(len(more))
+        found = rows(table)
+        seen.append(last)
+        return found
+
+    seen = []
+    with pytest.raises(IndexError):
+        captured(function)(torch.ones(2), seen, 1, 2, last=9)
+    assert seen == [2]
+
+
+def test_the_traceback_ends_at_the_operators_line():
+    with pytest.raises(IndexError) as raised:
+        captured(lambda table: rows(table).sin())(torch.ones(2))
+    assert raised.value.__context__ is None
+    assert {frame.filename for frame in traceback.extract_tb(raised.tb)} == {__file__}
+    assert traceback.extract_tb(raised.tb)[-1].line == "return table[index]"
+
+
+def test_variables_of_enclosing_functions_are_at_hand():
+    offset = torch.tensor(1)
+
+    def function(table):
+        shift = 3
+
+        def shifted():
+            return rows(table, OUTSIDE - shift - offset)
+
+        try:
+            return table[OUTSIDE]
+        except IndexError:
+            return shifted()
+
+    assert torch.equal(captured(function)(torch.ones(2)), torch.ones(1))
+
+
+def test_what_follows_a_break_starts_over_from_there():
+    def function(table, seen):
+        seen.append("before")
+        capture.graph_break()
+        try:
+            return rows(table)
+        except IndexError:
+            seen.append("handled")
+        return table
+
+    seen = []
+    assert torch.equal(captured(function)(torch.ones(2), seen), torch.ones(2))
+    assert seen == ["before", "handled"]
+
+
+def test_what_changed_an_input_is_not_done_twice():
+    def function(table):
+        table.add_(1)
+        return rows(table)
+
+    table = torch.zeros(2)
+    with pytest.raises(IndexError):
+        captured(function)(table)
+    assert torch.equal(table, torch.ones(2))
+
+
+def test_a_graph_that_fails_alone_is_slow_and_said_once():
+    capture.reset()
+    function = capture.optimize(failing)(lambda x: x + 1)
+    with pytest.warns(capture.CaptureWarning, match="ZeroDivisionError: the backend's own; CPython ran the function"):
+        assert function(torch.zeros(1)) == 1
+    assert function(torch.ones(1)) == 2
+    (record,) = [record for record in capture.records() if isinstance(record, capture.FallbackRecord)]
+    assert record.reason.kind == "error in a graph"
+
+
+def test_under_strict_it_is_an_error():
+    function = capture.optimize(failing, options=capture.Options(strict=True))(lambda x: x + 1)
+    with pytest.raises(capture.InternalError, match="the graph raised ZeroDivisionError"):
+        function(torch.zeros(1))
+
+
+def test_an_interrupt_is_not_answered_by_more_work():
+    def interrupted(module, examples):
+        def call(*args):
+            raise KeyboardInterrupt
+
+        return call
+
+    with pytest.raises(KeyboardInterrupt):
+        capture.optimize(interrupted)(lambda x: x + 1)(torch.zeros(1))
