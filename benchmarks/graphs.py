@@ -258,7 +258,7 @@ def training(title: str, on_gpu: Model, on_cpu: Model) -> Callable[[str], None]:
             torch.compiler.reset()
             compile_api.reset()
         show_times(f"{title}, training", {who: one.seconds for who, one in found.items()}, 1e3, "ms")
-        print(cudagraphs.report())
+        print(cudagraphs.report(), cudagraphs.show(), sep="\n")
         eager, plain, graphed = (found[who] for who in ("eager", "ours", "ours, graphs"))
         apart = max(abs(a - b) / abs(a) for a, b in zip(plain.losses, graphed.losses, strict=True))
         aim(f"{title}, losses with and without graphs, relative difference", apart, 1e-5)

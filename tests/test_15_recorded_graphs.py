@@ -5,7 +5,10 @@ made again, and everything around them (which inputs are copied, whose memory is
 GPU.  ``tests/gpu`` does the same on a real one.
 """
 
+import copy
 import itertools
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,21 +18,38 @@ import compile_api
 import cudagraphs
 from cudagraphs.emulated import EmulatedDriver
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+from models.zoo import ZOO
+
 
 class Device(EmulatedDriver):
-    """Every measurement is shorter than the one before, so that recording always pays."""
+    """Every measurement is shorter than the one before, so that recording always pays.  Copies are counted."""
 
     def __init__(self):
         super().__init__()
         self.clock = itertools.count(1_000_000, -1)
+        self.copied_in, self.copied_out = [], 0
 
     def seconds(self, work):
         return next(self.clock), work()
 
+    def launch(self, graph, sources):
+        self.copied_in.append([tuple(source.shape) for source in sources])
+        super().launch(graph, sources)
+
+    def copy(self, destinations, sources):
+        self.copied_out += len(sources)
+        super().copy(destinations, sources)
+
 
 @pytest.fixture
-def manager(monkeypatch):
-    manager = cudagraphs.Manager(Device())
+def device():
+    return Device()
+
+
+@pytest.fixture
+def manager(monkeypatch, device):
+    manager = cudagraphs.Manager(device)
     monkeypatch.setattr("cudagraphs.api._pools_for", lambda example_inputs: (manager, None))
     monkeypatch.setattr("cudagraphs.eligible._in_host_memory", lambda value: False)  # which is the device here
     return manager
@@ -73,6 +93,47 @@ def test_parameters_are_read_in_place_and_inputs_copied(manager):
     assert len(recording.inputs.copied) == 1
     assert len(recording.inputs.in_place) == len(model.state_dict()) - 1  # the count of batches is not read
     assert manager.report().replayed == 4
+
+
+MODELS = ["resnet18", "llama", "gpt2"]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_copies_its_users_inputs_and_nothing_else(manager, device, name):
+    model = ZOO[name].tiny().eval()
+    call = recorded(model)
+    for _ in range(5):
+        inputs = ZOO[name].inputs(2, True)
+        torch.testing.assert_close(call(*inputs), model(*inputs), rtol=1e-3, atol=1e-4)
+    assert (manager.report().recorded, manager.report().replayed, manager.report().plain) == (1, 3, 0)
+    assert device.copied_in == [[tuple(x.shape) for x in inputs]] * 3
+    assert (device.copied_out, manager.report().copied_out) == (0, 0)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_copies_a_models_inputs_and_the_gradient_of_its_result(manager, device, name):
+    model = ZOO[name].tiny().double().train()
+    twin = copy.deepcopy(model)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=1e-2) for each in (model, twin)]
+    calls = recorded(model), compile_api.compile(twin)
+    for _ in range(6):
+        inputs = [x.double() if x.is_floating_point() else x for x in ZOO[name].inputs(4, True)]
+        losses = []
+        for call, optimizer in zip(calls, optimizers, strict=True):
+            optimizer.zero_grad()
+            result = call(*inputs)
+            shape = tuple(result.shape)
+            losses.append(result.square().mean())
+            del result
+            losses[-1].backward()
+            optimizer.step()
+        torch.testing.assert_close(*losses)
+        del losses
+    assert (manager.report().recorded, manager.report().plain) == (2, 0)
+    given = [tuple(x.shape) for x in inputs]
+    assert device.copied_in == [given, [*given, shape]] * 4  # backward reads the inputs too
+    assert (device.copied_out, manager.report().copied_out) == (0, 0)
 
 
 @pytest.mark.parametrize("zero_first", [True, False])

@@ -80,3 +80,18 @@ def test_the_tree_is_drawn_with_its_paths_and_memory(device, manager, captured):
     assert lines[0].startswith("└─ #1 ")
     assert lines[1].startswith("   └─ #2 ")
     assert f"protects {first.loans[0].block.address:#x}+8" in lines[1]
+
+
+def test_a_drawing_of_a_model_stays_a_line_for_each_recording(captured, device, manager):
+    """Indices in a row are a range; many blocks are counted."""
+
+    def scale(x, *weights):
+        return [weight * x for weight in weights]
+
+    scale.__qualname__ = "scale"
+    call = captured(scale, 12, static=range(1, 12))
+    weights = [device.tensor([n, n]) for n in range(11)]
+    for n in range(3):
+        call(device.tensor([n, n]), *weights)
+    (line,) = show_tree(manager.tree).splitlines()[1:]
+    assert line == "└─ #1 scale: in place: 1-11; copied in: 0; returns 11 blocks of 176 bytes"
