@@ -75,7 +75,7 @@ def page() -> str:
         words = EXPLAINED.get(stage.title)
         parts.append(heading + (f"\n\n{words}\n" if words else "\n") + block)
     # Addresses differ from run to run and say nothing.
-    return re.sub(r" at 0x[0-9a-f]+", "", "\n".join(parts))
+    return re.sub(r' at 0x[0-9a-f]+|, file "[^"]+", line \d+(?=>)', "", "\n".join(parts))
 
 
 if __name__ == "__main__":
