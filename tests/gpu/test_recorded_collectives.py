@@ -67,6 +67,8 @@ def take_part(rank, meeting):
     report = cudagraphs.report()
     print(report)
     assert (report.recorded, report.refusals) == (1, ())
+    del graphed
+    cudagraphs.reset()  # a communicator is kept by the graphs that use it
     dist.destroy_process_group()
 
 

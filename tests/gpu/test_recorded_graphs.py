@@ -9,6 +9,7 @@ from torch import nn
 
 import compile_api
 import cudagraphs
+from cudagraphs.cuda import CudaDriver
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
@@ -18,6 +19,14 @@ def _fresh(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)  # else two runs of eager differ, too
     cudagraphs.reset()
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def manager(monkeypatch):
+    """With a pool that no other test has enlarged."""
+    manager = cudagraphs.Manager(CudaDriver(torch.cuda.current_device()))
+    monkeypatch.setattr("cudagraphs.api._pools_for", lambda example_inputs: (manager, None))
+    return manager
 
 
 class Poisoned:
@@ -32,17 +41,17 @@ class Poisoned:
         return result
 
 
-def resnet():
-    images = torch.randn(24, 8, 3, 64, 64, device="cuda")
+def resnet(batch=8, size=64):
+    images = torch.randn(24, batch, 3, size, size, device="cuda")
     return importlib.import_module("torchvision").models.resnet18().cuda(), [(image,) for image in images]
 
 
-def gpt2():
+def gpt2(batch=2, length=64):
     hub = importlib.import_module("transformers")
     config = hub.GPT2Config(
         n_layer=4, n_embd=256, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False
     )
-    tokens = torch.randint(0, 50000, (24, 2, 64), device="cuda")
+    tokens = torch.randint(0, 50000, (24, batch, length), device="cuda")
     return hub.GPT2Model(config).cuda(), [(batch,) for batch in tokens]
 
 
@@ -74,6 +83,31 @@ def test_training_gives_the_losses_that_it_gives_without_graphs(make, zero_first
     found = train(model, Poisoned(model), batches[:20], zero_first)
     assert found == pytest.approx(expected, rel=1e-5)
     assert cudagraphs.report().replayed - before.replayed >= 30
+
+
+@pytest.mark.parametrize(("make", "sizes"), [(resnet, (64, 112)), (gpt2, (16, 256))])
+def test_the_pool_takes_little_more_than_eagers_peak(manager, make, sizes):
+    model, batches = make(*sizes)
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    train(model, model, batches[:4], zero_first=True)
+    peak = torch.cuda.max_memory_allocated() - before
+    train(model, compile_api.compile(model, mode="reduce-overhead"), batches[:8], zero_first=True)
+    assert manager.report().replayed >= 10
+    assert 0 < manager.report().pool_bytes <= 1.2 * peak
+
+
+@torch.no_grad()
+def test_many_small_kernels_gain_and_stay_recorded(manager):
+    layers = [layer for _ in range(30) for layer in (nn.Linear(64, 64), nn.ReLU())]
+    model = nn.Sequential(*layers).cuda()
+    call = compile_api.compile(model, mode="reduce-overhead")
+    for _ in range(10):
+        x = torch.randn(8, 64, device="cuda")
+        torch.testing.assert_close(call(x), model(x), rtol=1e-2, atol=1e-2)
+    report = manager.report()
+    assert (report.recorded, report.replayed, report.refusals) == (1, 8, ())
 
 
 @torch.no_grad()

@@ -115,7 +115,9 @@ class Function:
         self.given_up = self._varying == () and any(case.refusal for case in self.cases.values())
 
     def forget(self) -> None:
-        """Start anew."""
+        """Start anew.  A case may be known on as the lender of what is held; its recordings are not."""
+        for case in self.cases.values():
+            case.recordings.clear()
         self.cases.clear()
         self.given_up = False
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .driver import Driver
+from .driver import Driver, State
 from .eligible import check_inputs
 from .errors import CannotRecord, Refusal, Refused
 from .function import Case, Function
@@ -48,7 +48,7 @@ class Manager:
         self._steps = Steps()
         self._journal = Journal()
         self._lock = threading.RLock()
-        self._last: Recording | None = None  # the pool holds what was alive after it, and nothing else
+        self._state: State | None = None  # of the allocator, which has whatever is alive now, and perhaps more
         self._recorded = 0
         self.sealed = False  # once the allocator's state is in doubt, recordings are replayed but none is made
         self._functions: weakref.WeakSet[Function] = weakref.WeakSet()
@@ -172,7 +172,7 @@ class Manager:
             result = replay(self._driver, recording, inputs, copied)
         self._ledger.lend(recording.lends)
         case.misses = 0
-        self._last = recording
+        self._state = recording.state
         self._steps.ran(recording)
         self._journal.counts["replayed"] += 1
         if copied:
@@ -197,7 +197,7 @@ class Manager:
             number=self._recorded + 1,
             lender=case,
         )
-        owners = self._driver.occupy(self._last.state if self._last else None, [one.block for one in live])
+        owners = self._driver.occupy(self._state, [one.block for one in live])
         try:
             recording = record(self._driver, request)
         except RuntimeError as error:  # out of memory, say; errors of the function itself are dealt with in record
