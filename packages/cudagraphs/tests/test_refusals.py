@@ -235,3 +235,19 @@ def test_pinned_memory_that_lies_still_is_read_at_every_replay(device, manager, 
     other = device.host_tensor([50], pinned=True)
     assert double(other).tolist() == [100]
     assert double(staging).tolist() == [10]
+
+
+def test_what_a_size_needs_once_is_done_before_it_is_recorded(device, manager, captured):
+    """Tuning a kernel waits for the device, which a recording cannot contain."""
+    tuned = set()
+
+    def increment(x):
+        if x.view.shape not in tuned:
+            x.tolist()
+            tuned.add(x.view.shape)
+        return x + 1
+
+    call = captured(increment)
+    for size in [1, 2, 3] * 3:
+        assert call(device.tensor([5] * size)).tolist() == [6] * size
+    assert (reasons(manager), manager.report().recorded, manager.report().replayed) == ([], 3, 6)
