@@ -226,6 +226,17 @@ def newcomer(session: nox.Session) -> None:
 
 
 @nox.session(python=HOME_PYTHON)
+def operators(session: nox.Session) -> None:
+    """Every sample that torch has of every operator, in five dtypes, compiled by inductor and compared with eager."""
+    install_torch(session, HOME_PYTHON)
+    session.install(*TEST_TOOLS)
+    install_packages(session, "inductor")
+    env = {"INDUCTOR_ALL_SAMPLES": "1"}
+    arguments = session.posargs or ["-n", "auto"]
+    session.run("python", "-m", "pytest", "-q", "packages/inductor/tests/test_operators.py", *arguments, env=env)
+
+
+@nox.session(python=HOME_PYTHON)
 def gpu(session: nox.Session) -> None:
     """The GPU tests with the Python, torch and triton of this machine; ``-- --all`` runs the whole suite there."""
     if not has_cuda():

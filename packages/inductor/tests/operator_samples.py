@@ -1,10 +1,15 @@
 """Torch's own operator samples: traced, compiled and compared with eager."""
 
+import importlib.util
 import itertools
+import os
+import random
+import sys
+import types
+import unittest
 import zlib
 from dataclasses import dataclass
 
-import pytest
 import torch
 from compiled import copied
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -13,10 +18,10 @@ from torch.utils import _pytree as pytree
 
 import inductor
 
-samples_of_torch = pytest.importorskip(
-    "torch.testing._internal.common_methods_invocations", reason="they need expecttest", exc_type=ImportError
-)
-toleranceOverride = pytest.importorskip("torch.testing._internal.common_device_type").toleranceOverride
+if importlib.util.find_spec("expecttest") is None:  # torch's module of samples asks for it, for tests of its own
+    sys.modules["expecttest"] = types.SimpleNamespace(TestCase=unittest.TestCase)
+samples_of_torch = importlib.import_module("torch.testing._internal.common_methods_invocations")
+toleranceOverride = importlib.import_module("torch.testing._internal.common_device_type").toleranceOverride
 # The samples of random operators seed the generator within the program, which is no operator's business.
 samples_of_torch.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool)
@@ -71,30 +76,34 @@ class Sample:
     """One call of an operator: ``leaves`` are its arguments, those at ``places`` are tensors."""
 
     op: object
+    dtype: torch.dtype
     leaves: list
     structure: object
     places: list
+
+    def __str__(self):
+        shapes = ", ".join(f"{tuple(t.shape)} by {t.stride()}" for t in self.tensors)
+        return f"{name_of(self.op)} in {self.dtype} of [{shapes}]"
 
     @property
     def tensors(self):
         return [self.leaves[k].detach() for k in self.places]
 
-    def call(self, tensors, wide=False):
-        """The operator on other tensors; ``wide`` asks for float64 where half precision was asked for."""
-        given = [
-            torch.float64 if wide and isinstance(leaf, torch.dtype) and leaf in HALF else leaf for leaf in self.leaves
-        ]
+    def call(self, tensors, wide=()):
+        """The operator on other tensors; float64 is asked for where a dtype of ``wide`` was asked for."""
+        given = [torch.float64 if isinstance(leaf, torch.dtype) and leaf in wide else leaf for leaf in self.leaves]
         for place, tensor in zip(self.places, tensors, strict=True):
             given[place] = tensor
         args, kwargs = pytree.tree_unflatten(given, self.structure)
         return self.op.op(*args, **kwargs)
 
 
-def samples(op, dtype):
+def samples(op, dtype, device="cpu"):
     """Every sample of the operator."""
-    for sample in op.sample_inputs("cpu", dtype):
+    for sample in op.sample_inputs(device, dtype):
         leaves, structure = pytree.tree_flatten(([sample.input, *sample.args], sample.kwargs))
-        yield Sample(op, leaves, structure, [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)])
+        places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        yield Sample(op, dtype, leaves, structure, places)
 
 
 def some(op, dtype):
@@ -103,56 +112,94 @@ def some(op, dtype):
     return [found[zlib.crc32(f"{name_of(op)} {dtype}".encode()) % len(found)]] if found else []
 
 
-def batches(found):
+def batches(found, size=TOGETHER):
     found = list(found)
-    return [found[start : start + TOGETHER] for start in range(0, len(found), TOGETHER)]
+    return [found[start : start + size] for start in range(0, len(found), size)]
 
 
-def tolerance(op, dtype):
+# -- drawn by lot -----------------------------------------------------------------------------------------------------
+
+
+def _seed():
+    """INDUCTOR_SEED; without it another one for every run where a GPU is, the same in all processes of the run."""
+    if given := os.environ.get("INDUCTOR_SEED"):
+        return int(given)
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "").encode() or os.urandom(4)
+    return zlib.crc32(run) % 1_000_000 if torch.cuda.is_available() else 0
+
+
+SEED = _seed()
+FRACTION = float(os.environ.get("INDUCTOR_FRACTION", "0.05"))
+
+
+def drawn(device, fraction=FRACTION):
+    """That part of all operators and dtypes, one sample of each; SEED decides which."""
+    chance = random.Random(SEED)
+    cases = [(op, dtype) for op in OPERATORS for dtype in DTYPES if op.supports_dtype(dtype, device)]
+    return [(*case, chance.random()) for case in chance.sample(cases, round(len(cases) * fraction))]
+
+
+def drawn_sample(op, dtype, chance, device):
+    """The sample of an operator that ``chance``, below 1, stands for."""
+    found = list(itertools.islice(samples(op, dtype, device), 40))
+    return [found[int(chance * len(found))]] if found else []
+
+
+# -- compared with eager ----------------------------------------------------------------------------------------------
+
+
+def tolerance(sample):
     """(rtol, atol) beyond the defaults: the loosest that torch's own tests of the operator ask for."""
     rtol = atol = 0.0
-    for info in op.decorators:
+    for info in sample.op.decorators:
         for decorator in getattr(info, "decorators", ()):
-            if isinstance(decorator, toleranceOverride) and dtype in decorator.d:
-                rtol, atol = max(rtol, decorator.d[dtype].rtol), max(atol, decorator.d[dtype].atol)
+            if isinstance(decorator, toleranceOverride) and sample.dtype in decorator.d:
+                asked = decorator.d[sample.dtype]
+                rtol, atol = max(rtol, asked.rtol), max(atol, asked.atol)
     return rtol, atol
 
 
-def check(op, dtype, batch):
+def built(function, inputs):
+    gm = make_fx(function, tracing_mode="fake")(*[copied(tensor) for tensor in inputs])
+    return inductor.compile(gm, inputs, options=OPTIONS)
+
+
+def check(batch, build=built):
     """Samples compiled as one graph; where one is off, the first of those that are off alone is named."""
     try:
-        compare(op, dtype, batch)
+        compare(batch, build)
     except Exception:
-        for number, sample in enumerate(batch):
+        for sample in batch:
             try:
-                compare(op, dtype, [sample])
+                compare([sample], build)
             except Exception as error:
-                shapes = [f"{tuple(t.shape)} by {t.stride()}" for t in sample.tensors]
-                raise AssertionError(f"{name_of(op)} in {dtype}, sample {number} of {shapes}") from error
+                raise AssertionError(f"{sample}") from error
         raise
 
 
-def compare(op, dtype, batch):
+def compare(batch, build=built):
+    """``build`` makes what is compared with eager from a function and its inputs."""
     inputs = [tensor for sample in batch for tensor in sample.tensors]
 
-    def together(*given, wide=False):
+    def each(given, wide=()):
         rest = iter(given)
         return [sample.call(list(itertools.islice(rest, len(sample.places))), wide) for sample in batch]
 
+    def together(*given):
+        return each(given)
+
     with torch.no_grad():
-        expected = run(together, inputs)
-        gm = make_fx(together, tracing_mode="fake")(*[copied(tensor) for tensor in inputs])
-        results = run(inductor.compile(gm, inputs, options=OPTIONS), inputs)
-    leaves = pytree.tree_leaves(expected)
-    assert len(results) == len(leaves)
-    for number, (result, value) in enumerate(zip(results, leaves, strict=True)):
-        try:
-            agree(result, value, *tolerance(op, dtype))
-        except AssertionError:
-            if dtype not in HALF or not is_better(
-                result, value, exact(together, inputs)[number], *tolerance(op, dtype)
-            ):
-                raise
+        expected = [pytree.tree_leaves(value) for value in run(together, inputs)]
+        results = iter(run(build(together, inputs), inputs))
+    for number, (sample, values) in enumerate(zip(batch, expected, strict=True)):
+        for part, value in enumerate(values):
+            result = next(results)
+            try:
+                agree(result, value, *tolerance(sample))
+            except AssertionError:
+                if not is_better(result, value, lambda: exact(each, inputs, value.dtype)[number][part], sample):
+                    raise
+    assert not list(results)
 
 
 def run(function, inputs):
@@ -173,20 +220,26 @@ def agree(result, value, rtol, atol):
     torch.testing.assert_close(result, value, rtol=rtol, atol=atol, equal_nan=True)
 
 
-def exact(function, inputs):
-    """The results in float64: eager in half precision rounds where our kernels need not."""
-    wide = [tensor.double() if tensor.dtype in HALF else tensor for tensor in inputs]
+def exact(each, inputs, dtype):
+    """The results in float64: eager rounds where our kernels need not, and sums in another order."""
+    wide = (dtype, *HALF)
     torch.manual_seed(0)
-    return pytree.tree_leaves(function(*wide, wide=True))
+    with torch.no_grad():
+        values = each([tensor.double() if tensor.dtype in wide else copied(tensor) for tensor in inputs], wide)
+    return [pytree.tree_leaves(value) for value in values]
 
 
-def is_better(result, value, reference, rtol, atol):
-    """Whether every element is right within half precision's tolerance, or as near to what is right as eager's are."""
-    if not isinstance(value, torch.Tensor) or value.dtype not in HALF:
+def is_better(result, value, reference, sample):
+    """Whether every element is right within the tolerance, or as near to what is right as eager's are.
+
+    In half precision; on GPUs in single precision too, where eager's own kernels are rough."""
+    imprecise = HALF if not isinstance(value, torch.Tensor) or value.device.type == "cpu" else (*HALF, torch.float32)
+    if not isinstance(value, torch.Tensor) or value.dtype not in imprecise:
         return False
-    ours, theirs = (result.double() - reference).abs(), (value.double() - reference).abs()
-    usual_rtol, usual_atol = default_tolerances(value.dtype)
-    allowed = max(atol, usual_atol) + max(rtol, usual_rtol) * reference.abs()
+    right = reference()
+    ours, theirs = (result.double() - right).abs(), (value.double() - right).abs()
+    (rtol, atol), (usual_rtol, usual_atol) = tolerance(sample), default_tolerances(value.dtype)
+    allowed = max(atol, usual_atol) + max(rtol, usual_rtol) * right.abs()
     usual = theirs[theirs.isfinite()].max() if theirs.isfinite().any() else 0.0
     return bool(((ours <= allowed) | (ours <= usual) | (result == value)).all())
 

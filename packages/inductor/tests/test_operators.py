@@ -23,7 +23,7 @@ def label(value):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("op", "dtype"), FEW, ids=label)
 def test_one_sample(op, dtype):
-    check(op, dtype, some(op, dtype))
+    check(some(op, dtype))
 
 
 @pytest.mark.slow
@@ -31,4 +31,4 @@ def test_one_sample(op, dtype):
 @pytest.mark.parametrize(("op", "dtype"), THOROUGH, ids=label)
 def test_all_samples(op, dtype):
     for batch in batches(samples(op, dtype)):
-        check(op, dtype, batch)
+        check(batch)

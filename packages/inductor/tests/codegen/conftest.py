@@ -1,19 +1,16 @@
 """Runs hand-written kernels: builds them for a register size and gives them flat tensors."""
 
 import ctypes
-import os
 from dataclasses import replace
 from functools import partial
 
-import numpy
 import pytest
 import torch
+from simulated import INTERPRETED, can_be_interpreted, interpret
 
 from inductor import triton_launch
-from inductor.cache import key_of
 from inductor.codegen import triton
 from inductor.codegen.cpp import print_kernel
-from inductor.codegen.triton import HEADER
 from inductor.ir.index import Index
 from inductor.ir.kernel import Argument, Kernel, Loop
 from inductor.options import Options
@@ -25,7 +22,6 @@ def options(tmp_path_factory):
     return Options(cache_dir=str(tmp_path_factory.mktemp("cache")))
 
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 MACHINES = [
     pytest.param(4, id="scalar"),
@@ -61,7 +57,7 @@ def run_cpp(options, register, kernel, tensors, sizes=()):
 
 def run_triton(options, device, kernel, tensors, sizes=()):
     printed = triton.print_kernel(replace(kernel, device="cuda"))
-    if INTERPRETED and any(name in printed.text for name in ("libdevice.", "_floats(")):
+    if INTERPRETED and not can_be_interpreted(printed):
         pytest.skip("Triton's interpreter cannot call the GPU's mathematics library")
     on_device = {name: tensor.to(device) for name, tensor in tensors.items()}
     arguments = [on_device[argument.name] for argument in kernel.arguments]
@@ -72,16 +68,6 @@ def run_triton(options, device, kernel, tensors, sizes=()):
         stream = torch.cuda.current_stream().cuda_stream
         launchers[kernel.name](stream, *(argument.data_ptr() for argument in arguments), *sizes)
     return {name: tensor.cpu() for name, tensor in on_device.items()}
-
-
-def interpret(printed, options, arguments):
-    text = HEADER + printed.text
-    file = open_cache(options).keep_text(f"{key_of([text])}.py", text)
-    sizes = dict(zip(printed.kernel.sizes, arguments[len(printed.kernel.arguments) :], strict=True))
-    programs = printed.shape.programs.evaluate(sizes)
-    with numpy.errstate(all="ignore"):  # masked lanes divide by zero and the like
-        function = getattr(triton_launch.module_of(file), printed.kernel.name)
-        function[(programs,)](*arguments, **printed.shape.constants)
 
 
 @pytest.fixture
