@@ -12,7 +12,7 @@ import logging
 import operator
 import re
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from capture.fakes import StandIns
+from capture.regions import Regions
 from capture.shapes import fresh_symbol, symbolic_arguments
 from capture.sources import Source
 
@@ -52,6 +53,7 @@ class GraphRecorder:
         self.graph = fx.Graph()
         self.inputs: dict[Source, fx.Node] = {}
         self.operations = 0
+        self.regions = Regions()
         self._names: set[str] = set()
         self._last_input: fx.Node | None = None
 
@@ -153,10 +155,17 @@ class GraphRecorder:
             if node not in kept and node.op != "placeholder":
                 self.graph.erase_node(node)
 
+    def close_region(self, mark: tuple[int, set[fx.Node]], options: Mapping[str, Any]) -> None:
+        """What was recorded since is to be run again by backward instead of being kept for it."""
+        nodes = [node for node in self.graph.nodes if node not in mark[1] and node.op != "placeholder"]
+        self.regions.close(nodes, options)
+
     # -- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, outputs: list[fx.Node], name: str) -> tuple[fx.GraphModule, list[Source]]:
         """Close the graph; returns the module and the sources of the inputs that it really uses."""
+        root = torch.nn.Module()
+        outputs = self.regions.fold(self.graph, outputs, root)
         self.graph.output(tuple(outputs))
         self._drop_state_switches_without_work()
         sources = []
@@ -165,8 +174,10 @@ class GraphRecorder:
                 sources.append(source)
             else:
                 self.graph.erase_node(node)
-        module = fx.GraphModule(torch.nn.Module(), self.graph, class_name=name)
-        _let_text_go_with(module)
+        module = fx.GraphModule(root, self.graph, class_name=name)
+        for part in module.modules():
+            if isinstance(part, fx.GraphModule):
+                _let_text_go_with(part)
         return module, sources
 
     def _drop_state_switches_without_work(self) -> None:

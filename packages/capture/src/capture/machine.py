@@ -504,6 +504,14 @@ class Machine:
             self.stop("effects", "a function with a backward of its own changes objects outside of it")
         self.graph.forget(recorded)
 
+    @contextlib.contextmanager
+    def region(self, options: Mapping[str, Any]) -> Iterator[None]:
+        recorded, changed = self.graph.mark(), len(self.effects.changed())
+        yield
+        if len(self.effects.changed()) != changed:
+            self.stop("effects", "what is to be run again by backward changes objects outside of it")
+        self.graph.close_region(recorded, options)
+
     def decide(self, value: Value) -> bool | None:
         assert isinstance(value, TensorValue)
         ask = question_about(value.node, self.graph.inputs)

@@ -319,9 +319,8 @@ class _Translator:
         module = self.graph
         if module is None:
             return
-        operators = tuple(
-            _operator_name(node) for node in module.graph.nodes if node.op in ("call_function", "call_method")
-        )
+        nodes = [node for part in module.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes]
+        operators = tuple(_operator_name(node) for node in nodes if node.op in ("call_function", "call_method"))
         names = tuple(node.name for node in module.graph.nodes if node.op == "placeholder")
         self.settings.log.add(
             GraphRecord(

@@ -2,6 +2,7 @@
 
 from capture.builtin_rules import (
     autograd,
+    checkpoints,
     containers,
     context_vars,
     copying,
@@ -24,6 +25,7 @@ from capture.builtin_rules.registry import call_builtin
 __all__ = [
     "autograd",
     "call_builtin",
+    "checkpoints",
     "containers",
     "context_vars",
     "copying",

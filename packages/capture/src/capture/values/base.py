@@ -68,6 +68,9 @@ class Tracer(Protocol):
     def rehearsal(self) -> AbstractContextManager[None]:
         """Evaluate without a trace: what is recorded meanwhile is forgotten, and changes of older objects stop."""
 
+    def region(self, options: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """What is recorded meanwhile is called by a checkpoint with these options; changes of older objects stop."""
+
     def decide(self, value: Value) -> bool | None:
         """The truth of a tensor that follows simply from arguments, relied on from now on; None for other tensors."""
 

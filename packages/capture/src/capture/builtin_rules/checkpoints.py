@@ -1,0 +1,28 @@
+"""``torch.utils.checkpoint``: what is computed inside is a region of the graph that backward runs again."""
+
+from __future__ import annotations
+
+import torch
+import torch.utils.checkpoint
+
+from capture.builtin_rules.registry import rule
+from capture.values.base import Tracer, Value
+from capture.values.constant import FALSE, NONE, TRUE
+from capture.values.tensor import TensorValue
+
+_OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
+
+
+@rule(torch.utils.checkpoint.checkpoint)
+def checkpoint(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+    own = {name: kwargs.pop(name) for name in _OWN if name in kwargs}
+    if not torch.is_grad_enabled():
+        return ctx.call(function, args, kwargs)
+    reentrant = own.get("use_reentrant", NONE)
+    if reentrant is NONE or "context_fn" in own or own.get("debug", FALSE).truth(ctx):
+        ctx.stop("checkpoint", "`checkpoint` is called without `use_reentrant`, with `context_fn` or for debugging")
+    if reentrant.truth(ctx) and not any(isinstance(arg, TensorValue) and arg.fake.requires_grad for arg in args):
+        ctx.stop("checkpoint", "a reentrant `checkpoint` of tensors without gradients gives its parameters none")
+    options = {"preserve_rng_state": own.get("preserve_rng_state", TRUE).truth(ctx), "use_reentrant": False}
+    with ctx.region(options):
+        return ctx.call(function, args, kwargs)

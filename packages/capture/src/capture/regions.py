@@ -1,0 +1,94 @@
+"""Regions of a graph that backward runs again: the nodes of each become a module that the graph calls by a checkpoint.
+
+While a graph is recorded, a region is no more than a number on its nodes: whatever is used of it later, by the program
+or by the graph, is known only at the end.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+from torch import fx
+
+_PATH = "regions"  # in a node's meta: the regions that it is in, outermost first
+
+
+class Regions:
+    def __init__(self) -> None:
+        self._options: list[Mapping[str, Any]] = []
+
+    def close(self, nodes: Iterable[fx.Node], options: Mapping[str, Any]) -> None:
+        """These nodes are one; regions among them are inside of it."""
+        number = len(self._options)
+        self._options.append(options)
+        for node in nodes:
+            node.meta[_PATH] = (number, *node.meta.get(_PATH, ()))
+
+    def fold(self, graph: fx.Graph, outputs: Sequence[fx.Node], root: torch.nn.Module) -> list[fx.Node]:
+        """Put calls in their place, of modules that ``root`` then holds; returns ``outputs`` as they are called now."""
+        replaced: dict[fx.Node, fx.Node] = {}
+        while deepest := max((len(node.meta.get(_PATH, ())) for node in graph.nodes), default=0):
+            path = next(node.meta[_PATH] for node in graph.nodes if len(node.meta.get(_PATH, ())) == deepest)
+            nodes = [node for node in graph.nodes if node.meta.get(_PATH) == path]
+            name = f"region_{path[-1]}"
+            wanted = {_follow(replaced, node) for node in outputs}
+            replaced.update(_fold(graph, nodes, wanted, name, root, self._options[path[-1]]))
+        return [_follow(replaced, node) for node in outputs]
+
+
+def _follow(replaced: Mapping[fx.Node, fx.Node], node: fx.Node) -> fx.Node:
+    while node in replaced:
+        node = replaced[node]
+    return node
+
+
+def _fold(
+    graph: fx.Graph,
+    nodes: Sequence[fx.Node],
+    wanted: set[fx.Node],
+    name: str,
+    root: torch.nn.Module,
+    options: Mapping[str, Any],
+) -> dict[fx.Node, fx.Node]:
+    inside = set(nodes)
+    given = dict.fromkeys(step for node in nodes for step in node.all_input_nodes if step not in inside)
+    left = [node for node in nodes if node in wanted or any(user not in inside for user in node.users)]
+    root.add_module(name, _module(nodes, list(given), left, name, root))
+    path = nodes[-1].meta[_PATH][:-1]
+    with graph.inserting_after(nodes[-1]):
+        module = graph.get_attr(name)
+    with graph.inserting_after(module):
+        call = graph.call_function(torch.utils.checkpoint.checkpoint, (module, *given), dict(options))
+    call.meta.update(nodes[-1].meta, val=tuple(node.meta["val"] for node in left))
+    module.meta[_PATH] = call.meta[_PATH] = path
+    results, last = {}, call
+    for index, node in enumerate(left):
+        with graph.inserting_after(last):
+            last = results[node] = graph.call_function(operator.getitem, (call, index))
+        last.meta.update(node.meta)
+        last.meta[_PATH] = path
+        node.replace_all_uses_with(last, delete_user_cb=lambda user: user not in inside)
+    for node in reversed(nodes):
+        graph.erase_node(node)
+    return results
+
+
+def _module(
+    nodes: Sequence[fx.Node], given: Sequence[fx.Node], left: Sequence[fx.Node], name: str, outer: torch.nn.Module
+) -> fx.GraphModule:
+    graph, root = fx.Graph(), torch.nn.Module()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in given:
+        copies[node] = graph.placeholder(node.name)
+        copies[node].meta.update(node.meta)
+    for node in nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+        if node.op == "get_attr":  # a region within this one
+            root.add_module(str(node.target), outer.get_submodule(str(node.target)))
+            delattr(outer, str(node.target))
+    graph.output(tuple(copies[node] for node in left))
+    return fx.GraphModule(root, graph, class_name=name.capitalize())
