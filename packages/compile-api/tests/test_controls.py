@@ -109,6 +109,25 @@ def test_what_programs_disable_for_torchs_compiler_is_disabled(before, options, 
     assert done.stdout.strip() == str(graphs), done.stderr
 
 
+BESIDE = """
+import torch
+torch.compile(lambda x: x)  # from now on parts of torch's optimizers carry its compiler's marks
+import compile_api
+weight = torch.nn.Parameter(torch.ones(3))
+weight.grad = torch.ones(3)
+optimizer = torch.optim.Adam([weight])
+compile_api.compile(lambda: optimizer.step(), backend="eager", fullgraph=True)()
+assert (weight < 1).all()
+"""
+
+
+def test_an_optimizer_is_captured_where_torchs_compiler_was_used_too(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(BESIDE)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_is_compiling_is_true_inside_only():
     f = compile_api.compile(lambda x: x + (1 if compile_api.is_compiling() else 2), backend="eager")
     assert f(torch.zeros(1)) == 1

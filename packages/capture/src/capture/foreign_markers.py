@@ -31,3 +31,11 @@ def is_disabled(function: FunctionType) -> bool:
     else:
         _engine.run_as_is(function.__code__)
     return True
+
+
+def is_torchs_own(function: FunctionType) -> bool:
+    """Whether torch's compiler, when it was first used, marked a part of torch's optimizers for itself.
+
+    It says what that compiler cannot capture, and nobody asked for it."""
+    inner = function.__dict__.get("_torchdynamo_orig_callable")
+    return isinstance(inner, FunctionType) and inner.__module__.startswith("torch.optim.")

@@ -25,7 +25,7 @@ from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.decisions import question_about, same_answer
 from capture.effects import Effects
 from capture.errors import Break, Location, Reason, Restart, SkipFrame, UserRaised
-from capture.foreign_markers import is_disabled
+from capture.foreign_markers import is_disabled, is_torchs_own
 from capture.frame import Frame
 from capture.graph import GraphRecorder, quiet
 from capture.guards import Guard, GuardSet
@@ -299,14 +299,15 @@ class Machine:
         if real is not None:
             if _has_rule(real) or is_operation(real):
                 return call_builtin(self, real, args, kwargs)
+            if is_torchs_own(real):
+                return self._call_wrapped(function, args, kwargs)
             self._refuse(real)
             if is_assumed(real):
                 return assumed_result(self, real, args, kwargs)
         self._inlined += 1
         code = function.code
         if code is _DISABLED_FOR_DYNAMO:
-            hidden = realize(self, function.closure[code.co_freevars.index("fn")])
-            return self.call(hidden.attribute(self, "cell_contents"), args, kwargs)
+            return self._call_wrapped(function, args, kwargs)
         if code.co_flags & _COROUTINE:
             self.stop("coroutine", f"the coroutine `{code.co_qualname}` is called")
         slots = bind_arguments(self, function, args, kwargs)
@@ -321,6 +322,11 @@ class Machine:
         result = self._run(frame)
         assert result is not None
         return result
+
+    def _call_wrapped(self, wrapper: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """What a wrapper of torch's hides from torch's compiler alone."""
+        hidden = realize(self, wrapper.closure[wrapper.code.co_freevars.index("fn")])
+        return self.call(hidden.attribute(self, "cell_contents"), args, kwargs)
 
     def _refuse(self, function: FunctionType) -> None:
         if id(function) in DISALLOWED or is_disabled(function):
