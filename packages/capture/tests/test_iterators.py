@@ -205,3 +205,43 @@ def test_slices_take_no_more_than_they_give(check, x):
         return list(itertools.islice(numbers, 1, 6, 3)), next(numbers), a + 1
 
     check(f, x)
+
+
+class Steps:
+    """A sequence in the old way, which notes what it is asked for."""
+
+    def __init__(self, count):
+        self.count, self.asked = count, []
+
+    def __len__(self):
+        self.asked.append("length")
+        return self.count
+
+    def __getitem__(self, index):
+        self.asked.append(index)
+        if index == 1:
+            raise IndexError
+        return index
+
+
+def test_reversed_objects_are_asked_for_one_item_at_a_time(check, x):
+    def play(a, steps):
+        backwards = reversed(steps)
+        first = next(backwards)
+        steps.asked.append("between")
+        return a + first, [item for item in backwards], next(backwards, None)  # noqa: C416 - a list asks for a length
+
+    check(play, x, Steps(4))
+
+
+def test_modules_in_reverse_across_a_break(check, x):
+    def play(a, layers):
+        seen = []
+        for layer in reversed(layers):
+            a = layer(a)
+            print(end="")
+            seen.append(layer.out_features)
+        return a, seen
+
+    layers = torch.nn.ModuleList([torch.nn.Linear(n, n + 1) for n in (5, 4, 3)])
+    check(play, x, layers, graphs=None, breaks=None)

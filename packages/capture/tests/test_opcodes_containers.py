@@ -5,6 +5,8 @@ from collections import OrderedDict, deque
 
 import pytest
 
+import capture
+
 
 def test_literals_and_unpacking(check, x):
     def build(a):
@@ -169,3 +171,44 @@ def test_what_came_before_an_exception_stays(check, x):
         return items, table, kept
 
     check(f, x)
+
+
+class Word(str):
+    pass
+
+
+def test_keys_that_are_equal_but_not_the_same_object(check, x):
+    check(lambda a: {"key": a, 2.0: a + 1}[Word("key")], x, graphs=None, breaks=None)
+    check(lambda a, word: {word: a + 1}["key"], x, Word("key"), graphs=None, breaks=None)
+    check(lambda a, word: {Word("key"): a + 1}.get(word), x, Word("key"), graphs=None, breaks=None)
+
+
+def test_text_of_containers_that_contain_themselves(x):
+    items, table = [1], {}
+    items.append(items)
+    table["self"] = (table, 2)
+    assert capture.optimize("eager", strict=True)(lambda a: (a + 1, str(items), repr(table)))(x)[1:] == (
+        "[1, [...]]",
+        "{'self': ({...}, 2)}",
+    )
+
+
+class Lying(tuple):
+    def __iter__(self):
+        yield 1
+
+
+def test_tuples_with_methods_of_their_own(check, x):
+    check(lambda a: (a + 1, list(Lying((2,))), [*Lying((3, 4))]), x, graphs=None, breaks=None)
+    check(lambda a, lying: (a + 1, list(lying), lying[0]), x, Lying((2,)), graphs=None, breaks=None)
+
+
+def test_slices_that_are_assigned_to(check, x):
+    def play(a, items, step, more):
+        items[::step] = more
+        return a + len(items)
+
+    check(play, x, [1, 2, 3, 4], 2, [5, 6])
+    check(play, x, [1, 2, 3, 4], 2, [5], graphs=0)
+    check(play, x, [1, 2, 3, 4], 1, [])
+    check(play, x, deque([1, 2]), 1, [], graphs=0)

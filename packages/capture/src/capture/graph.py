@@ -11,6 +11,7 @@ import linecache
 import logging
 import operator
 import re
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -74,7 +75,9 @@ class GraphRecorder:
             return self.stand_ins.of(tensor)
         if tensor._is_view():  # torch would make symbols for the base, which is no input
             tensor = tensor.data.requires_grad_(tensor.requires_grad)
-        return self.mode.from_tensor(tensor, trace=False, **symbolic_arguments(tensor, source, dynamic))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The .grad attribute")  # torch looks at it, and the program is not told
+            return self.mode.from_tensor(tensor, trace=False, **symbolic_arguments(tensor, source, dynamic))
 
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt:
         assert self.shape_env is not None

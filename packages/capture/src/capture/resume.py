@@ -51,12 +51,14 @@ class Point:
     """Where a frame stands, just before an instruction.
 
     `index` counts instructions as ``Body.from_code`` lists them; `stack` goes from bottom to top; `bound` are the local
-    and cell variables that have a value (a cell: that has been made, empty or not), named as in operands.
+    and cell variables that have a value (a cell: that has been made, empty or not), named as in operands.  Those that
+    nothing reads any more are let go, except the `lasting` ones: what they hold may do something when it ends.
     """
 
     index: int
     stack: tuple[Slot, ...]
     bound: frozenset[str]
+    lasting: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,8 @@ class Continuations:
         """The rest of an original after a point in it."""
         flow = self._flow(code)
         bound = frozenset(_variables(code, flow, point))  # a dead variable must not make it another point
-        key = (id(code), Point(point.index, point.stack, bound))
+        lasting = bound & point.lasting - flow.live().before(point.index)
+        key = (id(code), Point(point.index, point.stack, bound, lasting))
         if key not in self._made:
             made = self._made[key] = _continuation(code, flow, key[1])
             self._parents[id(made.code)] = code, made
@@ -186,7 +189,7 @@ def _variables(code: CodeType, flow: Flow, point: Point) -> list[str]:
     """The variables to hand over, in slot order: what may be read, or all where the code can look at its frame."""
     slots = _own_slots(code)
     if _FRAME_READERS.isdisjoint(code.co_names):
-        wanted = flow.live().before(point.index) & point.bound
+        wanted = (flow.live().before(point.index) | point.lasting) & point.bound
     else:
         wanted = point.bound
     if "__class__" in code.co_freevars and code.co_argcount:

@@ -22,6 +22,7 @@ from capture.emit import Writer
 from capture.flow import JUMPS, NO_FALL_THROUGH, stack_effect
 from capture.frame import NULL, Frame
 from capture.instructions import Instruction
+from capture.lasting import end_is_noticed
 from capture.opcodes.exceptions import HandledValue
 from capture.resume import Continuation, Continuations, Point, Slot
 from capture.sources import ArgSource
@@ -64,6 +65,7 @@ class Stop:
         self.original = continuations.original(frame.code)
         self.stack = [settled(value) for value in frame.stack]
         self.first = len(self.stack) - operands_of(instruction)
+        self.shown = self.stack[self.first :]
         self.null_place = self._place_left_null()
         handler = instruction.handler
         self.after: Continuation | None = None
@@ -95,7 +97,8 @@ class Stop:
             slots[-1] = Slot.VALUE  # the exception, whatever was there before
         free = frozenset(self.frame.code.co_freevars)
         bound = frozenset(name for name, value in self.frame.slots.items() if value is not UNBOUND and name not in free)
-        return self.continuations(self.original.code, Point(index, tuple(slots), bound))
+        lasting = frozenset(name for name in bound if end_is_noticed(self.frame.slots[name], self.shown))
+        return self.continuations(self.original.code, Point(index, tuple(slots), bound, lasting))
 
     def _slot(self, place: int) -> Slot:
         value = self.stack[place] if place < len(self.stack) else None

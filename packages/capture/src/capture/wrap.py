@@ -59,7 +59,7 @@ from capture.values.iterator import OutsideIterator
 from capture.values.mapping import DictValue, ObjectKey, is_compared_by_code
 from capture.values.module import ModuleValue
 from capture.values.scalar import ScalarValue
-from capture.values.sequence import ListValue, OutsideList, SetValue, SliceValue, TupleValue
+from capture.values.sequence import ListValue, OutsideList, SetValue, SliceValue, TupleValue, require_plain_tuple
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject, instance_dict
@@ -226,8 +226,7 @@ def wrap_tuple(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
 
 
 def wrap_tuple_subclass(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
-    if any(isinstance(getattr(type(obj), name), FunctionType) for name in ("__iter__", "__len__", "__getitem__")):
-        ctx.stop("container", f"{source.expression()} is a tuple with methods of its own")
+    require_plain_tuple(ctx, type(obj))
     ctx.guard(source, "type", type(obj))
     ctx.guard(source, "length", len(obj))
     items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))

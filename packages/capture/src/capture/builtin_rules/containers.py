@@ -15,7 +15,7 @@ from capture.values.constant import NONE, ConstantValue
 from capture.values.container_object import ContainerObject
 from capture.values.iterator import IteratorValue, iterate
 from capture.values.mapping import DictValue, DictView, key_of
-from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue, field_names
+from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue, field_names, require_plain_tuple
 from capture.values.user_object import UserObject
 
 _CONTAINERS = (SequenceValue, DictValue, SetValue)
@@ -315,7 +315,9 @@ def make_defaultdict(ctx: Tracer, factory: Value = NONE, other: Value | None = N
 
 @rule(tuple.__new__, kinds=(None, None))
 def new_tuple(ctx: Tracer, cls: Value, iterable: Value) -> Value:
-    return TupleValue(iterate(ctx, iterable).rest(ctx), cls=cls.constant())
+    made = cls.constant()
+    require_plain_tuple(ctx, made)
+    return TupleValue(iterate(ctx, iterable).rest(ctx), cls=made)
 
 
 def named_tuple_as_dict(ctx: Tracer, items: TupleValue) -> Value:

@@ -32,6 +32,7 @@ from capture.values.iterator import (
     RangeIterator,
     RepeatIterator,
     ReverseIterator,
+    ReverseObjectIterator,
     RowIterator,
     SequenceIterator,
     SliceIterator,
@@ -86,9 +87,9 @@ def length(ctx: Tracer, value: Value) -> Value:
     if isinstance(value, TensorValue):
         return _tensor_length(ctx, value)
     if isinstance(value, UserObject):
-        method = value.special(ctx, "__len__")
-        if method is not None:
-            return ctx.call(method, [])
+        said = value.answer(ctx, "__len__", int)
+        if said is not None:
+            return said
     if isinstance(value, ConstantValue):
         folded = fold(ctx, len, [value], {})
         assert folded is not None
@@ -103,8 +104,11 @@ def _tensor_length(ctx: Tracer, value: TensorValue) -> Value:
 
 
 @rule(range)
-def make_range(ctx: Tracer, *bounds: Value) -> Value:
-    return ConstantValue(range(*(index_of(ctx, bound) for bound in bounds)))
+def make_range(ctx: Tracer, first: Value, stop: Value | None = None, step: Value | None = None, /) -> Value:
+    bounds = [ConstantValue(index_of(ctx, bound)) for bound in (first, stop, step) if bound is not None]
+    made = fold(ctx, range, bounds, {})
+    assert made is not None
+    return made
 
 
 @rule(iter, kinds=(None,))
@@ -193,9 +197,10 @@ def _reversed_object(ctx: Tracer, value: UserObject) -> Value:
     method = value.special(ctx, "__reversed__")
     if method is not None:
         return ctx.call(method, [])
-    count = index_of(ctx, length(ctx, value))
-    items = [ctx.call_builtin(operator.getitem, [value, ConstantValue(i)], {}) for i in reversed(range(count))]
-    return SequenceIterator(value, items)
+    item = value.special(ctx, "__getitem__")
+    if item is None:
+        ctx.throw(TypeError, f"'{value.cls.__name__}' object is not reversible")
+    return ReverseObjectIterator(value, item, index_of(ctx, length(ctx, value)) - 1)
 
 
 @rule(itertools.chain)
@@ -219,8 +224,11 @@ def make_repeat(ctx: Tracer, object: Value, times: Value | None = None) -> Value
 
 
 @rule(itertools.islice, kinds=(None, None))
-def make_islice(ctx: Tracer, iterable: Value, *bounds: Value) -> Value:
-    limits = [None if bound is NONE else index_of(ctx, bound) for bound in bounds]
+def make_islice(
+    ctx: Tracer, iterable: Value, first: Value, stop: Value | None = None, step: Value | None = None, /
+) -> Value:
+    given = [bound for bound in (first, stop, step) if bound is not None]
+    limits = [None if bound is NONE else index_of(ctx, bound) for bound in given]
     if any(limit is not None and limit < 0 for limit in limits) or limits[2:] == [0]:
         ctx.stop("iteration", "`itertools.islice` is called with bounds that it refuses")
     return SliceIterator(iterate(ctx, iterable), slice(*limits))

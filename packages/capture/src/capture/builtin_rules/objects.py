@@ -21,7 +21,7 @@ from capture.values.exception import ExceptionValue
 from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PartialValue, SuperValue, bind
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
-from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, require_plain_tuple
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject, lookup
@@ -222,19 +222,19 @@ def symbolic_float(ctx: Tracer, value: SymbolicNumber) -> Value:
     return ctx.record(torch.sym_float, [value], {})
 
 
-def _object_to_number(*names: str) -> Any:
+def _object_to_number(wanted: type, *names: str) -> Any:
     def convert(ctx: Tracer, value: UserObject) -> Value:
         for name in names:
-            method = value.special(ctx, name)
-            if method is not None:
-                return ctx.call(method, [])
+            said = value.answer(ctx, name, wanted if name != "__index__" else int)
+            if said is not None:
+                return said if name != "__index__" else ctx.call_builtin(wanted, [said], {})
         return ctx.stop("builtin", f"{value.describe()} is turned into a number")
 
     return convert
 
 
-rule(int, kinds=(UserObject,))(_object_to_number("__int__", "__index__"))
-rule(float, kinds=(UserObject,))(_object_to_number("__float__", "__index__"))
+rule(int, kinds=(UserObject,))(_object_to_number(int, "__int__", "__index__"))
+rule(float, kinds=(UserObject,))(_object_to_number(float, "__float__", "__index__"))
 
 
 @rule(str, format, repr, kinds=(SymbolicNumber,))
@@ -257,9 +257,9 @@ def object_to_repr(ctx: Tracer, value: UserObject) -> Value:
 def _text_by_method(ctx: Tracer, value: UserObject, name: str) -> Value:
     if not isinstance(getattr(value.cls, name), FunctionType) or value.cls.__module__.startswith("torch"):
         ctx.stop("text", f"{value.describe()} is turned into text")
-    method = value.special(ctx, name)
-    assert method is not None
-    return ctx.call(method, [])
+    said = value.answer(ctx, name, str)
+    assert said is not None
+    return said
 
 
 @rule(str, repr, kinds=(SequenceValue,))
@@ -271,16 +271,19 @@ def container_to_text(ctx: Tracer, value: Value) -> Value:
         ctx.stop("text", f"{value.describe()} is turned into text")
 
 
-def plain_data(ctx: Tracer, value: Value) -> Any:
+def plain_data(ctx: Tracer, value: Value, *around: Value) -> Any:
     """A fresh Python object equal to a container of constants, for looking at now."""
     value = realize(ctx, value)
+    if any(value is container for container in around):
+        raise NotConstant  # it contains itself
+    inner = functools.partial(plain_data, ctx)
     if isinstance(value, ListValue) and value.cls is list:
-        return [plain_data(ctx, item) for item in value.items]
+        return [inner(item, value, *around) for item in value.items]
     if isinstance(value, TupleValue):
-        items = [plain_data(ctx, item) for item in value.items]
+        items = [inner(item, value, *around) for item in value.items]
         return value.cls(*items) if hasattr(value.cls, "_fields") else value.cls(items)
     if isinstance(value, DictValue) and value.cls is dict:
-        return {plain_data(ctx, key): plain_data(ctx, item) for key, item in value.entries.values()}
+        return {inner(key): inner(item, value, *around) for key, item in value.entries.values()}
     return value.constant()
 
 
@@ -294,9 +297,9 @@ def format_constant(ctx: Tracer, value: ConstantValue, spec: Value | None = None
 @rule(format, kinds=(None,))
 def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
     if spec is not None and spec.constant() and isinstance(value, UserObject):
-        method = value.special(ctx, "__format__")
-        if method is not None:
-            return ctx.call(method, [spec])
+        said = value.answer(ctx, "__format__", str, spec)
+        if said is not None:
+            return said
     return ctx.call_builtin(str, [value], {})
 
 
@@ -317,9 +320,8 @@ def dereference(ctx: Tracer, reference: UserObject) -> Value:
 
 
 @rule(slice)
-def make_slice(ctx: Tracer, *bounds: Value) -> Value:
-    start, stop, step = (NONE, bounds[0], NONE) if len(bounds) == 1 else (*bounds, NONE)[:3]
-    return SliceValue(start, stop, step)
+def make_slice(ctx: Tracer, first: Value, stop: Value | None = None, step: Value = NONE, /) -> Value:
+    return SliceValue(NONE, first, step) if stop is None else SliceValue(first, stop, step)
 
 
 @rule(object)
@@ -459,6 +461,7 @@ def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mappin
         made = ContainerObject(cls, empty_contents(base))
         made.class_source = target.source
     elif new is tuple.__new__ or hasattr(cls, "n_sequence_fields"):
+        require_plain_tuple(ctx, cls)
         return TupleValue(ctx.call_builtin(list, list(args), {}).elements(ctx), cls=cls)
     else:
         return None

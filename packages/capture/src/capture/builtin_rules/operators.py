@@ -388,10 +388,14 @@ def assign_tensor(ctx: Tracer, tensor: TensorValue, index: Value, value: Value) 
     return ConstantValue(None)
 
 
-@rule(operator.getitem, kinds=(SequenceValue, SliceValue))
-def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Value:
+def _refuse_slices_of_deques(ctx: Tracer, items: SequenceValue) -> None:
     if items.cls is deque:
         ctx.throw(TypeError, "sequence index must be integer, not 'slice'")
+
+
+@rule(operator.getitem, kinds=(SequenceValue, SliceValue))
+def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Value:
+    _refuse_slices_of_deques(ctx, items)
     chosen = items.items[slice_of(ctx, index)]
     if items.cls is tuple and len(chosen) == len(items.items) and not isinstance(items, ListValue):
         return items if index.step is NONE else TupleValue(chosen)
@@ -410,8 +414,14 @@ def index_sequence(ctx: Tracer, items: SequenceValue, index: Value) -> Value:
 
 @rule(operator.setitem, kinds=(ListValue, SliceValue, None))
 def assign_slice(ctx: Tracer, items: ListValue, index: SliceValue, value: Value) -> Value:
+    _refuse_slices_of_deques(ctx, items)
+    chosen = slice_of(ctx, index)
+    assigned = ctx.call_builtin(list, [value], {}).elements(ctx)
     ctx.changed(items)
-    items.items[slice_of(ctx, index)] = ctx.call_builtin(list, [value], {}).elements(ctx)
+    try:
+        items.items[chosen] = assigned
+    except ValueError as error:  # an extended slice of another length
+        ctx.throw(ValueError, *error.args)
     return ConstantValue(None)
 
 
@@ -427,6 +437,8 @@ def assign_item(ctx: Tracer, items: ListValue, index: Value, value: Value) -> Va
 
 @rule(operator.delitem, kinds=(ListValue, None))
 def delete_item(ctx: Tracer, items: ListValue, index: Value) -> Value:
+    if isinstance(index, SliceValue):
+        _refuse_slices_of_deques(ctx, items)
     chosen: Any = slice_of(ctx, index) if isinstance(index, SliceValue) else index_of(ctx, index)
     if isinstance(chosen, int) and not -len(items.items) <= chosen < len(items.items):
         ctx.throw(IndexError, "list assignment index out of range")
@@ -490,6 +502,9 @@ def delete_key(ctx: Tracer, mapping: DictValue, key: Value) -> Value:
 @rule(operator.getitem, kinds=(ConstantValue, ConstantValue))
 def index_constant(ctx: Tracer, value: ConstantValue, index: Value) -> Value:
     folded = fold(ctx, operator.getitem, [value, index], {})
+    if folded is None:
+        assert isinstance(index, SliceValue)  # its bounds are objects with an `__index__`
+        folded = fold(ctx, operator.getitem, [value, ConstantValue(slice_of(ctx, index))], {})
     assert folded is not None
     return folded
 
@@ -520,6 +535,14 @@ rule(operator.delitem, kinds=(UserObject, None))(_object_item("__delitem__"))
 @rule(operator.not_, kinds=(None,))
 def negate(ctx: Tracer, value: Value) -> Value:
     return boolean(not value.truth(ctx))
+
+
+@rule(operator.index, kinds=(UserObject,))
+def object_as_index(ctx: Tracer, value: UserObject) -> Value:
+    said = value.answer(ctx, "__index__", int)
+    if said is None:
+        ctx.throw(TypeError, f"'{value.cls.__name__}' object cannot be interpreted as an integer")
+    return said
 
 
 @rule(operator.index, kinds=(SymbolicNumber,))

@@ -22,6 +22,7 @@ from capture.values.iterator import (
     RangeIterator,
     RepeatIterator,
     ReverseIterator,
+    ReverseObjectIterator,
     RowIterator,
     SequenceIterator,
     SliceIterator,
@@ -67,6 +68,17 @@ def _has_own_iterator(owner: Value) -> bool:
 @builds(ReverseIterator)
 @_kept
 def build_reverse_iterator(writer: Writer, value: ReverseIterator) -> None:
+    writer.emit.load_callable(reverse_iterator)
+    writer.load(value.owner)
+    writer.emit.load_const(value.position)
+    writer.emit.call(2)
+
+
+@builds(ReverseObjectIterator)
+@_kept
+def build_reverse_object_iterator(writer: Writer, value: ReverseObjectIterator) -> None:
+    if not value.owner.cls.__module__.startswith("torch"):  # making it asks for the length again, and may be noticed
+        raise SkipFrame(Reason("rebuild", f"`reversed` of {value.owner.describe()} lives across a break"))
     writer.emit.load_callable(reverse_iterator)
     writer.load(value.owner)
     writer.emit.load_const(value.position)

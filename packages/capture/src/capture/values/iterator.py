@@ -16,7 +16,7 @@ from capture.errors import UserRaised
 from capture.sources import Source
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
-from capture.values.function import BuiltinValue
+from capture.values.function import BuiltinValue, PartialValue
 from capture.values.mapping import DictValue, DictView
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
 from capture.values.user_object import UserObject
@@ -131,6 +131,31 @@ class ReverseIterator(IteratorValue):
 
     def parts(self) -> Iterator[Value]:
         yield self.owner
+
+
+class ReverseObjectIterator(IteratorValue):
+    """``reversed`` of an object that has a length and items by number."""
+
+    def __init__(self, owner: UserObject, item: Value, position: int) -> None:
+        self.owner = owner
+        self.item = item
+        self.position = position
+
+    def python_type(self) -> type:
+        return reversed
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        if self.position < 0:
+            return None
+        taken, self.position = self.position, self.position - 1
+        found = ctx.attempt(PartialValue(self.item, [ConstantValue(taken)], {}), IndexError, StopIteration)
+        if found is None:
+            self.position = -1
+        return found
+
+    def parts(self) -> Iterator[Value]:
+        yield self.owner
+        yield self.item
 
 
 class DictIterator(IteratorValue):
@@ -433,11 +458,12 @@ class PairIterator(IteratorValue):
     def advance(self, ctx: Tracer) -> Value | None:
         if self.previous is None:
             self.previous = self.over.step(ctx)
-        following = None if self.previous is None else self.over.step(ctx)
-        if self.previous is None or following is None:
+        earlier = self.previous  # taking the next one may ask this iterator itself
+        following = None if earlier is None else self.over.step(ctx)
+        if earlier is None or following is None:
             return None
-        pair, self.previous = TupleValue([self.previous, following]), following
-        return pair
+        self.previous = following
+        return TupleValue([earlier, following])
 
     def parts(self) -> Iterator[Value]:
         yield self.over

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import FunctionType
+from datetime import date, time, timedelta
+from types import FunctionType, MethodType
 from typing import Any
 
 from capture.sources import Source
 from capture.values.base import NotConstant, Tracer, Value, realize
 from capture.values.sequence import TupleValue
+
+COMPARED_BY_VALUE = (str, bytes, int, float, complex, tuple, frozenset, range, slice, MethodType, date, time, timedelta)
 
 
 class ObjectKey:
@@ -64,7 +67,11 @@ def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
 
 
 def _hashes_by_identity(cls: type) -> bool:
-    return getattr(cls.__hash__, "__module__", "").startswith("torch") or not hasattr(cls.__hash__, "__code__")
+    """Torch's classes in Python, and those in C but for what is compared by its value: a class derived from ``str``."""
+    own: Any = cls.__hash__
+    if getattr(own, "__module__", "").startswith("torch"):
+        return True
+    return not hasattr(own, "__code__") and not issubclass(getattr(own, "__objclass__", object), COMPARED_BY_VALUE)
 
 
 class DictValue(Value):

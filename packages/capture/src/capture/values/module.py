@@ -96,5 +96,5 @@ class ModuleValue(UserObject):
         self.overlay[name] = value
 
     def truth(self, ctx: Tracer) -> bool:
-        method = self.special(ctx, "__len__")
-        return True if method is None else ctx.call(method, []).truth(ctx)
+        said = self.answer(ctx, "__len__", int)
+        return said is None or said.truth(ctx)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -119,6 +120,19 @@ def field_names(cls: type) -> tuple[str, ...]:
     # A structseq's members remember their offset only in their text, but they are defined in order.
     names = [name for name, member in vars(cls).items() if type(member).__name__ == "member_descriptor"]
     return tuple(names[:count])
+
+
+TUPLE_PROTOCOL = (
+    *("__iter__", "__len__", "__getitem__", "__contains__", "__add__", "__mul__", "__rmul__", "__hash__"),
+    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"),
+)
+
+
+def require_plain_tuple(ctx: Tracer, cls: type) -> None:
+    """Stops where instances of a class derived from ``tuple`` do not behave like tuples."""
+    own = next((name for name in TUPLE_PROTOCOL if isinstance(getattr(cls, name), FunctionType)), None)
+    if own is not None:
+        ctx.stop("container", f"`{cls.__qualname__}` is a class of tuples with a `{own}` of its own")
 
 
 class SliceValue(Value):

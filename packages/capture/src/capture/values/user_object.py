@@ -169,12 +169,22 @@ class UserObject(Value):
             return None
         return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
 
+    def answer(self, ctx: Tracer, name: str, wanted: type, *args: Value) -> Value | None:
+        """What a special method says; None without one.  Python itself judges answers of another type than it wants."""
+        method = self.special(ctx, name)
+        if method is None:
+            return None
+        said = realize(ctx, ctx.call(method, args))
+        fits = said.python_type() is wanted
+        if fits and name == "__len__" and isinstance(said, ConstantValue):
+            fits = said.value >= 0
+        if not fits:
+            ctx.stop("special method", f"`{name}` of {self.describe()} gives {said.describe()}")
+        return said
+
     def truth(self, ctx: Tracer) -> bool:
-        for name in ("__bool__", "__len__"):
-            method = self.special(ctx, name)
-            if method is not None:
-                return ctx.call(method, []).truth(ctx)
-        return True
+        said = self.answer(ctx, "__bool__", bool) or self.answer(ctx, "__len__", int)
+        return said is None or said.truth(ctx)
 
     def parts(self) -> Iterator[Value]:
         yield from self.new_args

@@ -1,0 +1,60 @@
+"""Whether somebody notices that a variable which is not read any more is let go.
+
+A break hands over what the rest of a function reads.  In CPython a frame keeps the others, too, until it returns: a
+temporary directory that is deleted with its object, a view that keeps its buffer from growing.  Tensors, numbers, code
+and modules are let go at once: nothing but memory hangs on them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+
+from capture.values.base import LazyValue, Value, settled
+from capture.values.function import CellValue
+from capture.values.mapping import DictValue
+from capture.values.sequence import SequenceValue, SetValue
+from capture.values.user_object import UserObject
+
+_QUIET = (
+    *(type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum),
+    *(type, FunctionType, MethodType, ModuleType, type(len)),
+    *(torch.Tensor, torch.nn.Module, torch.dtype, torch.device, torch.layout, torch.memory_format),
+)
+_CONTAINERS = (list, tuple, dict, set, frozenset, torch.Size)
+_MADE_OF_OTHERS = (SequenceValue, DictValue, SetValue, UserObject, CellValue)
+_LONGEST = 64
+
+
+def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
+    """Whether a value is, or is made of, an object whose end may do something.
+
+    That is one from outside, or one that is ``shown`` to the outside, as an operand of what CPython runs.
+    """
+    todo, seen = [value], set[int]()
+    while todo:
+        value = settled(todo.pop())
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, UserObject) and value in shown:
+            return True
+        if isinstance(value, LazyValue) or (isinstance(value, UserObject) and value.obj is not None):
+            if _end_of_object_is_noticed(value.obj):
+                return True
+        elif value.source is None and isinstance(value, _MADE_OF_OTHERS):
+            todo += value.parts()
+    return False
+
+
+def _end_of_object_is_noticed(obj: Any) -> bool:
+    if isinstance(obj, _QUIET):
+        return False
+    if type(obj) not in _CONTAINERS:
+        return True
+    items = list(obj.values()) if type(obj) is dict else list(obj)
+    return not all(isinstance(item, _QUIET) for item in items[:_LONGEST])

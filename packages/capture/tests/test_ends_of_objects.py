@@ -1,0 +1,78 @@
+"""What a function keeps alive lives as long under capture: breaks let nothing go whose end is noticed."""
+
+import weakref
+
+import capture
+
+
+def outcome(function, *args):
+    captured = capture.optimize("eager", strict=True)(function)
+    return function(*args), captured(*args)
+
+
+class Plain:
+    pass
+
+
+class Noted:
+    """As a temporary directory, which is there as long as its object."""
+
+    def __init__(self, ended):
+        self.ended = ended
+
+    def __del__(self):
+        self.ended.append(self)
+
+
+def test_an_object_that_does_something_at_its_end_outlives_breaks(x):
+    def play(a):
+        ended = []
+        noted = Noted(ended)  # noqa: F841 - it is there
+        for _ in range(3):
+            a = a + 1
+            print(end="")
+        return len(ended)
+
+    assert outcome(play, x) == (0, 0)
+
+
+def test_a_view_goes_on_to_fix_the_size_of_its_buffer(x):
+    def play(a, kind):
+        buffer = kind(10)
+        view = memoryview(buffer)  # noqa: F841 - it is there
+        a = a + 1
+        print(end="")
+        try:
+            buffer.pop()
+        except BufferError:
+            return "fixed"
+        return a
+
+    assert outcome(play, x, bytearray) == ("fixed", "fixed")
+
+
+def test_an_object_made_here_that_others_refer_to_weakly(x):
+    def play(a):
+        made = Plain()
+        reference = weakref.ref(made)
+        print(end="")
+        a = a + 1
+        print(end="")
+        return reference() is not None
+
+    assert outcome(play, x) == (True, True)
+
+
+def test_what_is_deleted_or_bound_anew_ends(x):
+    def play(a):
+        seen = []
+        for _ in range(3):
+            made = Plain()
+            seen.append(weakref.ref(made))
+            print(end="")
+            a = a + 1
+        del made
+        print(end="")
+        return [reference() is None for reference in seen]
+
+    assert outcome(play, x) == ([True] * 3, [True] * 3)

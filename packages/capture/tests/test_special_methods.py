@@ -1,0 +1,88 @@
+"""Special methods whose answers Python itself would refuse: the error is Python's."""
+
+import itertools
+import operator
+
+import pytest
+
+
+def answers(**methods):
+    """A class whose special methods give these."""
+    members = {f"__{name}__": (lambda self, *args, given=given: given) for name, given in methods.items()}
+    return type("Answers", (), members)
+
+
+REFUSED = {
+    "a truth that is no bool": (bool, answers(bool=1)),
+    "a truth that is the object": (operator.not_, type("Self", (), {"__bool__": lambda self: self})),
+    "a negative length": (len, answers(len=-1)),
+    "a negative length as truth": (bool, answers(len=-1)),
+    "a length of text": (len, answers(len="x")),
+    "an int of a float": (int, answers(int=1.5)),
+    "a float of an int": (float, answers(float=1)),
+    "an index of text": (lambda o: [1, 2][o], answers(index="x")),
+    "text that is a number": (str, answers(str=1)),
+    "a representation that is a number": (repr, answers(repr=2)),
+    "a format that is a number": (lambda o: f"{o:>4}", answers(format=3)),
+    "a hash that is text": (hash, answers(hash="x")),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_answers_that_python_refuses(check, x, case):
+    function, cls = REFUSED[case]
+    check(lambda a: (a + 1, function(cls())), x, graphs=None, breaks=None)
+
+
+ACCEPTED = {
+    "truth": (bool, answers(bool=False)),
+    "truth of a length": (bool, answers(len=0)),
+    "length": (len, answers(len=3)),
+    "int by index": (int, answers(index=4)),
+    "float by index": (float, answers(index=4)),
+    "slices of constants": (lambda o: "abcdef"[o:], answers(index=4)),
+    "range": (range, answers(index=4)),
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_answers_that_python_takes(check, x, case):
+    function, cls = ACCEPTED[case]
+    check(lambda a: (a + 1, function(cls())), x)
+
+
+WRONG_CALLS = {
+    "islice": lambda: itertools.islice([1], 1, 2, 3, 4),
+    "range of nothing": lambda: range(),
+    "range without a step": lambda: range(1, 2, 0),
+    "slice of nothing": lambda: slice(),
+    "slice of four": lambda: slice(1, 2, 3, 4),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_CALLS)
+def test_calls_that_python_refuses(check, x, case):
+    check(lambda a: (a + 1, WRONG_CALLS[case]()), x, graphs=None, breaks=None)
+
+
+class Reentrant:
+    """Gives new lists; asked for the second one, it asks the iterator over itself first."""
+
+    def __init__(self):
+        self.count, self.iterator = 0, None
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.count += 1
+        return next(self.iterator) if self.count == 2 else [self.count]
+
+
+def test_pairs_of_an_iterator_that_asks_for_pairs(check, x):
+    def play(a):
+        source = Reentrant()
+        source.iterator = itertools.pairwise(source)
+        return a + 1, [next(source.iterator) for _ in range(3)]
+
+    check(play, x)
