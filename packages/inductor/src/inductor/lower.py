@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +22,12 @@ from inductor.ir.expr import Expr, loads
 from inductor.ir.graph import Graph
 from inductor.ir.index import Index, Symbol
 from inductor.ir.program import Bind, Buffer, Ref
+from inductor.lowerings.attention import attend
 from inductor.lowerings.context import Context
 from inductor.lowerings.fallback import call_operator
 from inductor.lowerings.registry import LOWERINGS, Declined
 from inductor.lowerings.values import Tensor, broadcast_to, convert, cost, load, strided
+from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
 from inductor.rewrites.views import is_view
@@ -56,6 +58,7 @@ class _Lowerer:
         self.binds: list[Bind] = []
         self.lazy_readers: dict[str, list[Node]] = {}
         self.more_users: Counter[Node] = Counter()
+        self.attention: Mapping[Node, Attention] = {}
         self.lowered: Counter[str] = Counter()
         self.needs_memory = _nodes_behind_outputs(gm)
         self.ctx.layouts = image_layouts(gm.graph, self.needs_memory)
@@ -65,8 +68,10 @@ class _Lowerer:
         redundant = find_redundant(self.gm.graph)
         for node, first in redundant.same.items():
             self.more_users[first] += len(node.users)
+        self.attention = find_attention(self.gm.graph, redundant)
+        unread = redundant.dead.union(*(attention.inside for attention in self.attention.values()))
         for node in self.gm.graph.nodes:
-            if node in redundant.dead:
+            if node in unread:
                 continue
             if node in redundant.same:
                 self.env[node] = self.env[redundant.same[node]]
@@ -128,6 +133,9 @@ class _Lowerer:
     def _call(self, node: Node) -> Any:
         if node in self.ctx.done:
             return self.ctx.done[node]
+        if (attention := self.attention.get(node)) is not None:
+            self.ctx.begin(node, [node.meta["val"]])
+            return attend(self.ctx, attention)
         args, kwargs = self._values(node.args), self._values(node.kwargs)
         if node.target is operator.getitem:
             return args[0][args[1]]

@@ -17,7 +17,8 @@ def H(*shape):
 
 def attention(q, k, v, mask):
     scores = (q @ k.transpose(-1, -2)) / 8.0
-    return scores.masked_fill(mask, float("-inf")).softmax(-1) @ v
+    probabilities = scores.masked_fill(mask, float("-inf")).softmax(-1)
+    return probabilities @ v, probabilities
 
 
 ONE_KERNEL = {

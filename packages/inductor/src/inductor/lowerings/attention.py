@@ -1,0 +1,107 @@
+"""Attention that was written out, as one call of the library's fused kernel, which never holds all scores in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from inductor.ir.index import ONE, Index
+from inductor.ir.program import Buffer
+from inductor.lowerings.algebra import Value, equal, where
+from inductor.lowerings.context import Context
+from inductor.lowerings.reductions import amax
+from inductor.lowerings.registry import Declined
+from inductor.lowerings.values import Tensor, broadcast_sizes, broadcast_to, compute_dtype, load, number, pure
+from inductor.lowerings.views import permuted, reshape
+from inductor.rewrites.attention import Added, Attention, Filled, laid
+
+aten = torch.ops.aten
+
+
+def attend(ctx: Context, attention: Attention) -> Tensor:
+    """The last product of an attention, (batch and heads, rows, columns)."""
+    leading = ctx.sizes.indices(attention.shape[:-2])
+    heads = leading if len(leading) == 2 else (*leading, ONE)
+    queries, turned, values = (
+        _by_head(_current(ctx, node), heads) for node in (attention.queries, attention.keys, attention.values)
+    )
+    mask = _mask(ctx, attention, queries.dtype)
+    result = _result(ctx, (*queries.sizes[:3], values.sizes[3]), queries)
+    operands = [queries, permuted(turned, [0, 1, 3, 2]), values]
+    refs = [None if operand is None else ctx.ref(operand) for operand in (*operands, mask)]
+    ctx.call(aten.scaled_dot_product_attention.default, (*refs, 0.0, False), {"scale": attention.scale}, [result], None)
+    output = load(result)
+    if mask is not None:
+        output = _without_empty_rows(ctx, output, mask)
+    return reshape(output, (output.sizes[0] * output.sizes[1], *output.sizes[2:]))
+
+
+def _current(ctx: Context, node: Node) -> Tensor:
+    """The operand of a product, as it was before it was copied for that; the copy where that was written to since."""
+    source: Tensor = ctx.current(ctx.values[laid(node)])
+    return ctx.current(ctx.values[node]) if source.base in ctx.mutated else source
+
+
+def _by_head(operand: Tensor, heads: Sequence[Index]) -> Tensor:
+    rows, columns = operand.sizes[-2:]
+    return reshape(operand, (*heads, rows, columns))
+
+
+def _result(ctx: Context, sizes: tuple[Index, ...], like: Tensor) -> Buffer:
+    """Heads lie beside one another, row by row, as the library's kernels have them."""
+    _, heads, rows, columns = sizes
+    strides = (rows * heads * columns, columns, heads * columns, ONE)
+    name = ctx.buffer(sizes, like.dtype, like.device, strides).name
+    ctx.buffers[name] = Buffer(name, like.dtype, like.device, sizes, strides)
+    return ctx.buffers[name]
+
+
+def _mask(ctx: Context, attention: Attention, dtype: torch.dtype) -> Tensor | None:
+    """Everything added to the scores or put in their place as one tensor, which is added: no larger than it need be."""
+    mask: Tensor | None = None
+    for part in attention.masks:
+        if isinstance(part, Added):
+            bias = _with_heads(ctx.current(ctx.values[part.bias]))
+            mask = bias if mask is None else _both(mask, bias, lambda a, b: a + b)
+        else:
+            mask = _filled(mask, _with_heads(ctx.current(ctx.values[part.condition])), part, dtype)
+    return None if mask is None else ctx.realize(mask)
+
+
+def _with_heads(mask: Tensor) -> Tensor:
+    """With four dimensions; scores of three have no heads."""
+    if mask.ndim == 3:
+        return reshape(mask, (mask.sizes[0], ONE, *mask.sizes[1:]))
+    return reshape(mask, (*[ONE] * (4 - mask.ndim), *mask.sizes))
+
+
+def _both(left: Tensor, right: Tensor, combine: Any) -> Tensor:
+    sizes = broadcast_sizes([left.sizes, right.sizes])
+    left, right = broadcast_to(left, sizes), broadcast_to(right, sizes)
+    return pure(left, combine(Value(left.expr), Value(right.expr)).expr)
+
+
+def _filled(mask: Tensor | None, condition: Tensor, part: Filled, dtype: torch.dtype) -> Tensor:
+    """Finite fills become the smallest number, which absorbs any score: a row of nothing else is weighed evenly, as in
+    eager."""
+    fill = part.value if part.value == -math.inf else torch.finfo(dtype).min
+    holds = Value(condition.expr) if part.holds else ~Value(condition.expr)
+    if mask is None:
+        zero = Value(number(0.0, compute_dtype(dtype)))
+        return pure(condition, where(holds, fill, zero).expr, dtype)
+    sizes = broadcast_sizes([mask.sizes, condition.sizes])
+    mask, condition = broadcast_to(mask, sizes), broadcast_to(condition, sizes)
+    holds = Value(condition.expr) if part.holds else ~Value(condition.expr)
+    return pure(mask, where(holds, fill, Value(mask.expr)).expr)
+
+
+def _without_empty_rows(ctx: Context, output: Tensor, mask: Tensor) -> Tensor:
+    """A softmax of nothing is NaN; the library's kernel makes it zero."""
+    largest = amax(ctx, mask, [-1], True)
+    assert not isinstance(largest, Declined)
+    largest = broadcast_to(largest, output.sizes)
+    return pure(output, where(equal(Value(largest.expr), -math.inf), math.nan, Value(output.expr)).expr)

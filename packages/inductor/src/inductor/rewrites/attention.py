@@ -1,0 +1,228 @@
+"""Attention that was written out: two batched products with a softmax between, which the library does in one call.
+
+Softmax of scaled and masked products of queries and keys, times values, in the ways models write it.  Nothing is
+changed in the graph: what is found is the last product, what it is made of, and the nodes that need not be computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import torch
+from torch.fx import Graph, Node
+
+from inductor.rewrites.redundant import Redundant
+
+aten = torch.ops.aten
+
+VERY_NEGATIVE = -1e4
+"""What scores below are filled with so that the softmax leaves nothing of them."""
+FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A tensor added to the scores."""
+
+    bias: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Scores where the condition holds (or does not: ``holds``) become a very negative number."""
+
+    condition: Node
+    holds: bool
+    value: float
+
+
+Mask: TypeAlias = Added | Filled
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """``softmax(scale * queries @ keys + masks) @ values``; keys are turned, the softmax is of ``shape``."""
+
+    queries: Node
+    keys: Node
+    values: Node
+    shape: tuple[int, ...]
+    scale: float = 1.0
+    masks: tuple[Mask, ...] = ()
+    inside: frozenset[Node] = frozenset()
+
+    def scaled(self, factor: float) -> Attention | None:
+        """The scores times a number; None if something was added to them before."""
+        return None if self.masks else replace(self, scale=self.scale * factor)
+
+    def masked(self, mask: Mask) -> Attention:
+        return replace(self, masks=(*self.masks, mask))
+
+
+def find_attention(graph: Graph, redundant: Redundant) -> Mapping[Node, Attention]:
+    """The last product of every attention, and what it is."""
+    found: dict[Node, Attention] = {}
+    shared = {*redundant.same, *redundant.same.values()}
+    for node in graph.nodes:
+        if node.target is not aten.bmm.default or node in redundant.dead or node in redundant.same:
+            continue
+        attention = _behind(node)
+        if attention is not None and shared.isdisjoint(attention.inside):
+            own = {node, *attention.inside, *redundant.dead}
+            if all(reader in own for inner in attention.inside for reader in inner.users):
+                found[node] = attention
+    return found
+
+
+def _behind(product: Node) -> Attention | None:
+    """The attention that ends with a product; one of sizes known only at run time is left as it is written."""
+    if not all(isinstance(size, int) for operand in product.args for size in _shape(operand)):
+        return None
+    softmax, inside = _source(product.args[0])
+    if softmax.target is not aten._softmax.default or softmax.args[1] not in (-1, len(_shape(softmax)) - 1):
+        return None
+    shape = _shape(softmax)
+    found = _scores(softmax.args[0], shape)
+    if found is None or len(shape) not in (3, 4):
+        return None
+    values = product.args[1]
+    assert isinstance(values, Node)
+    dtypes = {_dtype(node) for node in (found.queries, found.keys, values)}
+    if len(dtypes) != 1 or not dtypes <= set(FLOATS) or not all(_is_exact(mask, *dtypes) for mask in found.masks):
+        return None
+    return replace(found, values=values, shape=shape, inside=found.inside | {softmax, *inside})
+
+
+def _is_exact(mask: Mask, dtype: torch.dtype) -> bool:
+    """Whether the library's mask, which has the operands' dtype, can say the same."""
+    if isinstance(mask, Added):
+        return _dtype(mask.bias) == dtype
+    return dtype != torch.float16 or mask.value == -math.inf  # its smallest number does not absorb the scores
+
+
+# -- the scores, from the softmax back to the first product -----------------------------------------------------------
+
+
+def _scores(argument: Any, shape: tuple[int, ...]) -> Attention | None:
+    """What a node computes, if it is scores of that shape on their way to the softmax."""
+    node, inside = _source(argument)
+    if node.target is aten.bmm.default:
+        queries, keys = node.args
+        assert isinstance(queries, Node)
+        assert isinstance(keys, Node)
+        return Attention(queries, keys, keys, shape, inside=frozenset({node, *inside}))
+    step = _STEPS.get(node.target)
+    if step is None or _shape(node) != shape or node.kwargs:
+        return None
+    found = step(node, shape)
+    return found and replace(found, inside=found.inside | {node, *inside})
+
+
+def _product(node: Node, shape: tuple[int, ...]) -> Attention | None:
+    found, factor = _scores(node.args[0], shape), _number(node.args[1])
+    return found.scaled(factor) if found is not None and factor is not None else None
+
+
+def _quotient(node: Node, shape: tuple[int, ...]) -> Attention | None:
+    found, divisor = _scores(node.args[0], shape), _number(node.args[1])
+    return found.scaled(1 / divisor) if found is not None and divisor else None
+
+
+def _sum(node: Node, shape: tuple[int, ...]) -> Attention | None:
+    for scores, bias in (node.args, node.args[::-1]):
+        if isinstance(scores, Node) and isinstance(bias, Node) and (found := _scores(scores, shape)) is not None:
+            return found.masked(Added(bias))
+    return None
+
+
+def _fill(node: Node, shape: tuple[int, ...]) -> Attention | None:
+    scores, condition, value = node.args
+    return _filled(scores, condition, True, value, shape)
+
+
+def _choice(node: Node, shape: tuple[int, ...]) -> Attention | None:
+    condition, then, other = node.args
+    return _filled(then, condition, False, other, shape) or _filled(other, condition, True, then, shape)
+
+
+def _filled(scores: Any, condition: Any, holds: bool, fill: Any, shape: tuple[int, ...]) -> Attention | None:
+    value = _number(fill)
+    if value is None or value > VERY_NEGATIVE or not isinstance(scores, Node):
+        return None
+    found = _scores(scores, shape)
+    return found and found.masked(Filled(condition, holds, value))
+
+
+_Step: TypeAlias = Callable[[Node, tuple[int, ...]], Attention | None]
+_STEPS: Mapping[Any, _Step] = {
+    aten.mul.Tensor: _product,
+    aten.mul.Scalar: _product,
+    aten.div.Tensor: _quotient,
+    aten.div.Scalar: _quotient,
+    aten.add.Tensor: _sum,
+    aten.masked_fill.Scalar: _fill,
+    aten.masked_fill.Tensor: _fill,
+    aten.where.self: _choice,
+    aten.where.ScalarOther: _choice,
+    aten.where.ScalarSelf: _choice,
+}
+
+
+# -- looking through what moves nothing -------------------------------------------------------------------------------
+
+
+def _source(argument: Any) -> tuple[Node, list[Node]]:
+    """Where the elements of a tensor come from, in the same order, and the nodes between, which only pass them on."""
+    node, passed = argument, []
+    while _passes_on(node):
+        passed.append(node)
+        node = node.args[0]
+    return node, passed
+
+
+def laid(operand: Node) -> Node:
+    """The tensor before it was copied to be an operand of a product."""
+    node = operand
+    while _passes_on(node) and node.target is not aten._to_copy.default:
+        if node.target is aten.clone.default:
+            operand = node.args[0]
+        node = node.args[0]
+    return operand
+
+
+def _passes_on(node: Node) -> bool:
+    """Whether the elements of the first argument come out in the same order, perhaps as floats of another width."""
+    if node.target in (aten.view.default, aten._unsafe_view.default, aten.clone.default, aten.unsqueeze.default):
+        return True
+    if node.target is aten.expand.default:
+        return math.prod(_shape(node)) == math.prod(_shape(node.args[0]))
+    if node.target is aten.permute.default:
+        moved = [dim for dim in _wrapped(node.args[1], _shape(node)) if _shape(node.args[0])[dim] != 1]
+        return moved == sorted(moved)
+    if node.target is aten._to_copy.default:
+        return _dtype(node) in FLOATS and _dtype(node.args[0]) in FLOATS
+    return False
+
+
+def _wrapped(dims: Iterable[int], shape: tuple[int, ...]) -> list[int]:
+    return [dim % len(shape) for dim in dims]
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    return tuple(node.meta["val"].shape)
+
+
+def _dtype(node: Any) -> torch.dtype:
+    dtype: torch.dtype = node.meta["val"].dtype
+    return dtype
+
+
+def _number(argument: Any) -> float | None:
+    """A number of the graph, also as a tensor without dimensions that is made there."""
+    if isinstance(argument, Node) and argument.target in (aten.full.default, aten.scalar_tensor.default):
+        return _number(argument.args[-1]) if _shape(argument) == () else None
+    is_number = isinstance(argument, int | float) and not isinstance(argument, bool)
+    return float(argument) if is_number else None

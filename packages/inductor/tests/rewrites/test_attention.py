@@ -1,0 +1,116 @@
+"""Attention in the ways people write it out is one call of the library, with eager's results."""
+
+import math
+
+import pytest
+import torch
+from compiled import check, kernels, program_of
+
+from inductor.ir.program import Call
+
+R = torch.randn
+QKV = (R(2, 3, 7, 16), R(2, 3, 9, 16), R(2, 3, 9, 16))
+PADDING = torch.arange(9) >= torch.tensor([[[[9]]], [[[6]]]])
+CAUSAL = torch.ones(7, 9).tril().bool()
+
+
+def plain(q, k, v):
+    return torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), dim=-1) @ v
+
+
+def split_heads(x, bias):
+    """As GPT-2 and its kin: heads cut from one projection, a causal mask, heads joined again."""
+    q, k, v = (part.view(2, 7, 3, 16).transpose(1, 2) for part in x.split(48, dim=2))
+    scores = q @ k.transpose(-2, -1) * (1.0 / math.sqrt(16))
+    scores = scores.masked_fill(bias[:, :, :7, :7] == 0, float("-inf"))
+    return (scores.softmax(-1) @ v).transpose(1, 2).contiguous().view(2, 7, 48)
+
+
+def float_softmax(q, k, v, mask):
+    """As Llama and its kin: the softmax in single precision."""
+    scores = torch.matmul(q, k.transpose(2, 3)) * 16**-0.5 + mask
+    return torch.matmul(torch.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype), v)
+
+
+def where_smallest(q, k, v, keep):
+    """As older models: what is not kept becomes the smallest number."""
+    scores = torch.where(keep, q @ k.transpose(-1, -2), torch.full([], torch.finfo(q.dtype).min, dtype=q.dtype))
+    return scores.softmax(-1) @ v
+
+
+def relative(q, k, v, position, padding):
+    """As T5: no scale, a learned bias and a mask."""
+    return ((q @ k.transpose(3, 2)) + position + padding).softmax(-1) @ v
+
+
+def einsum(q, k, v):
+    scores = torch.einsum("bhid,bhjd->bhij", q * 0.3, k)
+    return torch.einsum("bhij,bhjd->bhid", scores.softmax(-1), v)
+
+
+def half(*tensors):
+    return tuple(tensor.bfloat16() for tensor in tensors)
+
+
+FINITE = torch.where(PADDING, torch.finfo(torch.float32).min, 0.0)
+FORMS = {
+    "plain": (plain, *QKV),
+    "without heads": (plain, R(4, 7, 16), R(4, 9, 16), R(4, 9, 5)),
+    "split heads": (split_heads, R(2, 7, 144), torch.ones(1, 1, 9, 9).tril()),
+    "float softmax": (float_softmax, *half(*QKV, torch.where(PADDING, torch.finfo(torch.bfloat16).min, 0.0))),
+    "where smallest": (where_smallest, *QKV, CAUSAL),
+    "where smallest, nothing kept in a row": (where_smallest, *QKV, CAUSAL & (torch.arange(7) != 3)[:, None]),
+    "minus a billion": (lambda q, k, v, m: (q @ k.mT / 4).masked_fill(m, -1e9).softmax(-1) @ v, *QKV, PADDING),
+    "relative": (relative, *QKV, R(1, 3, 7, 9), FINITE),
+    "einsum": (einsum, *QKV),
+    "a row of minus infinity": (relative, *QKV, torch.zeros(7, 9), torch.where(CAUSAL.flip(0), -torch.inf, 0.0)),
+}
+
+
+def library_calls(function, *inputs):
+    return [str(step.target) for step in program_of(function, *inputs).steps if isinstance(step, Call)]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_is_one_call(name):
+    function, *inputs = FORMS[name]
+    assert library_calls(function, *inputs) == ["aten.scaled_dot_product_attention.default"]
+    tolerance = {"atol": 1e-2, "rtol": 2e-2} if inputs[0].dtype == torch.bfloat16 else {"atol": 1e-5, "rtol": 1e-5}
+    check(function, *inputs, **tolerance)
+
+
+def test_operands_are_taken_as_they_lie():
+    function, *inputs = FORMS["split heads"]
+    assert kernels(function, *inputs) == 2  # the mask; what follows with the joining of the heads
+
+
+def test_an_operand_written_to_since_it_was_copied():
+    def function(q, k, v):
+        copied = q.transpose(1, 2).contiguous()
+        scores = copied.transpose(1, 2) @ k.mT
+        q.zero_()
+        return scores.softmax(-1) @ v
+
+    check(function, *QKV, atol=1e-5, rtol=1e-5)
+
+
+def with_probabilities(q, k, v):
+    p = (q @ k.mT).softmax(-1)
+    return p @ v, p
+
+
+APART = {
+    "probabilities are wanted": (with_probabilities, *QKV),
+    "softmax over queries": (lambda q, k, v: (q @ k.mT).softmax(-2) @ v, *QKV),
+    "scaled after the mask": (lambda q, k, v, m: ((q @ k.mT + m) * 0.5).softmax(-1) @ v, *QKV, FINITE),
+    "filled with ordinary numbers": (lambda q, k, v, m: (q @ k.mT).masked_fill(m, -3.0).softmax(-1) @ v, *QKV, PADDING),
+    "something else between": (lambda q, k, v: (q @ k.mT).tanh().softmax(-1) @ v, *QKV),
+    "double precision": (plain, *(tensor.double() for tensor in QKV)),
+    "a bias in full precision": (float_softmax, *half(*QKV), FINITE),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_stays_as_written(name):
+    function, *inputs = APART[name]
+    assert library_calls(function, *inputs) == ["aten.bmm.default"] * 2
