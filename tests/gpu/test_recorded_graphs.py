@@ -93,7 +93,7 @@ def test_the_pool_takes_little_more_than_eagers_peak(manager, make, sizes):
     torch.cuda.reset_peak_memory_stats()
     train(model, model, batches[:4], zero_first=True)
     peak = torch.cuda.max_memory_allocated() - before
-    train(model, compile_api.compile(model, mode="reduce-overhead"), batches[:8], zero_first=True)
+    train(model, compile_api.compile(model, mode="reduce-overhead"), batches[:10], zero_first=True)
     assert manager.report().replayed >= 10
     assert 0 < manager.report().pool_bytes <= 1.2 * peak
 
@@ -107,7 +107,7 @@ def test_many_small_kernels_gain_and_stay_recorded(manager):
         x = torch.randn(8, 64, device="cuda")
         torch.testing.assert_close(call(x), model(x), rtol=1e-2, atol=1e-2)
     report = manager.report()
-    assert (report.recorded, report.replayed, report.refusals) == (1, 8, ())
+    assert (report.recorded, report.replayed, report.refusals) == (1, 7, ())
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ from torch import fx
 
 from cudagraphs import Manager, Options, Refusal, capture_compiled
 from cudagraphs.emulated import EmulatedDriver
+from cudagraphs.gain import Took
 
 EACH_CALL_COUNTS = Options(warmups=1, gain_samples=0)
 
@@ -119,8 +120,8 @@ def test_an_input_that_the_graph_writes_to_is_changed_for_the_caller(manager):
 class Slow(EmulatedDriver):
     """Whatever is measured takes as long as the rest."""
 
-    def seconds(self, work):
-        return 1.0, work()
+    def timed(self, work):
+        return Took(1.0, 1.0), work()
 
 
 def test_a_function_that_gains_nothing_is_not_looked_at_any_more():
@@ -133,7 +134,7 @@ def test_a_function_that_gains_nothing_is_not_looked_at_any_more():
     assert calls == [[n + 1.0] * 2 for n in range(8)]
     (refused,) = manager.report().refusals
     assert refused.reason is Refusal.NO_GAIN
-    assert (manager.report().replayed, manager.report().plain) == (3, 0)
+    assert (manager.report().replayed, manager.report().plain) == (4, 0)
     manager.reset()
     captured.call([torch.ones(2)])
     assert manager.report().warmups == 2

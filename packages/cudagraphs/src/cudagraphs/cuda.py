@@ -18,6 +18,7 @@ from torch import Tensor, UntypedStorage
 from .driver import Boxed
 from .errors import CannotRecord, Refusal
 from .feeds import Feed
+from .gain import Took
 from .inputs import dense_shape
 from .storage import Block, View
 from .tensors import TorchTensors, copier
@@ -146,12 +147,13 @@ class CudaDriver(TorchTensors):
         equal, indices = torch._C._tensors_data_ptrs_at_indices_equal, list(which)
         return lambda values: equal(values, expected, indices)
 
-    def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
+    def timed(self, work: Callable[[], Any]) -> tuple[Took, Any]:
         torch.cuda.synchronize(self.device)
         start = time.perf_counter()
         result = work()
+        back = time.perf_counter() - start
         torch.cuda.synchronize(self.device)
-        return time.perf_counter() - start, result
+        return Took(back, time.perf_counter() - start), result
 
     # Below: torch's capture and allocator.
 

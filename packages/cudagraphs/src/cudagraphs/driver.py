@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from .gain import Took
 from .storage import Block, Handed, Held, View
 
 Tensor: TypeAlias = Any
@@ -118,5 +119,5 @@ class Driver(Protocol):
     def view_of(self, tensor: Tensor, view: View) -> Tensor:
         """Another view of the storage of ``tensor``."""
 
-    def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
+    def timed(self, work: Callable[[], Any]) -> tuple[Took, Any]:
         """Run ``work`` between two waits for the device; how long it took, and what it returned."""

@@ -6,6 +6,7 @@ is no CUDA device.  It gains nothing; it is for tests.  Must not know recordings
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, UntypedStorage
 
 from .driver import Boxed
+from .gain import Took
 from .inputs import dense_shape
 from .simulated import Allocator
 from .storage import Block, View
@@ -110,8 +112,11 @@ class EmulatedDriver(TorchTensors):
     def lend(self, block: Block, views: Sequence[View]) -> list[Tensor]:
         return _over(_bare_storage(block), views)
 
-    def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
-        return 0.0, work()
+    def timed(self, work: Callable[[], Any]) -> tuple[Took, Any]:
+        start = time.perf_counter()
+        result = work()
+        took = time.perf_counter() - start
+        return Took(took, took), result
 
     def _at_its_address(self, tensor: Tensor) -> Tensor:
         """A graph knows addresses; it keeps no memory alive."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from .driver import Boxed
 from .errors import Refusal, Refused
+from .gain import Trial
 from .inputs import Stillness
 from .node import Recording
 from .options import Options
@@ -31,8 +32,7 @@ class Case:
         self.stillness = Stillness()
         self._watched: list[tuple[int, Held]] = []
         self._expected_held: set[int] = set()
-        self.plain_seconds: float | None = None
-        self.replay_seconds: list[float] = []
+        self.trial = Trial(options.gain_samples) if options.gain_samples else None  # until it is over
         self.misses = 0
         self._rest = 0
 

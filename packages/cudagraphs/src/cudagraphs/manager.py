@@ -17,6 +17,7 @@ from .driver import Driver, State
 from .eligible import check_inputs
 from .errors import CannotRecord, Refusal, Refused
 from .function import Case, Function
+from .gain import Trial
 from .generation import Steps
 from .inputs import plan_inputs, separates
 from .node import Recording, flattened
@@ -32,10 +33,9 @@ RELEASED = "this tensor was made by a CUDA graph in an earlier step, and step_be
 
 @dataclass(frozen=True, slots=True)
 class _Plainly:
-    """The call is to be run as it is; as a warm-up of a case if there is one, and then perhaps to be timed."""
+    """The call is to be run as it is; as a warm-up of a case if there is one."""
 
     warms_up: Case | None = None
-    timed: bool = False
 
 
 class Manager:
@@ -78,7 +78,7 @@ class Manager:
             return answer
         if answer.warms_up is None:
             return function.fn(inputs)
-        return self._warm_up_now(function, answer.warms_up, inputs, answer.timed)
+        return self._warm_up_now(function, answer.warms_up, inputs)
 
     def step_begin(self, *, release: bool = False) -> None:
         """Start a new step.  ``release`` gives back what earlier steps made: tensors still held raise when used."""
@@ -112,6 +112,8 @@ class Manager:
             return self._plainly(function)
         if case.warm_ups < function.options.warmups:
             return self._warm_up(function, case, inputs)
+        if case.trial is not None and case.recordings:
+            return self._on_trial(function, case, case.trial, inputs)
         return self._replay_or_record(function, case, inputs)
 
     def _plainly(self, function: Function, reason: Refusal | None = None) -> _Plainly:
@@ -129,18 +131,34 @@ class Manager:
         case.stillness.see(self._driver, inputs)
         case.warm_ups += 1
         self._journal.counts["warmups"] += 1
-        last = case.warm_ups == function.options.warmups
-        return _Plainly(case, timed=last and function.options.gain_samples > 0)
+        return _Plainly(case)
 
-    def _warm_up_now(self, function: Function, case: Case, inputs: list[Any], timed: bool) -> Any:
-        if timed:
-            case.plain_seconds, result = self._driver.seconds(lambda: function.fn(inputs))
+    def _warm_up_now(self, function: Function, case: Case, inputs: list[Any]) -> Any:
+        trial = case.trial
+        if trial is not None and (case.warm_ups > 1 or function.options.warmups == 1):
+            took, result = self._driver.timed(lambda: function.fn(inputs))
+            trial.plain.append(took)
         else:
             result = function.fn(inputs)
         _, values = flattened(result)
         tensors = ((at, v) for at, v in enumerate(values) if self._driver.is_tensor(v) and self._driver.on_device(v))
         case.warmed_up((at, self._driver.hold_weakly(tensor)) for at, tensor in tensors)
         return result
+
+    def _on_trial(self, function: Function, case: Case, trial: Trial, inputs: list[Any]) -> Any:
+        """As always, but timed with all that is done around a replay, if it comes to one."""
+        recorded = self._recorded
+        took, answer = self._driver.timed(lambda: self._replay_or_record(function, case, inputs))
+        if isinstance(answer, _Plainly) or self._recorded != recorded:
+            return answer
+        trial.replayed.append(took)
+        if trial.over():
+            case.trial = None
+            if not trial.pays():
+                self._drop(case, case.recordings)
+                function.give_up(case, Refusal.NO_GAIN)
+                self._note(function, Refused(function.name, Refusal.NO_GAIN, str(trial)))
+        return answer
 
     def _replay_or_record(self, function: Function, case: Case, inputs: list[Any]) -> Any:
         live = self._ledger.live()
@@ -157,19 +175,14 @@ class Manager:
         if recording.inputs.changed and separates(self._driver, recording.inputs, inputs):
             return self._plainly(function, Refusal.OVERLAPPING_INPUTS)
         try:
-            return self._replay(function, case, recording, inputs)
+            return self._replay(case, recording, inputs)
         except CannotRecord as error:  # the device would not take the inputs of this call
             self._drop(case, [recording])
             return self._refuse(function, case, error)
 
-    def _replay(self, function: Function, case: Case, recording: Recording, inputs: Sequence[Any]) -> Any:
+    def _replay(self, case: Case, recording: Recording, inputs: Sequence[Any]) -> Any:
         copied = case.outputs.copied
-        if len(case.replay_seconds) < function.options.gain_samples:
-            seconds, result = self._driver.seconds(lambda: replay(self._driver, recording, inputs, copied))
-            case.replay_seconds.append(seconds)
-            self._judge_gain(function, case)
-        else:
-            result = replay(self._driver, recording, inputs, copied)
+        result = replay(self._driver, recording, inputs, copied)
         self._ledger.lend(recording.lends)
         case.misses = 0
         self._state = recording.state
@@ -265,18 +278,6 @@ class Manager:
 
     def _pool_bytes(self) -> int:
         return sum(segment.nbytes for segment in self._driver.segments())
-
-    def _judge_gain(self, function: Function, case: Case) -> None:
-        """Drop the recordings of a case whose fastest replay was no faster than a plain call."""
-        if len(case.replay_seconds) < function.options.gain_samples or case.plain_seconds is None:
-            return
-        fastest = min(case.replay_seconds)
-        if fastest < case.plain_seconds:
-            return
-        self._drop(case, case.recordings)
-        function.give_up(case, Refusal.NO_GAIN)
-        detail = f"{fastest * 1e6:.1f} µs replayed, {case.plain_seconds * 1e6:.1f} µs plain"
-        self._note(function, Refused(function.name, Refusal.NO_GAIN, detail))
 
     def _drop(self, case: Case, recordings: Sequence[Recording]) -> None:
         self.tree.remove(recordings)

@@ -16,6 +16,7 @@ from typing import Any
 
 from .driver import Boxed
 from .errors import CudaGraphsError
+from .gain import Took
 from .storage import Block, Held, View
 
 WORD = 8  # bytes; every element of a simulated tensor takes one word
@@ -369,10 +370,10 @@ class Device:
     def view_of(self, tensor: Tensor, view: View) -> Tensor:
         return Tensor(self, tensor.storage, view)
 
-    def seconds(self, work: Callable[[], Any]) -> tuple[float, Any]:
+    def timed(self, work: Callable[[], Any]) -> tuple[Took, Any]:
         start = self.clock
         result = work()
-        return self.clock - start, result
+        return Took(self.clock - start, self.clock - start), result
 
     @contextmanager
     def _allocating_in_pool(self) -> Iterator[None]:
