@@ -7,6 +7,7 @@ GPU.  ``tests/gpu`` does the same on a real one.
 
 import copy
 import itertools
+import re
 import sys
 from pathlib import Path
 
@@ -18,9 +19,12 @@ import compile_api
 import cudagraphs
 from cudagraphs.emulated import EmulatedDriver
 from cudagraphs.gain import Took
+from cudagraphs.show import show_tree
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from models.zoo import ZOO
+
+PAGE = Path(__file__).parent.parent / "docs" / "how" / "cudagraphs.md"
 
 
 class Device(EmulatedDriver):
@@ -55,6 +59,14 @@ def manager(monkeypatch, device):
     monkeypatch.setattr("cudagraphs.api._pools_for", lambda example_inputs: (manager, None))
     monkeypatch.setattr("cudagraphs.eligible._in_host_memory", lambda value: False)  # which is the device here
     return manager
+
+
+def test_the_tree_in_the_documentation_is_the_one_that_its_program_leaves(manager):
+    page = PAGE.read_text()
+    program, *_ = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (drawn,) = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    exec(program.replace('"cuda" if torch.cuda.is_available() else "cpu"', '"cpu"'), {"__name__": "__main__"})
+    assert show_tree(manager.tree) == drawn.strip()
 
 
 def recorded(model):

@@ -74,12 +74,12 @@ def test_children_of_the_present_recording_come_first(device, manager, captured)
 
 
 def test_the_tree_is_drawn_with_its_paths_and_memory(device, manager, captured):
-    first, _ = recordings_of(device, manager, captured)
+    recordings_of(device, manager, captured)
     root, *lines = show_tree(manager.tree).splitlines()
     assert root == "root"
     assert lines[0].startswith("└─ #1 ")
     assert lines[1].startswith("   └─ #2 ")
-    assert f"protects {first.loans[0].block.address:#x}+8" in lines[1]
+    assert "protects 0x0+8" in lines[1]
 
 
 def test_a_drawing_of_a_model_stays_a_line_for_each_recording(captured, device, manager):
