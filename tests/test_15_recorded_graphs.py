@@ -216,6 +216,18 @@ def test_a_state_that_is_changed_in_place_is_the_callers(manager):
         torch.testing.assert_close(cache, cache_before)
 
 
+@pytest.mark.parametrize(
+    ("options", "most", "reason"),
+    [({"cuda_graph_pool_bytes": 1}, 1, "as much memory"), ({"cuda_graph_recordings": 2}, 2, "as many recordings")],
+)
+def test_pool_and_recordings_are_limited_by_options(manager, options, most, reason):
+    call = compile_api.compile(lambda x: (x * 2).relu(), mode="reduce-overhead", options=options, dynamic=True)
+    for size in [3, 4, 5] * 5:
+        assert call(torch.ones(size)).tolist() == [2.0] * size
+    assert manager.report().recorded == most
+    assert any(reason in refused.reason for refused in call.ledger.refused())
+
+
 def test_a_graph_that_works_on_the_cpu_is_refused_with_operator_and_line(monkeypatch):
     manager = cudagraphs.Manager(Device())
     monkeypatch.setattr("cudagraphs.api._pools_for", lambda example_inputs: (manager, None))

@@ -21,6 +21,10 @@ class CompileOptions:
     """Sizes are symbols from the start (True), never (False), or once they were seen to vary (None)."""
     cuda_graphs: bool = False
     """Kernels on a CUDA device are recorded once and replayed."""
+    cuda_graph_pool_bytes: int | None = None
+    """No graph is recorded once the pool that all of them share has reserved this much; None is no limit."""
+    cuda_graph_recordings: int = 16
+    """How many recordings are kept of one graph, over all its sizes; further sizes start their kernels one by one."""
     max_autotune: bool = False
     """Candidate kernels are timed instead of chosen by rule."""
     trace: bool | str = False
@@ -93,6 +97,7 @@ _WANTED: Mapping[object, str] = {
     bool: "True or False",
     bool | str: "True, False or a folder's path",
     int: "a whole number",
+    int | None: "a whole number or None",
     tuple[str, ...]: "a list of names",
 }
 

@@ -111,8 +111,11 @@ def recorded(
     def refuse(refused: cudagraphs.Refused) -> None:
         ctx.ledger.add(GraphRefused("cudagraphs", str(refused), "the kernels of this graph start one by one"))
 
+    limits = cudagraphs.Options(
+        pool_bytes=ctx.options.cuda_graph_pool_bytes, recordings_per_function=ctx.options.cuda_graph_recordings
+    )
     return cudagraphs.capture_compiled(
-        compiled, gm, example_inputs, name=direction, static_inputs=parameters, tell=refuse
+        compiled, gm, example_inputs, name=direction, static_inputs=parameters, options=limits, tell=refuse
     ).call
 
 
