@@ -87,6 +87,20 @@ def test_a_position_outside_is_an_error_as_in_eager(tmp_path):
     assert done.stdout.startswith("raised"), done.stdout + done.stderr[-2000:]
 
 
+@pytest.mark.parametrize("rows", [17, 512])
+def test_tuned_products_agree_with_eager(rows, tmp_path):
+    x, w, v, b = (
+        torch.randn(size, device="cuda").bfloat16() for size in ((rows, 520), (520, 1000), (1000, 72), (1000,))
+    )
+    function = lambda x, w, v, b: F.gelu(torch.addmm(b, x * 0.05, w)) @ v
+    for _ in range(2):  # timed, then from the cache
+        options = {"cache_dir": str(tmp_path), "max_autotune": True, "fallback": False}
+        compiled = inductor.compile(make_fx(function)(x, w, v, b), [x, w, v, b], options=options)
+        (found,), expected = compiled(x, w, v, b), function(*(tensor.double() for tensor in (x, w, v, b)))
+        assert (found.double() - expected).norm() / expected.norm() < 2e-2
+    assert len(list((tmp_path / "kernels").glob("*.product"))) == 2
+
+
 def test_tuned_kernels_agree_with_eager(tmp_path):
     x, y = torch.randn(700, 500, device="cuda"), torch.randn(500, 700, device="cuda")
     function = lambda x, y: ((x.t() + y).softmax(1), x.sum(0))

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch.fx import GraphModule
 
-from inductor import assemble, decompose, lower, schedule
+from inductor import assemble, decompose, lower, schedule, triton_products
 from inductor.assemble import BuiltKernels
 from inductor.codegen.units import PrintedProgram
 from inductor.codegen.wrapper import Wrapper
@@ -64,7 +65,8 @@ def _lower(work: Work) -> Work:
 
 def _schedule(work: Work) -> Work:
     assert work.graph is not None
-    return replace(work, program=schedule.schedule(work.graph))
+    products = partial(triton_products.choose, options=work.options) if work.options.max_autotune else None
+    return replace(work, program=schedule.schedule(work.graph, products))
 
 
 def _print(work: Work) -> Work:

@@ -221,6 +221,8 @@ def compile_kernel(printed: PrintedTritonKernel, file: Path, architecture: int, 
         attrs={(position,): hints for position in range(len(kernel.arguments))} if aligned else {},
     )
     options = {"num_warps": shape.warps, "enable_fp_fusion": False}
+    if shape.cut is not None:
+        options["num_stages"] = shape.cut.stages
     if "_index(" in printed.text:  # positions that tensors hold are asserted to be inside
         options |= {"debug": True, "sanitize_overflow": False}
     compiled: Any = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)

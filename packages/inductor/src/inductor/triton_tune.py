@@ -40,13 +40,15 @@ def tuned(
 
 def _tuned(printed: PrintedTritonKernel, device: int, store: Cache) -> PrintedTritonKernel:
     name = f"{key_of((*content(printed), identity(), torch.cuda.get_device_name(device)))}.shape"
+    if printed.shape.cut is not None:  # chosen before
+        return printed
     if (known := store.find_data(name)) is not None:
         return print_kernel(printed.kernel, printed.shape.with_blocks(**json.loads(known)))
     if not can_be_timed(printed):
         return printed
-    seconds = timings(printed, device, store)
-    best = min(seconds, key=lambda shape: seconds[shape])
-    if seconds[best] > BETTER * seconds[printed.shape]:
+    took = timings(printed, device, store)
+    best = min(took, key=lambda shape: took[shape])
+    if took[best] > BETTER * took[printed.shape]:
         best = printed.shape
     store.keep_data(name, json.dumps({"blocks": best.constants, "warps": best.warps}).encode())
     return print_kernel(printed.kernel, best)
@@ -74,7 +76,7 @@ def timings(printed: PrintedTritonKernel, device: int, store: Cache) -> dict[Sha
         found: dict[Shape, list[float]] = {shape: [] for shape in runs}
         for _ in range(TURNS):
             for shape, run in runs.items():
-                found[shape].append(_seconds(run))
+                found[shape].append(seconds(run))
     return {shape: statistics.median(times) for shape, times in found.items()}
 
 
@@ -83,10 +85,11 @@ def _arguments(printed: PrintedTritonKernel) -> list[list[torch.Tensor]]:
     sizes = [(argument.numel.as_int() or 0, argument.dtype) for argument in printed.kernel.arguments]
     total = sum(numel * dtype.itemsize for numel, dtype in sizes)
     sets = min(LAUNCHES, 1 + CACHE_BYTES // max(total, 1))
-    return [[_numbers(numel, dtype) for numel, dtype in sizes] for _ in range(sets)]
+    return [[random_numbers(numel, dtype) for numel, dtype in sizes] for _ in range(sets)]
 
 
-def _numbers(numel: int, dtype: torch.dtype) -> torch.Tensor:
+def random_numbers(numel: int, dtype: torch.dtype) -> torch.Tensor:
+    """Memory to work on: what is computed with zeros is faster than with numbers."""
     if dtype.is_floating_point:
         return torch.rand(numel, device="cuda").to(dtype)
     return torch.randint(0, 2, (numel,), device="cuda").to(dtype)
@@ -98,7 +101,8 @@ def _run(launch: Callable[..., None], sets: Sequence[Sequence[torch.Tensor]]) ->
         launch(stream, *(tensor.data_ptr() for tensor in sets[number % len(sets)]))
 
 
-def _seconds(run: Callable[[], None]) -> float:
+def seconds(run: Callable[[], None]) -> float:
+    """Seconds of a launch on the device, of ``LAUNCHES`` that one call of ``run`` queues."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     run()
     torch.cuda._sleep(1_000_000)  # all launches are queued before the first one starts

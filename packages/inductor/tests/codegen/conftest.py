@@ -71,6 +71,12 @@ def run_triton(options, device, kernel, tensors, sizes=()):
 
 
 @pytest.fixture
+def interpreted(options):
+    """Runs a printed kernel on the CPU, by Triton's interpreter."""
+    return lambda printed, arguments: interpret(printed, options, arguments)
+
+
+@pytest.fixture
 def kernel_of():
     """A kernel from its loops; ``arguments`` are (name, dtype, numel, role)."""
 

@@ -7,7 +7,7 @@ the kernel is a pass over the row.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,9 +19,9 @@ from inductor.codegen.triton_dialect import DTYPES
 from inductor.codegen.triton_shape import TILE_NAMES, Shape, choose_shape, product
 from inductor.codegen.triton_values import Block, BlockScope, Grid, Inside, cast_block
 from inductor.deps import indices_of
-from inductor.ir.expr import IndexValue
+from inductor.ir.expr import Expr, IndexValue, Load, substitute
 from inductor.ir.index import Index, Symbol, loop_variable
-from inductor.ir.kernel import Kernel, Let, Loop, Reduce, Scan, Statement, Store
+from inductor.ir.kernel import PRODUCT, Cut, Kernel, Let, Loop, Product, Reduce, Scan, Statement, Store
 
 HEADER = """\
 import triton
@@ -72,14 +72,14 @@ class _TritonPrinter:
         self.names = Names(_names_in(kernel))
         self.dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
         self.wide = ".to(tl.int64)" if _is_huge(kernel) else ""
-        self.dimensions = [constant[0].lower() for constant in shape.constants]
+        self.dimensions = [constant[0].lower() for constant in shape.sides]
         self.kept = len(self.dimensions) - (shape.r is not None)
-        self.block = f"[{', '.join(shape.constants)}]"
+        self.block = f"[{', '.join(shape.sides)}]"
         extents = {product(loop.axes) for loop in kernel.loops if loop.axes}
         self.persistent = shape.r is not None and all(_is_at_most(extent, shape.r) for extent in extents)
         self.one_row = len(extents) <= 1
         self.grid = _grid(kernel, shape)
-        self.named = {symbol for index in indices_of(kernel.loops) for symbol in self.grid.flattened(index).symbols}
+        self.named = {symbol for index in indices_of(kernel.passes) for symbol in self.grid.flattened(index).symbols}
 
     def print(self) -> str:
         parameters = [argument.name for argument in self.kernel.arguments] + [size.name for size in self.kernel.sizes]
@@ -88,28 +88,36 @@ class _TritonPrinter:
         with self.lines.block(f"def {self.kernel.name}({', '.join(parameters)}):"):
             if self.kernel.origins:
                 self.lines.line(f"# {', '.join(self.kernel.origins)}")
-            self.inside = self.in_row = self._tiles()
-            scope = BlockScope(self.lines, self.names, self.grid, self.inside, {})
-            first = next((loop for loop in self.kernel.loops if loop.axes), None)
-            if self.persistent and self.one_row and first is not None:
-                self.in_row = self._r(first)
-            for loop in self.kernel.loops:
-                self._loop(loop, scope)
+            if self.shape.cut is not None and self.shape.cut.walkers is not None:
+                blocks = _text(self.shape.blocks)
+                with self.lines.block(f"for program in range(tl.program_id(0), {blocks}, tl.num_programs(0)):"):
+                    self._program("program")
+            else:
+                self._program("tl.program_id(0)")
         return str(self.lines)
+
+    def _program(self, place: str) -> None:
+        """What is done for the block at ``place``."""
+        self.inside = self.in_row = self._tiles(place + self.wide)
+        scope = BlockScope(self.lines, self.names, self.grid, self.inside, {})
+        if self.kernel.product is not None:
+            self._product(self.kernel.product, scope)
+        first = next((loop for loop in self.kernel.loops if loop.axes), None)
+        if self.persistent and self.one_row and first is not None:
+            self.in_row = self._r(first)
+        for loop in self.kernel.loops:
+            self._loop(loop, scope)
 
     # -- positions ----------------------------------------------------------------------------------------------------
 
-    def _tiles(self) -> Inside:
-        """Where the program's block lies, the fastest tile's position changing from each program to the next."""
-        place, inner = f"tl.program_id(0){self.wide}", Index.of(1)
-        if len(self.shape.tiles) > 1:
+    def _tiles(self, place: str) -> Inside:
+        """Where the program's block lies."""
+        if len(self.shape.tiles) > 1 and place != "program":
             self.lines.line(f"program = {place}")
             place = "program"
         conditions: dict[str, str] = {}
-        for tile in reversed(self.shape.tiles):
-            text = place if inner == 1 else f"{place} // {_text(inner).within(Precedence.ATOM)}"
-            if tile is not self.shape.tiles[0]:
-                text += f" % {_text(tile.count).within(Precedence.ATOM)}"
+        places = self._places(place) if self.shape.cut is None else self._places_in_groups(self.shape.cut)
+        for tile, text in zip(reversed(self.shape.tiles), places, strict=True):
             if tile.block is not None:
                 text += f" * {tile.name.upper()}BLOCK + {self._range(tile.name)}"
             self.lines.line(f"{tile.name}_index = {text}")
@@ -117,8 +125,27 @@ class _TritonPrinter:
                 self.lines.line(f"{tile.name}_inside = {tile.name}_index < {_text(tile.extent)}")
                 conditions[tile.name] = f"{tile.name}_inside"
             self._axes(f"{tile.name}_index", tile.axes)
-            inner = inner * tile.count
         return self._all_of(conditions, "tile_inside")
+
+    def _places(self, place: str) -> Iterator[str]:
+        """The number of the program's block along each tile, the fastest's changing from each program to the next."""
+        inner = Index.of(1)
+        for tile in reversed(self.shape.tiles):
+            text = place if inner == 1 else f"{place} // {_text(inner).within(Precedence.ATOM)}"
+            yield text if tile is self.shape.tiles[0] else f"{text} % {_text(tile.count).within(Precedence.ATOM)}"
+            inner = inner * tile.count
+
+    def _places_in_groups(self, cut: Cut) -> Iterator[str]:
+        """The same for a product: blocks that are made at one time need few rows and columns of the factors."""
+        rows, columns = (tile.count for tile in self.shape.tiles[-2:])
+        place, each = "program", _text(rows * columns).within(Precedence.ATOM)
+        if len(self.shape.tiles) > 2:
+            place = f"program % {each}"
+        self.lines.line(f"y_place, x_place = in_groups({place}, {_text(rows)}, {_text(columns)}, {cut.group})")
+        yield "x_place"
+        yield "y_place"
+        if len(self.shape.tiles) > 2:
+            yield f"program // {each}"
 
     def _r(self, loop: Loop, start: str = "") -> Inside:
         """The same for a row, or the part of it that begins at ``start``."""
@@ -155,6 +182,39 @@ class _TritonPrinter:
             if axis in self.named:
                 self.lines.line(f"{axis.name} = {text}")
             inner = inner * axis.size
+
+    # -- products -----------------------------------------------------------------------------------------------------
+
+    def _product(self, made: Product, scope: BlockScope) -> None:
+        assert made.inner.size is not None
+        self.lines.line(f"{PRODUCT} = tl.zeros({self.block}, tl.float32)")
+        with self.lines.block(f"for k_start in range(0, {_text(made.inner.size)}, KBLOCK):"):
+            self._factor(made, made.left, "left", "[None, :]", "y")
+            self._factor(made, made.right, "right", "[:, None]", "x")
+            precision = ', input_precision="tf32"' if made.dtype == torch.float32 else ""
+            self.lines.line(f"{PRODUCT} = tl.dot(left, right, {PRODUCT}{precision})")
+        scope.results[PRODUCT] = Block(Text(PRODUCT), torch.float32)
+
+    def _factor(self, made: Product, value: Expr, side: str, laid: str, along: str) -> None:
+        """A block of a factor: zero where the sum has ended, so that nothing is added there."""
+        extent, at = made.inner.size, f"{side}_k"
+        assert extent is not None
+        assert self.shape.cut is not None
+        self.lines.line(f"{at} = k_start + tl.arange(0, KBLOCK){laid}{self.wide}")
+        conditions = {tile: condition for tile, condition in self.inside.conditions.items() if tile == along}
+        if extent.divisible_by(self.shape.cut.inner) is None:
+            self.lines.line(f"{side}_goes_on = {at} < {_text(extent)}")
+            conditions["k"] = f"{side}_goes_on"
+        symbol, whole = loop_variable(at, extent), " & ".join(conditions.values()) or None
+        value = substitute(value, {made.inner: Index.of(symbol)})
+        grid = Grid(self.grid.flats, {**self.grid.dimensions, symbol: "k"})
+        scope = BlockScope(self.lines, self.names.inner(), grid, Inside(conditions, whole), {})
+        if isinstance(value, Load):
+            place = scope.index(value.index).within(Precedence.ADD)
+            self.lines.line(f"{side} = tl.load({value.buffer} + {place}{f', {whole}, 0.0' if whole else ''})")
+            return
+        text = cast_block(scope.value(value), made.dtype).text
+        self.lines.line(f"{side} = {f'tl.where({whole}, {text}, 0.0)' if whole else text}")
 
     # -- passes -------------------------------------------------------------------------------------------------------
 
@@ -195,6 +255,7 @@ class _TritonPrinter:
             scope.forget_loads()
 
     def _statements(self, body: Sequence[Statement], scope: BlockScope, spanned: Sequence[str]) -> None:
+        scope.read_ahead(body)
         for statement in body:
             if isinstance(statement, Let):
                 scope.let(statement.name, scope.value(statement.value))
@@ -313,7 +374,7 @@ class _TritonPrinter:
         pointer = f"{statement.buffer} + {place.within(Precedence.ADD)}{missing}"
         function = "tl.store" if statement.mode == "set" else f"tl.atomic_{statement.mode}"
         self.lines.line(f"{function}({pointer}, {value.text}{f', {mask}' if mask else ''})")
-        scope.forget_loads()
+        scope.forget_loads(statement.buffer)
 
 
 def _grid(kernel: Kernel, shape: Shape) -> Grid:
@@ -357,6 +418,7 @@ def _start_of(statement: Reduce | Scan) -> str:
 
 def _names_in(kernel: Kernel) -> set[str]:
     names = {kernel.name, "inside", "tile_inside", "program", "r_start", "tl", "triton", "libdevice"}
+    names |= {PRODUCT, "k_start", "left", "right", "left_k", "right_k", "x_place", "y_place"}
     names |= {f"{tile}_{what}" for tile in (*TILE_NAMES, "outer", "r") for what in ("index", "inside")}
     names |= {argument.name for argument in kernel.arguments} | {size.name for size in kernel.sizes}
     names |= {axis.name for axis in kernel.axes}

@@ -14,7 +14,7 @@ from itertools import product as combinations
 
 from inductor.deps import loads_of, stores_of
 from inductor.ir.index import Index, Symbol
-from inductor.ir.kernel import Kernel
+from inductor.ir.kernel import Cut, Kernel, Product
 from inductor.schedule.profit import points
 
 PERSISTENT = 8192
@@ -65,16 +65,23 @@ class Tile:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The block of a program and its warps.  ``tiles`` cover the kernel's axes, the fastest last; ``r`` is how much of
-    a row is read at once, None where nothing is reduced, all of it where the shape ``keeps_rows``."""
+    a row is read at once, None where nothing is reduced, all of it where the shape ``keeps_rows``.  ``cut`` says more
+    about kernels that begin with a product."""
 
     tiles: tuple[Tile, ...]
     r: int | None
     warps: int
     keeps_rows: bool = False
+    cut: Cut | None = None
 
     @property
     def constants(self) -> dict[str, int]:
-        """The sizes of the block by the names that the kernel has for them, in the order of its dimensions."""
+        """What the kernel is given at compile time: the sizes of its blocks, by the names it has for them."""
+        return self.sides if self.cut is None else self.sides | {"KBLOCK": self.cut.inner}
+
+    @property
+    def sides(self) -> dict[str, int]:
+        """The sizes of the block in the order of its dimensions."""
         blocks = {f"{tile.name.upper()}BLOCK": tile.block for tile in self.tiles if tile.block is not None}
         return blocks if self.r is None else blocks | {"RBLOCK": self.r}
 
@@ -86,6 +93,13 @@ class Shape:
     @property
     def programs(self) -> Index:
         """How many programs the kernel needs."""
+        if self.cut is not None and self.cut.walkers is not None:
+            return Index.of(self.cut.walkers)
+        return self.blocks
+
+    @property
+    def blocks(self) -> Index:
+        """How many blocks there are to do."""
         total = Index.of(1)
         for tile in self.tiles:
             total = total * tile.count
@@ -102,6 +116,8 @@ def product(axes: Sequence[Symbol]) -> Index:
 
 def choose_shape(kernel: Kernel) -> Shape:
     """Good first guesses: enough bytes per program to hide latency, rows in registers where they fit."""
+    if kernel.product is not None:
+        return _multiplying_shape(kernel, kernel.product)
     sides = _bytes_side_by_side(kernel)
     groups = _groups(kernel, sides)
     if any(loop.axes for loop in kernel.loops):
@@ -211,8 +227,7 @@ def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int, 
         r = IN_FLIGHT // (x * width)
     elif r * x > REGISTERS:
         x = REGISTERS // r
-    warps = max(_warps(x * r) // 2, min(4, _warps(x * r)))
-    return replace(_shape(groups, (x,), r, warps), keeps_rows=r >= longest)
+    return replace(_shape(groups, (x,), r, _warps(x * r)), keeps_rows=r >= longest)
 
 
 def _width(kernel: Kernel) -> int:
@@ -223,6 +238,20 @@ def _width(kernel: Kernel) -> int:
 
 def _warps(elements: int) -> int:
     return max(1, min(16, elements // 512))
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+SMALLEST_FACTOR = 16
+"""Tensor cores multiply no smaller blocks."""
+
+
+def _multiplying_shape(kernel: Kernel, made: Product) -> Shape:
+    batch = kernel.axes[: len(kernel.axes) - len(made.rows) - len(made.columns)]
+    tiles = [Tile("outer", batch, None)] if batch else []
+    for name, axes, block in (("y", made.rows, made.cut.rows), ("x", made.columns, made.cut.columns)):
+        tiles.append(Tile(name, axes, max(SMALLEST_FACTOR, min(block, _power_of_two(axes)))))
+    return Shape(tuple(tiles), None, made.cut.warps, cut=made.cut)
 
 
 # -- other shapes to try ----------------------------------------------------------------------------------------------

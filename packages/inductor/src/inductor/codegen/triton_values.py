@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,8 +11,10 @@ from inductor.codegen import triton_dialect
 from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.order import plan
 from inductor.codegen.printer import Lines, Names
-from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result
+from inductor.deps import expressions
+from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result, children
 from inductor.ir.index import Index, Symbol
+from inductor.ir.kernel import Statement
 
 LONGEST_INLINE = 72
 
@@ -102,8 +104,18 @@ class BlockScope:
         self.lines.line(f"{name} = {block.text}")
         self.results[name] = Block(Text(name), block.dtype)
 
-    def forget_loads(self) -> None:
-        self._named.clear()
+    def forget_loads(self, buffer: str | None = None) -> None:
+        """What was read of a buffer is read again; of all where positions have changed, and so values."""
+        begin = "" if buffer is None else f"tl.load({buffer} + "
+        self._named = {text: name for text, name in self._named.items() if not text.startswith(begin)}
+
+    def read_ahead(self, statements: Iterable[Statement]) -> None:
+        """Asks for everything that statements read before any of them runs: the compiler, which knows not that buffers
+        are apart, would read nothing earlier than what is written before it."""
+        for statement in statements:
+            for expr in expressions(statement):
+                for load in _plain_loads(expr):
+                    self.value(load)
 
     def index(self, index: Index, names: Mapping[Symbol, str] | None = None) -> Text:
         return index_text(self.grid.flattened(index), triton_dialect.INDEX_STYLE, names)
@@ -126,6 +138,21 @@ class BlockScope:
                 block = self.named(block)
             done[id(node)] = block
         return done[id(expr)]
+
+
+def _plain_loads(expr: Expr) -> Iterator[Load]:
+    """What an expression reads whatever its values are, at places that are known."""
+    stack, seen = [expr], set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Load):
+            if not node.bindings:
+                yield node
+        else:
+            stack.extend(reversed(children(node)[:1] if isinstance(node, Masked) else children(node)))
 
 
 def _const(scope: BlockScope, node: Const, done: Mapping[int, Block]) -> Block:

@@ -89,6 +89,41 @@ class Loop:
     body: tuple[Statement, ...]
 
 
+PRODUCT = "product"
+"""The name under which loops read an element of the product before them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a product is cut into programs: each makes blocks of ``rows`` by ``columns`` elements, ``inner`` terms of
+    their sums at a time, with ``stages`` of them on their way from memory.  Programs go down ``group`` blocks before
+    the next column of blocks; ``walkers`` programs do all blocks in turn, or where None each block has its own."""
+
+    rows: int = 128
+    columns: int = 128
+    inner: int = 64
+    warps: int = 8
+    stages: int = 3
+    group: int = 8
+    walkers: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of matrices, or of many, made before a kernel's loops, which read an element of it as
+    ``Result(PRODUCT)``.  The kernel's axes are those of the batch, ``rows`` and ``columns``, in this order; ``left``
+    and ``right`` are elements of the factors, in terms of these axes and of ``inner``, and have ``dtype`` when they are
+    multiplied."""
+
+    left: Expr
+    right: Expr
+    rows: tuple[Symbol, ...]
+    columns: tuple[Symbol, ...]
+    inner: Symbol
+    dtype: torch.dtype
+    cut: Cut = Cut()
+
+
 @dataclass(frozen=True, slots=True)
 class Argument:
     """A buffer the kernel is given: ``in``, ``out`` (every element written before it is read) or ``inout``.
@@ -104,7 +139,7 @@ class Argument:
 class Kernel:
     """Independent iterations over ``axes``, each running ``loops`` in order.  ``sizes`` are the run-time integers the
     indices mention; ``origins`` name the operators that went in, for people and profilers.  ``once`` names values that
-    are the same in every iteration and computed before the first."""
+    are the same in every iteration and computed before the first.  Only on GPUs kernels begin with a ``product``."""
 
     name: str
     device: Literal["cpu", "cuda"]
@@ -114,8 +149,13 @@ class Kernel:
     sizes: tuple[Symbol, ...] = ()
     origins: tuple[str, ...] = field(default=(), compare=False)
     once: tuple[Let, ...] = ()
+    product: Product | None = None
 
     @property
     def passes(self) -> tuple[Loop, ...]:
-        """Everything a kernel does: what is done once, and the loops."""
-        return (Loop((), self.once), *self.loops) if self.once else self.loops
+        """Everything a kernel does: what is done once, the factors of its product, and the loops."""
+        first = (Loop((), self.once),) if self.once else ()
+        if self.product is None:
+            return (*first, *self.loops)
+        factors = Let(f"{PRODUCT}.left", self.product.left), Let(f"{PRODUCT}.right", self.product.right)
+        return (*first, Loop((self.product.inner,), factors), *self.loops)

@@ -26,7 +26,7 @@ import torch
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result
 from inductor.ir.graph import Graph, Nest
 from inductor.ir.index import Index, Symbol
-from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Scan, Statement
+from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Reduce, Scan, Statement
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Step, View
 
 INFIX: dict[str, tuple[str, int]] = {
@@ -109,6 +109,10 @@ def kernel_text(value: Kernel) -> str:
     lines += ["    " + statement(let) for let in value.once]
     for depth, axis in enumerate(value.axes, 1):
         lines.append(f"{'    ' * depth}for {axis.name} in {axis.size}:")
+    if (made := value.product) is not None:
+        factors = f"{expression(made.left)}, {expression(made.right)}, {dtype_name(made.dtype)}"
+        indent = "    " * (1 + len(value.axes))
+        lines.append(f"{indent}{PRODUCT} = multiplied({factors}, {made.inner.name} in {made.inner.size})")
     lines += _loops(value.loops, 1 + len(value.axes))
     return "\n".join(lines) + "\n"
 

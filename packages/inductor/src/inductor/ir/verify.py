@@ -9,7 +9,7 @@ import torch
 from inductor.errors import InvalidIR
 from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, walk
 from inductor.ir.index import Index, Symbol
-from inductor.ir.kernel import Kernel, Let, Reduce, Scan, Statement, Store
+from inductor.ir.kernel import PRODUCT, Kernel, Let, Reduce, Scan, Statement, Store
 from inductor.ir.ops import OPERATORS, REDUCTIONS, SCANS
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
 
@@ -38,6 +38,7 @@ class _KernelRules:
         for let in self.kernel.once:
             self.statement(let, frozenset(self.kernel.sizes))
             self.define(let.name, let.value.dtype, False)
+        self.product()
         for loop in self.kernel.loops:
             scope = self.outer | set(loop.axes)
             fresh: list[str] = []
@@ -55,6 +56,15 @@ class _KernelRules:
             for name in fresh:
                 del self.values[name]
         self.roles()
+
+    def product(self) -> None:
+        made = self.kernel.product
+        if made is None:
+            return
+        self.require(self.kernel.axes[-len(made.rows) - len(made.columns) :] == made.rows + made.columns, "other axes")
+        self.expr(made.left, (self.outer - set(made.columns)) | {made.inner})
+        self.expr(made.right, (self.outer - set(made.rows)) | {made.inner})
+        self.define(PRODUCT, torch.float32, False)
 
     def require(self, condition: bool, message: str) -> None:
         if not condition:

@@ -10,6 +10,18 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+# -- positions --------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def in_groups(program, rows, columns, height):
+    """Which of ``rows`` by ``columns`` blocks a program makes, counted down ``height`` rows before the next column."""
+    first = program // (height * columns) * height
+    place = program % (height * columns)
+    height = tl.minimum(rows - first, height)
+    return first + place % height, place // height
+
+
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 

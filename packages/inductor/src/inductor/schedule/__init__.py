@@ -8,22 +8,25 @@ nests and calls -> fusion (merge: may they?  profit: should they?) -> kernels (l
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeAlias
 
 from inductor.deps import access, root
 from inductor.ir.graph import Graph, Nest
-from inductor.ir.kernel import Kernel
-from inductor.ir.program import Buffer, Call, Program, Ref
+from inductor.ir.program import Buffer, Program, Ref
 from inductor.schedule.fusion import fuse
 from inductor.schedule.kernels import make_kernel
-from inductor.schedule.memory import plan
+from inductor.schedule.memory import Work, plan
+
+Rework: TypeAlias = Callable[[Graph, list[Work]], tuple[Graph, list[Work]]]
 
 
-def schedule(graph: Graph) -> Program:
-    """The program of a lowered graph."""
+def schedule(graph: Graph, rework: Rework | None = None) -> Program:
+    """The program of a lowered graph; ``rework`` may put other kernels in the place of some of its work."""
     operations = fuse(graph)
     live = {root(output.name, graph.views) for output in graph.outputs if isinstance(output, Ref)}
     live |= graph.mutated | {buffer.name for buffer in graph.inputs if isinstance(buffer, Buffer)}
-    work: list[Kernel | Call] = []
+    work: list[Work] = []
     for number in range(len(operations) - 1, -1, -1):
         operation = operations[number]
         if isinstance(operation, Nest):
@@ -35,8 +38,11 @@ def schedule(graph: Graph) -> Program:
         else:
             work.append(operation)
             live |= access(operation, graph.views).reads
+    work.reverse()
+    if rework is not None:
+        graph, work = rework(graph, work)
     constants = tuple(graph.buffers[name] for name in graph.constants)
-    return Program(graph.name, graph.inputs, constants, plan(graph, work[::-1]), graph.outputs)
+    return Program(graph.name, graph.inputs, constants, plan(graph, work), graph.outputs)
 
 
 SILENT = frozenset((
@@ -53,4 +59,4 @@ def _name(nest: Nest, number: int) -> str:
     return f"{'_'.join(list(words)[-4:]) or 'kernel'}_{number}"
 
 
-__all__ = ["schedule"]
+__all__ = ["Rework", "schedule"]

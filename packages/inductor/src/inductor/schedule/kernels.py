@@ -14,7 +14,7 @@ from inductor.deps import counts_positions, expressions, indices_of, loads_of, s
 from inductor.ir.expr import Const, Expr, IndexValue, Load, Result, rewrite, substitute, walk
 from inductor.ir.graph import Nest
 from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
-from inductor.ir.kernel import Argument, Kernel, Let, Loop, Statement, Store
+from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Statement, Store
 from inductor.ir.program import Buffer
 from inductor.lowerings.values import cost
 from inductor.schedule.merge import map_statement
@@ -43,7 +43,7 @@ def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Coll
     loops = shared(hoisted(loops))
     passes = (Loop((), once), *loops)
     return Kernel(
-        name, device, kept, loops, _arguments(passes, buffers), _sizes(kept, inner, passes), nest.origins, once
+        name, device, kept, loops, arguments_of(passes, buffers), _sizes(kept, inner, passes), nest.origins, once
     )  # fmt: skip
 
 
@@ -246,8 +246,9 @@ def with_own_names(kernel: Kernel) -> Kernel:
         prefix = {"in": "in", "out": "out", "inout": "io"}[argument.role]
         arguments[argument.name] = f"{prefix}{count[prefix]}"
         count[prefix] += 1
-    named = [s.name for loop in kernel.passes for s in loop.body if not isinstance(s, Store)]
-    values = {name: f"v{number}" for number, name in enumerate(named)}
+    own_loops = (Loop((), kernel.once), *kernel.loops)
+    named = [s.name for loop in own_loops for s in loop.body if not isinstance(s, Store)]
+    values = {name: f"v{number}" for number, name in enumerate(named)} | {PRODUCT: PRODUCT}
 
     def rule(node: Expr) -> Expr | None:
         if isinstance(node, Load):
@@ -263,13 +264,17 @@ def with_own_names(kernel: Kernel) -> Kernel:
     loops = tuple(Loop(loop.axes, tuple(renamed(s) for s in loop.body)) for loop in kernel.loops)
     once = tuple(Let(values[let.name], rewrite(let.value, rule)) for let in kernel.once)
     own = tuple(replace(argument, name=arguments[argument.name]) for argument in kernel.arguments)
-    return replace(kernel, loops=loops, arguments=own, once=once)
+    product = kernel.product
+    if product is not None:
+        product = replace(product, left=rewrite(product.left, rule), right=rewrite(product.right, rule))
+    return replace(kernel, loops=loops, arguments=own, once=once, product=product)
 
 
 # -- what the kernel is given -----------------------------------------------------------------------------------------
 
 
-def _arguments(loops: Sequence[Loop], buffers: Mapping[str, Buffer]) -> tuple[Argument, ...]:
+def arguments_of(loops: Sequence[Loop], buffers: Mapping[str, Buffer]) -> tuple[Argument, ...]:
+    """The buffers that loops touch, by what they do with them."""
     read = dict.fromkeys(load.buffer for load in loads_of(loops))
     stores = list(stores_of(loops))
     written = dict.fromkeys(store.buffer for store in stores)

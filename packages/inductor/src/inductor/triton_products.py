@@ -1,0 +1,206 @@
+"""Products of matrices by kernels of ours where they are faster than the library's: part of ``max_autotune``.
+
+Every product of a graph on a GPU is timed as it is, with the kernels around it, and as one kernel in several cuts.
+What won is kept in the cache, per device and kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from inductor.cache import Cache, key_of
+from inductor.codegen.triton import HEADER, PrintedTritonKernel, print_kernel
+from inductor.ir.graph import Graph
+from inductor.ir.kernel import Cut, Kernel
+from inductor.ir.program import Buffer, Call, Ref
+from inductor.launcher import Launchers
+from inductor.options import Options
+from inductor.schedule.kernels import storage, with_own_names
+from inductor.schedule.memory import Work
+from inductor.schedule.products import Alternative, alternatives, in_parts, partial_sums
+from inductor.toolchain import open_cache
+from inductor.triton_launch import Loaded, compile_apart, content, identity
+from inductor.triton_tune import BETTER, LAUNCHES, TURNS, random_numbers, seconds
+
+CUTS = (
+    Cut(128, 256, 64, 8, 3), Cut(256, 128, 64, 8, 3), Cut(128, 128, 64, 8, 3), Cut(128, 128, 64, 4, 4),
+    Cut(64, 256, 64, 8, 3), Cut(64, 128, 64, 4, 4), Cut(128, 64, 64, 4, 4), Cut(64, 64, 64, 4, 4),
+    Cut(32, 128, 64, 4, 4), Cut(16, 128, 128, 4, 4), Cut(16, 64, 128, 4, 4),
+)  # fmt: skip
+SHARED_BYTES = 220 << 10
+"""What a program may hold of the factors."""
+
+PARTS = (2, 4, 8)
+SHORTEST_SUM = 256
+"""Sums are not cut into parts shorter than this."""
+
+
+def choose(graph: Graph, work: list[Work], options: Options) -> tuple[Graph, list[Work]]:
+    """The work with kernels in the place of calls, where that is faster."""
+    on_gpu = any(buffer.device.type == "cuda" for buffer in graph.buffers.values())
+    if not on_gpu or not torch.cuda.is_available():
+        return graph, work
+    store, taken, placed = open_cache(options), set[int](), dict[int, list[Kernel]]()
+    buffers = dict(graph.buffers)
+    for found in alternatives(work, graph):
+        if taken.isdisjoint(found.replaced):
+            choice = _choice(found, work, graph, store)
+            if choice is not None:
+                taken.update(found.replaced)
+                placed[max(found.replaced)] = list(choice.kernels)
+                buffers.update(choice.buffers)
+    return replace(graph, buffers=buffers), reworked(work, taken, placed)
+
+
+def reworked(work: Sequence[Work], taken: set[int], placed: Mapping[int, Sequence[Kernel]]) -> list[Work]:
+    """The work without what is ``taken``, and with kernels at some places."""
+    result: list[Work] = []
+    for number, item in enumerate(work):
+        result += [item] if number not in taken else placed.get(number, ())
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A way to make a product: the kernels, and the buffers that only they need."""
+
+    cut: Cut
+    parts: int
+    kernels: tuple[Kernel, ...]
+    buffers: Mapping[str, Buffer]
+
+
+def variant(kernel: Kernel, cut: Cut, parts: int, graph: Graph) -> Variant | None:
+    """The kernel in a cut, and its sums in parts; None where these do not fit."""
+    assert kernel.product is not None
+    kernel = replace(kernel, product=replace(kernel.product, cut=cut))
+    if parts == 1:
+        return Variant(cut, parts, (kernel,), {})
+    device = graph.buffers[kernel.arguments[0].name].device
+    sums = partial_sums(kernel, parts, device)
+    kernels = in_parts(kernel, parts, sums, graph.buffers)
+    return Variant(cut, parts, tuple(kernels), {sums.name: sums}) if kernels else None
+
+
+def variants(kernel: Kernel, graph: Graph, processors: int) -> Iterator[Variant]:
+    """What is tried."""
+    made = kernel.product
+    assert made is not None
+    length = made.inner.size.as_int() if made.inner.size is not None else None
+    for cut in CUTS:
+        if (cut.rows + cut.columns) * cut.inner * cut.stages * made.dtype.itemsize > SHARED_BYTES:
+            continue
+        shape = print_kernel(with_own_names(replace(kernel, product=replace(made, cut=cut)))).shape
+        if any(tile.block is not None and 2 * tile.block <= side for tile, side in
+               zip(shape.tiles[-2:], (cut.rows, cut.columns), strict=True)):  # fmt: skip
+            continue  # a smaller cut does the same
+        blocks = shape.blocks.as_int() or 1
+        ways = [(cut, 1)]
+        if blocks > processors:
+            ways.append((replace(cut, walkers=processors), 1))
+        if blocks < processors and length is not None:
+            ways += [(cut, parts) for parts in PARTS if length // parts >= SHORTEST_SUM]
+        for way, parts in ways:
+            if (found := variant(kernel, way, parts, graph)) is not None:
+                yield found
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+def _choice(found: Alternative, work: Sequence[Work], graph: Graph, store: Cache) -> Variant | None:
+    """The fastest way, None where that is the library's."""
+    device = graph.buffers[found.kernel.arguments[0].name].device.index or 0
+    printed = print_kernel(with_own_names(found.kernel))
+    name = f"{key_of((*content(printed), identity(), torch.cuda.get_device_name(device)))}.product"
+    if (known := store.find_data(name)) is not None:
+        way: dict[str, Any] | None = json.loads(known)
+        return None if way is None else variant(found.kernel, Cut(**way["cut"]), way["parts"], graph)
+    best = _fastest(found, work, graph, store, device)
+    kept = None if best is None else {"cut": asdict(best.cut), "parts": best.parts}
+    store.keep_data(name, json.dumps(kept).encode())
+    return best
+
+
+def _fastest(found: Alternative, work: Sequence[Work], graph: Graph, store: Cache, device: int) -> Variant | None:
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    ways = list(variants(found.kernel, graph, processors))
+    buffers = {name: buffer for way in ways for name, buffer in way.buffers.items()} | graph.buffers
+    compile_apart([_loaded(kernel, store, device) for way in ways for kernel in way.kernels])
+    with torch.cuda.device(device):
+        memory = _Memory(buffers, graph, {})
+        library = [_run_of(work[number], memory, store, device) for number in found.replaced]
+        runs: dict[int, list[Callable[[int], None]]] = {-1: library}
+        for number, way in enumerate(ways):
+            try:
+                runs[number] = [_run_of(kernel, memory, store, device) for kernel in way.kernels]
+            except Exception:  # noqa: BLE001 - whatever keeps one candidate from running, there are others
+                continue
+        took: dict[int, list[float]] = {number: [] for number in runs}
+        for _ in range(TURNS):
+            for number, parts in runs.items():
+                took[number].append(seconds(partial(_repeat, parts)))
+    medians = {number: statistics.median(times) for number, times in took.items()}
+    best = min(medians, key=lambda number: medians[number])
+    return ways[best] if best >= 0 and medians[best] < BETTER * medians[-1] else None
+
+
+def _repeat(parts: Sequence[Callable[[int], None]]) -> None:
+    stream = torch.cuda.current_stream().cuda_stream
+    for _ in range(LAUNCHES):
+        for part in parts:
+            part(stream)
+
+
+def _loaded(kernel: Kernel, store: Cache, device: int) -> Loaded:
+    printed: PrintedTritonKernel = print_kernel(with_own_names(kernel))
+    text = f"{HEADER}\n\n{printed.text}"
+    return Loaded(printed, store.keep_text(f"{key_of([text])}.py", text), store, device)
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Random numbers in the place of a graph's buffers, made when asked for."""
+
+    buffers: Mapping[str, Buffer]
+    graph: Graph
+    made: dict[str, torch.Tensor]
+
+    def flat(self, name: str) -> torch.Tensor:
+        if name not in self.made:
+            buffer = self.buffers[name]
+            self.made[name] = random_numbers(storage(buffer).as_int() or 0, buffer.dtype)
+        return self.made[name]
+
+    def strided(self, name: str) -> torch.Tensor:
+        view = self.graph.views.get(name)
+        buffer, base, offset = (self.buffers[name], name, 0) if view is None else (view.buffer, view.base, view.offset)
+        sizes, strides = ([value.as_int() or 0 for value in values] for values in (buffer.sizes, buffer.strides))
+        return self.flat(base).as_strided(sizes, strides, offset if isinstance(offset, int) else offset.as_int() or 0)
+
+
+def _run_of(item: Work, memory: _Memory, store: Cache, device: int) -> Callable[[int], None]:
+    """What starts a kernel or a call on a stream."""
+    if isinstance(item, Call):
+        return _call_of(item, memory)
+    launch = _loaded(item, store, device).launcher(Launchers(None))
+    addresses = [memory.flat(argument.name).data_ptr() for argument in item.arguments]
+    return lambda stream: launch(stream, *addresses)
+
+
+def _call_of(call: Call, memory: _Memory) -> Callable[[int], None]:
+    arguments = pytree.tree_map(
+        lambda value: memory.strided(value.name) if isinstance(value, Ref) else value, call.args
+    )
+    (output,) = call.outputs
+    assert output is not None
+    function, result = call.target.overloadpacket.out, memory.strided(output.name)
+    return lambda stream: function(*arguments, out=result)
