@@ -86,3 +86,17 @@ def test_pairs_of_an_iterator_that_asks_for_pairs(check, x):
         return a + 1, [next(source.iterator) for _ in range(3)]
 
     check(play, x)
+
+
+REFUSED_OPERANDS = {
+    "no class": lambda: isinstance(3, 5),
+    "no class among several": lambda: isinstance(3, (str, (5,))),
+    "a name that is no text": lambda: getattr(itertools, 1),
+    "a name that is no text, asked for": lambda: hasattr(3, 1),
+    "sum of proxies": lambda: type.__dict__ + type.__dict__,
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_OPERANDS)
+def test_operands_that_python_refuses(check, x, case):
+    check(lambda a: (a + 1, REFUSED_OPERANDS[case]()), x, graphs=None, breaks=None)

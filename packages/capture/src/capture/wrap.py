@@ -283,11 +283,18 @@ def _hashed(ctx: World, key: Any, source: Source) -> Any:
     return ObjectKey(ctx.literal(key))
 
 
+_HELD_BY_A_PROXY = 3
+"""References to a dict that only a proxy, a variable and the question refer to."""
+
+
 @wraps(MappingProxyType)
 def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Source) -> Value:
     """What a class or a library shows of a dict of its own; nobody can change it through here."""
-    if type(gc.get_referents(obj)[0]) not in (dict, collections.OrderedDict):
+    shown = gc.get_referents(obj)[0]
+    if type(shown) not in (dict, collections.OrderedDict):
         ctx.stop("mapping", f"`{source.expression()}` shows a mapping with methods of its own")
+    if "__module__" not in shown and sys.getrefcount(shown) > _HELD_BY_A_PROXY:
+        ctx.stop("mapping", f"`{source.expression()}` shows a dict that others hold, and may change")
     kept = tuple(obj)
     ctx.guard(source, "python", lambda now: tuple(now) == kept, text=f"{source.expression()} has its keys")
     value = DictValue(source, MappingProxyType)

@@ -8,7 +8,7 @@ import collections
 import functools
 import weakref
 from collections.abc import Mapping, Sequence
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, UnionType
 from typing import Any
 
 import torch
@@ -41,11 +41,20 @@ def type_of(ctx: Tracer, value: Value, *rest: Value) -> Value:
 @rule(isinstance, kinds=(None, None))
 def is_instance(ctx: Tracer, value: Value, classes: Value) -> Value:
     candidates = constant_of(ctx, classes)
+    if not _are_classes(candidates):
+        ctx.stop("class", f"an object is asked whether it is an instance of {classes.describe()}")
     if isinstance(value, TensorValue):
         return boolean(isinstance(_stand_in(value), candidates))
     if isinstance(value, UserObject) and value.obj is not None:
         return boolean(isinstance(value.obj, candidates))
     return boolean(issubclass(value.python_type(), candidates))
+
+
+def _are_classes(candidates: Any) -> bool:
+    if isinstance(candidates, tuple):
+        return all(_are_classes(item) for item in candidates)
+    asked = any("__instancecheck__" in vars(base) for base in type(candidates).__mro__)
+    return asked or isinstance(candidates, (type, UnionType))
 
 
 def _stand_in(value: TensorValue) -> Any:
@@ -74,6 +83,8 @@ def identity(ctx: Tracer, value: Value) -> Value:
 
 @rule(getattr, kinds=(None, ConstantValue))
 def get_attribute(ctx: Tracer, value: Value, name: ConstantValue, default: Value | None = None) -> Value:
+    if not isinstance(name.value, str):
+        ctx.throw(TypeError, f"attribute name must be string, not '{type(name.value).__name__}'")
     if default is None:
         return value.attribute(ctx, name.value)
     bound = BuiltinValue(getattr, receiver=value)

@@ -74,7 +74,10 @@ def operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping
 
 def _refuse(ctx: Tracer, function: Any, args: Sequence[Value]) -> NoReturn:
     """Raise what Python raises for operands of these types, in its words."""
-    samples = [arg.value if isinstance(arg, ConstantValue) else arg.python_type()() for arg in args]
+    try:
+        samples = [arg.value if isinstance(arg, ConstantValue) else arg.python_type()() for arg in args]
+    except TypeError:  # there is no empty one
+        ctx.stop("builtin", f"`{function.__name__}` of {args[0].describe()} and {args[1].describe()}")
     try:
         function(*samples)
     except TypeError as error:
@@ -181,6 +184,8 @@ def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
         return _sequences_equal(ctx, left, right)
     if isinstance(left, DictValue) and isinstance(right, DictValue):
         return _dicts_equal(ctx, left, right)
+    if isinstance(left, SliceValue) and isinstance(right, SliceValue):
+        return _sequences_equal(ctx, _as_tuple(left), _as_tuple(right))
     keys = keys_like_a_set(ctx, left), keys_like_a_set(ctx, right)
     if keys[0] is not None and keys[1] is not None:
         return keys[0].keys() == keys[1].keys()
@@ -191,6 +196,11 @@ def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
     if isinstance(left, _COMPARED_BY_KIND) and isinstance(right, _COMPARED_BY_KIND):
         return False
     return ctx.stop("comparison", f"{left.describe()} is compared with {right.describe()}")
+
+
+def _as_tuple(value: SliceValue) -> TupleValue:
+    """Slices compare as tuples of their parts."""
+    return TupleValue(value.parts())
 
 
 # Values of two of these kinds are never equal where the code above did not say so.

@@ -87,7 +87,7 @@ def make_function(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     code = frame.pop().constant()
     assert isinstance(code, CodeType)
     closure = frame.pop().elements(ctx) if inst.arg & 8 else []
-    annotations = frame.pop() if inst.arg & 4 else None
+    annotations = frame.pop().elements(ctx) if inst.arg & 4 else []
     keyword_defaults = frame.pop() if inst.arg & 2 else None
     defaults = frame.pop().elements(ctx) if inst.arg & 1 else []
     made = FunctionValue(

@@ -27,8 +27,11 @@ def build_function(writer: Writer, value: FunctionValue) -> None:
     emit.load_const(value.code)
     writer.load(value.namespace)
     emit.load_const(value.code.co_name)
-    emit.build_tuple(writer.load_all(value.defaults))
-    emit.build_tuple(writer.load_all(value.closure))
+    for parts in (value.defaults, value.closure):
+        if parts:
+            emit.build_tuple(writer.load_all(parts))
+        else:
+            emit.load_const(None)
     emit.call(5)
     emit.copy()
     writer.keep(value, "function")
@@ -36,6 +39,8 @@ def build_function(writer: Writer, value: FunctionValue) -> None:
     if value.keyword_defaults:
         pairs = [part for name, item in value.keyword_defaults.items() for part in (ConstantValue(name), item)]
         writable["__kwdefaults__"] = lambda: emit.build_map(writer.load_all(pairs) // 2)
+    if value.annotations:
+        writable["__annotations__"] = lambda: emit.build_map(writer.load_all(value.annotations) // 2)
     for name, attribute in value.attributes.items():
         writable[name] = functools.partial(writer.load, attribute)
     for name, load in writable.items():

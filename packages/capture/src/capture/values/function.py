@@ -10,6 +10,7 @@ from typing import Any
 from capture.sources import AttrSource, Source
 from capture.values.base import NotConstant, Tracer, Value, realize
 from capture.values.constant import UNBOUND, ConstantValue
+from capture.versions import PY313
 
 
 class CellValue(Value):
@@ -54,7 +55,8 @@ class FunctionValue(Value):
         self.closure = list(closure)
         self.function = function
         self.source = source
-        self.annotations: Value | None = None
+        self.annotations: list[Value] = []
+        """Names and what they are annotated with, by turns; those of a real function are not kept here."""
         self.attributes: dict[str, Value] = {}
 
     def python_type(self) -> type:
@@ -80,7 +82,8 @@ class FunctionValue(Value):
         return self._made_here(ctx, name)
 
     def _made_here(self, ctx: Tracer, name: str) -> Value:
-        known = {"__name__": self.code.co_name, "__qualname__": self.qualname, "__doc__": None, "__code__": self.code}
+        known = {"__name__": self.code.co_name, "__qualname__": self.qualname, "__code__": self.code}
+        known["__doc__"] = docstring(self.code)
         if name in known:
             return ConstantValue(known[name])
         if name == "__module__":
@@ -98,11 +101,22 @@ class FunctionValue(Value):
     def parts(self) -> Iterator[Value]:
         yield from self.defaults
         yield from self.keyword_defaults.values()
+        yield from self.annotations
         yield from self.closure
         yield from self.attributes.values()
 
     def describe(self) -> str:
         return f"the function `{self.qualname}`"
+
+
+def docstring(code: CodeType) -> str | None:
+    """What ``__doc__`` of a function made of this code says at first."""
+    first = code.co_consts[0] if code.co_consts else None
+    has_one = isinstance(first, str) and (not PY313 or bool(code.co_flags & _HAS_DOCSTRING))
+    return first if has_one else None
+
+
+_HAS_DOCSTRING = 0x4000000  # set from 3.13 on
 
 
 class NamespaceValue(Value):
