@@ -10,7 +10,7 @@ ready (as one from aotgrad) must not pay.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,21 +25,21 @@ TAKEN_APART = (
     "_safe_softmax", "_unsafe_index", "_unsafe_index_put", "_unsafe_masked_index",
     "_unsafe_masked_index_put_accumulate", "_weight_norm_interface", "addr", "affine_grid_generator", "alias_copy",
     "aminmax", "baddbmm", "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits",
-    "block_diag", "celu", "channel_shuffle", "col2im", "count_nonzero", "cudnn_batch_norm", "cudnn_batch_norm_backward",
-    "diag_embed", "diagonal_backward", "diagonal_copy", "diagonal_scatter", "dist", "elu_backward", "expand_copy",
-    "glu", "glu_backward", "grid_sampler_2d", "hann_window", "huber_loss", "huber_loss_backward", "im2col",
-    "index_copy", "index_fill", "isin", "ldexp", "linalg_cross", "log_sigmoid_backward", "log_sigmoid_forward",
-    "logaddexp2", "logit_backward", "miopen_batch_norm_backward", "mish_backward", "mse_loss", "mse_loss_backward",
-    "multi_margin_loss", "multilabel_margin_loss_forward", "mvlgamma", "nansum", "narrow_copy",
-    "native_group_norm_backward", "nll_loss2d_backward", "nll_loss2d_forward", "nll_loss_backward", "nll_loss_forward",
-    "norm", "permute_copy", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d", "reflection_pad1d_backward",
-    "reflection_pad2d", "reflection_pad2d_backward", "reflection_pad3d", "reflection_pad3d_backward", "renorm",
-    "replication_pad1d", "replication_pad2d", "replication_pad3d", "rot90", "rrelu_with_noise_backward",
-    "select_backward", "slice_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "soft_margin_loss",
-    "soft_margin_loss_backward", "special_entr", "special_log_ndtr", "special_xlog1py", "split_with_sizes_copy",
-    "squeeze_copy", "std_mean", "t_copy", "trace", "transpose_copy", "tril_indices", "triu_indices", "unbind_copy",
-    "unfold_backward", "unfold_copy", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze_copy", "upsample_bicubic2d",
-    "vdot", "view_copy", "zero",
+    "block_diag", "bucketize", "celu", "channel_shuffle", "col2im", "count_nonzero", "cudnn_batch_norm",
+    "cudnn_batch_norm_backward", "diag_embed", "diagonal_backward", "diagonal_copy", "diagonal_scatter", "dist",
+    "elu_backward", "expand_copy", "glu", "glu_backward", "grid_sampler_2d", "hann_window", "huber_loss",
+    "huber_loss_backward", "im2col", "index_copy", "index_fill", "isin", "ldexp", "linalg_cross", "linspace",
+    "log_sigmoid_backward", "log_sigmoid_forward", "logaddexp2", "logit_backward", "miopen_batch_norm_backward",
+    "mish_backward", "mse_loss", "mse_loss_backward", "multi_margin_loss", "multilabel_margin_loss_forward", "mvlgamma",
+    "nansum", "narrow_copy", "native_group_norm_backward", "nll_loss2d_backward", "nll_loss2d_forward",
+    "nll_loss_backward", "nll_loss_forward", "norm", "permute_copy", "pixel_shuffle", "pixel_unshuffle",
+    "reflection_pad1d", "reflection_pad1d_backward", "reflection_pad2d", "reflection_pad2d_backward",
+    "reflection_pad3d", "reflection_pad3d_backward", "renorm", "replication_pad1d", "replication_pad2d",
+    "replication_pad3d", "rot90", "rrelu_with_noise_backward", "select_backward", "slice_backward",
+    "smooth_l1_loss", "smooth_l1_loss_backward", "soft_margin_loss", "soft_margin_loss_backward", "special_entr",
+    "special_log_ndtr", "special_xlog1py", "split_with_sizes_copy", "squeeze_copy", "std_mean", "t_copy", "take",
+    "trace", "transpose_copy", "tril_indices", "triu_indices", "unbind_copy", "unfold_backward", "unfold_copy",
+    "unsafe_split", "unsafe_split_with_sizes", "unsqueeze_copy", "upsample_bicubic2d", "vdot", "view_copy", "zero",
 )  # fmt: skip
 """Operators that torch's own decompositions express in operators with a lowering, to our advantage."""
 
@@ -48,7 +48,7 @@ def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
     """What a tracer should take apart before it hands us a graph."""
     from torch._decomp import decomposition_table
 
-    return {
+    table: dict[torch._ops.OpOverload, Callable[..., Any]] = {
         overload: decomposition_table[overload]
         for name in TAKEN_APART
         if (packet := getattr(aten, name, None)) is not None
@@ -58,6 +58,23 @@ def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
         and overload not in LIBRARY
         and not overload._schema.is_mutable
     }
+    return {overload: _where_right(overload, function) for overload, function in table.items()}
+
+
+_RIGHT: Mapping[torch._ops.OpOverload, Callable[..., bool]] = {
+    aten.bucketize.Tensor: lambda x, boundaries, **_: bool(boundaries.numel() and x.ndim),
+    **dict.fromkeys(
+        (getattr(aten.linspace, kind) for kind in ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")),
+        lambda *_, dtype=None, **__: dtype is None or dtype.is_floating_point,
+    ),
+}
+"""Where torch's decompositions give eager's results, if not for all arguments."""
+
+
+def _where_right(overload: torch._ops.OpOverload, function: Callable[..., Any]) -> Callable[..., Any]:
+    if (right := _RIGHT.get(overload)) is None:
+        return function
+    return lambda *args, **kwargs: function(*args, **kwargs) if right(*args, **kwargs) else NotImplemented
 
 
 def prepare(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:

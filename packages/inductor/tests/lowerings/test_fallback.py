@@ -124,6 +124,10 @@ FOREACH = {
     "lerp": lambda a, b: torch._foreach_lerp(a, b, 0.3),
     "pow": lambda a, b: torch._foreach_sqrt(torch._foreach_pow(a, 2)),
     "clamp": lambda a, b: torch._foreach_clamp_min(a, 0.1),
+    "powers of a number": lambda a, b: torch.ops.aten._foreach_pow.ScalarAndTensor(0.9, a),
+    "copy": lambda a, b: torch.ops.aten._foreach_copy(a, b),
+    "norm": lambda a, b: torch._foreach_norm(a),
+    "max": lambda a, b: torch._foreach_max(b),
 }
 
 

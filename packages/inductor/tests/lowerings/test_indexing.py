@@ -38,6 +38,10 @@ CASES = {
     "set where": (lambda x, k: x.index_put((x > 0,), torch.tensor(5.0)), IDX),
     "arange index": (lambda x, k: x[torch.arange(3), k], IDX),
     "bucketize": (lambda x, k: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])), IDX),
+    "bucketize to the right": (lambda x, k: torch.bucketize(x.round(), k.sort()[0].float(), right=True), IDX),
+    "bucketize without boundaries": (lambda x, k: torch.bucketize(x, x[0, :0], out_int32=True), IDX),
+    "bucketize of a number": (lambda x, k: torch.bucketize(x.sum(), x[0].sort()[0]), IDX),
+    "take": (lambda x, k: torch.take(x, k), torch.tensor([[0, -1], [34, 3]])),
 }
 
 

@@ -103,6 +103,7 @@ def test_promotion_of_python_numbers(number, dtype):
 
 
 FUNCTIONS = {
+    "round to a digit": lambda x, y: (x.round(decimals=1), (x * 100).round(decimals=-1), x.round(decimals=0)),
     "addcmul": lambda x, y: torch.addcmul(x, y, x, value=0.5),
     "addcdiv": lambda x, y: torch.addcdiv(x, y, x, value=0.5),
     "add alpha": lambda x, y: torch.add(x, y, alpha=3),

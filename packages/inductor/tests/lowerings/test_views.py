@@ -46,6 +46,7 @@ def test_views_of_permuted_memory(name):
 
 
 CREATION = {
+    "linspace of both kinds": lambda x: (x + torch.linspace(0.1, 3, 7), torch.linspace(0, 30, 50, dtype=torch.int64)),
     "full": lambda x: (torch.full((3,), 2.5) + torch.ones(3), torch.zeros_like(x) + x, x.new_full((2,), 7)),
     "arange": lambda x: (
         x + torch.arange(7),

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from inductor.lowerings.context import Context
+from inductor.lowerings.reductions import vector_norm
 from inductor.lowerings.registry import LOWERINGS, Declined, Lowering, OpOverload, lowering
 from inductor.lowerings.values import Tensor
 
@@ -63,8 +64,22 @@ for _name, _single in (
 for _kind in ("List", "Scalar", "ScalarList"):
     _register(getattr(aten._foreach_pow, _kind), aten.pow.Tensor_Tensor if _kind == "List" else aten.pow.Tensor_Scalar)
 
-_register(aten._foreach_lerp.List, aten.lerp.Tensor)
-_register(aten._foreach_lerp.Scalar, aten.lerp.Scalar)
+for _overload, _single in (
+    (aten._foreach_lerp.List, aten.lerp.Tensor),
+    (aten._foreach_lerp.Scalar, aten.lerp.Scalar),
+    (aten._foreach_lerp.ScalarList, aten.lerp.Scalar),
+    (aten._foreach_pow.ScalarAndTensor, aten.pow.Scalar),
+    (aten._foreach_copy.default, aten.copy.default),
+    (aten._foreach_clone.default, aten.clone.default),
+    (aten._foreach_zero.default, aten.zeros_like.default),
+    (aten._foreach_max.default, aten.max.default),
+):
+    _register(_overload, _single)
+
+
+@lowering(aten._foreach_norm.Scalar)
+def foreach_norm(ctx: Context, x: Sequence[Tensor], ord: float = 2, dtype: Any = None) -> list[Any] | Declined:
+    return each(lambda ctx, tensor: vector_norm(ctx, tensor, ord, None, False, dtype), ctx, x)
 
 
 @lowering(aten._foreach_addcmul.Scalar, aten._foreach_addcmul.ScalarList)

@@ -414,6 +414,17 @@ def nan_to_num(
 # -- casts and copies -------------------------------------------------------------------------------------------------
 
 
+@lowering(aten.round.decimals)
+def round_decimals(ctx: Context, x: Tensor, *, decimals: int = 0) -> Tensor | Declined:
+    """Half an even digit, counted from the point to the right, or to the left where there are fewer than none."""
+    if not x.dtype.is_floating_point:
+        return Declined("numbers that are not real floats")
+    power = 10.0 ** abs(decimals)
+    if decimals < 0:
+        return elementwise((x,), lambda v: call("round", v / power) * power)
+    return elementwise((x,), lambda v: call("round", v * power) / power if decimals else call("round", v))
+
+
 @lowering(aten._to_copy.default)
 def to_copy(ctx: Context, x: Tensor, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor | Declined:
     device = kwargs.get("device")
