@@ -28,6 +28,7 @@ from corpus.vision import define_missing_operators
 
 import compile_api
 import cudagraphs
+from benchmarks.device_time import device_time, short
 from benchmarks.models import ROWS as MODELS
 from benchmarks.models import WITH_GRAPHS, Sizes, infer
 from benchmarks.timing import medians, synchronize
@@ -180,16 +181,13 @@ def _say_what_was_recorded(before: cudagraphs.Report) -> None:
         print(f"    refused: {refused}")
 
 
-def _show_device_time(calls: Mapping[str, Callable[[], Any]], turns: int = 10) -> None:
+def _show_device_time(calls: Mapping[str, Callable[[], Any]]) -> None:
     """How much of a call the device works, and on what most: where more than that is spent, the host is to blame."""
     for who, call in calls.items():
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            for _ in range(turns):
-                call()
-            torch.cuda.synchronize()
-        kernels = [(entry.self_device_time_total / turns, entry.key) for entry in profile.key_averages()]
-        largest = ", ".join(f"{took:.0f} {name[:44]}" for took, name in sorted(kernels, reverse=True)[:5])
-        print(f"    {who}: the device works {sum(took for took, _ in kernels):.0f} us a call; {largest}", flush=True)
+        found = device_time(call)
+        largest = ", ".join(f"{took:.0f} {short(name)[:44]}" for name, took in found.microseconds.most_common(5))
+        total = sum(found.microseconds.values())
+        print(f"    {who}: the device works {total:.0f} us a call; {largest}", flush=True)
 
 
 def resnet18(device: str) -> None:

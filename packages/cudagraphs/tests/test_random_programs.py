@@ -105,19 +105,23 @@ class Program(RuleBasedStateMachine):
         copy_below=st.sampled_from([0, 16, 1 << 20]),
         branches=st.integers(0, 2),
         recordings=st.sampled_from([2, 16]),
+        gain_samples=st.sampled_from([0, 0, 1]),
     )
-    def begin(self, names, copy_below, branches, recordings):
-        options = Options(
-            warmups=1, copy_below=copy_below, branches=branches, recordings_per_function=recordings, gain_samples=0
+    def begin(self, names, copy_below, branches, recordings, gain_samples):
+        self.options = Options(
+            warmups=1,
+            copy_below=copy_below,
+            branches=branches,
+            recordings_per_function=recordings,
+            gain_samples=gain_samples,
         )
         self.parameters = {size: self.new(size) for size in (2, 3)}
-        self.captured = {
-            name: capture_on(
-                self.manager, fn, (None,) * (1 + count + (name == "fail_at")), static_inputs=(0,), options=options
-            )
-            for name, (fn, count) in FUNCTIONS.items()
-            if name in names
-        }
+        self.captured = {name: self.capture(name) for name in names}
+
+    def capture(self, name):
+        fn, count = FUNCTIONS[name]
+        inputs = (None,) * (1 + count + (name == "fail_at"))
+        return capture_on(self.manager, fn, inputs, static_inputs=(0,), options=self.options)
 
     def new(self, size):
         self.counter += 1
@@ -184,6 +188,17 @@ class Program(RuleBasedStateMachine):
     @rule()
     def reset(self):
         self.manager.reset()
+
+    @rule(data=st.data())
+    def capture_anew(self, data):
+        """What was captured before is gone."""
+        name = data.draw(st.sampled_from(sorted(self.captured)))
+        self.captured[name] = self.capture(name)
+
+    @rule(seconds=st.sampled_from([1e-5, 1e-7]))
+    def let_operators_take(self, seconds):
+        """The second is so little that replays gain nothing."""
+        self.device.operator_seconds = seconds
 
     @rule(size=st.sampled_from([2, 3]))
     def move_parameter(self, size):

@@ -1,5 +1,7 @@
 """Loans, the choice of a recording, and the drawing."""
 
+import weakref
+
 from cudagraphs.options import Options
 from cudagraphs.show import show_tree
 from cudagraphs.storage import Block, CopyPolicy, Ledger, Lent, Loans, covers
@@ -95,3 +97,19 @@ def test_a_drawing_of_a_model_stays_a_line_for_each_recording(captured, device, 
         call(device.tensor([n, n]), *weights)
     (line,) = show_tree(manager.tree).splitlines()[1:]
     assert line == "└─ #1 scale: in place: 1-11; copied in: 0; returns 11 blocks of 176 bytes"
+
+
+def test_a_function_that_is_gone_leaves_no_recording(captured, device, manager):
+    """Nor do the recordings that follow on its own keep them."""
+    first, second = captured(lambda x: [x + 1, x * 3]), captured(lambda x: x * 2)
+    for n in range(4):
+        saved, kept = first(device.tensor([n]))
+        assert second(saved).tolist() == [2 * n + 2]
+    of_first, of_second = map(weakref.ref, manager.tree.recordings)
+    assert of_second().parent is of_first()
+    del first, saved
+    manager.step_begin()
+    third = captured(lambda x: x + 5)
+    assert [third(device.tensor([n])).tolist() for n in range(3)] == [[5], [6], [7]]
+    assert (of_first(), of_second().parent, kept.tolist()) == (None, None, [9])
+    assert [recording.number for recording in manager.tree.recordings] == [2, 3]

@@ -111,7 +111,8 @@ class Function:
 
     def try_in_another_pool(self) -> None:
         """What only the pool was to blame for starts anew.  What the function itself did would cost that one too."""
-        self.cases = {of: case for of, case in self.cases.items() if case.refusal is not Refusal.POOL_DISTURBED}
+        for signature in [of for of, case in self.cases.items() if case.refusal is Refusal.POOL_DISTURBED]:
+            del self.cases[signature]
         self.given_up = self._varying == () and any(case.refusal for case in self.cases.values())
 
     def forget(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,10 +52,15 @@ class Manager:
         self._recorded = 0
         self.sealed = False  # once the allocator's state is in doubt, recordings are replayed but none is made
         self._functions: weakref.WeakSet[Function] = weakref.WeakSet()
+        self._left: list[dict[Hashable, Case]] = []  # what functions that are gone had
 
     def adopt(self, function: Function, refusal: Refused | None = None) -> None:
         """Take a function in; ``refusal`` if it is known already that none of its calls can be recorded."""
+        with self._lock:
+            self._clear_away()
         self._functions.add(function)
+        # Only noted when it goes, which may be in the middle of anything.
+        weakref.finalize(function, self._left.append, function.cases).atexit = False
         if refusal is not None:
             self._note(function, refusal)
 
@@ -225,6 +230,12 @@ class Manager:
             other.look_what_is_held()
         return recording
 
+    def _clear_away(self) -> None:
+        """Let go of the recordings of functions that are gone."""
+        while self._left:
+            for case in self._left.pop().values():
+                self._drop(case, case.recordings)
+
     # Judgements.
 
     def _refuse(self, function: Function, case: Case, error: CannotRecord) -> _Plainly:
@@ -264,6 +275,7 @@ class Manager:
         return False
 
     def _check_room(self, function: Function) -> None:
+        self._clear_away()
         limit = function.options.pool_bytes
         if function.recordings() >= function.options.recordings_per_function:
             raise CannotRecord(Refusal.TOO_MANY_RECORDINGS, f"{function.recordings()} of them")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import ReferenceType
 
 from .aliases import Constant, Fresh, OfInput, Output
 from .driver import Graph, State, Tensor
@@ -24,12 +25,13 @@ class Loan:
     views: tuple[View, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Recording:
     """A graph with all that a safe replay needs.
 
     ``protected``: the memory (address to size) that was taken while it was recorded, and that it therefore never
-    writes.  Everything else in the pool it may write.  ``after``: what counts as taken in ``state``, the allocator's
+    writes.  Everything else in the pool it may write.  ``follows`` names the parent without keeping it, whose function
+    may be gone.  ``after``: what counts as taken in ``state``, the allocator's
     state at its end: the protected blocks and those that it lends.  ``lends`` is what the books take down when the
     outputs are handed out; ``direct`` if the outputs are that, one by one.  ``keeps`` is memory of the host that
     launches under way may still read.
@@ -37,7 +39,7 @@ class Recording:
 
     number: int
     function: str
-    parent: Recording | None
+    follows: ReferenceType[Recording] | None
     inputs: InputPlan
     in_place: Callable[[list[Any]], bool]
     buffers: tuple[Tensor, ...]
@@ -53,6 +55,11 @@ class Recording:
     graph: Graph
     state: State
 
+    @property
+    def parent(self) -> Recording | None:
+        """The one that ran before it and left memory alive, if it is known still."""
+        return None if self.follows is None else self.follows()
+
     def fits(self, inputs: list[Any]) -> bool:
         """Do the inputs that it reads in place still lie where they did?"""
         return not self.inputs.in_place or self.in_place(inputs)
@@ -63,10 +70,8 @@ class Recording:
 
     def path(self) -> list[Recording]:
         """From the root to this recording."""
-        path = [self]
-        while path[-1].parent is not None:
-            path.append(path[-1].parent)
-        return path[::-1]
+        parent = self.parent
+        return [self] if parent is None else [*parent.path(), self]
 
 
 def arranged(

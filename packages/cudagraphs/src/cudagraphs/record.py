@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import traceback
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,7 +63,7 @@ def record(driver: Driver, request: Request) -> Recording:
     return Recording(
         number=request.number,
         function=request.function,
-        parent=request.parent,
+        follows=None if request.parent is None else weakref.ref(request.parent),
         inputs=replace(request.plan, changed=traced.changed),
         in_place=driver.same_addresses(request.plan.in_place, request.plan.addresses),
         buffers=traced.buffers,

@@ -35,7 +35,7 @@ class Tree:
         self.recordings.append(recording)
 
     def remove(self, recordings: Iterable[Recording]) -> None:
-        """Forget recordings that do not pay; their children stay and keep naming them."""
+        """Forget recordings that do not pay, or whose function is gone; their children stay."""
         dropped = list(recordings)
         self.recordings = [kept for kept in self.recordings if kept not in dropped]
 
