@@ -14,6 +14,7 @@ import torch
 from capture import _engine
 
 MARK = "_torchdynamo_disable"
+_TRITON = "triton.runtime."
 _WRAPPERS = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
 
 
@@ -31,6 +32,20 @@ def is_disabled(function: FunctionType) -> bool:
     else:
         _engine.run_as_is(function.__code__)
     return True
+
+
+def is_triton_kernel(function: FunctionType) -> bool:
+    """Whether a Triton kernel was made of the function, or of the text that its interpreter made this one of."""
+    kernel = function.__globals__.get(function.__name__)
+    if not type(kernel).__module__.startswith(_TRITON):
+        return False
+    written = getattr(kernel, "fn", None)
+    return isinstance(written, FunctionType) and written.__code__.co_filename == function.__code__.co_filename
+
+
+def starts_triton_kernels(function: FunctionType) -> bool:
+    """Whether the function is a part of what Triton does to start a kernel of the user's."""
+    return str(function.__module__).startswith(_TRITON)
 
 
 def is_torchs_own(function: FunctionType) -> bool:

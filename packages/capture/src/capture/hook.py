@@ -19,7 +19,7 @@ import torch
 from capture import _engine, stance
 from capture.cache import Cache, too_many, without_objects
 from capture.errors import BackendError, CaptureWarning, InternalError, Location, Reason, SkipFrame, Unsupported
-from capture.foreign_markers import is_disabled
+from capture.foreign_markers import is_disabled, is_triton_kernel
 from capture.guards import to_spec
 from capture.machine import stack_depth
 from capture.options import Options
@@ -36,6 +36,7 @@ _OURS = os.path.dirname(__file__) + os.sep
 # Packages without tensor programs of their own, and compilers: a backward pass may compile while a region runs.
 _LEFT_ALONE = frozenset(
     {"numpy", "scipy", "sympy", "pandas", "pytest", "_pytest", "hypothesis", "pluggy", "matplotlib", "triton"}
+    | {"typing_extensions"}
     | {"aotgrad", "inductor", "cudagraphs", "compile_api"}
 )
 
@@ -79,7 +80,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
     code = function.__code__
     if is_disabled(function):
         return _engine.SKIP_ONCE
-    if not is_captured(code, str(function.__globals__.get("__name__"))):
+    if is_triton_kernel(function) or not is_captured(code, str(function.__globals__.get("__name__"))):
         return _engine.SKIP_ALWAYS
     if _is_transformed():
         return _engine.SKIP_ONCE

@@ -25,7 +25,7 @@ from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.decisions import question_about, same_answer
 from capture.effects import Effects
 from capture.errors import Break, Location, Reason, Restart, SkipFrame, UserRaised
-from capture.foreign_markers import is_disabled, is_torchs_own
+from capture.foreign_markers import is_disabled, is_torchs_own, starts_triton_kernels
 from capture.frame import Frame
 from capture.graph import GraphRecorder, quiet
 from capture.guards import Guard, GuardSet
@@ -332,6 +332,8 @@ class Machine:
         if id(function) in DISALLOWED or is_disabled(function):
             hint = "remove the marker to capture it"
             self.stop("disabled", f"`{function.__qualname__}` is marked to run outside of graphs", hint)
+        if starts_triton_kernels(function):
+            self.stop("triton", "a Triton kernel is started as it is", "what is before and behind it is compiled")
 
     def resume(self, generator: GeneratorValue, sent: Value) -> Value | None:
         return self._go_on(generator, lambda frame: frame.push(sent) if generator.started else None)
