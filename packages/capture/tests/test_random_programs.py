@@ -76,7 +76,9 @@ def blocks(depth=2):
         inner.map(lambda t: ["with torch.no_grad():", *indented(t)]),
         inner.map(lambda t: ["with state as n:", *indented(t)]),
         inner.map(lambda t: ["with managed(state) as n:", *indented([*t, "if n == 2: raise ValueError(n)"])]),
-        inner.map(lambda t: ["while n < 3:", *indented(["n += 1", *t, "n = max(n, 1)"])]),
+        inner.map(
+            lambda t: ["while n < 3 and len(state.seen) < 30:", *indented(["state.seen.append(n)", *t, "n += 1"])]
+        ),
         inner.map(lambda t: ["for v in steps(3):", *indented([*t, "if v == 1: continue", "a = a - v"])]),
         inner.map(lambda t: ["for k in list(table):", *indented([*t, "if k == 'k': break"]), "else:", "    n -= 1"]),
         st.tuples(inner, inner).map(lambda t: ["try:", *indented(t[0]), "finally:", *indented(t[1])]),

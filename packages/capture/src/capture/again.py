@@ -1,4 +1,4 @@
-"""A graph that raises: the frame starts over in CPython.
+"""A graph that raises, or a check after it that fails: the frame starts over in CPython.
 
 Nothing that the program did to Python's objects is real before its graph has returned, so nothing happens twice.  The
 error of an operator is then raised by the line that the user wrote, after the effects that come before it and where
@@ -16,27 +16,40 @@ from capture.emit import Writer
 from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Reason
 from capture.parameters import all_positional, argument_names
 from capture.records import FallbackRecord
+from capture.values.base import Value
 
 Tell = Callable[[FallbackRecord], None]
+_OFTEN = 3
 
 
 class Failures:
     """What is asked and told by the code of one frame when its graph raised."""
 
     def __init__(
-        self, location: Location, tell: Callable[[FallbackRecord], None], *, handled: bool, strict: bool
+        self, location: Location, tell: Tell, be_cautious: Callable[[], None], *, handled: bool, strict: bool
     ) -> None:
         self.location = location
         self.tell = tell
+        self.be_cautious = be_cautious
         self.handled = handled
         self.strict = strict
         self.last = ""
+        self.rare = True  # failed checks; a guard of code that has some
+        self._failed_checks = 0
         self._told: set[str] = set()
 
     def start_over(self, error: BaseException) -> bool:
         """Whether CPython is to run the frame after this error of its graph."""
         self.last = f"{type(error).__name__}: {error}"
         return isinstance(error, Exception) and not isinstance(error, (CaptureError, CaptureWarning))
+
+    def count(self) -> None:
+        """A check failed.  Where that is no rare thing the graph had better end there."""
+        self.last = "a check that failed"
+        self._failed_checks += 1
+        if self._failed_checks == _OFTEN:
+            self.be_cautious()
+            self.rare = False
 
     def passed(self) -> None:
         """CPython ran the frame and returned: the program handles the error, or only the graph made it."""
@@ -58,15 +71,23 @@ class StartingOver:
         self.writer = writer
         self.failures = failures
         self._failed = writer.emit.label()
+        self._refuted = writer.emit.label()
 
     @contextlib.contextmanager
     def around_the_graph(self) -> Iterator[None]:
         with self.writer.emit.handled_by(self._failed, 0):
             yield
 
+    def unless(self, value: Value, truth: bool) -> None:
+        """Start over unless this is the truth of the value."""
+        self.writer.load(value)
+        jump = self.writer.emit.jump_if_false if truth else self.writer.emit.jump_if_true
+        jump(self._refuted)
+
     def write(self) -> None:
         """To be written behind the last instruction: nothing else leads here."""
-        emit, begin = self.writer.emit, self.writer.emit.label()
+        emit = self.writer.emit
+        begin, run = emit.label(), emit.label()
         emit.place(self._failed)
         emit.emit("PUSH_EXC_INFO")
         emit.load_callable(self.failures.start_over)
@@ -79,6 +100,12 @@ class StartingOver:
         emit.place(begin)
         emit.pop()
         emit.emit("POP_EXCEPT")
+        emit.jump(run)
+        emit.place(self._refuted)
+        emit.load_callable(self.failures.count)
+        emit.call(0)
+        emit.pop()
+        emit.place(run)
         self._run_the_frame()
         emit.load_callable(self.failures.passed)
         emit.call(0)

@@ -16,8 +16,8 @@ import torch
 from capture._engine import GuardedCode, drop_entries
 from capture.errors import Location, Reason
 from capture.guards import Guard
-from capture.machine import Varying
 from capture.options import Options
+from capture.outcomes import Varying
 from capture.records import FallbackRecord
 from capture.sources import Inputs
 

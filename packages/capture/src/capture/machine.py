@@ -12,9 +12,8 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -34,6 +33,7 @@ from capture.marks import marked
 from capture.opcodes import HANDLERS
 from capture.opcodes.exceptions import HandledValue
 from capture.options import Options
+from capture.outcomes import Returned, Stopped, Varying
 from capture.parameters import bind_arguments
 from capture.record import record_operation
 from capture.sources import ArgSource, CallSource, CellSource, ClosureSource, ConstSource, Inputs, Source
@@ -59,35 +59,6 @@ _INSTALLED = tuple({sysconfig.get_paths()[kind] + os.sep for kind in ("purelib",
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """CPython has to run ``instruction``; the root frame is as it was just before it."""
-
-    instruction: Instruction
-    step: int
-    reason: Reason
-    location: Location
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    value: Value
-
-
-class Varying:
-    """Which inputs are known to vary; the cache fills it as calls come."""
-
-    def __init__(self) -> None:
-        self.dims: dict[Source, frozenset[int]] = {}
-        self.ints: set[Source] = set()
-        self.floats: set[Source] = set()
-        self.all_sizes = False
-        self.data_sizes = False
-
-    def __bool__(self) -> bool:
-        return bool(self.dims or self.ints or self.all_sizes or self.data_sizes)
-
-
 class Machine:
     def __init__(self, inputs: Inputs, varying: Varying, forced: Mapping[int, Stopped], options: Options) -> None:
         self.inputs = inputs
@@ -106,6 +77,7 @@ class Machine:
         self._known: dict[int, Value] = {}
         self._alive: list[Any] = []
         self._bodies: dict[CodeType, list[Instruction]] = {}
+        self.checks: list[tuple[Value, bool]] = []  # what was expected: to be asked after the graph
         self.handles_errors = False  # of operations, anywhere in the program
         self._inlined = 0
         self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
@@ -529,6 +501,30 @@ class Machine:
         self.guard(None, "relation", same_answer(ask, answer), text=f"the answer at {self.location()} is {answer}")
         return answer
 
+    def expect(self, value: Value, truth: bool) -> bool:
+        if self.varying.cautious or not self.options.capture_scalar_outputs:
+            return False
+        if not isinstance(value, TensorValue):
+            self.checks.append((value, truth))
+        elif value.fake.numel() == 1:
+            self._check(value, truth)
+        else:
+            return False
+        self.handles_errors = self.handles_errors or any(map(_may_handle_an_error, self.frames))
+        return True
+
+    def _check(self, value: TensorValue, truth: bool) -> None:
+        """As one tensor for all, because asking means waiting for a device."""
+        check = self.record(torch.ne if truth else torch.eq, [value, ConstantValue(0)], {})
+        if (
+            self.checks
+            and isinstance(last := self.checks[-1][0], TensorValue)
+            and last.fake.device == value.fake.device
+        ):
+            self.checks.pop()
+            check = self.record(torch.logical_and, [last, check], {})
+        self.checks.append((check, True))
+
     def changed(self, value: Value) -> None:
         self._changes += 1
         self._inlined += 1  # the step cannot be taken back
@@ -617,6 +613,10 @@ def evaluate(
             if not finished:
                 machine.balance()
                 machine.let_go()
+
+
+def _is_on(value: Value, device: torch.device) -> TypeGuard[TensorValue]:
+    return isinstance(value, TensorValue) and bool(value.fake.device == device)
 
 
 def _may_handle_an_error(frame: Frame) -> bool:

@@ -30,14 +30,15 @@ from capture.emitting import Emitter
 from capture.errors import BackendError, Location, Reason, Restart, SkipFrame, Unsupported
 from capture.guards import Guard
 from capture.instructions import Instruction
-from capture.machine import Machine, Returned, Stopped, Varying, evaluate
+from capture.machine import Machine, evaluate
 from capture.options import Options
+from capture.outcomes import Returned, Stopped, Varying
 from capture.parameters import all_positional
 from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, GraphRecord, Log
 from capture.resume import Continuations, NotResumable
 from capture.shapes import relations
-from capture.sources import ArgSource, CallSource, ConstSource, Inputs
+from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs
 from capture.spent import with_spent_history
 from capture.stops import Stop
 from capture.values.base import LazyValue, Value, settled
@@ -82,12 +83,14 @@ def translate(settings: Settings, inputs: Inputs, varying: Varying) -> Translati
         try:
             if isinstance(outcome, Stopped) and settings.nopython and outcome.reason.kind not in RAISES:
                 raise Unsupported(outcome.reason, outcome.location)
-            translator = _Translator(settings, inputs, machine, started)
+            translator = _Translator(settings, inputs, machine, varying, started)
             if settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
                 return Translation(None, tuple(translator.guards()), None, None)
             return translator.finish(outcome)
         except _Earlier as earlier:
             forced[earlier.stopped.step] = earlier.stopped
+        except _Cautious:
+            varying.cautious = True
         finally:
             machine.balance()
             machine.let_go()
@@ -101,14 +104,19 @@ class _Earlier(Restart):
         super().__init__()
 
 
+class _Cautious(Restart):
+    """A check that fails after this graph would come too late."""
+
+
 def _is_whole(outcome: Returned | Stopped) -> bool:
     return isinstance(outcome, Returned) or outcome.reason.kind == "exception"
 
 
 class _Translator:
-    def __init__(self, settings: Settings, inputs: Inputs, machine: Machine, started: float) -> None:
+    def __init__(self, settings: Settings, inputs: Inputs, machine: Machine, varying: Varying, started: float) -> None:
         self.settings = settings
         self.machine = machine
+        self.varying = varying
         self.started = started
         self.function = inputs.function
         self.code = inputs.function.__code__
@@ -158,7 +166,10 @@ class _Translator:
 
     def _call_graph(self, wanted: Sequence[Value]) -> None:
         machine = self.machine
-        results = _results_among(wanted)
+        changes_an_input = machine.graph.changes_an_input()
+        if machine.checks and changes_an_input:
+            raise _Cautious
+        results = _results_among([*wanted, *(value for value, _ in machine.checks)])
         machine.balance()
         if not machine.graph.operations:
             return
@@ -170,19 +181,26 @@ class _Translator:
         compiled = self._compile(module, examples)
         self._compiled = time.perf_counter()
         self.writer.share(sources)
-        with self._started_over_if_it_raises(machine.graph.changes_an_input()):
+        with self._started_over_if_it_raises(changes_an_input):
             self.emit.load_callable(Outside(compiled))
             for source in sources:
                 self.writer.load_source(source)
             self.emit.call(len(sources))
         self._keep_results(results)
+        for value, truth in machine.checks:
+            assert self.starting_over is not None
+            self.starting_over.unless(value, truth)
 
     def _started_over_if_it_raises(self, changes_an_input: bool) -> AbstractContextManager[None]:
         if changes_an_input:  # which cannot be taken back
             return nullcontext()
         settings = self.settings
         failures = Failures(
-            self.location, settings.log.add, handled=self.machine.handles_errors, strict=settings.options.strict
+            self.location,
+            settings.log.add,
+            self.varying.be_cautious,
+            handled=self.machine.handles_errors,
+            strict=settings.options.strict,
         )
         self.starting_over = StartingOver(self.writer, failures)
         return self.starting_over.around_the_graph()
@@ -293,6 +311,9 @@ class _Translator:
     def guards(self) -> list[Guard]:
         self.machine.rely_on_separate_changes()
         guards = self.machine.guards.all()
+        if self.machine.checks and self.starting_over is not None:
+            source = AttrSource(ConstSource(self.starting_over.failures, "the code's checks"), "rare")
+            guards.append(Guard(source, "true", (), self.location, "failures of the code's checks are rare"))
         if self.graph is not None:
             guards += [
                 Guard(

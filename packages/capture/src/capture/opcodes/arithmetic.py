@@ -62,11 +62,6 @@ def negate(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     frame.push(boolean(not frame.pop().truth(ctx)))
 
 
-@opcode("TO_BOOL")
-def to_bool(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.push(boolean(frame.pop().truth(ctx)))
-
-
 @opcode("BINARY_SUBSCR")
 def binary_subscr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     key, container = frame.pop(), frame.pop()

@@ -1,12 +1,21 @@
-"""Jumps: on values of Python they are decided now; on a tensor's value they break the graph."""
+"""Jumps: on values of Python they are decided now; on a tensor's value they break the graph.
+
+But for one kind: where one of the two ways only raises, the program goes on the other way, and the code asks after the
+graph whether that was right (``Tracer.expect``).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from capture.flow import JUMPS, NO_FALL_THROUGH
 from capture.frame import Frame
 from capture.instructions import Instruction
 from capture.opcodes.registry import opcode
 from capture.values.base import Tracer
-from capture.values.constant import ConstantValue
+from capture.values.constant import ConstantValue, boolean
+from capture.values.scalar import ScalarValue
+from capture.values.tensor import TensorValue
 
 
 @opcode("JUMP", "JUMP_NO_INTERRUPT")
@@ -16,14 +25,40 @@ def jump(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    if frame.pop().truth(ctx):
+    if _truth(ctx, frame, inst):
         frame.jump(inst.arg)
 
 
 @opcode("POP_JUMP_IF_FALSE")
 def pop_jump_if_false(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    if not frame.pop().truth(ctx):
+    if not _truth(ctx, frame, inst):
         frame.jump(inst.arg)
+
+
+@opcode("TO_BOOL")
+def to_bool(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    following = frame.instructions[frame.pc]
+    decides = following.op in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
+    frame.push(boolean(_truth(ctx, frame, following) if decides else frame.pop().truth(ctx)))
+
+
+def _truth(ctx: Tracer, frame: Frame, jump: Instruction) -> bool:
+    """Of the top of the stack, on which the jump depends."""
+    value = frame.pop()
+    if isinstance(value, (TensorValue, ScalarValue)):
+        there = _only_raises(frame.instructions, jump.arg.index)
+        here = _only_raises(frame.instructions, jump.index + 1)
+        goes_on = here == (jump.op == "POP_JUMP_IF_TRUE")
+        if there != here and ctx.expect(value, goes_on):
+            return goes_on
+    return value.truth(ctx)
+
+
+def _only_raises(instructions: Sequence[Instruction], start: int) -> bool:
+    for instruction in instructions[start:]:
+        if instruction.op in NO_FALL_THROUGH or instruction.op in JUMPS:
+            return instruction.op == "RAISE_VARARGS"
+    return False
 
 
 def _top_is_none(frame: Frame) -> bool:

@@ -74,6 +74,9 @@ class Tracer(Protocol):
     def decide(self, value: Value) -> bool | None:
         """The truth of a tensor that follows simply from arguments, relied on from now on; None for other tensors."""
 
+    def expect(self, value: Value, truth: bool) -> bool:
+        """Go on as if this were the truth of a value that only the run will tell; False where that cannot be done."""
+
     def changed(self, value: Value) -> None:
         """The value is about to be mutated."""
 

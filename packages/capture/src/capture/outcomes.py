@@ -1,0 +1,43 @@
+"""What an evaluation starts from besides the frame, and how it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from capture.errors import Location, Reason
+from capture.instructions import Instruction
+from capture.sources import Source
+from capture.values.base import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """CPython has to run ``instruction``; the root frame is as it was just before it."""
+
+    instruction: Instruction
+    step: int
+    reason: Reason
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    value: Value
+
+
+class Varying:
+    """Which inputs are known to vary; the cache fills it as calls come."""
+
+    def __init__(self) -> None:
+        self.dims: dict[Source, frozenset[int]] = {}
+        self.ints: set[Source] = set()
+        self.floats: set[Source] = set()
+        self.all_sizes = False
+        self.data_sizes = False
+        self.cautious = False  # nothing is to be expected of what only the run will tell
+
+    def be_cautious(self) -> None:
+        self.cautious = True
+
+    def __bool__(self) -> bool:
+        return bool(self.dims or self.ints or self.all_sizes or self.data_sizes)

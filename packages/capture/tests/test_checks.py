@@ -1,0 +1,93 @@
+"""Branches on a tensor's value of which one only raises: one graph, and the error where it is due."""
+
+import pytest
+import torch
+
+import capture
+
+
+def positive(x):
+    if not (x > 0).all():
+        raise ValueError(f"not positive: {x.min()}")
+    return x.log()
+
+
+def bounded(x):
+    y = x * 2
+    if y.abs().max() >= 100:
+        raise AssertionError("too large")  # written out, because pytest rewrites assert
+    if y.sum().item() > 50:
+        raise OverflowError
+    return y + 1
+
+
+def test_the_graph_goes_on_past_the_check(check):
+    check(positive, torch.ones(3))
+    check(bounded, torch.ones(3))
+
+
+@pytest.mark.parametrize(("function", "filled"), [(positive, -1.0), (bounded, 60.0), (bounded, 20.0)])
+def test_a_check_that_fails_raises_what_the_program_raises(check, function, filled):
+    check(function, torch.full((3,), filled))
+
+
+def test_it_fails_for_one_call_and_holds_for_the_next():
+    capture.reset()
+    function = capture.optimize("eager", strict=True)(positive)
+    for _ in range(2):
+        assert torch.equal(function(torch.ones(2)), torch.zeros(2))
+        with pytest.raises(ValueError, match="not positive: -1"):
+            function(-torch.ones(2))
+    assert len([record for record in capture.records() if isinstance(record, capture.GraphRecord)]) == 1
+
+
+def test_effects_before_a_failed_check_happened_once(same):
+    def function(x, seen):
+        seen.append("before")
+        if x.sum() < 0:
+            raise ValueError("negative")
+        seen.append("after")
+        return x + 1
+
+    seen = []
+    with pytest.raises(ValueError, match="negative"):
+        capture.optimize("eager", strict=True)(function)(-torch.ones(2), seen)
+    assert seen == ["before"]
+
+
+def test_where_checks_fail_often_the_graph_ends_there():
+    def function(x):
+        try:
+            return positive(x * 1)
+        except ValueError:
+            return x
+
+    capture.reset()
+    compiled = capture.optimize("eager", strict=True)(function)
+    for _ in range(6):
+        assert torch.equal(compiled(-torch.ones(2)), -torch.ones(2))
+    assert [record for record in capture.records() if isinstance(record, capture.BreakRecord)]
+
+
+def test_what_changes_its_arguments_is_not_expected_anything_of(check):
+    def function(x):
+        x.add_(1)
+        if x.sum() < 0:
+            raise ValueError("negative")
+        return x * 2
+
+    check(function, torch.ones(2), graphs=2, breaks=1)
+    check(function, -3 * torch.ones(2), graphs=1, breaks=1)
+
+
+def test_arguments_of_distributions_are_validated(check):
+    def function(mean, scale, x):
+        return torch.distributions.Normal(mean, scale).log_prob(x)
+
+    check(function, torch.zeros(3), torch.ones(3), torch.ones(3))
+    check(function, torch.zeros(3), -torch.ones(3), torch.ones(3))
+
+
+def test_an_exported_graph_holds_no_check_that_somebody_else_must_make():
+    with pytest.raises(capture.Unsupported, match="truth of a tensor"):
+        capture.export(positive)(torch.ones(3))
