@@ -1,10 +1,14 @@
 """The peer is imported when it is used and not before; each case needs a process of its own."""
 
+import importlib
 import subprocess
 import sys
 import textwrap
 
 import pytest
+import torch
+
+from compile_api.plain_sizes import ANSWERS
 
 
 def prints(program):
@@ -46,3 +50,55 @@ def test_the_peer_is_whole_when_it_is_used(use):
 
 def test_a_peer_already_imported_is_left_as_it_is():
     assert prints("import torch._dynamo as d; import compile_api; print(type(d).__name__)") == ["module"]
+
+
+def test_small_programs_wait_neither_for_sympy_nor_for_the_peer():
+    program = """
+        import sys, torch, compile_api
+        x = torch.ones(3, requires_grad=True)
+        compile_api.compile(lambda x: (x * 2).sigmoid().sum())(x).backward()
+        print(*(sys.modules[name]._waiting for name in ("torch._dynamo", "sympy")))
+    """
+    assert prints(program) == ["True", "True"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import sympy; assert sympy.Symbol('s').is_Symbol",
+        "import sympy; assert not isinstance(1, sympy.Basic)",
+        "from torch.fx.experimental.symbolic_shapes import guard_or_true",
+        "compile_api.compile(lambda x: x * x.shape[0], dynamic=True)(torch.ones(3))",
+    ],
+)
+def test_symbols_are_there_when_they_are_used(use):
+    program = f"""
+        import sys, torch, compile_api
+        {use}
+        print(sys.modules["sympy"]._waiting, sys.modules["torch.fx.experimental.symbolic_shapes"].__name__)
+    """
+    assert prints(program) == ["False", "torch.fx.experimental.symbolic_shapes"]
+
+
+TENSOR = torch.ones(2, 3)
+PLAIN = [
+    *((name, (value,)) for name in ("guard_or_true", "guard_or_false", "statically_known_true", "expect_true")
+      for value in (True, False)),
+    *((name, values) for name in ("sym_and", "sym_or") for values in ((True,), (True, False), (False, False, True))),
+    ("sym_eq", (2, 2)), ("sym_eq", (2, 3)), ("sym_eq", ((1, 2), [1, 2])), ("sym_eq", ([1], [1, 2])),
+    ("guarding_hint_or_throw", (3,)), ("is_nested_int", (3,)), ("is_symbolic", (3,)), ("has_guarding_hint", (3,)),
+    ("compute_unbacked_bindings", (None, TENSOR)), ("has_free_unbacked_symbols", (TENSOR,)),
+    ("free_unbacked_symbols", ((TENSOR, 3),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "values"), PLAIN)
+def test_plain_numbers_have_the_answers_that_torch_gives(name, values):
+    real = getattr(importlib.import_module("torch.fx.experimental.symbolic_shapes"), name)
+    assert ANSWERS[name](*values) == real(*values)
+
+
+@pytest.mark.parametrize("name", ["_iterate_exprs", "_iterate_nodes"])
+def test_plain_numbers_have_no_symbols_in_them(name):
+    real = getattr(importlib.import_module("torch.fx.experimental.symbolic_shapes"), name)
+    assert list(ANSWERS[name]([TENSOR, 3])) == list(real([TENSOR, 3])) == []

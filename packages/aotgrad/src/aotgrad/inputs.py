@@ -134,6 +134,11 @@ def _tensor_input(position: int, value: torch.Tensor, fakes: Fakes, dynamic: boo
     if value.layout is not torch.strided:
         raise Unsupported(f"argument {position} has layout {value.layout}", "only strided tensors are compiled")
     # Detached: the graph's own autograd history must not hang on the caller's tensor.
-    plain = value.detach()
-    fake = plain if isinstance(plain, FakeTensor) else fakes.of(plain, dynamic=dynamic)
+    fake = _detached(value) if isinstance(value, FakeTensor) else fakes.of(value.detach(), dynamic=dynamic)
     return GraphInput(position, fake, value.requires_grad, value.is_leaf)
+
+
+def _detached(fake: FakeTensor) -> FakeTensor:
+    """Under its mode: otherwise torch asks whether this is a distributed tensor, and imports all there is of those."""
+    with fake.fake_mode:
+        return fake.detach()

@@ -6,6 +6,7 @@ Knows FX and fake tensors; knows nothing of Python's values beyond the nodes han
 from __future__ import annotations
 
 import contextlib
+import importlib
 import keyword
 import linecache
 import logging
@@ -14,17 +15,17 @@ import re
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from capture.errors import Location
 from capture.fakes import StandIns
+from capture.guards import Guard
 from capture.regions import Regions
-from capture.shapes import fresh_symbol, symbolic_arguments
 from capture.sources import Source
 
 # Nodes that matter although nothing uses them, besides operations that mutate an operand.
@@ -41,6 +42,11 @@ _STATE_SWITCHES: tuple[Any, ...] = (
 _TEXTS: dict[str, str] = getattr(getattr(fx.graph_module, "_loader", None), "eval_cache", {})
 
 
+def _shapes() -> ModuleType:
+    """What is known of sizes that vary; it brings along sympy, which takes longer to import than all of capture."""
+    return importlib.import_module("capture.shapes")
+
+
 class GraphRecorder:
     """One per translation: one fake mode, one graph, and a shape environment where sizes vary.
 
@@ -48,7 +54,7 @@ class GraphRecorder:
     """
 
     def __init__(self, *, symbolic: bool) -> None:
-        self.shape_env = ShapeEnv() if symbolic else None
+        self.shape_env = _shapes().ShapeEnv() if symbolic else None
         self.mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self.stand_ins = StandIns(self.mode)
         self.graph = fx.Graph()
@@ -77,11 +83,16 @@ class GraphRecorder:
             tensor = tensor.data.requires_grad_(tensor.requires_grad)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The .grad attribute")  # torch looks at it, and the program is not told
-            return self.mode.from_tensor(tensor, trace=False, **symbolic_arguments(tensor, source, dynamic))
+            return self.mode.from_tensor(tensor, trace=False, **_shapes().symbolic_arguments(tensor, source, dynamic))
 
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt:
         assert self.shape_env is not None
-        return fresh_symbol(self.shape_env, value, source)
+        made: torch.SymInt = _shapes().fresh_symbol(self.shape_env, value, source)
+        return made
+
+    def relations(self, location: Location) -> list[Guard]:
+        """What the trace relied on of sizes that vary."""
+        return [] if self.shape_env is None else list(_shapes().relations(self.shape_env, location))
 
     @contextlib.contextmanager
     def _insertion_point(self) -> Iterator[None]:
@@ -128,7 +139,7 @@ class GraphRecorder:
 
     def is_data_dependent(self, symbol: Any) -> bool:
         """Whether a symbol stands for a value that only the tensors' data can tell."""
-        return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))
+        return bool(_shapes().is_data_dependent(symbol))
 
     def switch(self, function: Any, *args: Any) -> Any:
         """Record a change of the library's state and make it, so that fake operations see it too."""

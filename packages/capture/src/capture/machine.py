@@ -16,7 +16,6 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn, TypeGuard
 
 import torch
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from capture.builtin_rules.assumed import assumed_result, is_assumed
 from capture.builtin_rules.registry import RULES, call_builtin
@@ -35,7 +34,7 @@ from capture.opcodes.exceptions import HandledValue
 from capture.options import Options
 from capture.outcomes import Returned, Stopped, Varying
 from capture.parameters import bind_arguments
-from capture.record import record_operation
+from capture.record import record_operation, undecided
 from capture.sources import ArgSource, CallSource, CellSource, ClosureSource, ConstSource, Inputs, Source
 from capture.values.base import LazyValue, NotConstant, Value, realize, settled
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
@@ -223,7 +222,7 @@ class Machine:
             handler(self, frame, instruction)
         except UserRaised as raised:
             self._unwind(frame, instruction, raised)
-        except GuardOnDataDependentSymNode:
+        except undecided():
             self.stop("data-dependent operation", "a size that only the data can tell decides what happens next")
         except NotConstant:
             self.stop("value", f"{instruction.op} needs a value that is known only when the program runs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -12,7 +13,6 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     UnsupportedOperatorException,
 )
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from capture.errors import Location, Signal
 from capture.graph import GraphRecorder
@@ -23,7 +23,6 @@ from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleV
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 
-_DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -37,6 +36,14 @@ class Recording(Tracer, Protocol):
 
     def need_symbols(self) -> None:
         """Start again with symbols for sizes that only data can tell, unless there are some or they are not wanted."""
+
+
+def undecided() -> tuple[type[Exception], ...]:
+    """What torch raises where a size that only data can tell decides; while nothing has such sizes, the module that
+    has the exception is not loaded, and importing it would take longer than most captures."""
+    module = sys.modules.get("torch.fx.experimental.symbolic_shapes")
+    raised = None if module is None else vars(module).get("GuardOnDataDependentSymNode")
+    return () if raised is None else (raised,)
 
 
 def record_operation(
@@ -69,7 +76,7 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
     except DynamicOutputShapeException:
         ctx.need_symbols()
         ctx.stop("data-dependent operation", f"the shape of what `{name}` gives depends on the tensor's data")
-    except _DATA_DEPENDENT:
+    except (DataDependentOutputException, *undecided()):
         ctx.stop(
             "data-dependent operation", f"the result of `{name}` has a shape or value that depends on the tensor's data"
         )

@@ -14,6 +14,7 @@ import torch
 from torch._guards import Source as TorchSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._sympy.printers import PythonPrinter
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from capture.errors import Location
 from capture.guards import Guard
@@ -60,10 +61,12 @@ def fresh_symbol(env: ShapeEnv, value: int, source: Source) -> torch.SymInt:
     return made
 
 
-def relations(env: ShapeEnv | None, location: Location) -> list[Guard]:
+def is_data_dependent(symbol: sympy.Symbol) -> bool:
+    return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))
+
+
+def relations(env: ShapeEnv, location: Location) -> list[Guard]:
     """The conditions on sizes that the trace relied on, each as a guard over the frame's arguments."""
-    if env is None:
-        return []
     origins = {symbol: sources[0] for symbol, sources in env.var_to_sources.items() if sources}
     guards = []
     for condition in dict.fromkeys(_conditions(env)):

@@ -37,7 +37,6 @@ from capture.parameters import all_positional
 from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, GraphRecord, Log
 from capture.resume import Continuations, NotResumable
-from capture.shapes import relations
 from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs
 from capture.spent import with_spent_history
 from capture.stops import Stop
@@ -325,7 +324,7 @@ class _Translator:
                 )
                 for name, function in _library_state()
             ]
-        return guards + relations(self.machine.graph.shape_env, self.location)
+        return guards + self.machine.graph.relations(self.location)
 
     def _record_break(self, stopped: Stopped) -> None:
         if stopped.reason.kind in RAISES:

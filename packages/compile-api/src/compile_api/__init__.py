@@ -6,8 +6,10 @@
 """
 
 from compile_api.deferred import defer_the_peer
+from compile_api.plain_sizes import defer_symbolic_sizes
 
 defer_the_peer()  # before the engines import torch's tracing toolbox
+defer_symbolic_sizes()
 
 from capture import RecompileRefused
 from compile_api import logs as _logs
@@ -91,4 +93,4 @@ __all__ = [
     "walkthrough",
 ]
 
-del _logs, _runtimes, _wiring, defer_the_peer
+del _logs, _runtimes, _wiring, defer_symbolic_sizes, defer_the_peer

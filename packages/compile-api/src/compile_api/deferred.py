@@ -80,16 +80,23 @@ class AlreadyLoaded(Loader):
         module.__spec__ = self.spec
 
 
-def defer(name: str, answers: Mapping[str, Callable[[DeferredModule], Any]], light: Collection[str]) -> None:
+def defer(
+    name: str,
+    answers: Mapping[str, Callable[[DeferredModule], Any]],
+    light: Collection[str],
+    kind: type[DeferredModule] = DeferredModule,
+) -> None:
     """Defers the package ``name`` unless it has been imported.  ``answers`` make attributes from the module."""
     if name in sys.modules:
         return
     spec = importlib.util.find_spec(name)
     if spec is None or spec.loader is None:
         return
-    module = DeferredModule(name)
+    module = kind(name)
     module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
-    module.__package__, module.__path__ = name, list(spec.submodule_search_locations or ())
+    module.__package__ = spec.parent
+    if spec.submodule_search_locations is not None:
+        module.__path__ = list(spec.submodule_search_locations)
     module._lock, module._light, module._waiting = threading.RLock(), light, True
     module._answers = {key: make(module) for key, make in answers.items()}
     sys.meta_path.insert(0, DeferredFinder(module))
@@ -132,6 +139,16 @@ def _disabled_late(module: DeferredModule, function: Any, recursive: bool, optio
     return call
 
 
+def no_graph_break(module: DeferredModule) -> Callable[..., None]:
+    """A stand-in for a marker that torch's optimizers call at every step; it concerns the peer's graphs alone."""
+
+    def graph_break(msg: str = "") -> None:
+        if not module._waiting:
+            module.__dict__["graph_break"](msg)
+
+    return graph_break
+
+
 def defer_the_peer() -> None:
     """Defers torch's own compiler, which nothing of ours uses."""
-    defer("torch._dynamo", {"disable": late_disable}, light=("config",))
+    defer("torch._dynamo", {"disable": late_disable, "graph_break": no_graph_break}, light=("config",))

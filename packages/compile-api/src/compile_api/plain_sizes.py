@@ -1,0 +1,97 @@
+"""Answers what torch asks of sizes, as long as all sizes are plain numbers.
+
+Every operation on fake tensors asks torch's module for symbolic sizes a few questions, and the module brings along
+sympy: importing them takes longer than capturing and building a small program.  Whoever makes a symbol imports the
+module first; until then each question has the answer of plain numbers, which is given here.  Only code of torch's that
+asks inside a function gets it; whoever keeps a name of the module, or uses another, loads it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any
+
+import torch
+
+from compile_api.deferred import DeferredModule, defer, load
+
+NAME = "torch.fx.experimental.symbolic_shapes"
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class NothingUndecided(Exception):
+    """Stands for the exception that only symbols raise."""
+
+
+class NoExpression:
+    """Stands for sympy's expressions where there are none."""
+
+
+def _itself(value: Any, *_: Any) -> Any:
+    return value
+
+
+def _equal(x: Any, y: Any) -> bool:
+    return tuple(x) == tuple(y) if isinstance(x, tuple | list) else bool(x == y)
+
+
+def _nothing(*_: Any) -> Iterator[Any]:
+    return iter(())
+
+
+ANSWERS: Mapping[str, Callable[..., Any]] = {
+    "guard_or_true": bool,
+    "guard_or_false": bool,
+    "guard_size_oblivious": bool,
+    "statically_known_true": bool,
+    "expect_true": _itself,
+    "guarding_hint_or_throw": _itself,
+    "sym_eq": _equal,
+    "sym_and": lambda *values: all(values),
+    "sym_or": lambda *values: any(values),
+    "is_nested_int": lambda value: False,
+    "is_symbolic": lambda value: False,
+    "has_guarding_hint": lambda value: True,
+    "compute_unbacked_bindings": lambda *_, **options: None,
+    "free_unbacked_symbols": lambda value: set(),
+    "has_free_unbacked_symbols": lambda value: False,
+    "_iterate_exprs": _nothing,
+    "_iterate_nodes": _nothing,
+}
+
+
+class AskedInPassing(DeferredModule):
+    """A deferred module whose answers are for functions of torch's only."""
+
+    def __getattr__(self, name: str) -> Any:
+        if self.__dict__.get("_waiting", False) and name in self._answers and not _asks_and_forgets(sys._getframe(1)):
+            return getattr(load(self), name)
+        return super().__getattr__(name)
+
+
+def _asks_and_forgets(frame: FrameType) -> bool:
+    """Whether a function of torch's is asking."""
+    home = str(frame.f_globals.get("__name__", ""))
+    return home.partition(".")[0] == "torch" and frame.f_code.co_name != "<module>"
+
+
+def _late(name: str, plain: Callable[..., Any]) -> Callable[[DeferredModule], Callable[..., Any]]:
+    def make(module: DeferredModule) -> Callable[..., Any]:
+        def ask(*args: Any, **options: Any) -> Any:
+            if module._waiting and not any(isinstance(arg, _SYMBOLIC) for arg in args):
+                return plain(*args, **options)
+            return getattr(load(module), name)(*args, **options)
+
+        return ask
+
+    return make
+
+
+def defer_symbolic_sizes() -> None:
+    """Torch's module, and sympy itself: type promotion asks whether a number is one of its expressions."""
+    answers: dict[str, Callable[[DeferredModule], Any]] = {name: _late(name, plain) for name, plain in ANSWERS.items()}
+    answers["GuardOnDataDependentSymNode"] = lambda module: NothingUndecided
+    defer(NAME, answers, light=(), kind=AskedInPassing)
+    defer("sympy", {"Basic": lambda module: NoExpression}, light=(), kind=AskedInPassing)
