@@ -1,5 +1,6 @@
 """An operator that raises only when the program runs: what follows is what CPython does."""
 
+import contextlib
 import traceback
 
 import pytest
@@ -108,6 +109,15 @@ def test_a_graph_that_fails_alone_is_slow_and_said_once():
     assert function(torch.ones(1)) == 2
     (record,) = [record for record in capture.records() if isinstance(record, capture.FallbackRecord)]
     assert record.reason.kind == "error in a graph"
+
+
+def test_a_context_manager_may_handle_it_too():
+    def function(table):
+        with contextlib.suppress(IndexError):
+            return rows(table)
+        return table
+
+    assert torch.equal(captured(function)(torch.ones(2)), torch.ones(2))
 
 
 def test_under_strict_it_is_an_error():

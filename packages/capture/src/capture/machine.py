@@ -40,7 +40,7 @@ from capture.values.base import LazyValue, NotConstant, Value, realize, settled
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
 from capture.values.exception import ExceptionValue
-from capture.values.function import CellValue, FunctionValue, NamespaceValue
+from capture.values.function import BuiltinValue, CellValue, FunctionValue, NamespaceValue
 from capture.values.iterator import GeneratorValue, OutsideIterator, UserIterator
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SliceValue, TupleValue
@@ -619,9 +619,12 @@ def _is_on(value: Value, device: torch.device) -> TypeGuard[TensorValue]:
 
 
 def _may_handle_an_error(frame: Frame) -> bool:
-    """Here and now, by more than leaving a ``with`` block."""
+    """Here and now; torch's own context managers let errors pass."""
     handler = frame.current.handler
-    return handler is not None and frame.instructions[handler.target.index + 1].op != "WITH_EXCEPT_START"
+    if handler is None or frame.instructions[handler.target.index + 1].op != "WITH_EXCEPT_START":
+        return handler is not None
+    leave = frame.stack[handler.depth - 1]
+    return not (isinstance(leave, BuiltinValue) and isinstance(leave.receiver, TorchContext))
 
 
 def _has_something_to_do_at_the_end(frame: Frame) -> bool:
