@@ -88,6 +88,14 @@ def test_arguments_of_distributions_are_validated(check):
     check(function, torch.zeros(3), -torch.ones(3), torch.ones(3))
 
 
+def test_distributions_with_properties_made_on_demand(check):
+    def function(logits, x):
+        chosen = torch.distributions.Categorical(logits=logits)
+        return chosen.entropy(), chosen.log_prob(x), torch.distributions.Bernoulli(logits=logits).probs
+
+    check(function, torch.randn(4, 3), torch.tensor([0, 2, 1, 1]))
+
+
 def test_an_exported_graph_holds_no_check_that_somebody_else_must_make():
     with pytest.raises(capture.Unsupported, match="truth of a tensor"):
         capture.export(positive)(torch.ones(3))

@@ -250,10 +250,13 @@ class ClassValue(Value):
 
 
 def _runs_code(cls: type, name: str) -> bool:
-    """Whether a class's attribute is found by Python code: of its metaclass, or of a descriptor."""
+    """Whether a class's attribute is found by Python code: of its metaclass, or of a descriptor but torch's, which only
+    look."""
     _, held = _static_lookup(cls, name)
     if isinstance(type(cls).__getattribute__, FunctionType):
         return True
+    if type(held).__module__.partition(".")[0] == "torch":
+        return False
     return isinstance(getattr(type(held), "__get__", None), FunctionType)
 
 
