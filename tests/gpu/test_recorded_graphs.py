@@ -89,10 +89,10 @@ def test_training_gives_the_losses_that_it_gives_without_graphs(make, zero_first
 def test_the_pool_takes_little_more_than_eagers_peak(manager, make, sizes):
     model, batches = make(*sizes)
     torch.cuda.empty_cache()
-    before = torch.cuda.memory_allocated()
+    others = torch.cuda.memory_allocated() - sum(p.nbytes for p in model.parameters())
     torch.cuda.reset_peak_memory_stats()
     train(model, model, batches[:4], zero_first=True)
-    peak = torch.cuda.max_memory_allocated() - before
+    peak = torch.cuda.max_memory_allocated() - others
     train(model, compile_api.compile(model, mode="reduce-overhead"), batches[:10], zero_first=True)
     assert manager.report().replayed >= 10
     assert 0 < manager.report().pool_bytes <= 1.2 * peak
@@ -154,9 +154,14 @@ def test_decoding_with_a_cache_that_is_written_in_place():
 
 
 def test_random_numbers_advance_and_repeat_with_the_seed():
-    call = Poisoned(lambda x: nn.functional.dropout(x, 0.5))
+    def drop_often(x):
+        for _ in range(6):
+            x = nn.functional.dropout(x, 0.1)
+        return x
+
+    call = Poisoned(drop_often)
     x = torch.ones(1 << 14, device="cuda")
-    for _ in range(3):
+    for _ in range(8):  # until it is known whether replays pay
         call(x)
 
     def three():
@@ -166,7 +171,7 @@ def test_random_numbers_advance_and_repeat_with_the_seed():
     masks, again = three(), three()
     assert all(torch.equal(a, b) for a, b in zip(masks, again, strict=True))
     assert not torch.equal(masks[0], masks[1])
-    assert 0.45 < (masks[0] == 0).float().mean().item() < 0.55
+    assert 0.42 < (masks[0] == 0).float().mean().item() < 0.52
 
 
 @torch.no_grad()

@@ -91,7 +91,6 @@ def _driver() -> ctypes.CDLL:
         raise CannotRecord(Refusal.DEVICE_FAILED, f"the CUDA driver cannot be loaded: {error}") from error
     driver.cuMemcpyDtoDAsync_v2.argtypes = [_ADDRESS, _ADDRESS, _SIZE, _POINTER]
     driver.cuCtxGetCurrent.argtypes = [_POINTER]
-    driver.cuCtxGetCurrent.argtypes = [_POINTER]
     driver.cuStreamGetCaptureInfo_v2.argtypes = [_POINTER] * 6
     driver.cuGraphMemcpyNodeGetParams.argtypes = [_POINTER] * 2
     driver.cuGraphExecMemcpyNodeSetParams.argtypes = [_POINTER] * 4
