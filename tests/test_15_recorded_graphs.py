@@ -216,6 +216,41 @@ def test_a_state_that_is_changed_in_place_is_the_callers(manager):
         torch.testing.assert_close(cache, cache_before)
 
 
+class Decoder(nn.Module):
+    """One step of attention over a cache that is written in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+        self.register_buffer("keys", torch.zeros(16, 8))
+        self.register_buffer("values", torch.zeros(16, 8))
+
+    def forward(self, x, position):
+        query, key, value = self.qkv(x).chunk(3)
+        self.keys.index_copy_(0, position, key[None])
+        self.values.index_copy_(0, position, value[None])
+        weights = (self.keys @ query).masked_fill(torch.arange(16) > position, -torch.inf).softmax(0)
+        return (x + weights @ self.values).tanh()
+
+
+@torch.no_grad()
+def test_a_cache_is_written_where_it_lies(manager, device):
+    model = Decoder()
+    twin, call = copy.deepcopy(model), recorded(model)
+    x = y = torch.randn(8)
+    for step in range(16):
+        position = torch.tensor([step])
+        x, y = call(x, position), twin(y, position)
+        torch.testing.assert_close(x, y)
+    torch.testing.assert_close(model.state_dict(), twin.state_dict())
+    places = {buffer.data_ptr() for buffer in model.buffers()}
+    for recording in manager.tree.recordings:
+        plan = recording.inputs
+        written = {plan.addresses[plan.in_place.index(index)] for index in plan.changed}
+        assert (written, recording.returns) == (places, 1)
+    assert (manager.report().replayed, device.copied_out) == (13, 0)
+
+
 @pytest.mark.parametrize(
     ("options", "most", "reason"),
     [({"cuda_graph_pool_bytes": 1}, 1, "as much memory"), ({"cuda_graph_recordings": 2}, 2, "as many recordings")],

@@ -47,8 +47,7 @@ def aot_eager(ctx: Context) -> CompilerFn:
 
 @backend("inductor", note="fused kernels: C++ on CPUs, Triton on GPUs; inference and training")
 def inductor_backend(ctx: Context) -> CompilerFn:
-    in_place = not ctx.options.cuda_graphs  # a recorded graph has its own copies of its inputs
-    return through_aotgrad(ctx, generate(ctx), decompositions=inductor.decompositions(), in_place=in_place)
+    return through_aotgrad(ctx, generate(ctx), decompositions=inductor.decompositions(), in_place=True)
 
 
 @backend(
