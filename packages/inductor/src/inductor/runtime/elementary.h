@@ -1,5 +1,4 @@
-// Elementary functions.  Single precision is computed here, a vector at a time, to at most 2 units in the last place
-// (sigmoid: 2.5);
+// Elementary functions.  Single precision is computed here, a vector at a time, to at most 2 units in the last place;
 // double precision goes lane by lane to the C library.  A scalar takes the same path as a vector, so an element's value
 // does not depend on where the vectors end.
 //
@@ -62,7 +61,10 @@ template <class V> INLINE V expm1_single(V x) {
 
 template <class V> INLINE V sigmoid_single(V x) {
     const V small = exp_single(-absolute(x));
-    return where(x < splat<V>(0), small, splat<V>(1)) * quick_reciprocal(1.0f + small);
+    const V below = 1.0f + small, above = where(x < splat<V>(0), small, splat<V>(1));
+    const V lost = small - (below - 1.0f);  // what rounding the sum lost
+    const V reciprocal = rough_reciprocal(below), rough = above * reciprocal;
+    return fma(fma(-rough, lost, fma(-rough, below, above)), reciprocal, rough);
 }
 
 template <class V> INLINE V tanh_single(V x) {

@@ -66,11 +66,15 @@ template <> INLINE f32x16 scale_by_power(f32x16 x, f32x16 n) { return __builtin_
 
 // -- 1 / x for x in [1, 2**60], to one unit in the last place: a division costs as much as all the rest of a function ----
 
+// ``rough_reciprocal`` is good to 14 bits.
+
+template <class V> INLINE V rough_reciprocal(V x) { return 1.0f / x; }
 template <class V> INLINE V quick_reciprocal(V x) { return 1.0f / x; }
 #ifdef __AVX512VL__
 #define INDUCTOR_RECIPROCAL(type, estimate) \
+    template <> INLINE type rough_reciprocal(type x) { return estimate; } \
     template <> INLINE type quick_reciprocal(type x) { \
-        const type near = estimate; \
+        const type near = rough_reciprocal(x); \
         return fma(near, fma((type)-x, near, splat<type>(1.0f)), near); \
     }
 INDUCTOR_RECIPROCAL(f32x4, __builtin_ia32_rcp14ps128_mask(x, x, -1))
