@@ -1,5 +1,8 @@
 """``inductor.compile`` from a function to results, against eager."""
 
+import os
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -175,3 +178,21 @@ def test_extremes_of_truths(name):
         expected = reduce(x, dim)
         compiled = inductor.compile(make_fx(partial(reduce, dim=dim))(x), [x], options={"fallback": False})
         assert all(map(torch.equal, compiled(x), expected if isinstance(expected, tuple) else [expected]))
+
+
+_IMPORT = """
+import os, sys, torch
+def tasks(): return sorted(os.listdir("/proc/self/task")), open("/proc/self/task/%d/children" % os.getpid()).read()
+before = tasks()
+import inductor
+assert tasks() == before, (before, tasks())
+loaded = [name for name in ("torch._dynamo", "torch._inductor", "triton") if name in sys.modules]
+print(len(before[0]), loaded)
+"""
+
+
+def test_importing_starts_nothing():
+    """No thread, no process, and neither torch's compiler nor Triton is loaded before a graph needs it."""
+    done = subprocess.run([sys.executable, "-c", _IMPORT], env=os.environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("[]\n"), done.stdout

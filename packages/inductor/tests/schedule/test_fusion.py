@@ -43,6 +43,24 @@ ONE_KERNEL = {
     "running sum of a softmax": (lambda x: x.softmax(-1).cumsum(-1), R(64, 33)),
     "an optimizer's step": (lambda p, g, m: (p - 0.1 * (m * 0.9 + g), m * 0.9 + g), R(640), R(640), R(640)),
     "through a reshape": (lambda x: F.softmax((x + 1).view(64, 8, 4), -1).view(64, 32) * 2, R(64, 32)),
+    "transpose and add": (lambda x, y: x.t() + y, R(300, 500), R(500, 300)),
+    "a mean and what is left of it": (lambda x: ((x - x.mean(-1, keepdim=True)) ** 2).mean(-1), R(64, 33)),
+    "batch norm backward": (
+        lambda g, x, w, m, r: torch.ops.aten.native_batch_norm_backward(
+            g * 2, x, w, None, None, m, r, True, 1e-5, [True, True, True]
+        ),
+        *[R(4, 64, 5, 5)] * 2,
+        *[R(64)] * 3,
+    ),
+    "swiglu": (lambda x, y: F.silu(x) * y, R(64, 33), R(64, 33)),
+    "gelu backward": (lambda g, x: torch.ops.aten.gelu_backward(g, x) + g, R(64, 33), R(64, 33)),
+    "one-hot and its use": (lambda k, x: (F.one_hot(k, 33) * x).sum(-1), torch.arange(64) % 33, R(64, 33)),
+    "triangle and softmax": (lambda x: (x + torch.full((33, 33), -1e9).triu(1)).softmax(-1), R(4, 33, 33)),
+    "rotary positions": (
+        lambda x, c, s: x * c + torch.cat([-x[..., 16:], x[..., :16]], -1) * s,
+        *[R(2, 4, 8, 32)],
+        *[R(8, 32)] * 2,
+    ),
     "through a transpose": (lambda x: (x.exp() + 1).t() * 2, R(64, 33)),
 }
 
