@@ -372,8 +372,10 @@ class _TritonPrinter:
         met = {self.grid.dimensions.get(symbol) for symbol in statement.index.symbols}
         missing = "".join(f" + 0 * {dimension}_index" for dimension in spanned if dimension not in met)
         pointer = f"{statement.buffer} + {place.within(Precedence.ADD)}{missing}"
-        function = "tl.store" if statement.mode == "set" else f"tl.atomic_{statement.mode}"
-        self.lines.line(f"{function}({pointer}, {value.text}{f', {mask}' if mask else ''})")
+        function, order = "tl.store", ""
+        if statement.mode != "set":  # nobody reads what others add before the kernel has ended
+            function, order = f"tl.atomic_{statement.mode}", ', sem="relaxed"'
+        self.lines.line(f"{function}({pointer}, {value.text}{f', {mask}' if mask else ''}{order})")
         scope.forget_loads(statement.buffer)
 
 

@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from inductor.ir.expr import Const, Expr, cast
-from inductor.ir.index import ONE, Index, Symbol
+from inductor.ir.index import ONE, ZERO, Index, Symbol
 from inductor.ir.kernel import StoreMode
 from inductor.lowerings.algebra import Value, equal, maximum, where
 from inductor.lowerings.context import Context
-from inductor.lowerings.indexing import place, position, spread
+from inductor.lowerings.indexing import gather_at, place, position, spread
 from inductor.lowerings.pointwise import elementwise
 from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.sizes import contiguous_strides
 from inductor.lowerings.values import (
     HALF,
     Tensor,
@@ -40,6 +41,8 @@ aten = torch.ops.aten
 Places = Sequence[tuple[Symbol, Expr]]
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 """What GPUs can add to in one step."""
+LARGE_TABLE = 1 << 22
+"""Tables of fewer elements are written as fast as kernels are started."""
 REDUCED = "amax", "amin", "mean", "prod", "sum"
 
 
@@ -58,6 +61,8 @@ def scattered(
     Sums and products of half precision are kept in float32 until they are whole."""
     if x.dtype.is_complex:
         return Declined("complex numbers")
+    if x.device.type == "cuda" and torch.are_deterministic_algorithms_enabled():
+        return Declined("writes that meet, where deterministic algorithms were asked for")
     wide = replace(x, dtype=torch.float32, base=None) if x.dtype in HALF and mode in ("add", "mul") else x
     if x.device.type == "cuda" and mode != "set" and (wide.dtype not in ATOMIC or mode == "mul"):
         return Declined(f"no atomic operation for {mode} in {x.dtype}")
@@ -221,4 +226,40 @@ def embedding_backward(
     if isinstance(padding_idx, int) and padding_idx >= 0:
         value = where(equal(Value(cast(chosen.expr, torch.int64)), padding_idx), 0.0, value)
     bound = [(symbol, position(chosen, sizes[0]))]
+    if _is_mostly_zero(zeros, indices):
+        return _by_first_place(ctx, zeros, indices, grad.sizes, bound, value)
     return scattered(ctx, zeros, grad.sizes, [Index.of(symbol), where_[-1]], bound, value.expr, "add")
+
+
+def _is_mostly_zero(table: Tensor, indices: Tensor) -> bool:
+    """Whether a gradient has so few rows besides zero that sums in full precision are better kept for these alone."""
+    rows, used, elements = (size.as_int() for size in (table.sizes[0], indices.numel, table.numel))
+    if table.device.type != "cuda" or table.dtype not in HALF or rows is None or used is None:
+        return False
+    return used < rows and elements is not None and elements >= LARGE_TABLE
+
+
+def _by_first_place(
+    ctx: Context, table: Tensor, indices: Tensor, domain: tuple[Index, ...], bound: Places, value: Value
+) -> Tensor | Declined:
+    """What goes to one row of ``table`` is added up where the row is named first, and then written to the row."""
+    count, places = indices.numel, positions(domain)
+    symbol = bound[0][0]
+    here = [(symbol, position(indices, table.sizes[0]))]
+    number = sum(
+        (at_ * step for at_, step in zip(positions(indices.sizes), contiguous_strides(indices.sizes), strict=True)),
+        ZERO,
+    )
+    never = Tensor(table.sizes[:1], torch.int32, table.device, as_index_value(count, torch.int32))
+    first = scattered(ctx, never, indices.sizes, [Index.of(symbol)], here, as_index_value(number, torch.int32), "min")
+    home = first if isinstance(first, Declined) else gather_at(ctx, first, indices.sizes, [Index.of(symbol)], here)
+    if isinstance(home, Declined):
+        return home
+    row = place(1, count)
+    at_home = [(row, position(reindex(ctx.realize(home), domain, places[:-1]), count))]
+    zeros = Tensor((count, domain[-1]), torch.float32, table.device, Const(0.0, torch.float32))
+    sums = scattered(ctx, zeros, domain, [Index.of(row), places[-1]], at_home, value.expr, "add")
+    rows = sums if isinstance(sums, Declined) else gather_at(ctx, sums, domain, [Index.of(row), places[-1]], at_home)
+    if isinstance(rows, Declined):
+        return rows
+    return scattered(ctx, table, domain, [Index.of(symbol), places[-1]], bound, rows.expr)
