@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeGuard
 import torch
 
 from capture.builtin_rules.assumed import assumed_result, is_assumed
+from capture.builtin_rules.left_to_python import leave_coroutine, leave_transform
 from capture.builtin_rules.registry import RULES, call_builtin
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.decisions import question_about, same_answer
@@ -280,7 +281,7 @@ class Machine:
         if code is _DISABLED_FOR_DYNAMO:
             return self._call_wrapped(function, args, kwargs)
         if code.co_flags & _COROUTINE:
-            self.stop("coroutine", f"the coroutine `{code.co_qualname}` is called")
+            leave_coroutine(self, code)
         slots = bind_arguments(self, function, args, kwargs)
         slots.update(zip(code.co_freevars, function.closure, strict=True))
         frame = Frame(self, function, self._body(code), slots)
@@ -305,6 +306,7 @@ class Machine:
             self.stop("disabled", f"`{function.__qualname__}` is marked to run outside of graphs", hint)
         if starts_triton_kernels(function):
             self.stop("triton", "a Triton kernel is started as it is", "what is before and behind it is compiled")
+        leave_transform(self, function)
 
     def resume(self, generator: GeneratorValue, sent: Value) -> Value | None:
         return self._go_on(generator, lambda frame: frame.push(sent) if generator.started else None)

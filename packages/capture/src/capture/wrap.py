@@ -9,6 +9,7 @@ import functools
 import gc
 import itertools
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from types import (
@@ -428,8 +429,16 @@ def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
         return BuiltinValue(obj, same_object(ctx, obj, source))
     name = obj.__name__
     ctx.guard(source, "type", type(obj))
+    ctx.guard(AttrSource(source, "__name__"), "equals", name)
     receiver = ctx.wrap(owner, AttrSource(source, "__self__"))
     return receiver.attribute(ctx, name)
+
+
+@wraps(type(threading.Lock()), type(threading.RLock()))
+def wrap_lock(ctx: World, obj: Any, source: Source) -> Value:
+    """Whichever it is: what is done with it is left to CPython."""
+    ctx.guard(source, "type", type(obj))
+    return UserObject(type(obj), obj, source)
 
 
 # -- iterators ---------------------------------------------------------------------------------------------------

@@ -83,7 +83,8 @@ def _tensor_method(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Ma
             "keep the value a tensor, or read it at the end",
         )
     if name in _UNTRACKED or (name == "requires_grad_" and args[0].source is not None):
-        ctx.stop("autograd", f"`.{name}()` of a tensor is called", "call it outside the compiled function")
+        hint = "it runs when and as in eager; the rest of the function is captured"
+        ctx.stop("autograd", f"`.{name}()` of a tensor is called", hint)
     return ctx.record(name, args, kwargs, method=True)
 
 

@@ -22,6 +22,11 @@ def load_const(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     frame.push(ctx.literal(inst.arg))
 
 
+@opcode("LOAD_BUILD_CLASS")
+def load_build_class(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(ctx.literal(builtins.__build_class__))
+
+
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")
 def load_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     value = frame.load(inst.arg)

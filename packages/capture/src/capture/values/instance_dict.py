@@ -39,5 +39,5 @@ class InstanceDict(DictValue):
         if found is None:
             return None
         ctx.changed(self.owner)
-        self.owner.overlay[name] = None
+        self.owner.forget(ctx, name)
         return realize(ctx, found[1])

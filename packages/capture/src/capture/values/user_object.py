@@ -74,7 +74,10 @@ class UserObject(Value):
         if name in self.overlay:
             written = self.overlay[name]
             return None if written is None else realize(ctx, written)
-        if self.source is None or not hasattr(self.obj, name):
+        if self.source is None:
+            return None
+        if not hasattr(self.obj, name):
+            self.absent(ctx, name)
             return None
         return ctx.wrap(getattr(self.obj, name), AttrSource(self.source, name))
 
@@ -86,7 +89,11 @@ class UserObject(Value):
         return ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def absent(self, ctx: Tracer, name: str) -> None:
-        if self.source is not None and name not in self.overlay and instance_dict(self.obj) is not None:
+        if self.source is None or name in self.overlay:
+            return
+        if isinstance(lookup(self.cls, name)[1], MemberDescriptorType):
+            ctx.guard(AttrSource(self.source, name), "absent")
+        elif instance_dict(self.obj) is not None:
             ctx.guard(self._entry(name), "absent")
 
     def _instance_dict(self) -> dict[str, Any]:
@@ -148,7 +155,25 @@ class UserObject(Value):
         if value is None and self.plain_attribute(ctx, name) is None:
             ctx.throw(AttributeError, name)
         ctx.changed(self)
-        self.overlay[name] = value
+        if value is None:
+            self.forget(ctx, name)
+        else:
+            self.overlay[name] = value
+
+    def forget(self, ctx: Tracer, name: str) -> None:
+        """The attribute is gone; what only this function gave the object was never there."""
+        if self.source is None or self._is_held(name):
+            self.overlay[name] = None
+            return
+        del self.overlay[name]
+        self.absent(ctx, name)
+
+    def _is_held(self, name: str) -> bool:
+        """Whether the real object has an attribute of its own by this name."""
+        _, member = lookup(self.cls, name)
+        if isinstance(member, MemberDescriptorType):
+            return hasattr(self.obj, name)
+        return name in self._instance_dict()
 
     def current_names(self) -> list[str]:
         names = [name for name in self._instance_dict() if self.overlay.get(name, self) is not None]

@@ -1,0 +1,48 @@
+"""What is always left to CPython, with a reason: new classes, locks, coroutines, transforms of functions."""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from types import CodeType, FunctionType
+from typing import Any, NoReturn
+
+from capture.builtin_rules.registry import rule
+from capture.values.base import Tracer, Value
+
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_TAKING = {"__enter__": "taken", "acquire": "taken", "__exit__": "released", "release": "released"}
+_INLINED_TRANSFORMS = ("torch._functorch.functional_call", "torch._functorch.utils")
+
+
+@rule(builtins.__build_class__, kinds=(None, None))
+def build_class(ctx: Tracer, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
+    return ctx.stop(
+        "class", f"the class `{name.constant()}` is defined in the captured code", "define it outside of the function"
+    )
+
+
+def _leave_lock(what: str) -> Any:
+    def leave(ctx: Tracer, lock: Value, *args: Value, **keywords: Value) -> Value:
+        hint = "what runs under the lock is captured on its own; hold it around the compiled function for one graph"
+        return ctx.stop("lock", f"{lock.describe()} is {what}", hint)
+
+    return leave
+
+
+for _lock in _LOCKS:
+    for _name, _what in _TAKING.items():
+        rule(getattr(_lock, _name))(_leave_lock(_what))
+
+
+def leave_coroutine(ctx: Tracer, code: CodeType) -> NoReturn:
+    hint = "a coroutine outlives the call that makes it; compile what it calls"
+    ctx.stop("coroutine", f"the coroutine `{code.co_qualname}` is made", hint)
+
+
+def leave_transform(ctx: Tracer, function: FunctionType) -> None:
+    """``torch.func``: under its transforms tensors are not what they seem, so what they call runs as in eager."""
+    module = function.__globals__.get("__name__", "")
+    if module.startswith("torch._functorch.") and module not in _INLINED_TRANSFORMS:
+        hint = "torch does all of it as in eager, and the rest of the function is captured"
+        ctx.stop("function transform", f"`{function.__qualname__}` of torch.func transforms a function", hint)

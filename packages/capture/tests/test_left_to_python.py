@@ -1,0 +1,190 @@
+"""What is left to CPython breaks with a reason, gives the same results, and leaves the rest captured."""
+
+import asyncio
+import threading
+
+import pytest
+import torch
+from torch.func import grad, vmap
+
+import capture
+
+LOCK, REENTRANT = threading.Lock(), threading.RLock()
+
+
+async def doubled(a):
+    b = a * 2
+    await asyncio.sleep(0)
+    return b
+
+
+async def counted(a):
+    async with asyncio.Lock():
+        a = a + 1
+    return a, [i async for i in numbers(3)]
+
+
+async def numbers(count):
+    for i in range(count):
+        yield i
+        await asyncio.sleep(0)
+
+
+def awaits(a):
+    return asyncio.run(doubled(a + 1)) + 1
+
+
+def awaits_more(a):
+    b, seen = asyncio.run(counted(a))
+    return b * 2, seen
+
+
+def makes_a_class(a):
+    b = a * 2
+
+    class Held:
+        factor = 3
+        shared = b
+
+        def get(self):
+            return b * self.factor + self.shared
+
+    return Held().get() + 1, Held.__name__, Held.__qualname__
+
+
+def makes_classes(a):
+    class Meta(type):
+        def __new__(cls, name, bases, members, **options):
+            return super().__new__(cls, name, bases, {**members, "extra": len(options)})
+
+    class Base(metaclass=Meta, option=1):
+        pass
+
+    class Derived(Base):
+        def text(self):
+            return super().__repr__() is not None
+
+    return a + Derived.extra + Base.extra, Derived().text()
+
+
+def makes_a_module(a):
+    class Squared(torch.nn.Module):
+        def forward(self, t):
+            return t * t
+
+    return Squared()(a - 1) + 2
+
+
+def locks(a):
+    with LOCK:
+        a = a * 2
+        held = LOCK.locked()
+    with REENTRANT, REENTRANT:
+        a = a + 1
+    return a, held, LOCK.locked()
+
+
+def raises_under_a_lock(a):
+    try:
+        with LOCK:
+            a = a + 1
+            raise ValueError("under the lock")
+    except ValueError as error:
+        return a * 2, str(error), LOCK.locked()
+
+
+def hooks(a):
+    seen = []
+    leaf = a.clone().requires_grad_()
+    handle = leaf.register_hook(lambda g: seen.append(g.shape) or g * 3)
+    (leaf * leaf).sum().backward()
+    handle.remove()
+    return leaf.grad + 1, seen
+
+
+def transforms(a):
+    b = a + 1
+    squares = vmap(grad(lambda t: (t * t).sum()))(b)
+    return squares * 2, vmap(torch.dot, in_dims=(1, 0))(b, b.t()) + 1
+
+
+CASES = {
+    awaits: "coroutine",
+    awaits_more: "coroutine",
+    makes_a_class: "class",
+    makes_classes: "class",
+    makes_a_module: "class",
+    locks: "lock",
+    raises_under_a_lock: "lock",
+    hooks: "autograd",
+    transforms: "function transform",
+}
+
+
+@pytest.mark.parametrize("function", CASES)
+def test_breaks_with_a_reason_and_goes_on(same, x, function):
+    captured = capture.optimize("eager", strict=True)(function)
+    before = len(capture.records())
+    for _ in range(2):
+        same(function(x.clone()), captured(x.clone()))
+    seen = capture.records()[before:]
+    reasons = [record.reason for record in seen if isinstance(record, capture.BreakRecord)]
+    assert any(reason.kind == CASES[function] and reason.hint for reason in reasons)
+    assert any(isinstance(record, capture.GraphRecord) for record in seen)
+
+
+def test_a_lock_keeps_threads_apart(x):
+    class Counter:
+        def __init__(self):
+            self.lock, self.total, self.inside, self.most = threading.Lock(), torch.zeros(()), 0, 0
+
+        def add(self, a):
+            with self.lock:
+                self.inside += 1
+                self.most = max(self.most, self.inside)
+                self.total = self.total + a.sum()
+                self.inside -= 1
+            return a + 1
+
+    counter = Counter()
+    add = capture.optimize("eager", strict=True)(counter.add)
+    threads = [threading.Thread(target=lambda: [add(x) for _ in range(20)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counter.total == 80 * x.sum()
+    assert counter.most == 1
+
+
+def test_a_new_lock_in_every_call_is_no_reason_to_capture_anew(same, x):
+    class Guarded:
+        def __init__(self):
+            self.lock = threading.Lock()
+
+        def add(self, a):
+            with self.lock:
+                return a + 1
+
+    before = len(capture.records())
+    add = capture.optimize("eager", strict=True)(lambda guarded, a: guarded.add(a))
+    for _ in range(12):
+        same(add(Guarded(), x), x + 1)
+    assert not [record for record in capture.records()[before:] if isinstance(record, capture.RecompileRecord)]
+
+
+def test_methods_of_one_list_are_told_apart(x):
+    call = capture.optimize("eager", strict=True)(lambda a, method: (a + 1, method()))
+    items = [3, 1, 2]
+    assert [call(x, method)[1] for method in (items.copy, items.pop, items.copy, items.sort)] == [
+        [3, 1, 2],
+        2,
+        [3, 1],
+        None,
+    ]
+    assert items == [1, 3]
+
+
+def test_a_captured_coroutine(same, x):
+    captured = capture.optimize("eager", strict=True)(doubled)
+    same(asyncio.run(doubled(x)), asyncio.run(captured(x)))
