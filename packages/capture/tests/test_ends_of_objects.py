@@ -76,3 +76,19 @@ def test_what_is_deleted_or_bound_anew_ends(x):
         return [reference() is None for reference in seen]
 
     assert outcome(play, x) == ([True] * 3, [True] * 3)
+
+
+def test_an_object_that_is_deleted_does_something_at_its_end(x):
+    def play(a):
+        ended = []
+        noted = Noted(ended)
+        print(end="")
+        seen = [len(ended)]
+        del noted
+        seen.append(len(ended))
+        noted = Noted(ended)
+        print(end="")
+        noted = None
+        return seen, len(ended), noted
+
+    assert outcome(play, x) == (([0, 1], 2, None),) * 2

@@ -99,6 +99,8 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
     except Exception as error:  # a mistake of ours must never be the user's problem
         if isinstance(error, RecursionError) and _is_deep():
             raise  # there is no room left to evaluate anything; the engine runs the frame as it is
+        if isinstance(error, RecursionError):
+            return _give_up(config, FallbackRecord(location, Reason("nesting", "what it works on is nested too deep")))
         if config.options.strict:
             raise InternalError(f"capturing {location} failed: {type(error).__name__}: {error}") from error
         reason = Reason(

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from capture.errors import Reason, SkipFrame
+from capture.sources import ArgSource
 from capture.values.base import LazyValue, Value, settled
 from capture.values.function import CellValue
 from capture.values.mapping import DictValue
@@ -51,10 +53,21 @@ def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
     return False
 
 
+def require_quiet_end(value: Value) -> None:
+    """Leaves a frame to CPython that unbinds an argument whose end may run code: nothing else may refer to it."""
+    value = settled(value)
+    if isinstance(value.source, ArgSource) and isinstance(value, (LazyValue, UserObject)):
+        cls = type(value.obj)
+        if hasattr(cls, "__del__"):
+            raise SkipFrame(
+                Reason("finalizer", f"an object of class `{cls.__qualname__}` may end here, with its `__del__`")
+            )
+
+
 def _end_of_object_is_noticed(obj: Any) -> bool:
-    if isinstance(obj, _QUIET):
+    if issubclass(type(obj), _QUIET):  # its ``__class__`` may be code of its own
         return False
     if type(obj) not in _CONTAINERS:
         return True
     items = list(obj.values()) if type(obj) is dict else list(obj)
-    return not all(isinstance(item, _QUIET) for item in items[:_LONGEST])
+    return not all(issubclass(type(item), _QUIET) for item in items[:_LONGEST])

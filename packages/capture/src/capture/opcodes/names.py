@@ -8,6 +8,7 @@ import sys
 
 from capture.frame import NULL, Frame
 from capture.instructions import Instruction
+from capture.lasting import require_quiet_end
 from capture.opcodes.registry import opcode
 from capture.sources import AttrSource, ConstSource
 from capture.values.base import Tracer, Value, realize
@@ -39,13 +40,16 @@ def load_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("STORE_FAST")
 def store_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.slots[inst.arg] = frame.pop_unseen()
+    value, replaced = frame.pop_unseen(), frame.slots.get(inst.arg)
+    if replaced is not None and replaced is not value:
+        require_quiet_end(replaced)
+    frame.slots[inst.arg] = value
 
 
 @opcode("DELETE_FAST")
 def delete_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     load_fast(ctx, frame, inst)
-    frame.pop_unseen()
+    require_quiet_end(frame.pop_unseen())
     frame.slots[inst.arg] = UNBOUND
 
 

@@ -262,7 +262,7 @@ def _runs_code(cls: type, name: str) -> bool:
 
 def _static_lookup(cls: type, name: str) -> tuple[type, Any]:
     """The class that defines a member, and the member as it is held."""
-    for owner in cls.__mro__:
+    for owner in cls.__mro__ or ():  # a class that is being made has none yet
         if name in vars(owner):
             return owner, vars(owner)[name]
     return cls, None
@@ -335,6 +335,8 @@ class SuperValue(Value):
         receiver = self.receiver
         of_class = isinstance(receiver, ClassValue) and issubclass(receiver.cls, self.cls)
         order = receiver.constant().__mro__ if of_class else receiver.python_type().__mro__
+        if self.cls not in order:
+            ctx.stop("class", f"`super()` of `{self.cls.__qualname__}` is used on an object of another class")
         for owner in order[order.index(self.cls) + 1 :]:
             if name not in vars(owner):
                 continue
