@@ -58,7 +58,7 @@ def require_quiet_end(value: Value) -> None:
     value = settled(value)
     if isinstance(value.source, ArgSource) and isinstance(value, (LazyValue, UserObject)):
         cls = type(value.obj)
-        if hasattr(cls, "__del__"):
+        if isinstance(getattr(cls, "__del__", None), FunctionType):
             raise SkipFrame(
                 Reason("finalizer", f"an object of class `{cls.__qualname__}` may end here, with its `__del__`")
             )

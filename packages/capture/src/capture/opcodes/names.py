@@ -49,7 +49,9 @@ def store_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 @opcode("DELETE_FAST")
 def delete_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     load_fast(ctx, frame, inst)
-    require_quiet_end(frame.pop_unseen())
+    value = frame.pop_unseen()
+    if not inst.arg.startswith("."):  # a continuation moves what it is handed to the stack
+        require_quiet_end(value)
     frame.slots[inst.arg] = UNBOUND
 
 
