@@ -9,6 +9,7 @@ import copy
 import itertools
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,33 @@ def test_a_state_that_is_changed_in_place_is_the_callers(manager):
         cache_before[n] = n + 1.0
         torch.testing.assert_close(call(cache, torch.full((3,), n + 1.0), n), cache_before.sum(0))
         torch.testing.assert_close(cache, cache_before)
+
+
+@pytest.mark.parametrize("make", [partial(torch.optim.SGD, momentum=0.9), torch.optim.Adam])
+def test_a_whole_training_step_changes_parameters_and_state_where_they_lie(manager, device, make):
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8))
+    twin = copy.deepcopy(model)
+
+    def step_of(module):
+        optimizer = make(module.parameters(), lr=0.05)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = (module(x) - x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return step
+
+    plain, call = step_of(twin), recorded(step_of(model))
+    for _ in range(10):
+        x = torch.randn(4, 8)
+        torch.testing.assert_close(call(x), plain(x))
+    torch.testing.assert_close(model.state_dict(), twin.state_dict(), rtol=1e-4, atol=1e-5)
+    assert manager.report().replayed >= 5
+    assert all(recording.inputs.changed and not recording.inputs.copied_back for recording in manager.tree.recordings)
+    assert device.copied_out == 0
 
 
 class Decoder(nn.Module):
