@@ -86,3 +86,11 @@ def test_memory_taken_over_is_a_view_only_where_nobody_sees_it():
     (line,) = (line for line in source.splitlines() if "reinterpret(" in line)
     assert line.lstrip().startswith(f"{output.name} = ")
     assert ".as_strided(" in source
+
+
+@pytest.mark.parametrize(("size", "dtype", "block"), [
+    ((1 << 24,), torch.bfloat16, 2048), ((1 << 24,), torch.float32, 1024), ((1 << 20,), torch.bfloat16, 1024),
+])  # fmt: skip
+def test_a_thread_of_a_large_elementwise_kernel_asks_for_two_words(size, dtype, block):
+    (kernel,) = launches(gpu_program_of(lambda x: x * 2, size, dtype=dtype))
+    assert print_kernel(kernel).shape.constants == {"XBLOCK": block}

@@ -35,6 +35,11 @@ SHORTEST_SIDE = 16
 WORTH_A_DIMENSION = 8
 """An axis gets a dimension if at least one byte in so many lies side by side along it."""
 
+MANY_ELEMENTS = 1 << 22
+"""From so many elements on there are programs enough whatever their size."""
+
+FEW_OPERANDS = 4
+
 TILE_NAMES = ("x", "y", "z")
 
 
@@ -123,12 +128,19 @@ def choose_shape(kernel: Kernel) -> Shape:
     if any(loop.axes for loop in kernel.loops):
         return _reducing_shape(kernel, groups, sides)
     if len(groups) == 1:
-        block = min(1024, _power_of_two(groups[0]))
+        block = min(_elementwise_block(kernel), _power_of_two(groups[0]))
         return _shape(groups, (block,), None, 4 if block >= 512 else max(1, block // 128))
     if len(_dimensions(groups)) == len(TILE_NAMES):
         return _shape(groups, (16, 16, 16), None, 8)
     side = 64 if _widest(kernel) <= 2 else 32
     return _shape(groups, (side, 64), None, 8)
+
+
+def _elementwise_block(kernel: Kernel) -> int:
+    """Elements per program where each stands alone: of two bytes, twice as many are two loads of 16 bytes per thread;
+    where there are many operands, these are on their way together as it is."""
+    many = points(kernel.axes) >= MANY_ELEMENTS and len(kernel.arguments) <= FEW_OPERANDS
+    return 2048 if many and _widest(kernel) <= 2 else 1024
 
 
 def _widest(kernel: Kernel) -> int:
