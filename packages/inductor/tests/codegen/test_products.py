@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -189,3 +192,54 @@ for cut in (Cut(), Cut(64, 128, 64, 4, 4, walkers=132)):
 
 def test_products_compile_for_a_gpu_that_is_not_here(tmp_path):
     in_a_process(tmp_path, "-c", _COMPILE, str(tmp_path))
+
+
+class PretendedDevice:
+    """In the place of a GPU: kernels do nothing, calls run on the CPU, and times follow from what was started."""
+
+    def __init__(self, monkeypatch, seconds):
+        self.started, self.seconds = [], seconds
+        properties = SimpleNamespace(multi_processor_count=132)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a device")
+        monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
+        monkeypatch.setattr(triton_products, "compile_apart", lambda kernels: None)
+        monkeypatch.setattr(triton_products, "random_numbers", lambda numel, dtype: torch.randn(numel).to(dtype))
+        monkeypatch.setattr(triton_products, "seconds", self.time)
+        monkeypatch.setattr(triton_products.Loaded, "launcher", lambda loaded, _: partial(self.launch, loaded.printed))
+
+    def launch(self, printed, stream, *addresses):
+        assert len(addresses) == len(printed.kernel.arguments)
+        self.started.append(printed)
+
+    def time(self, run):
+        self.started.clear()
+        run()
+        return self.seconds(self.started[: len(self.started) // triton_products.LAUNCHES])
+
+
+@pytest.mark.parametrize("fast", ["parts", "walkers", "library"])
+def test_the_fastest_way_is_taken(fast, tmp_path, monkeypatch):
+    def seconds(started):
+        cuts = [printed.shape.cut for printed in started if printed.shape.cut is not None]
+        if fast == "library" or not cuts:
+            return 1.0 if not cuts else 2.0
+        wanted = len(started) == 2 if fast == "parts" else cuts[0].walkers is not None
+        return 0.5 if wanted else 2.0
+
+    PretendedDevice(monkeypatch, seconds)
+    rows = 64 if fast == "parts" else 2048
+    graphs = []
+
+    def look(graph, work):
+        graphs.append((graph, work, list(alternatives(work, graph))))
+        return graph, work
+
+    schedule(graph_of(lambda a, b, c: (torch.addmm(c, a, b)).relu(), (rows, 2048), (2048, 1024), (1024,)), look)
+    ((graph, work, (one,)),) = graphs
+    found = triton_products._choice(one, work, graph, Cache(tmp_path, 1 << 30))
+    assert (found is None) == (fast == "library")
+    if found is not None:
+        assert (found.parts > 1) == (fast == "parts")
+        assert (found.cut.walkers is not None) == (fast == "walkers")
