@@ -3,23 +3,86 @@
 A few modules run by default; ``CPYTHON_TESTS=all`` runs every one of them (``nox -s cpython``).
 """
 
+import builtins
 import importlib.util
 import os
 
 import pytest
 from compare import differences
 
-BY_DEFAULT = ["test_generators", "test_dataclasses"]
-MODULES = ["test_collections", "test_contextlib"]
-MODULES_TO_RUN = [*BY_DEFAULT, *(MODULES if os.environ.get("CPYTHON_TESTS") == "all" else ())]
+BY_DEFAULT = ["test_contextlib", "test_generators"]
+MODULES = [
+    "test_augassign",
+    "test_bool",
+    "test_call",
+    "test_class",
+    "test_collections",
+    "test_compare",
+    "test_complex",
+    "test_contains",
+    "test_copy",
+    "test_dataclasses",
+    "test_decorators",
+    "test_defaultdict",
+    "test_dict",
+    "test_dictcomps",
+    "test_enumerate",
+    "test_exception_variations",
+    "test_extcall",
+    "test_float",
+    "test_format",
+    "test_fstring",
+    "test_funcattrs",
+    "test_generator_stop",
+    "test_genexps",
+    "test_isinstance",
+    "test_iter",
+    "test_keywordonlyarg",
+    "test_lambda",
+    "test_list",
+    "test_listcomps",
+    "test_named_expressions",
+    "test_positional_only_arg",
+    "test_property",
+    "test_raise",
+    "test_range",
+    "test_reprlib",
+    "test_scope",
+    "test_setcomps",
+    "test_slice",
+    "test_string",
+    "test_super",
+    "test_tuple",
+    "test_unpack",
+    "test_unpack_ex",
+    "test_userdict",
+    "test_userlist",
+    "test_weakset",
+    "test_with",
+    "test_yield_from",
+]
 
-EXPECTED: dict[str, str] = {}
+EXPECTED = {
+    "test.test_dict.DictTest.test_splittable_popitem": "how many bytes a dict takes",
+    "test.test_collections.TestCollectionABCs.test_ByteString": "which line a warning of isinstance names",
+}
 """Tests that see that they are captured, and what of it they see."""
 
 
+def to_run():
+    chosen = [*BY_DEFAULT, *(MODULES if os.environ.get("CPYTHON_TESTS") == "all" else ())]
+    return [module for module in chosen if importlib.util.find_spec(f"test.{module}")]  # some releases lack some
+
+
+def is_of_the_test(mistake):
+    """Some tests take away builtins that we need, too."""
+    error = mistake.strip().splitlines()[-1]
+    return any(f"NameError: name '{name}' is not defined" in error for name in vars(builtins))
+
+
 @pytest.mark.skipif(importlib.util.find_spec("test.test_grammar") is None, reason="this Python comes without its tests")
-@pytest.mark.parametrize("module", MODULES_TO_RUN)
+@pytest.mark.parametrize("module", to_run())
 def test_outcomes_are_the_same(module):
     different, captured = differences(module)
     assert not {name: pair for name, pair in different.items() if name not in EXPECTED}
-    assert not captured["mistakes"]
+    assert not [mistake for mistake in captured["mistakes"] if not is_of_the_test(mistake)]

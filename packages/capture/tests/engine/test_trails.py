@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import os
 import types
 import weakref
 
@@ -249,7 +250,7 @@ def test_objects_at_the_addresses_of_dead_ones_are_strangers():
         verdicts.append(guards.check(None, (wrong,)))
         del wrong
         assert verdicts == [True, True, True, False]
-    assert len(addresses) < 20
+    assert len(addresses) < 20 or "PYTHONMALLOC" in os.environ  # sanitizers do not use memory again
 
 
 def test_keys_that_run_code_are_asked_each_time():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 from capture.sources import AttrSource, Source
 from capture.values.base import NotConstant, Tracer, Value, realize
 from capture.values.constant import UNBOUND, ConstantValue
-from capture.versions import PY313
 
 
 class CellValue(Value):
@@ -112,11 +112,8 @@ class FunctionValue(Value):
 def docstring(code: CodeType) -> str | None:
     """What ``__doc__`` of a function made of this code says at first."""
     first = code.co_consts[0] if code.co_consts else None
-    has_one = isinstance(first, str) and (not PY313 or bool(code.co_flags & _HAS_DOCSTRING))
-    return first if has_one else None
-
-
-_HAS_DOCSTRING = 0x4000000  # set from 3.13 on
+    flag = getattr(inspect, "CO_HAS_DOCSTRING", 0)  # from 3.14 on the first constant may be any text
+    return first if isinstance(first, str) and code.co_flags & flag == flag else None
 
 
 class NamespaceValue(Value):
