@@ -80,6 +80,18 @@ def test_what_changes_its_arguments_is_not_expected_anything_of(check):
     check(function, -3 * torch.ones(2), graphs=1, breaks=1)
 
 
+def test_an_exception_handled_on_the_way_is_no_way_out(check):
+    def function(x):
+        if x.sum() > 0:
+            try:
+                raise KeyError
+            except KeyError:
+                x = x + 1
+        return x * 2
+
+    check(function, torch.ones(2), graphs=2, breaks=1)
+
+
 def test_arguments_of_distributions_are_validated(check):
     def function(mean, scale, x):
         return torch.distributions.Normal(mean, scale).log_prob(x)

@@ -6,8 +6,6 @@ graph whether that was right (``Tracer.expect``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from capture.flow import JUMPS, NO_FALL_THROUGH
 from capture.frame import Frame
 from capture.instructions import Instruction
@@ -46,18 +44,19 @@ def _truth(ctx: Tracer, frame: Frame, jump: Instruction) -> bool:
     """Of the top of the stack, on which the jump depends."""
     value = frame.pop()
     if isinstance(value, (TensorValue, ScalarValue)):
-        there = _only_raises(frame.instructions, jump.arg.index)
-        here = _only_raises(frame.instructions, jump.index + 1)
+        there = _only_raises(frame, jump.arg.index, jump)
+        here = _only_raises(frame, jump.index + 1, jump)
         goes_on = here == (jump.op == "POP_JUMP_IF_TRUE")
         if there != here and ctx.expect(value, goes_on):
             return goes_on
     return value.truth(ctx)
 
 
-def _only_raises(instructions: Sequence[Instruction], start: int) -> bool:
-    for instruction in instructions[start:]:
+def _only_raises(frame: Frame, start: int, jump: Instruction) -> bool:
+    """Whether the way from there leads out of what the jump is in, by an exception, whatever happens on it."""
+    for instruction in frame.instructions[start:]:
         if instruction.op in NO_FALL_THROUGH or instruction.op in JUMPS:
-            return instruction.op == "RAISE_VARARGS"
+            return instruction.op == "RAISE_VARARGS" and instruction.handler is jump.handler
     return False
 
 
