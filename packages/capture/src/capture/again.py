@@ -40,12 +40,12 @@ class Failures:
 
     def start_over(self, error: BaseException) -> bool:
         """Whether CPython is to run the frame after this error of its graph."""
-        self.last = f"{type(error).__name__}: {error}"
+        self.last = f"the graph raised {type(error).__name__}: {error}"
         return isinstance(error, Exception) and not isinstance(error, (CaptureError, CaptureWarning))
 
     def count(self) -> None:
         """A check failed.  Where that is no rare thing the graph had better end there."""
-        self.last = "a check that failed"
+        self.last = "a check of what the graph computed failed"
         self._failed_checks += 1
         if self._failed_checks == _OFTEN:
             self.be_cautious()
@@ -53,9 +53,9 @@ class Failures:
 
     def passed(self) -> None:
         """CPython ran the frame and returned: the program handles the error, or only the graph made it."""
-        reason = Reason("error in a graph", f"the graph raised {self.last}; CPython ran the function")
+        reason = Reason("error in a graph", f"{self.last}; CPython ran the function, and found no error")
         if self.strict and not self.handled:
-            raise InternalError(f"{self.location}: the graph raised {self.last}, the program does not")
+            raise InternalError(f"{self.location}: {reason.explanation}")
         if self.last in self._told:
             return
         self._told.add(self.last)
