@@ -40,7 +40,13 @@ def where_smallest(q, k, v, keep):
 
 def relative(q, k, v, position, padding):
     """As T5: no scale, a learned bias and a mask."""
-    return ((q @ k.transpose(3, 2)) + position + padding).softmax(-1) @ v
+    return ((q @ k.transpose(-1, -2)) + position + padding).softmax(-1) @ v
+
+
+def added_by_the_product(q, k, v, bias):
+    """As Bloom: the product adds a bias per head."""
+    scores = torch.baddbmm(bias, q.flatten(0, 1), k.flatten(0, 1).mT, alpha=0.25).view(2, 3, 7, 9)
+    return torch.bmm(scores.softmax(-1).view(6, 7, 9), v.flatten(0, 1))
 
 
 def einsum(q, k, v):
@@ -62,6 +68,9 @@ FORMS = {
     "where smallest, nothing kept in a row": (where_smallest, *QKV, CAUSAL & (torch.arange(7) != 3)[:, None]),
     "minus a billion": (lambda q, k, v, m: (q @ k.mT / 4).masked_fill(m, -1e9).softmax(-1) @ v, *QKV, PADDING),
     "relative": (relative, *QKV, R(1, 3, 7, 9), FINITE),
+    "a bias of heads": (relative, *QKV, R(3, 7, 9), R(9)),
+    "a bias of rows, no heads": (relative, *[R(4, 7, 1, 16)[:, :, 0]] * 3, R(4, 1, 7), R(7, 7)),
+    "added by the product": (added_by_the_product, *QKV, R(6, 1, 9)),
     "einsum": (einsum, *QKV),
     "a row of minus infinity": (relative, *QKV, torch.zeros(7, 9), torch.where(CAUSAL.flip(0), -torch.inf, 0.0)),
 }

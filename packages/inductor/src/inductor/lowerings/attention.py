@@ -29,7 +29,7 @@ def attend(ctx: Context, attention: Attention) -> Tensor:
     queries, turned, values = (
         _by_head(_current(ctx, node), heads) for node in (attention.queries, attention.keys, attention.values)
     )
-    mask = _mask(ctx, attention, queries.dtype)
+    mask = _mask(ctx, attention, leading, queries.dtype)
     result = _result(ctx, (*queries.sizes[:3], values.sizes[3]), queries)
     operands = [queries, permuted(turned, [0, 1, 3, 2]), values]
     refs = [None if operand is None else ctx.ref(operand) for operand in (*operands, mask)]
@@ -60,21 +60,23 @@ def _result(ctx: Context, sizes: tuple[Index, ...], like: Tensor) -> Buffer:
     return ctx.buffers[name]
 
 
-def _mask(ctx: Context, attention: Attention, dtype: torch.dtype) -> Tensor | None:
+def _mask(ctx: Context, attention: Attention, heads: Sequence[Index], dtype: torch.dtype) -> Tensor | None:
     """Everything added to the scores or put in their place as one tensor, which is added: no larger than it need be."""
     mask: Tensor | None = None
     for part in attention.masks:
         if isinstance(part, Added):
-            bias = _with_heads(ctx.current(ctx.values[part.bias]))
+            bias = _with_heads(ctx.current(ctx.values[part.bias]), heads, joined=part.joined)
             mask = bias if mask is None else _both(mask, bias, lambda a, b: a + b)
         else:
-            mask = _filled(mask, _with_heads(ctx.current(ctx.values[part.condition])), part, dtype)
+            mask = _filled(mask, _with_heads(ctx.current(ctx.values[part.condition]), heads), part, dtype)
     return None if mask is None else ctx.realize(mask)
 
 
-def _with_heads(mask: Tensor) -> Tensor:
-    """With four dimensions; scores of three have no heads."""
-    if mask.ndim == 3:
+def _with_heads(mask: Tensor, heads: Sequence[Index], *, joined: bool = False) -> Tensor:
+    """With four dimensions: batch, heads, rows and columns; ``heads`` has both, or the scores have no heads."""
+    if joined and len(heads) == 2 and mask.ndim == 3 and mask.sizes[0] != ONE:
+        return reshape(mask, (*heads, *mask.sizes[1:]))
+    if len(heads) == 1 and mask.ndim == 3:
         return reshape(mask, (mask.sizes[0], ONE, *mask.sizes[1:]))
     return reshape(mask, (*[ONE] * (4 - mask.ndim), *mask.sizes))
 

@@ -25,9 +25,10 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A tensor added to the scores."""
+    """A tensor added to the scores; ``joined`` if batch and heads are one dimension of it, as in a product."""
 
     bias: Node
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +110,16 @@ def _is_exact(mask: Mask, dtype: torch.dtype) -> bool:
 def _scores(argument: Any, shape: tuple[int, ...]) -> Attention | None:
     """What a node computes, if it is scores of that shape on their way to the softmax."""
     node, inside = _source(argument)
+    queries: Any
+    keys: Any
     if node.target is aten.bmm.default:
         queries, keys = node.args
-        assert isinstance(queries, Node)
-        assert isinstance(keys, Node)
         return Attention(queries, keys, keys, shape, inside=frozenset({node, *inside}))
+    if node.target is aten.baddbmm.default and node.kwargs.get("beta", 1) == 1:
+        bias, queries, keys = node.args
+        scale = float(node.kwargs.get("alpha", 1))
+        masks = (Added(bias, joined=True),)
+        return Attention(queries, keys, keys, shape, scale, masks, frozenset({node, *inside}))
     step = _STEPS.get(node.target)
     if step is None or _shape(node) != shape or node.kwargs:
         return None
