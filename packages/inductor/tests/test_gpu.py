@@ -32,6 +32,7 @@ CASES = {
         (2, 1, 1, 77),
     ),
     "no elements": (lambda x: (x + 1, x.sum(0)), (0, 5)),
+    "rows without elements": (lambda x: (x.sum(1), x.prod(1)), (5, 0)),
     "one number": (lambda x: x * 2 + x.sin(), ()),
 }
 

@@ -106,6 +106,10 @@ def test_a_row_that_fits_is_read_once():
     assert print_kernel(normalised(100)).text == IN_REGISTERS
 
 
+def test_nothing_is_read_of_a_row_without_elements():
+    assert "r_inside = r_index < 0" in print_kernel(normalised(0)).text
+
+
 def test_a_long_row_is_read_in_two_passes():
     text = print_kernel(normalised(100_000)).text
     assert text.count("for r_start in range(0, 100000, RBLOCK):") == 2

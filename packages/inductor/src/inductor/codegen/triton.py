@@ -153,7 +153,7 @@ class _TritonPrinter:
         self.lines.line(f"r_index = {start}{self._range('r')}{self.wide}")
         conditions = dict(self.inside.conditions)
         assert self.shape.r is not None
-        if extent.divisible_by(self.shape.r) is None:
+        if extent == 0 or extent.divisible_by(self.shape.r) is None:
             self.lines.line(f"r_inside = r_index < {_text(extent)}")
             conditions["r"] = "r_inside"
         self._axes("r_index", loop.axes)
