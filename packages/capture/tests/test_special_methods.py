@@ -5,6 +5,8 @@ import operator
 
 import pytest
 
+import capture
+
 
 def answers(**methods):
     """A class whose special methods give these."""
@@ -100,3 +102,29 @@ REFUSED_OPERANDS = {
 @pytest.mark.parametrize("case", REFUSED_OPERANDS)
 def test_operands_that_python_refuses(check, x, case):
     check(lambda a: (a + 1, REFUSED_OPERANDS[case]()), x, graphs=None, breaks=None)
+
+
+class Base:
+    asked = ()
+
+    def __eq__(self, other):
+        Base.asked += ("base",)
+        return NotImplemented
+
+    __hash__ = None
+
+
+class Derived(Base):
+    def __eq__(self, other):
+        Base.asked += ("derived",)
+        return NotImplemented
+
+
+def test_the_derived_class_is_asked_first(x):
+    def play(a, left, right):
+        Base.asked = ()
+        return left == right, Base.asked
+
+    captured = capture.optimize("eager", strict=True)(play)
+    for operands in ((Base(), Derived()), (Derived(), Base()), (Base(), Base())):
+        assert captured(x, *operands) == play(x, *operands)

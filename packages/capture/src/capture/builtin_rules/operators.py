@@ -127,15 +127,15 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
         return _try_method(ctx, args[0], _UNARY[function])
     left, right = args
     attempts = [(left, f"__{name}__", right)]
+    derived = right.python_type() is not left.python_type() and issubclass(right.python_type(), left.python_type())
     if name in _REFLECTED:
-        attempts.append((right, f"__{_REFLECTED[name]}__", left))
+        attempts.insert(0 if derived else 1, (right, f"__{_REFLECTED[name]}__", left))
     else:
         if name.startswith("i") and function.__name__ in _IN_PLACE:
             plain = plain_in_place(function).__name__.strip("_")
             attempts.append((left, f"__{plain}__", right))
             name = plain
         reflected = (right, f"__r{name}__", left)
-        derived = right.python_type() is not left.python_type() and issubclass(right.python_type(), left.python_type())
         attempts.insert(0 if derived else len(attempts), reflected)
     for receiver, method, operand in attempts:
         answer = _try_method(ctx, receiver, method, operand)

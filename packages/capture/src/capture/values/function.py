@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from capture.sources import AttrSource, Source
@@ -333,12 +333,14 @@ class SuperValue(Value):
         of_class = isinstance(receiver, ClassValue) and issubclass(receiver.cls, self.cls)
         order = receiver.constant().__mro__ if of_class else receiver.python_type().__mro__
         if self.cls not in order:
-            ctx.stop("class", f"`super()` of `{self.cls.__qualname__}` is used on an object of another class")
+            ctx.stop("class", f"`super()` of {self.cls!r} is used on an object of another class")
         for owner in order[order.index(self.cls) + 1 :]:
             if name not in vars(owner):
                 continue
             if isinstance(receiver, ClassValue) and not of_class:
                 return _bind_to_class(ctx, vars(owner)[name], owner, name, receiver)
+            if of_class and isinstance(vars(owner)[name], (WrapperDescriptorType, MethodDescriptorType)):
+                return ctx.literal(vars(owner)[name])
             return bind(ctx, vars(owner)[name], owner, name, receiver)
         return ctx.throw(AttributeError, f"'super' object has no attribute '{name}'")
 
