@@ -71,11 +71,11 @@ def run_table(
     return rows
 
 
-def start_table(names: list[str], device: str) -> list[dict[str, Any]]:
+def start_table(names: list[str], device: str, processor_time: bool = False) -> list[dict[str, Any]]:
     print(f"\n{'first call, seconds':28}{'cold ours':>11}{'cold t.c.':>11}{'warm ours':>11}{'warm t.c.':>11}")
-    rows = []
+    rows, clock = [], "processor" if processor_time else "wall"
     for name in names:
-        ours, theirs = cold_and_warm(name, "ours", device), cold_and_warm(name, "torch.compile", device)
+        ours, theirs = (cold_and_warm(name, who, device, clock) for who in ("ours", "torch.compile"))
         rows.append({"case": name, "cold": ours[0], "warm": ours[1], "their_cold": theirs[0], "their_warm": theirs[1]})
         print(f"{name:28}{ours[0]:>11.2f}{theirs[0]:>11.2f}{ours[1]:>11.2f}{theirs[1]:>11.2f}", flush=True)
     cold = geometric_mean([row["their_cold"] / row["cold"] for row in rows])
@@ -104,7 +104,7 @@ def main() -> int:
     rows = run_table(names, chosen.device, wanted, chosen.processor_time)
     result = {"device": chosen.device, "torch": torch.__version__, "run": rows}
     if chosen.start:
-        result["start"] = start_table(names, chosen.device)
+        result["start"] = start_table(names, chosen.device, chosen.processor_time)
     if chosen.json:
         chosen.json.write_text(json.dumps(result, indent=1))
     return 0
