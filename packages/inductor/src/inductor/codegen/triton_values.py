@@ -168,6 +168,9 @@ def _index_value(scope: BlockScope, node: IndexValue, done: Mapping[int, Block])
 
 
 def _load(scope: BlockScope, node: Load, done: Mapping[int, Block]) -> Block:
+    if "r" in scope.inside.conditions and any(symbol.size == 0 for symbol in scope.grid.dimensions):
+        zero = False if node.dtype == torch.bool else 0.0 if node.dtype.is_floating_point else 0
+        return _const(scope, Const(zero, node.dtype), done)  # a row without elements: there may be no memory behind it
     place = scope.index(node.index, scope.bind(node.bindings, done))
     met = {scope.grid.dimensions[symbol] for symbol in node.index.symbols if symbol in scope.grid.dimensions}
     mask = scope.inside.whole if node.bindings else scope.inside.along(met)
