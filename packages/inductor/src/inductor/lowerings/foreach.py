@@ -70,11 +70,13 @@ for _overload, _single in (
     (aten._foreach_lerp.ScalarList, aten.lerp.Scalar),
     (aten._foreach_pow.ScalarAndTensor, aten.pow.Scalar),
     (aten._foreach_copy.default, aten.copy.default),
-    (aten._foreach_clone.default, aten.clone.default),
     (aten._foreach_zero.default, aten.zeros_like.default),
     (aten._foreach_max.default, aten.max.default),
 ):
     _register(_overload, _single)
+
+if hasattr(aten, "_foreach_clone"):  # newer than some releases that this package supports
+    _register(aten._foreach_clone.default, aten.clone.default)
 
 
 @lowering(aten._foreach_norm.Scalar)
