@@ -51,7 +51,6 @@ MODULES = [
     "test_setcomps",
     "test_slice",
     "test_string",
-    "test_super",
     "test_tuple",
     "test_unpack",
     "test_unpack_ex",
