@@ -222,6 +222,7 @@ def decoding(device: str) -> None:
     def start(wrap: Wrap) -> Callable[[], Any]:
         cache = hub.StaticCache(config=config, max_cache_len=256)
         positions = itertools.cycle(torch.arange(200, device=device).split(1))
+        filled = itertools.cycle(range(200))
         token = torch.zeros(1, 1, dtype=torch.int64, device=device)
 
         def step(token: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
@@ -233,6 +234,8 @@ def decoding(device: str) -> None:
 
         def call() -> torch.Tensor:
             nonlocal token
+            if next(filled) == 0:
+                cache.reset()
             with torch.no_grad():
                 token = compiled(token, next(positions))
             return token

@@ -130,7 +130,7 @@ def test_the_name_has_words_and_a_place_in_the_documentation(name):
 VALUES = {
     "cuda_graphs": [True, False], "max_autotune": [True], "trace": [True, "traces"], "debug": [True, "folder"],
     "check": [True], "labels": [True], "min_cut": [True, False], "strict": [True, False], "recompile_limit": [1, 64],
-    "providers": [["CPUExecutionProvider"], ()],
+    "providers": [["CPUExecutionProvider"], ()], "cuda_graph_pool_bytes": [1 << 30], "cuda_graph_recordings": [1],
 }  # fmt: skip
 
 

@@ -15,10 +15,11 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)  # else two runs of eager differ, too
+def _fresh():
     cudagraphs.reset()
     torch.manual_seed(0)
+    with torch.backends.cudnn.flags(deterministic=True):  # else two runs of eager differ, too
+        yield
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import random
 import sys
 import types
 import unittest
+import warnings
 import zlib
 from dataclasses import dataclass
 
@@ -18,9 +19,12 @@ from torch.utils import _pytree as pytree
 
 import inductor
 
-if importlib.util.find_spec("expecttest") is None:  # torch's module of samples asks for it, for tests of its own
+# Torch's module of samples asks for it, for tests of its own.
+if "expecttest" not in sys.modules and importlib.util.find_spec("expecttest") is None:
     sys.modules["expecttest"] = types.SimpleNamespace(TestCase=unittest.TestCase)
-samples_of_torch = importlib.import_module("torch.testing._internal.common_methods_invocations")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of what torch's module imports for tests of its own, numba for one
+    samples_of_torch = importlib.import_module("torch.testing._internal.common_methods_invocations")
 toleranceOverride = importlib.import_module("torch.testing._internal.common_device_type").toleranceOverride
 # The samples of random operators seed the generator within the program, which is no operator's business.
 samples_of_torch.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
