@@ -160,7 +160,7 @@ class _KernelRun:
         index = self._index(statement.index, symbols)
         target = self.buffers[statement.buffer]
         index = torch.as_tensor(index).expand(shape).reshape(-1)
-        value = self._value(statement.value).expand(shape).reshape(-1)
+        value = self._value(statement.value).expand(shape).reshape(-1).clone()  # it may be what is written
         _require(value.dtype == target.dtype or target.dtype in (torch.float16, torch.bfloat16), statement)
         if statement.mask is not None:
             kept = self._value(statement.mask).expand(shape).reshape(-1)

@@ -20,6 +20,7 @@ CASES = {
     "long softmax": (lambda x: x.softmax(-1), (17, 50000)),
     "column softmax": (lambda x: x.log_softmax(0), (1700, 100)),
     "layer_norm": (lambda x, w, b: F.gelu(F.layer_norm(x, (768,), w, b)), (80, 768), (768,), (768,)),
+    "rms_norm": (lambda x, y, w: F.rms_norm(x + y, (768,), w, 1e-6), (80, 768), (80, 768), (768,)),
     "sums": (lambda x: (x.sum(), x.sum(0), x.mean(1), x.var(0), x.amax(1), x.argmax(0)), (500, 400)),
     "transpose and add": (lambda x, y: x.t() + y, (300, 500), (500, 300)),
     "cat": (lambda x, y: torch.cat([x, y.exp()], 1), (5, 7), (5, 20)),

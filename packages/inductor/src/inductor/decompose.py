@@ -21,8 +21,8 @@ from inductor.lowerings import LIBRARY, LOWERINGS
 aten = torch.ops.aten
 
 TAKEN_APART = (
-    "_chunk_cat", "_fused_rms_norm_backward", "_prelu_kernel", "_prelu_kernel_backward", "_reshape_alias",
-    "_safe_softmax", "_unsafe_index", "_unsafe_index_put", "_unsafe_masked_index",
+    "_chunk_cat", "_fused_rms_norm", "_fused_rms_norm_backward", "_prelu_kernel", "_prelu_kernel_backward",
+    "_reshape_alias", "_safe_softmax", "_unsafe_index", "_unsafe_index_put", "_unsafe_masked_index",
     "_unsafe_masked_index_put_accumulate", "_weight_norm_interface", "addr", "affine_grid_generator", "alias_copy",
     "aminmax", "baddbmm", "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits",
     "block_diag", "bucketize", "celu", "channel_shuffle", "col2im", "count_nonzero", "cudnn_batch_norm",
@@ -63,6 +63,7 @@ def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
 
 _RIGHT: Mapping[torch._ops.OpOverload, Callable[..., bool]] = {
     aten.bucketize.Tensor: lambda x, boundaries, **_: bool(boundaries.numel() and x.ndim),
+    aten.take.default: lambda x, index: bool(index.ndim),
     **dict.fromkeys(
         (getattr(aten.linspace, kind) for kind in ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")),
         lambda *_, dtype=None, **__: dtype is None or dtype.is_floating_point,
