@@ -92,6 +92,30 @@ def test_an_exception_handled_on_the_way_is_no_way_out(check):
     check(function, torch.ones(2), graphs=2, breaks=1)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x, held: held.data.add_(1),
+        lambda x, held: held.detach().split(1)[0].add_(1),
+        lambda x, held: torch.nn.functional.batch_norm(x, held, held.clone(), training=True),
+        lambda x, held: torch.nn.functional.instance_norm(x, held, held.clone()),
+    ],
+    ids=["data", "view", "batch norm", "instance norm"],
+)
+def test_a_failed_check_leaves_no_change_done_twice(change):
+    def function(x, held):
+        change(x, held)
+        return positive(x)
+
+    expected, actual = torch.zeros(3), torch.zeros(3)
+    x = -torch.arange(1.0, 13).reshape(2, 3, 2)
+    for call, held in ((function, expected), (capture.optimize("eager", strict=True)(function), actual)):
+        with pytest.raises(ValueError, match="not positive"):
+            call(x, held)
+    assert torch.equal(actual, expected)
+    assert actual.any()
+
+
 def test_arguments_of_distributions_are_validated(check):
     def function(mean, scale, x):
         return torch.distributions.Normal(mean, scale).log_prob(x)

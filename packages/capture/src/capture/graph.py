@@ -154,9 +154,15 @@ class GraphRecorder:
         return any(node.target not in _STATE_SWITCHES and not _is_number(node.meta["val"]) for node in operations)
 
     def changes_an_input(self) -> bool:
-        """Also where that cannot be told: tensors made in inference mode do not count their changes."""
-        tensors = [node for node in self.inputs.values() if isinstance(node.meta["val"], torch.Tensor)]
-        return any(node.meta["val"].is_inference() or _is_changed(node) for node in tensors)
+        """Also through a view or ``.data``, which counts changes by itself, and where that cannot be told: tensors made
+        in inference mode count none.
+        """
+        tensors = [value for node in self.inputs.values() if isinstance(value := node.meta["val"], torch.Tensor)]
+        memory = set(map(_memory, tensors))
+        return any(tensor.is_inference() for tensor in tensors) or any(
+            _updates_statistics(node) or (_is_changed(node) and _memory(node.meta["val"]) in memory)
+            for node in self.graph.nodes
+        )
 
     def mark(self) -> tuple[int, set[fx.Node]]:
         """What there is now, for ``forget``."""
@@ -225,8 +231,25 @@ def _describe(node: fx.Node, example: Any) -> None:
 
 
 def _is_changed(node: fx.Node) -> bool:
-    changed: bool = node.meta["val"]._version != node.meta["version"]
-    return changed
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and "version" in node.meta and value._version != node.meta["version"]
+
+
+def _memory(tensor: torch.Tensor) -> int | None:
+    """What tensors over the same memory share; None for layouts without a storage of their own."""
+    return int(tensor.untyped_storage()._cdata) if tensor.layout is torch.strided else None
+
+
+def _updates_statistics(node: fx.Node) -> bool:
+    """These normalisations change running statistics without counting it; the sixth argument says whether they do."""
+    if not _operation(node).endswith(("batch_norm", "instance_norm")):
+        return False
+    flags = [*node.args[5:6], *(node.kwargs[name] for name in ("training", "use_input_stats") if name in node.kwargs)]
+    return any(flag is not False for flag in flags) or (not flags and "instance_norm" in _operation(node))
+
+
+def _operation(node: fx.Node) -> str:
+    return str(getattr(node.target, "__name__", ""))
 
 
 @contextlib.contextmanager

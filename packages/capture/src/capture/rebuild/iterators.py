@@ -68,10 +68,7 @@ def _has_own_iterator(owner: Value) -> bool:
 @builds(ReverseIterator)
 @_kept
 def build_reverse_iterator(writer: Writer, value: ReverseIterator) -> None:
-    writer.emit.load_callable(reverse_iterator)
-    writer.load(value.owner)
-    writer.emit.load_const(value.position)
-    writer.emit.call(2)
+    _call_with_position(writer, value)
 
 
 @builds(ReverseObjectIterator)
@@ -79,6 +76,10 @@ def build_reverse_iterator(writer: Writer, value: ReverseIterator) -> None:
 def build_reverse_object_iterator(writer: Writer, value: ReverseObjectIterator) -> None:
     if not value.owner.cls.__module__.startswith("torch"):  # making it asks for the length again, and may be noticed
         raise SkipFrame(Reason("rebuild", f"`reversed` of {value.owner.describe()} lives across a break"))
+    _call_with_position(writer, value)
+
+
+def _call_with_position(writer: Writer, value: ReverseIterator | ReverseObjectIterator) -> None:
     writer.emit.load_callable(reverse_iterator)
     writer.load(value.owner)
     writer.emit.load_const(value.position)
