@@ -1,5 +1,7 @@
 """What is not recorded runs as it is, and the report says why."""
 
+import gc
+
 import pytest
 
 from cudagraphs import CannotRecord, CudaGraphsError, Options, Refusal
@@ -36,6 +38,21 @@ def test_the_first_of_several_errors_is_the_one_reported(device, manager, captur
     (refusal,) = manager.report().refusals
     assert "not permitted" in refusal.detail
     assert "test_refusals.py" in refusal.where
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_no_garbage_is_collected_within_a_recording(device, manager, captured, enabled):
+    """It may hold graphs, which must not be freed there; and the collector is left as it was."""
+    seen = []
+    watching = captured(lambda x: (seen.append((device.recording(), gc.isenabled())), x + 1)[1])
+    (gc.enable if enabled else gc.disable)()
+    try:
+        for n in range(3):
+            watching(device.tensor([n]))
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
+    assert seen == [(False, enabled), (True, False)]
 
 
 def test_the_users_own_error_is_raised_as_it_is(device, captured):

@@ -10,7 +10,8 @@ import gc
 import os
 import traceback
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,8 +115,10 @@ def _call_recorded(
 ) -> tuple[Graph, Any]:
     """A function that cannot be recorded fails in whatever way its operators choose, so every exception counts as
     that; one that is the user's own comes up again in the plain call that follows."""
+    sources = [request.inputs[index] for index in request.plan.copied]
     try:
-        return driver.record(request.fn, arguments, buffers, [request.inputs[index] for index in request.plan.copied])
+        with _no_garbage_collected():
+            return driver.record(request.fn, arguments, buffers, sources)
     except CannotRecord:
         raise
     except Exception as error:  # noqa: BLE001 - defended above
@@ -124,6 +127,18 @@ def _call_recorded(
         del first
     # Raised out here so that it does not drag along the frames, and with them the memory, of the failed call.
     raise CannotRecord(Refusal.UNSAFE_OPERATOR, detail, where)
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """Old graphs may lie in cycles, and freeing one while another is recorded breaks the recording off."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _first(error: BaseException) -> BaseException:
