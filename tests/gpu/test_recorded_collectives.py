@@ -66,7 +66,7 @@ def take_part(rank, meeting):
             assert parts.tolist() == [float(n)] * 4 + [n + 11.0] * 4
     report = cudagraphs.report()
     print(report)
-    assert (report.recorded, report.refusals) == (1, ())
+    assert (report.replayed, report.refusals) == (7, ())  # three calls warm up
     del graphed
     cudagraphs.reset()  # a communicator is kept by the graphs that use it
     dist.destroy_process_group()
