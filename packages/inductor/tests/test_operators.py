@@ -4,6 +4,7 @@ By default one sample of every fourth operator and dtype; INDUCTOR_ALL_SAMPLES=1
 """
 
 import os
+import types
 import zlib
 
 import pytest
@@ -32,3 +33,25 @@ def test_one_sample(op, dtype):
 def test_all_samples(op, dtype):
     for batch in batches(samples(op, dtype)):
         check(batch)
+
+
+def operator(function, *numbers):
+    """An operator with a sample for each number."""
+    given = [types.SimpleNamespace(input=torch.tensor(number), args=(), kwargs={}) for number in numbers]
+    return types.SimpleNamespace(op=function, name="made up", variant_test_name="", sample_inputs=lambda *_: given)
+
+
+def inverse(x):
+    if not x:
+        raise ZeroDivisionError
+    return 1 / x
+
+
+def test_what_eager_refuses_is_no_sample():
+    found = list(samples(operator(inverse, 2.0, 0.0, 4.0), torch.float32))
+    assert [sample.tensors[0].item() for sample in found] == [2.0, 4.0]
+
+
+def test_an_operator_that_eager_never_runs_does_not_pass():
+    with pytest.raises(AssertionError, match="eager runs no sample of made up"):
+        list(samples(operator(inverse, 0.0), torch.float32))

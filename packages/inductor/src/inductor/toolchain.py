@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import warnings
@@ -180,8 +181,22 @@ def _finish(process: subprocess.Popen[bytes], compiler: str) -> None:
     output, _ = process.communicate()
     if process.returncode:
         complaint = output.decode(errors="replace").strip()
-        first = next((line for line in complaint.splitlines() if "error" in line), complaint[:200])
+        lines = complaint.splitlines() or [_silent_end(process.returncode, compiler)]
+        first = next((line for line in lines if "error" in line), lines[0][:200])
         raise BuildError(f"{compiler} failed on a kernel: {first}", complaint)
+
+
+def _silent_end(status: int, compiler: str) -> str:
+    """What to say, and to advise, where the compiler ended without a word."""
+    if status < 0:
+        return (
+            f"{signal.strsignal(-status) or f'signal {-status}'} ended it; if memory was short,"
+            " option build_processes=1 runs one compiler at a time"
+        )
+    return (
+        f"it ended with status {status} and said nothing;"
+        f" see whether `{compiler} --version` runs, or name another compiler by $CXX"
+    )
 
 
 def _load(path: Path | None, source: Path, from_cache: bool) -> Library:

@@ -58,8 +58,8 @@ COMPILERS = {
         "echo 'kernels.cpp:3: error: no such register' >&2; exit 1",
         "failed on a kernel: .*no such register",
     ),
-    "says nothing": ("exit 3", "failed on a kernel"),
-    "dies": ("kill -9 $$", "failed on a kernel"),
+    "says nothing": ("exit 3", "failed on a kernel: it ended with status 3 .* see whether .*--version. runs"),
+    "dies": ("kill -9 $$", "failed on a kernel: Killed ended it; if memory was short, option build_processes=1"),
     "finds no space": ("echo 'fatal error: No space left on device' >&2; exit 1", "No space left on device"),
     "makes nothing": ("exit 0", "No such file"),
 }
@@ -118,6 +118,58 @@ def test_what_a_process_that_died_left_behind_is_removed(tmp_path):
     assert (old.exists(), new.exists()) == (False, True)
 
 
+_SMALL_FILES = """
+import resource, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import pytest
+from test_failures import compile_in, has_only_whole_entries, is_right
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+for size in (0, 700, 5000):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    with pytest.warns(RuntimeWarning, match="runs operator by operator") as caught:
+        compiled = compile_in(sys.argv[1])
+    assert len(caught) == 1, [str(warning.message) for warning in caught]
+    assert is_right(compiled)
+    assert has_only_whole_entries(Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+assert is_right(compile_in(sys.argv[1], fallback=False))
+"""
+
+
+def run_apart(code, folder, **options):
+    """Code in a process of its own, which gets a folder and finds this module."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", code, str(folder), str(Path(__file__).parent)]
+    return subprocess.Popen(command, env=env, **options)
+
+
+def test_files_end_early_as_on_a_full_disk(tmp_path):
+    """The system refuses what is beyond a file's limit: sources, the compiler's own files, or libraries."""
+    assert run_apart(_SMALL_FILES, tmp_path).wait() == 0
+
+
+_SLOW_COMPILER = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from test_failures import compile_in
+compile_in(sys.argv[1], compiler=sys.argv[1] + "/compiler")
+"""
+
+
+def test_a_process_killed_while_it_compiles_leaves_no_entry(tmp_path):
+    started = tmp_path / "started"
+    script(tmp_path, f'while [ "$1" != -o ]; do shift; done; echo half > "$2"; touch {started}; exec sleep 5')
+    process = run_apart(_SLOW_COMPILER, tmp_path)
+    while not started.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert not list(tmp_path.glob("kernels/*.so"))
+    assert is_right(compile_in(tmp_path, fallback=False))
+
+
 _MANY = """
 import sys, warnings, torch
 warnings.simplefilter("error")
@@ -128,9 +180,7 @@ assert is_right(compile_in(sys.argv[1], fallback=False))
 
 
 def test_many_processes_start_at_once(tmp_path):
-    command = [sys.executable, "-c", _MANY, str(tmp_path), str(Path(__file__).parent)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    processes = [subprocess.Popen(command, env=env) for _ in range(4)]
+    processes = [run_apart(_MANY, tmp_path) for _ in range(4)]
     assert [process.wait() for process in processes] == [0] * 4
     assert has_only_whole_entries(tmp_path)
     compile_in(alone := tmp_path / "alone")
