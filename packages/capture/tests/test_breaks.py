@@ -269,3 +269,30 @@ def test_a_generator_left_open_that_does_nothing_at_its_end(check, x):
             return index
 
     check(lambda a: [a * n for _, n in zip("ab", Numbers())], x)
+
+
+class Base:
+    @property
+    def scaled(self):
+        capture.graph_break()
+        return lambda a: a * 2
+
+
+class Derived(Base):
+    def play(self, a):
+        return super().scaled(a + 1), super().scaled, super(Derived, self).scaled(a)
+
+
+def test_a_break_where_super_finds_a_method(check, x):
+    check(lambda a: Derived().play(a * 3)[0] + 1, x, graphs=None, breaks=None)
+
+
+def test_something_else_is_called_super(check, x):
+    def play(a, super):
+        return super().scaled, super("any", "arguments").scaled, a + 1
+
+    class Other:
+        def __init__(self, *args):
+            self.scaled = args
+
+    check(lambda a: play(a, Other), x)

@@ -128,3 +128,101 @@ def test_the_derived_class_is_asked_first(x):
     captured = capture.optimize("eager", strict=True)(play)
     for operands in ((Base(), Derived()), (Derived(), Base()), (Base(), Base())):
         assert captured(x, *operands) == play(x, *operands)
+
+
+class Duck(type):
+    asked: list = []
+
+    def __instancecheck__(cls, instance):
+        Duck.asked.append("instance")
+        return hasattr(instance, "quack")
+
+    def __subclasscheck__(cls, subclass):
+        Duck.asked.append("subclass")
+        return len(Duck.asked)
+
+
+class Quacking(metaclass=Duck):
+    quack = True
+
+
+def test_a_metaclass_says_what_is_an_instance(x):
+    def play(a, thing):
+        Duck.asked = []
+        return (
+            isinstance(thing, (int, Quacking)),
+            isinstance(Quacking(), Quacking),
+            issubclass(int, Quacking),
+            Duck.asked,
+        )
+
+    for thing in (Quacking(), 1, "text", Base):
+        assert capture.optimize("eager", strict=True)(play)(x, thing) == play(x, thing)
+
+
+class Half:
+    __match_args__ = ("there", "missing")
+    there = 1
+
+
+class Number(int):
+    pass
+
+
+def test_positional_patterns(check, x):
+    def play(a, subject):
+        match subject:
+            case Half(there, missing):
+                return a + 1, there, missing
+            case Number(n):
+                return a + 2, n
+            case Half(there):
+                return a + 3, there
+        return a
+
+    check(play, x, Half())
+    check(play, x, Number(3))
+
+
+class Summand:
+    def __init__(self, log):
+        self.log = log
+
+    def __add__(self, other):
+        self.log.append("add")
+        return NotImplemented
+
+    def __radd__(self, other):
+        self.log.append("radd")
+        return "reflected"
+
+
+class Growing(Summand):
+    def __iadd__(self, other):
+        self.log.append("iadd")
+        return NotImplemented
+
+
+class Overriding(Growing):
+    def __radd__(self, other):
+        self.log.append("overriding")
+        return NotImplemented
+
+
+def _add_in_place(left, right):
+    left += right
+    return left
+
+
+@pytest.mark.parametrize("left", [Summand, Growing, Overriding, list])
+@pytest.mark.parametrize("right", [Summand, Growing, Overriding])
+@pytest.mark.parametrize("add", [lambda a, b: a + b, _add_in_place])
+def test_the_order_in_which_operands_are_asked(x, left, right, add):
+    def play(a):
+        log = []
+        try:
+            return add([] if left is list else left(log), right(log)), log
+        except TypeError as error:
+            return type(error), log
+
+    assert capture.optimize("eager", strict=True)(play)(x) == play(x)

@@ -30,16 +30,17 @@ from capture.values.base import Value, settled
 from capture.values.constant import NONE, UNBOUND
 from capture.versions import NULL_UNDER_CALLABLE
 
-# How many values an opcode leaves that it pushed itself or only looked at, where that is not one.
-_LEAVES = {"BEFORE_WITH": 2, "LOAD_METHOD": 2, "FOR_ITER": 2, "GET_LEN": 2, "IMPORT_FROM": 2, "MATCH_KEYS": 3}
-_LEAVES |= {"MATCH_MAPPING": 2, "MATCH_SEQUENCE": 2, "CHECK_EXC_MATCH": 2, "CHECK_EG_MATCH": 2, "WITH_EXCEPT_START": 5}
-_LEAVE_NOTHING = ("STORE_", "DELETE_", "POP_", "RAISE_", "RERAISE", "LIST_", "SET_", "DICT_", "MAP_", "RETURN_")
 # These push two places, of which one may be NULL; it is known which after the plain attribute was read.
 _AS_ATTRIBUTE = {
     "LOAD_METHOD": "LOAD_ATTR",
     "LOAD_SUPER_METHOD": "LOAD_SUPER_ATTR",
     "LOAD_ZERO_SUPER_METHOD": "LOAD_ZERO_SUPER_ATTR",
 }
+# How many values an opcode leaves that it pushed itself or only looked at, where that is not one.
+_LEAVES = dict.fromkeys(("BEFORE_WITH", "FOR_ITER", "GET_LEN", "IMPORT_FROM", "CHECK_EXC_MATCH", "CHECK_EG_MATCH"), 2)
+_LEAVES |= dict.fromkeys(("MATCH_MAPPING", "MATCH_SEQUENCE", *_AS_ATTRIBUTE), 2)
+_LEAVES |= {"MATCH_KEYS": 3, "WITH_EXCEPT_START": 5}
+_LEAVE_NOTHING = ("STORE_", "DELETE_", "POP_", "RAISE_", "RERAISE", "LIST_", "SET_", "DICT_", "MAP_", "RETURN_")
 
 
 def operands_of(instruction: Instruction) -> int:

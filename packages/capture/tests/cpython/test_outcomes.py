@@ -63,7 +63,6 @@ MODULES = [
 
 EXPECTED = {
     "test.test_dict.DictTest.test_splittable_popitem": "how many bytes a dict takes",
-    "test.test_collections.TestCollectionABCs.test_ByteString": "which line a warning of isinstance names",
 }
 """Tests that see that they are captured, and what of it they see."""
 

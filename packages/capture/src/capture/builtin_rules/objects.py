@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from capture.builtin_rules.registry import constant_of, fallback, fold, pure, rule
-from capture.values.base import NotConstant, Tracer, Value, bind_member, realize
+from capture.values.base import NotConstant, Tracer, Value, bind_member, derives, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, boolean
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.exception import ExceptionValue
@@ -24,7 +24,7 @@ from capture.values.module import ModuleValue
 from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, require_plain_tuple
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
-from capture.values.user_object import UserObject, lookup
+from capture.values.user_object import UserObject, is_missing, lookup
 
 pure(issubclass, torch.finfo, torch.iinfo, torch.device)
 
@@ -41,8 +41,14 @@ def type_of(ctx: Tracer, value: Value, *rest: Value) -> Value:
 @rule(isinstance, kinds=(None, None))
 def is_instance(ctx: Tracer, value: Value, classes: Value) -> Value:
     candidates = constant_of(ctx, classes)
-    if not _are_classes(candidates):
+    if isinstance(candidates, tuple):
+        return boolean(any(is_instance(ctx, value, ctx.literal(each)).truth(ctx) for each in candidates))
+    if not _is_like_a_class(candidates):
         ctx.stop("class", f"an object is asked whether it is an instance of {classes.describe()}")
+    if value.python_type() is candidates:
+        return TRUE
+    if (check := _code_that_answers(candidates, "__instancecheck__")) is not None:
+        return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [classes, value])))
     if isinstance(value, TensorValue):
         return boolean(isinstance(_stand_in(value), candidates))
     if isinstance(value, UserObject) and value.obj is not None:
@@ -50,11 +56,24 @@ def is_instance(ctx: Tracer, value: Value, classes: Value) -> Value:
     return boolean(issubclass(value.python_type(), candidates))
 
 
-def _are_classes(candidates: Any) -> bool:
-    if isinstance(candidates, tuple):
-        return all(_are_classes(item) for item in candidates)
-    asked = any("__instancecheck__" in vars(base) for base in type(candidates).__mro__)
-    return asked or isinstance(candidates, (type, UnionType))
+@rule(issubclass, kinds=(ClassValue, ClassValue))
+def is_subclass(ctx: Tracer, cls: ClassValue, candidate: ClassValue) -> Value:
+    check = _code_that_answers(candidate.cls, "__subclasscheck__")
+    if check is None:
+        return boolean(issubclass(cls.cls, candidate.cls))
+    return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [candidate, cls])))
+
+
+def _is_like_a_class(candidate: Any) -> bool:
+    return isinstance(candidate, (type, UnionType)) or not is_missing(lookup(type(candidate), "__instancecheck__")[1])
+
+
+def _code_that_answers(candidate: Any, name: str) -> FunctionType | None:
+    """The method by which a program says what is an instance or a subclass; those of these modules only look."""
+    _, check = lookup(type(candidate), name)
+    looks = ("abc", "typing", "typing_extensions", "torch")
+    says = isinstance(check, FunctionType) and (check.__module__ or "").partition(".")[0] not in looks
+    return check if says else None
 
 
 def _stand_in(value: TensorValue) -> Any:
@@ -476,7 +495,7 @@ def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mappin
         return TupleValue(ctx.call_builtin(list, list(args), {}).elements(ctx), cls=cls)
     else:
         return None
-    if isinstance(made, UserObject) and issubclass(made.cls, cls) and isinstance(init, FunctionType):
+    if isinstance(made, UserObject) and derives(made.cls, cls) and isinstance(init, FunctionType):
         ctx.call(bind(ctx, init, _owner(cls, "__init__"), "__init__", made), args, kwargs)
     elif isinstance(made, ContainerObject):
         ctx.call_builtin(init, [made, *args], kwargs)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import torch
 
 from capture.builtin_rules.registry import fallback, fold, pure, rule
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, derives, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean
 from capture.values.function import BuiltinValue, CellValue, ClassValue, FunctionValue, PartialValue, PythonModuleValue
 from capture.values.iterator import IteratorValue
@@ -19,7 +19,7 @@ from capture.values.mapping import DictValue, DictView, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
-from capture.values.user_object import UserObject
+from capture.values.user_object import UserObject, lookup
 
 BINARY: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -126,17 +126,7 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
     if function in _UNARY:
         return _try_method(ctx, args[0], _UNARY[function])
     left, right = args
-    attempts = [(left, f"__{name}__", right)]
-    derived = right.python_type() is not left.python_type() and issubclass(right.python_type(), left.python_type())
-    if name in _REFLECTED:
-        attempts.insert(0 if derived else 1, (right, f"__{_REFLECTED[name]}__", left))
-    else:
-        if name.startswith("i") and function.__name__ in _IN_PLACE:
-            plain = plain_in_place(function).__name__.strip("_")
-            attempts.append((left, f"__{plain}__", right))
-            name = plain
-        reflected = (right, f"__r{name}__", left)
-        attempts.insert(0 if derived else len(attempts), reflected)
+    attempts = _comparing(name, left, right) if name in _REFLECTED else _combining(function, left, right)
     for receiver, method, operand in attempts:
         answer = _try_method(ctx, receiver, method, operand)
         if answer is not None and answer is not NOT_IMPLEMENTED and not _not_implemented(answer):
@@ -149,6 +139,28 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
     else:
         text = f"unsupported operand type(s) for {_symbol(function)}: '{names[0]}' and '{names[1]}'"
     return ctx.throw(TypeError, text)
+
+
+_Attempt = tuple[Value, str, Value]
+
+
+def _comparing(name: str, left: Value, right: Value) -> list[_Attempt]:
+    direct, reflected = (left, f"__{name}__", right), (right, f"__{_REFLECTED[name]}__", left)
+    first = right.python_type() is not left.python_type() and derives(right.python_type(), left.python_type())
+    return [reflected, direct] if first else [direct, reflected]
+
+
+def _combining(function: Any, left: Value, right: Value) -> list[_Attempt]:
+    """The methods in the order in which they are asked; among operands of one type none is reflected."""
+    name, cls, other = plain_in_place(function).__name__.strip("_"), left.python_type(), right.python_type()
+    direct, reflected = (left, f"__{name}__", right), (right, f"__r{name}__", left)
+    if cls is other:
+        attempts = [direct]
+    elif derives(other, cls) and lookup(other, reflected[1])[1] is not lookup(cls, reflected[1])[1]:
+        attempts = [reflected, direct]
+    else:
+        attempts = [direct, reflected]
+    return [(left, f"__{function.__name__}__", right), *attempts] if function.__name__ in _IN_PLACE else attempts
 
 
 def _not_implemented(value: Value) -> bool:
@@ -270,6 +282,9 @@ def add_tuples(ctx: Tracer, left: TupleValue, right: TupleValue) -> Value:
 
 @rule(operator.iadd, kinds=(ListValue, None))
 def extend_in_place(ctx: Tracer, left: ListValue, right: Value) -> Value:
+    reflected = _try_method(ctx, right, "__radd__", left)  # this is asked before a list's own way of growing
+    if reflected is not None and not _not_implemented(reflected):
+        return reflected
     ctx.call_builtin(list.extend, [left, right], {})
     return left
 

@@ -10,6 +10,7 @@ from capture.instructions import Instruction
 from capture.opcodes.registry import opcode
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.function import ClassValue
 from capture.values.iterator import iterate
 from capture.values.mapping import DictValue, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
@@ -175,11 +176,16 @@ def match_keys(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 @opcode("MATCH_CLASS")
 def match_class(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     names, cls, subject = frame.pop(), frame.pop(), frame.pop()
+    if not isinstance(cls, ClassValue):
+        ctx.throw(TypeError, "called match pattern must be a class")
     if not ctx.call_builtin(isinstance, [subject, cls], {}).truth(ctx):
         frame.push(NONE)
         return
-    found = _positional(ctx, subject, cls, inst.arg)
-    for name in names.elements(ctx):
+    found: list[Value] = []
+    positional = _positional_names(ctx, cls, inst.arg)
+    if inst.arg and not positional:
+        found.append(subject)
+    for name in [*positional, *names.elements(ctx)]:
         held = ctx.call_builtin(getattr, [subject, name, _ABSENT], {})
         if held is _ABSENT:
             frame.push(NONE)
@@ -189,17 +195,15 @@ def match_class(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 _ABSENT = ConstantValue(NotImplemented)
-# Classes whose one positional pattern matches the subject itself.
-_SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+_MATCHES_ITSELF = 1 << 22  # the flag of classes whose one positional pattern matches the subject itself
 
 
-def _positional(ctx: Tracer, subject: Value, cls: Value, count: int) -> list[Value]:
-    if count and cls.constant() in _SELF_MATCHING:
-        return [subject]
-    names = getattr(cls.constant(), "__match_args__", ())
-    distinct = (
-        isinstance(names, tuple) and len(set(names[:count])) == count and all(type(name) is str for name in names)
-    )
-    if not distinct:
+def _positional_names(ctx: Tracer, cls: ClassValue, count: int) -> list[Value]:
+    """The attributes that positional patterns are matched with; none where the one pattern matches the subject."""
+    if count == 0 or (count == 1 and not hasattr(cls.cls, "__match_args__") and cls.cls.__flags__ & _MATCHES_ITSELF):
+        return []
+    names = getattr(cls.cls, "__match_args__", ())
+    distinct = type(names) is tuple and all(type(name) is str for name in names[:count])
+    if not distinct or len(set(names[:count])) != count:
         ctx.stop("match", f"{cls.describe()} does not take {count} positional patterns")
-    return [subject.attribute(ctx, name) for name in names[:count]]
+    return [ConstantValue(name) for name in names[:count]]

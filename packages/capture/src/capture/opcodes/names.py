@@ -196,18 +196,20 @@ def delete_attr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     frame.pop().set_attribute(ctx, inst.arg, None)
 
 
-def _super_attribute(ctx: Tracer, frame: Frame, name: str) -> Value:
+def _super_attribute(ctx: Tracer, frame: Frame, inst: Instruction) -> Value:
     receiver, cls, made = frame.pop(), frame.pop(), frame.pop()
-    if not (isinstance(made, ClassValue) and made.cls is super and isinstance(cls, ClassValue)):
-        return ctx.call(made, [cls, receiver]).attribute(ctx, name)
-    return SuperValue(cls.cls, receiver).attribute(ctx, name)
+    if isinstance(made, ClassValue) and made.cls is super and isinstance(cls, ClassValue):
+        return SuperValue(cls.cls, receiver).attribute(ctx, inst.arg)
+    # Something else by that name is called with what the program wrote between the parentheses.
+    written = [] if inst.op.startswith("LOAD_ZERO") else [cls, receiver]
+    return realize(ctx, ctx.call(made, written)).attribute(ctx, inst.arg)
 
 
 @opcode("LOAD_SUPER_ATTR", "LOAD_ZERO_SUPER_ATTR")
 def load_super_attr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.push(_super_attribute(ctx, frame, inst.arg))
+    frame.push(_super_attribute(ctx, frame, inst))
 
 
 @opcode("LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_METHOD")
 def load_super_method(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    _push_callable(frame, _super_attribute(ctx, frame, inst.arg))
+    _push_callable(frame, _super_attribute(ctx, frame, inst))

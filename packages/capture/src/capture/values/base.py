@@ -182,6 +182,11 @@ class LazyValue(Value):
         return type(self.obj)
 
 
+def derives(cls: type, base: type) -> bool:
+    """What ``issubclass`` says where no metaclass has another opinion."""
+    return base in (cls.__mro__ or ())  # a class that is being made has none yet
+
+
 def realize(ctx: Tracer, value: Value) -> Value:
     return value.realized(ctx) if isinstance(value, LazyValue) else value
 

@@ -9,7 +9,7 @@ from types import CodeType, FunctionType, MethodDescriptorType, WrapperDescripto
 from typing import Any
 
 from capture.sources import AttrSource, Source
-from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.base import NotConstant, Tracer, Value, derives, realize
 from capture.values.constant import UNBOUND, ConstantValue
 
 
@@ -330,7 +330,7 @@ class SuperValue(Value):
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         receiver = self.receiver
-        of_class = isinstance(receiver, ClassValue) and issubclass(receiver.cls, self.cls)
+        of_class = isinstance(receiver, ClassValue) and derives(receiver.cls, self.cls)
         order = receiver.constant().__mro__ if of_class else receiver.python_type().__mro__
         if self.cls not in order:
             ctx.stop("class", f"`super()` of {self.cls!r} is used on an object of another class")
