@@ -280,7 +280,7 @@ class Base:
 
 class Derived(Base):
     def play(self, a):
-        return super().scaled(a + 1), super().scaled, super(Derived, self).scaled(a)
+        return super().scaled(a + 1), super().scaled, super(Derived, self).scaled(a)  # noqa: UP008
 
 
 def test_a_break_where_super_finds_a_method(check, x):
