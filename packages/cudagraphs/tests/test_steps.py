@@ -93,11 +93,14 @@ def test_after_a_reset_everything_is_recorded_anew_and_held_outputs_stay(device,
     assert [tensor.tolist() for tensor in held] == [[n + 1] for n in range(7)]
 
 
-def test_a_reset_lets_go_of_the_graphs_even_while_outputs_are_held(device, manager, captured):
+@pytest.mark.parametrize("function_is_gone", [False, True])
+def test_a_reset_lets_go_of_the_graphs_even_while_outputs_are_held(device, manager, captured, function_is_gone):
     """What a graph keeps may have to go before something else can: a communicator, say."""
     increment = captured(lambda x: x + 1)
     held = [increment(device.tensor([n])) for n in range(3)]
     (buffer,) = {weakref.ref(buffer) for recording in manager.tree.recordings[:1] for buffer in recording.buffers}
+    if function_is_gone:
+        del increment
     manager.reset()
     gc.collect()
     assert buffer() is None

@@ -67,6 +67,7 @@ class Manager:
     def reset(self) -> None:
         """Forget all recordings.  What callers hold stays protected by the ledger."""
         with self._lock:
+            self._clear_away()
             self.tree = Tree()
             self._steps.begin()
             for function in self._functions:
