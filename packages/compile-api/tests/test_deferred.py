@@ -80,13 +80,31 @@ def test_symbols_are_there_when_they_are_used(use):
     assert prints(program) == ["False", "torch.fx.experimental.symbolic_shapes"]
 
 
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed tensors")
+def test_nothing_is_a_distributed_tensor_until_there_are_some():
+    program = """
+        import sys, torch, compile_api
+        compile_api.compile(torch.nn.functional.gelu)(torch.ones(3, dtype=torch.bfloat16))
+        print(sys.modules["torch.distributed.tensor"]._waiting)
+
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
+        spread = distribute_tensor(torch.ones(4, 2), init_device_mesh("cpu", (1,)), [Shard(0)])
+        product = (spread @ spread.t()).relu()
+        print(type(product) is DTensor, product.placements == (Shard(0),), int(product.full_tensor().sum()))
+        torch.distributed.destroy_process_group()
+    """
+    assert prints(program) == ["True", "True", "True", "32"]
+
+
 TENSOR = torch.ones(2, 3)
 PLAIN = [
     *((name, (value,)) for name in ("guard_or_true", "guard_or_false", "statically_known_true", "expect_true")
       for value in (True, False)),
     *((name, values) for name in ("sym_and", "sym_or") for values in ((True,), (True, False), (False, False, True))),
     ("sym_eq", (2, 2)), ("sym_eq", (2, 3)), ("sym_eq", ((1, 2), [1, 2])), ("sym_eq", ([1], [1, 2])),
-    ("guarding_hint_or_throw", (3,)), ("is_nested_int", (3,)), ("is_symbolic", (3,)), ("has_guarding_hint", (3,)),
+    ("guarding_hint_or_throw", (3,)), ("guard_int", (3,)), ("has_free_symbols", (TENSOR,)),
+    ("is_nested_int", (3,)), ("is_symbolic", (3,)), ("has_guarding_hint", (3,)),
     ("compute_unbacked_bindings", (None, TENSOR)), ("has_free_unbacked_symbols", (TENSOR,)),
     ("free_unbacked_symbols", ((TENSOR, 3),)),
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import sys
 import sysconfig
@@ -10,7 +11,8 @@ import threading
 import traceback
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -88,7 +90,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
     if not stance.may_translate(location, lambda: config.cache.state(code).why(Inputs(function, args))):
         return _engine.SKIP_ONCE
     try:
-        with config.lock:
+        with config.lock, _uncollected():
             return _translate(config, Inputs(function, args), location)
     except (Unsupported, BackendError, CaptureWarning):  # the last where the user made warnings errors
         raise
@@ -113,6 +115,20 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
             stacklevel=2,
         )
         return _give_up(config, record)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection meanwhile: a translation makes many objects that stay, and beside a library as large as
+    torch every search for garbage among them takes a quarter of a second."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _is_deep() -> bool:

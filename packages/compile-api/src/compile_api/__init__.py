@@ -7,44 +7,48 @@
 
 from compile_api.deferred import defer_the_peer
 from compile_api.plain_sizes import defer_symbolic_sizes
+from compile_api.plain_tensors import defer_distributed_tensors
+from compile_api.uncollected import uncollected
 
 defer_the_peer()  # before the engines import torch's tracing toolbox
 defer_symbolic_sizes()
+defer_distributed_tensors()
 
-from capture import RecompileRefused
-from compile_api import logs as _logs
-from compile_api import runtimes as _runtimes  # both fill the table of backends
-from compile_api import wiring as _wiring
-from compile_api.backends import Backend, describe_backends, list_backends, register_backend
-from compile_api.compile import backend_function, compile, compile_in_place, optimize
-from compile_api.controls import (
-    allow_in_graph,
-    assume_constant_result,
-    disable,
-    disallow_in_graph,
-    graph_break,
-    is_compiling,
-    mark_dynamic,
-    mark_static,
-    set_stance,
-    step_begin,
-)
-from compile_api.dropin import install, served_reports, uninstall
-from compile_api.errors import (
-    AccuracyWarning,
-    BackendCannot,
-    BackendNotReady,
-    BadOption,
-    CompileApiError,
-    NothingToMinify,
-    UnknownBackend,
-)
-from compile_api.explain import Explanation, explain, export
-from compile_api.logs import set_logs
-from compile_api.options import MODES, CompileOptions
-from compile_api.report import Report, report
-from compile_api.reset import reset
-from compile_api.walkthrough import Walkthrough, walkthrough
+with uncollected():
+    from capture import RecompileRefused
+    from compile_api import logs as _logs
+    from compile_api import runtimes as _runtimes  # both fill the table of backends
+    from compile_api import wiring as _wiring
+    from compile_api.backends import Backend, describe_backends, list_backends, register_backend
+    from compile_api.compile import backend_function, compile, compile_in_place, optimize
+    from compile_api.controls import (
+        allow_in_graph,
+        assume_constant_result,
+        disable,
+        disallow_in_graph,
+        graph_break,
+        is_compiling,
+        mark_dynamic,
+        mark_static,
+        set_stance,
+        step_begin,
+    )
+    from compile_api.dropin import install, served_reports, uninstall
+    from compile_api.errors import (
+        AccuracyWarning,
+        BackendCannot,
+        BackendNotReady,
+        BadOption,
+        CompileApiError,
+        NothingToMinify,
+        UnknownBackend,
+    )
+    from compile_api.explain import Explanation, explain, export
+    from compile_api.logs import set_logs
+    from compile_api.options import MODES, CompileOptions
+    from compile_api.report import Report, report
+    from compile_api.reset import reset
+    from compile_api.walkthrough import Walkthrough, walkthrough
 
 __version__ = "0.1.0"
 
@@ -93,4 +97,4 @@ __all__ = [
     "walkthrough",
 ]
 
-del _logs, _runtimes, _wiring, defer_symbolic_sizes, defer_the_peer
+del _logs, _runtimes, _wiring, defer_distributed_tensors, defer_symbolic_sizes, defer_the_peer, uncollected
