@@ -97,3 +97,52 @@ def test_a_norm_is_not_folded_into_what_others_read():
     inputs = torch.randn(2, 8, 16, 16), torch.randn(8, 8, 3, 3), torch.randn(8), torch.rand(8) + 0.5
     check(function, *inputs, rtol=1e-4, atol=1e-2)
     assert [str(call.target) for call in calls(function, *inputs)] == ["aten.convolution.default"]
+
+
+R = torch.randn
+
+
+def normed(convolve, groups, training=False):
+    """A convolution, batch norm and relu between two more convolutions, all of one weight."""
+
+    def function(x, weight, bias, mean, var):
+        layer = lambda x: convolve(x, weight, bias, padding=1, groups=groups)
+        z = F.batch_norm(layer(layer(x)), mean, var, mean, var, training)
+        return layer((z + x).relu()), z.sum()
+
+    return function
+
+
+KINDS = {
+    "1d": (F.conv1d, F.conv_transpose1d, (2, 8, 40)),
+    "2d": (F.conv2d, F.conv_transpose2d, (2, 8, 14, 15)),
+    "3d": (F.conv3d, F.conv_transpose3d, (2, 8, 6, 7, 8)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("transposed", [False, True], ids=["straight", "transposed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_norms_behind_every_kind_of_convolution(kind, transposed, groups, dtype):
+    *functions, sizes = KINDS[kind]
+    x, weight = R(sizes, dtype=dtype), R(8, 8 // groups, *[3] * (len(sizes) - 2), dtype=dtype) / 8
+    statistics = [value.double() if dtype == torch.float64 else value for value in (R(8), torch.rand(8) + 0.5)]
+    tolerance = {"rtol": 3e-2, "atol": 0.5} if dtype == torch.bfloat16 else {"rtol": 1e-3, "atol": 1e-3}
+    for bias in (None, R(8, dtype=dtype)):
+        for training in (False, True):
+            check(normed(functions[transposed], groups, training), x, weight, bias, *statistics, **tolerance)
+
+
+def residual(x, other, weight, mean, var):
+    y = F.batch_norm(F.conv2d(x, weight, padding=1), mean, var)
+    return F.conv2d((other + y).relu().float(), weight).sum()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int64, torch.bool], ids=str)
+def test_only_a_sum_of_one_dtype_goes_along(dtype):
+    x, weight = R(2, 8, 16, 16).to(memory_format=torch.channels_last), R(8, 8, 3, 3)
+    inputs = x, (x * 3).to(dtype), weight, R(8), torch.rand(8) + 0.5
+    check(residual, *inputs, rtol=1e-3, atol=0.1)
+    along = "mkldnn._convolution_pointwise.binary" in [str(call.target) for call in calls(residual, *inputs)]
+    assert along == (dtype == torch.float32)

@@ -138,7 +138,8 @@ def _after(ctx: Context, result: Buffer) -> _After:
 
 def _lies_like(tensor: Tensor, result: Buffer) -> bool:
     layout = strided(tensor)
-    return layout is not None and tensor.sizes == result.sizes and layout[0] == result.strides and layout[1] == 0
+    alike = tensor.dtype == result.dtype and tensor.sizes == result.sizes
+    return alike and layout is not None and layout[0] == result.strides and layout[1] == 0
 
 
 def _only_reader(node: Node) -> Node | None:
