@@ -55,3 +55,9 @@ def test_what_reads_another_place_of_a_scan_has_a_kernel_of_its_own():
     function = lambda x: (y := x.cumsum(1)) - y[:, -1:]
     assert kernels(function, X) == 2
     check(function, X)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_second_pass_over_running_sums(dtype):
+    """What a scan gives at one element is not there any more when the row is walked again."""
+    check(lambda x: (x.cumsum(-1), x.cumsum(-1).exp().logsumexp(-1)), torch.rand(3, 5, 7).to(dtype))

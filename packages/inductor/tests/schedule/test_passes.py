@@ -260,6 +260,40 @@ def test_what_reads_a_reduction_is_a_pass_of_its_own():
 """  # fmt: skip
 
 
+SUMS = """\
+def kernel(x: read[float32, 32], a: write[float32, 32], m: write[float32, 4]) -> cpu:
+    for i0 in 4:
+        for i1 in reduce(8):
+            t0 = scan_sum(x[8 * i0 + i1], float32)
+            a0 = t0 + 1.0
+            a[8 * i0 + i1] = a0
+            m0 = max(a0, float32)
+        m[i0] = m0
+"""
+AFTER = """\
+def kernel(a: read[float32, 32], m: read[float32, 4], c: write[float32, 32]) -> cpu:
+    for i0 in 4:
+        for i1 in 8:
+            c0 = a[8 * i0 + i1] - m[i0]
+            c[8 * i0 + i1] = c0
+"""
+
+
+def test_what_runs_along_a_pass_is_read_from_memory_in_the_next():
+    assert merged(SUMS, AFTER) == """\
+    for i0 in 4:
+        for i1 in reduce(8):
+            t0 = scan_sum(x[8 * i0 + i1], float32)
+            a0 = t0 + 1.0
+            a[8 * i0 + i1] = a0
+            m0 = max(a0, float32)
+        m[i0] = m0
+        for i1 in reduce(8):
+            c0 = a[8 * i0 + i1] - m0
+            c[8 * i0 + i1] = c0
+"""  # fmt: skip
+
+
 @pytest.mark.parametrize("second", [TURNED, POINTWISE])
 def test_what_reads_other_places_or_writes_the_same_does_not_fit(second):
     assert merged(POINTWISE, second) is None

@@ -15,7 +15,7 @@ from inductor.deps import counts_positions, expressions, loads_of, stores_of
 from inductor.ir.expr import Apply, Expr, Load, Result, loads, rewrite, substitute, walk
 from inductor.ir.graph import Nest
 from inductor.ir.index import Index, Symbol
-from inductor.ir.kernel import Let, Loop, Reduce, Statement, Store
+from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store
 from inductor.lowerings.values import cost
 from inductor.schedule.align import Overlay, overlay, permutation
 
@@ -277,14 +277,19 @@ def _results(loop: Loop) -> set[str]:
 
 
 def _closure(name: str, body: list[Statement]) -> list[Let] | None:
-    """The Lets of a loop that ``name`` needs, in order; None if it is no Let."""
+    """The Lets of a loop that ``name`` needs, in order; None if it is no Let, or needs what runs along the loop."""
     lets = {statement.name: statement for statement in body if isinstance(statement, Let)}
+    scans = {statement.name for statement in body if isinstance(statement, Scan)}
     if name not in lets:
         return None
     wanted, stack = {name}, [name]
     while stack:
         for node in walk(lets[stack.pop()].value):
-            if isinstance(node, Result) and node.name in lets and node.name not in wanted:
+            if not isinstance(node, Result):
+                continue
+            if node.name in scans:
+                return None
+            if node.name in lets and node.name not in wanted:
                 wanted.add(node.name)
                 stack.append(node.name)
     return [let for let in lets.values() if let.name in wanted]
