@@ -54,7 +54,11 @@ fetch_global(const Node *node, PyObject *parent, const Call *call)
 static PyObject *
 fetch_attribute(const Node *node, PyObject *parent, const Call *call)
 {
-    return optional_attribute(parent, node->object);
+    PyObject *value = optional_attribute(parent, node->object);
+    if (value == NULL && PyCell_Check(parent) && PyErr_ExceptionMatches(PyExc_ValueError)) {
+        PyErr_Clear(); /* an empty cell has no contents */
+    }
+    return value;
 }
 
 static PyObject *

@@ -296,3 +296,37 @@ def test_something_else_is_called_super(check, x):
             self.scaled = args
 
     check(lambda a: play(a, Other), x)
+
+
+def test_what_was_expected_to_raise_and_did_not_is_on_record(x):
+    def handles(x):
+        try:
+            return x @ torch.ones(7, 7)
+        except RuntimeError:
+            return x
+
+    def f(x):
+        return handles(x) + 1
+
+    found = capture.explain(f)(x)
+    torch.testing.assert_close(found.result, f(x))
+    assert [broken.reason.kind for broken in found.breaks] == ["error in an operation"]
+    with pytest.raises(capture.Unsupported, match="matmul"):
+        capture.optimize("eager", nopython=True)(f)(x)
+
+
+def test_a_condition_on_a_number_that_varies_is_decided_and_guarded():
+    def f(x, rate):
+        return x * rate if rate > 0.5 else x - rate
+
+    log = capture.Log()
+    compiled = capture.optimize("eager", strict=True, log=log)(f)
+    for rate in (0.1, 0.2, 0.3, 0.9, 0.8, 0.4, 0.7):
+        torch.testing.assert_close(compiled(torch.ones(3), rate), f(torch.ones(3), rate))
+    kinds = [type(record) for record in log.records()]
+    assert capture.BreakRecord not in kinds
+    assert kinds.count(capture.GraphRecord) == 3
+
+
+def test_requires_grad_as_it_is_already(check):
+    check(lambda x: x.requires_grad_(False) * 2, torch.ones(3))

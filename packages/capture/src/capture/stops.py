@@ -14,7 +14,7 @@ program has let go: it returns what is left to do as a ``_engine.Rest``, and the
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
 from capture import _engine
@@ -72,6 +72,8 @@ class Stop:
         self.after: Continuation | None = None
         self.jumped: Continuation | None = None
         self.handling: Continuation | None = None
+        self.unraised: Callable[[], None] | None = None
+        """Called where the instruction was expected to raise and did not."""
         if instruction.op not in NO_FALL_THROUGH:
             self.after = self._continuation(instruction.index + 1, self._depth(jump=False))
         if instruction.op in JUMPS:
@@ -160,6 +162,10 @@ class Stop:
                 emit.store_fast(left[place])
         for _ in range(outer):
             emit.emit("POP_EXCEPT")
+        if self.unraised is not None:
+            emit.load_callable(self.unraised)
+            emit.call(0)
+            emit.pop()
         self._call(writer, made, left)
 
     def _handle(self, writer: Writer, made: Continuation, shown: Sequence[Value]) -> None:

@@ -44,7 +44,8 @@ from capture.values.base import LazyValue, Value, settled
 from capture.values.tensor import TensorValue
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
-# What eager raises too: CPython runs the instruction and raises the real thing, so nothing is left uncaptured.
+# What eager raises too: CPython runs the instruction and raises the real thing, so nothing is left uncaptured.  Where
+# it does not raise, a graph ended for no good reason, and that goes on record when it happens.
 RAISES = frozenset({"exception", "error in an operation"})
 
 
@@ -130,6 +131,8 @@ class _Translator:
         wanted = [outcome.value] if isinstance(outcome, Returned) else rest.values()  # type: ignore[union-attr]
         if isinstance(outcome, Stopped):
             self._insist_on_what_can_be_built(wanted, outcome)
+            if outcome.reason.kind in RAISES:
+                rest.unraised = self._unraised(outcome)  # type: ignore[union-attr]
         self.emit.at(_first_with_a_line(self.machine.root.instructions))
         self.emit.prologue()
         self._call_graph([*wanted, *self.machine.effects.written_values()])
@@ -325,6 +328,19 @@ class _Translator:
                 for name, function in _library_state()
             ]
         return guards + self.machine.graph.relations(self.location)
+
+    def _unraised(self, stopped: Stopped) -> Callable[[], None]:
+        settings, record, told = self.settings, BreakRecord(stopped.location, stopped.reason), False
+
+        def tell() -> None:
+            nonlocal told
+            if settings.nopython:
+                raise Unsupported(record.reason, record.location)
+            if not told:
+                told = True
+                settings.log.add(record)
+
+        return tell
 
     def _record_break(self, stopped: Stopped) -> None:
         if stopped.reason.kind in RAISES:

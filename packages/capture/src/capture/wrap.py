@@ -120,7 +120,7 @@ def wrap_float(ctx: World, obj: float, source: Source) -> Value:
     if not ctx.varies(source):
         return wrap_constant(ctx, obj, source)
     ctx.guard(source, "type", float)
-    return ScalarValue(float, source=source)
+    return ScalarValue(float, source=source, now=obj)
 
 
 @wraps(complex, str, bytes, bool, type(None), type(...), type(NotImplemented))

@@ -14,8 +14,6 @@ from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, TupleValue
 from capture.values.tensor import TensorValue
 
-ONE = ConstantValue(1)
-
 
 @rule(torch._C._group_tensors_by_device_and_dtype, kinds=(ListValue,))
 def grouped(ctx: Tracer, lists: ListValue, with_indices: Value = FALSE) -> Value:
@@ -35,16 +33,15 @@ def grouped(ctx: Tracer, lists: ListValue, with_indices: Value = FALSE) -> Value
     return made
 
 
+# -- numbers that are read out of tensors ------------------------------------------------------------------------
+
+
 @rule(optimizer._get_value, kinds=(TensorValue,))
 def step_as_number(ctx: Tracer, step: TensorValue) -> Value:
     """Eager reads the step into a Python float; in a graph a double without dimensions takes part as a float does."""
     return ctx.record("double", [step], {}, method=True)
 
 
-@rule(torch.Tensor.addcdiv_, kinds=(TensorValue, TensorValue, TensorValue))
-def add_quotient(ctx: Tracer, target: TensorValue, above: TensorValue, below: TensorValue, value: Value = ONE) -> Value:
-    """``target += value * above / below``, also for a ``value`` that eager would read out of a tensor."""
-    if not isinstance(value, TensorValue):
-        return ctx.record("addcdiv_", [target, above, below], {"value": value}, method=True)
-    scaled = ctx.record(torch.mul, [above, value], {})
-    return ctx.record("add_", [target, ctx.record(torch.div, [scaled, below], {})], {}, method=True)
+@rule(optimizer._get_value, kinds=(None,))
+def number_as_it_is(ctx: Tracer, number: Value) -> Value:
+    return number

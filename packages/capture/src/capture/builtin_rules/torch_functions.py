@@ -82,10 +82,19 @@ def _tensor_method(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Ma
             f"`.{name}()` of {args[0].describe()} {reason}",
             "keep the value a tensor, or read it at the end",
         )
-    if name in _UNTRACKED or (name == "requires_grad_" and args[0].source is not None):
+    switches = name == "requires_grad_" and args[0].source is not None
+    if switches and _requires_grad_already(args, kwargs):
+        return args[0]
+    if name in _UNTRACKED or switches:
         hint = "it runs when and as in eager; the rest of the function is captured"
         ctx.stop("autograd", f"`.{name}()` of a tensor is called", hint)
     return ctx.record(name, args, kwargs, method=True)
+
+
+def _requires_grad_already(args: Sequence[Value], kwargs: Mapping[str, Value]) -> bool:
+    tensor, wanted = args[0], [*args[1:], *kwargs.values(), TRUE][0]
+    known = isinstance(tensor, TensorValue) and isinstance(wanted, ConstantValue)
+    return known and tensor.fake.requires_grad is wanted.value  # type: ignore[attr-defined]
 
 
 _READS_VALUES = {

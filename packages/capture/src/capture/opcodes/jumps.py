@@ -43,6 +43,9 @@ def to_bool(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def _truth(ctx: Tracer, frame: Frame, jump: Instruction) -> bool:
     """Of the top of the stack, on which the jump depends."""
     value = frame.pop()
+    decided = value.decided(ctx) if isinstance(value, ScalarValue) else None
+    if decided is not None:
+        return decided
     if isinstance(value, (TensorValue, ScalarValue)):
         there = _only_raises(frame, jump.arg.index, jump)
         here = _only_raises(frame, jump.index + 1, jump)

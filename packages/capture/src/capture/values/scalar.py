@@ -25,17 +25,51 @@ class ScalarValue(Value):
         function: Callable[..., Any] | None = None,
         operands: Sequence[Value] = (),
         source: Source | None = None,
+        now: Any = None,
     ) -> None:
         self.cls = cls
         self.tensor = tensor
         self.function = function
         self.operands = tuple(operands)
         self.source = source
+        self.now = now
+        """The number that is found at ``source`` in this call."""
 
     def python_type(self) -> type:
         return self.cls
 
+    def decided(self, ctx: Tracer) -> bool | None:
+        """The truth of what follows from one number that was passed in, relied on from now on; None for others."""
+        given = set(self._given())
+        if len(given) != 1 or None in given:
+            return None
+        leaf = given.pop()
+        assert leaf is not None
+        answer = bool(self._computed(leaf.now))
+        same_answer = lambda number: type(number) is leaf.cls and bool(self._computed(number)) is answer  # noqa: E731
+        ctx.guard(leaf.source, "python", same_answer, text=f"a condition on {leaf.describe()} is {answer}")
+        return answer
+
+    def _given(self) -> Iterator[ScalarValue | None]:
+        """The numbers that this one is computed from; None stands for one that only the graph can tell."""
+        if self.source is not None:
+            yield self
+        elif self.function is None:
+            yield None
+        for operand in self.operands:
+            if isinstance(operand, ScalarValue):
+                yield from operand._given()
+
+    def _computed(self, number: Any) -> Any:
+        if self.function is None:
+            return number
+        operands = (op._computed(number) if isinstance(op, ScalarValue) else op.constant() for op in self.operands)
+        return self.function(*operands)
+
     def truth(self, ctx: Tracer) -> bool:
+        decided = self.decided(ctx)
+        if decided is not None:
+            return decided
         return ctx.stop(
             "tensor value", f"the truth of {self.describe()} decides what happens next", "use torch.where or torch.cond"
         )
