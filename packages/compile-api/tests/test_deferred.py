@@ -1,14 +1,17 @@
 """The peer is imported when it is used and not before; each case needs a process of its own."""
 
+import ast
 import importlib
+import inspect
 import subprocess
 import sys
 import textwrap
 
 import pytest
 import torch
+import torch._refs
 
-from compile_api.plain_sizes import ANSWERS
+from compile_api.plain_sizes import ANSWERS, NAME
 
 
 def prints(program):
@@ -120,3 +123,17 @@ def test_plain_numbers_have_the_answers_that_torch_gives(name, values):
 def test_plain_numbers_have_no_symbols_in_them(name):
     real = getattr(importlib.import_module("torch.fx.experimental.symbolic_shapes"), name)
     assert list(ANSWERS[name]([TENSOR, 3])) == list(real([TENSOR, 3])) == []
+
+
+@pytest.mark.parametrize("rule", ["_broadcast_shapes", "_maybe_broadcast", "expand"])
+def test_all_that_rules_of_shapes_ask_has_an_answer(rule):
+    """Releases of torch ask by different names; one that is missing costs every first call the import of sympy."""
+    tree = ast.parse(inspect.getsource(inspect.unwrap(getattr(torch._refs, rule))))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    asked = {name.name for node in imports if node.module == NAME for name in node.names}
+    assert asked <= {*ANSWERS, "GuardOnDataDependentSymNode"}
+
+
+def test_older_names_have_the_answers_of_newer_ones():
+    assert ANSWERS["size_hint"](3, allow_none=True) == ANSWERS["guarding_hint_or_throw"](3)
+    assert ANSWERS["has_hint"](3) == ANSWERS["has_guarding_hint"](3)

@@ -29,7 +29,7 @@ class NoExpression:
     """Stands for sympy's expressions where there are none."""
 
 
-def _itself(value: Any, *_: Any) -> Any:
+def _itself(value: Any, *_: Any, **options: Any) -> Any:
     return value
 
 
@@ -55,6 +55,8 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
     "is_nested_int": lambda value: False,
     "is_symbolic": lambda value: False,
     "has_guarding_hint": lambda value: True,
+    "size_hint": _itself,  # these two are what torch 2.11 and older call the two above
+    "has_hint": lambda value: True,
     "compute_unbacked_bindings": lambda *_, **options: None,
     "free_unbacked_symbols": lambda value: set(),
     "has_free_symbols": lambda value: False,

@@ -122,9 +122,10 @@ def test_every_kernel_runs_under_the_interpreter():
     """The tests of the C++ kernels once more, as Triton; a process of its own because Triton decides at import."""
     pytest.importorskip("triton")
     env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    tests = Path(__file__).with_name("test_kernels.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(tests)]
-    done = subprocess.run(command, env=env, cwd=tests.parent, capture_output=True, text=True)
+    here = Path(__file__).parent
+    tests = [str(here / name) for name in ("test_kernels.py", "test_sequences.py")]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, env=env, cwd=here, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
 
 

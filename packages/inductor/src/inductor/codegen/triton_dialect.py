@@ -95,10 +95,12 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     # elementary
     **{name: {ANY: call(f"tl.{name}", 1)} for name in ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "rsqrt")},
     "sqrt": {ANY: call("tl.sqrt", 1), "float32": call("tl.sqrt_rn", 1)},
-    "sigmoid": {ANY: call("tl.sigmoid", 1)},
+    "sigmoid": {ANY: call("tl.sigmoid", 1), "float32": call("sigmoid_of_single", 1)},
+    "erf_and_one": {ANY: call("erf_and_one", 1)},
+    "tanh": {ANY: call("libdevice.tanh", 1), "float32": call("tanh_of_single", 1)},
     "reciprocal": {ANY: template("1.0 / {0}", 1), "float32": template("tl.div_rn(1.0, {0})", 1)},
     **_library(
-        "expm1", "log10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+        "expm1", "log10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
         "erfc", "erfinv", "lgamma",
     ),
     "digamma": {ANY: call("digamma", 1)},
