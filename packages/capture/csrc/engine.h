@@ -81,6 +81,14 @@ PyObject *active_config(void);                /* borrowed; NULL when capture is 
 PyObject *switch_config(PyObject *config);    /* makes it active, returns the one it replaces; borrowed both */
 PyObject *hook_counters(void);
 
+/* This thread's trace and profile functions: only ever compared, never used, so nobody has to hold them. */
+typedef struct {
+    const void *trace, *profile;
+} Observers;
+
+Observers observers_now(void);
+Observers switch_observers(Observers known);  /* who is known from now on; returns who was */
+
 /* cache.c */
 typedef struct CodeState CodeState;
 typedef enum { UNKNOWN, SKIPPED, FOUND } Lookup;

@@ -14,6 +14,7 @@ typedef struct {
     PyObject *config; /* borrowed from the Region that is running; NULL: capture is off */
     int depth;        /* nested frames that the evaluator runs on this thread */
     Frame *passed_on; /* the frame just given to somebody else's evaluator */
+    Observers known;  /* who looked on when the Region was entered */
 } ThreadState;
 
 static _Thread_local ThreadState here;
@@ -32,6 +33,29 @@ static struct {
 } counters;
 
 static PyObject *evaluate(PyThreadState *tstate, Frame *frame, int throwing);
+
+Observers
+observers_now(void)
+{
+    PyThreadState *tstate = PyThreadState_Get();
+    return (Observers){tstate->c_traceobj, tstate->c_profileobj};
+}
+
+Observers
+switch_observers(Observers known)
+{
+    Observers previous = here.known;
+    here.known = known;
+    return previous;
+}
+
+/* Whether the program itself had somebody look on since: a trace function that it set must see what it asked for. */
+static bool
+is_observed_anew(const PyThreadState *tstate)
+{
+    return (tstate->c_traceobj != NULL && tstate->c_traceobj != here.known.trace)
+        || (tstate->c_profileobj != NULL && tstate->c_profileobj != here.known.profile);
+}
 
 PyObject *
 active_config(void)
@@ -297,7 +321,7 @@ evaluate(PyThreadState *tstate, Frame *frame, int throwing)
         return pass_on(tstate, frame, throwing);
     }
     PyCodeObject *code = frame_code(frame);
-    if (throwing || here.depth >= DEEPEST || !is_candidate(frame, code)) {
+    if (throwing || here.depth >= DEEPEST || !is_candidate(frame, code) || is_observed_anew(tstate)) {
         return run(tstate, frame, throwing);
     }
     return run_candidate(tstate, frame, config, code);

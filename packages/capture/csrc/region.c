@@ -29,8 +29,10 @@ wrapper_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
 {
     Wrapper *self = (Wrapper *)op;
     PyObject *previous = switch_config(regions_off ? NULL : self->config);
+    Observers known = switch_observers(observers_now());
     Py_INCREF(self); /* keeps function and config, whatever the call does to its callable */
     PyObject *result = PyObject_Vectorcall(self->function, args, count, names);
+    switch_observers(known);
     switch_config(previous);
     Py_DECREF(self);
     return result;

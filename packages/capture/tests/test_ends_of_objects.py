@@ -1,5 +1,6 @@
 """What a function keeps alive lives as long under capture: breaks let nothing go whose end is noticed."""
 
+import gc
 import weakref
 
 import capture
@@ -92,3 +93,18 @@ def test_an_object_that_is_deleted_does_something_at_its_end(x):
         return seen, len(ended), noted
 
     assert outcome(play, x) == (([0, 1], 2, None),) * 2
+
+
+def test_a_class_that_only_a_variable_holds_outlives_breaks(x):
+    def play(a):
+        class Base:
+            pass
+
+        class Derived(Base):
+            pass
+
+        a = a + 1
+        gc.collect()
+        return len(Base.__subclasses__())
+
+    assert outcome(play, x) == (1, 1)

@@ -1,6 +1,7 @@
 """What is left to CPython breaks with a reason, gives the same results, and leaves the rest captured."""
 
 import asyncio
+import sys
 import threading
 
 import pytest
@@ -188,3 +189,28 @@ def test_methods_of_one_list_are_told_apart(x):
 def test_a_captured_coroutine(same, x):
     captured = capture.optimize("eager", strict=True)(doubled)
     same(asyncio.run(doubled(x)), asyncio.run(captured(x)))
+
+
+def callee(a):
+    b = a + 1
+    return b * 2
+
+
+def test_a_trace_function_that_the_program_sets_sees_every_line(same, x):
+    def play(a):
+        lines = []
+
+        def trace(frame, event, arg):
+            if event == "line" and frame.f_code is callee.__code__:
+                lines.append(frame.f_lineno)
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            b = callee(a)
+        finally:
+            sys.settrace(before)
+        return lines, b, callee(a)
+
+    same(play(x), capture.optimize("eager", strict=True)(play)(x))

@@ -217,3 +217,33 @@ def test_exceptions_are_caught_by_ancestry(check, x):
             return a + 2
 
     check(f, x)
+
+
+def test_names_that_are_attributes_of_the_builtins_but_no_names(check, x):
+    def play(a):
+        try:
+            return __annotations__
+        except NameError as error:
+            return a + 1, str(error), error.name
+
+    check(play, x, graphs=None, breaks=None)
+
+
+def test_builtins_of_ones_own(check, x):
+    namespace = {"__builtins__": {"len": lambda a: "own"}}
+    exec("def play(a): return len(a), a + 1", namespace)
+    check(namespace["play"], x, breaks=None)
+
+
+def test_what_an_exception_of_pythons_tells(check, x):
+    def play(a):
+        try:
+            return a + {}["missing"]
+        except KeyError as error:
+            told = error.args
+        try:
+            return a.missing, told
+        except AttributeError as error:
+            return a + 1, told, error.name, error.obj is a
+
+    check(play, x, graphs=None, breaks=None)

@@ -1,7 +1,9 @@
 """Special methods whose answers Python itself would refuse: the error is Python's."""
 
+import abc
 import itertools
 import operator
+import typing
 
 import pytest
 
@@ -226,3 +228,43 @@ def test_the_order_in_which_operands_are_asked(x, left, right, add):
             return type(error), log
 
     assert capture.optimize("eager", strict=True)(play)(x) == play(x)
+
+
+@typing.runtime_checkable
+class Named(typing.Protocol):
+    name: str
+
+
+class Nameless:
+    __module__ = None
+
+    def __init__(self, name=None):
+        if name is not None:
+            self.name = name
+
+
+def test_protocols_look_at_the_object(check, x):
+    """And a class may say anything of where it is from."""
+    check(lambda a, thing: (isinstance(thing, Named), a + 1), x, Nameless(), breaks=None)
+    check(lambda a: (isinstance(Nameless("n"), Named), isinstance(Nameless(), Named), a + 1), x, breaks=None)
+    check(lambda a: (a + 1, issubclass(Nameless, Named)), x, graphs=None, breaks=None)
+
+
+def test_two_objects_of_one_class_and_a_protocol(x):
+    captured = capture.optimize("eager", strict=True)(lambda a, thing: (isinstance(thing, Named), a + 1)[0])
+    assert [captured(x, thing) for thing in (Nameless("n"), Nameless(), Nameless("m"))] == [True, False, True]
+
+
+def test_a_class_that_is_asked_while_it_is_changed(check, x):
+    class Hooked(abc.ABC):
+        wanted = "foo"
+
+        @classmethod
+        def __subclasshook__(cls, other):
+            return cls.wanted in vars(other)
+
+    def play(a, wanted):
+        Hooked.wanted = wanted
+        return isinstance(a, Hooked), issubclass(Nameless, Hooked), a + 1
+
+    check(play, x, "__init__", graphs=None, breaks=None)

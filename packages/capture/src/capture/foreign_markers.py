@@ -37,7 +37,7 @@ def is_disabled(function: FunctionType) -> bool:
 def is_triton_kernel(function: FunctionType) -> bool:
     """Whether a Triton kernel was made of the function, or of the text that its interpreter made this one of."""
     kernel = function.__globals__.get(function.__name__)
-    if not type(kernel).__module__.startswith(_TRITON):
+    if not str(type(kernel).__module__).startswith(_TRITON):
         return False
     written = getattr(kernel, "fn", None)
     return isinstance(written, FunctionType) and written.__code__.co_filename == function.__code__.co_filename
@@ -53,4 +53,4 @@ def is_torchs_own(function: FunctionType) -> bool:
 
     It says what that compiler cannot capture, and nobody asked for it."""
     inner = function.__dict__.get("_torchdynamo_orig_callable")
-    return isinstance(inner, FunctionType) and inner.__module__.startswith("torch.optim.")
+    return isinstance(inner, FunctionType) and str(inner.__module__).startswith("torch.optim.")

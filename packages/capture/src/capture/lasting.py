@@ -1,13 +1,14 @@
 """Whether somebody notices that a variable which is not read any more is let go.
 
 A break hands over what the rest of a function reads.  In CPython a frame keeps the others, too, until it returns: a
-temporary directory that is deleted with its object, a view that keeps its buffer from growing.  Tensors, numbers, code
-and modules are let go at once: nothing but memory hangs on them.
+temporary directory that is deleted with its object, a view that keeps its buffer from growing, a class that its bases
+know. Tensors, numbers, code and modules are let go at once: nothing but memory hangs on them.
 """
 
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Collection
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -17,14 +18,14 @@ import torch
 from capture.errors import Reason, SkipFrame
 from capture.sources import ArgSource
 from capture.values.base import LazyValue, Value, settled
-from capture.values.function import CellValue
+from capture.values.function import CellValue, ClassValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import SequenceValue, SetValue
 from capture.values.user_object import UserObject
 
 _QUIET = (
     *(type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum),
-    *(type, FunctionType, MethodType, ModuleType, type(len)),
+    *(FunctionType, MethodType, ModuleType, type(len)),
     *(torch.Tensor, torch.nn.Module, torch.dtype, torch.device, torch.layout, torch.memory_format),
 )
 _CONTAINERS = (list, tuple, dict, set, frozenset, torch.Size)
@@ -48,6 +49,8 @@ def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
         if isinstance(value, LazyValue) or (isinstance(value, UserObject) and value.obj is not None):
             if _end_of_object_is_noticed(value.obj):
                 return True
+        elif isinstance(value, ClassValue) and not _is_held_by_its_module(value.cls):
+            return True
         elif value.source is None and isinstance(value, _MADE_OF_OTHERS):
             todo += value.parts()
     return False
@@ -65,9 +68,18 @@ def require_quiet_end(value: Value) -> None:
 
 
 def _end_of_object_is_noticed(obj: Any) -> bool:
-    if issubclass(type(obj), _QUIET):  # its ``__class__`` may be code of its own
-        return False
-    if type(obj) not in _CONTAINERS:
-        return True
+    if not _is_noisy(obj) or type(obj) not in _CONTAINERS:
+        return _is_noisy(obj)
     items = list(obj.values()) if type(obj) is dict else list(obj)
-    return not all(issubclass(type(item), _QUIET) for item in items[:_LONGEST])
+    return any(_is_noisy(item) for item in items[:_LONGEST])
+
+
+def _is_noisy(obj: Any) -> bool:
+    if issubclass(type(obj), type):  # ``isinstance`` would ask a ``__class__``, which may be code of its own
+        return not _is_held_by_its_module(obj)
+    return not issubclass(type(obj), _QUIET)
+
+
+def _is_held_by_its_module(cls: type) -> bool:
+    module = sys.modules.get(str(cls.__module__))
+    return module is not None and vars(module).get(cls.__name__) is cls

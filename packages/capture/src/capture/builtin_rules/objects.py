@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from capture.builtin_rules.registry import constant_of, fallback, fold, pure, rule
-from capture.values.base import NotConstant, Tracer, Value, bind_member, derives, realize
+from capture.values.base import NotConstant, Tracer, Value, bind_member, derives, realize, root_package
 from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, boolean
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.exception import ExceptionValue
@@ -25,6 +25,7 @@ from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleV
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject, is_missing, lookup
+from capture.wrap import trusted
 
 pure(issubclass, torch.finfo, torch.iinfo, torch.device)
 
@@ -51,16 +52,38 @@ def is_instance(ctx: Tracer, value: Value, classes: Value) -> Value:
         return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [classes, value])))
     if isinstance(value, TensorValue):
         return boolean(isinstance(_stand_in(value), candidates))
+    if getattr(candidates, "_is_protocol", False):
+        return _is_like_a_protocol(ctx, value, candidates)
     if isinstance(value, UserObject) and value.obj is not None:
-        return boolean(isinstance(value.obj, candidates))
-    return boolean(issubclass(value.python_type(), candidates))
+        return _ask(ctx, isinstance, value.obj, candidates)
+    return _ask(ctx, issubclass, value.python_type(), candidates)
+
+
+def _ask(ctx: Tracer, question: Any, obj: Any, candidate: Any) -> Value:
+    owner, _ = lookup(candidate, "__subclasshook__") if isinstance(candidate, type) else (object, None)
+    if not trusted(owner):
+        ctx.stop("class", f"the class `{owner.__qualname__}` has code that says what is a subclass")
+    try:
+        return boolean(question(obj, candidate))
+    except Exception as error:  # noqa: BLE001 - whatever classes may raise: CPython asks them again, and raises it
+        ctx.stop("class", f"`{candidate}` is no class to ask about: {type(error).__name__}")
+
+
+def _is_like_a_protocol(ctx: Tracer, value: Value, protocol: Any) -> Value:
+    """Where the class does not answer, the attributes that the object has at the moment do."""
+    try:
+        if issubclass(value.python_type(), protocol):
+            return TRUE
+    except TypeError:  # the protocol has data members, or is not checked at runtime at all
+        pass
+    return ctx.stop("class", f"the attributes of {value.describe()} say whether it is a {protocol.__qualname__}")
 
 
 @rule(issubclass, kinds=(ClassValue, ClassValue))
 def is_subclass(ctx: Tracer, cls: ClassValue, candidate: ClassValue) -> Value:
     check = _code_that_answers(candidate.cls, "__subclasscheck__")
     if check is None:
-        return boolean(issubclass(cls.cls, candidate.cls))
+        return _ask(ctx, issubclass, cls.cls, candidate.cls)
     return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [candidate, cls])))
 
 
@@ -72,7 +95,7 @@ def _code_that_answers(candidate: Any, name: str) -> FunctionType | None:
     """The method by which a program says what is an instance or a subclass; those of these modules only look."""
     _, check = lookup(type(candidate), name)
     looks = ("abc", "typing", "typing_extensions", "torch")
-    says = isinstance(check, FunctionType) and (check.__module__ or "").partition(".")[0] not in looks
+    says = isinstance(check, FunctionType) and root_package(check) not in looks
     return check if says else None
 
 
@@ -285,7 +308,7 @@ def object_to_repr(ctx: Tracer, value: UserObject) -> Value:
 
 
 def _text_by_method(ctx: Tracer, value: UserObject, name: str) -> Value:
-    if not isinstance(getattr(value.cls, name), FunctionType) or value.cls.__module__.startswith("torch"):
+    if not isinstance(getattr(value.cls, name), FunctionType) or root_package(value.cls) == "torch":
         ctx.stop("text", f"{value.describe()} is turned into text")
     said = value.answer(ctx, name, str)
     assert said is not None

@@ -12,7 +12,7 @@ import torch
 
 from capture.builtin_rules.registry import constant_of, fallback, fold, rule
 from capture.sources import CallSource
-from capture.values.base import Tracer, Value
+from capture.values.base import Tracer, Value, root_package
 from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
 from capture.values.context import (
     GradModeSwitch,
@@ -328,8 +328,7 @@ def clone(ctx: Tracer, context: TorchContext) -> Value:
 @fallback(order=50)
 def torch_constants(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """Small questions about dtypes and devices that torch answers in C."""
-    module = getattr(function, "__module__", None) or ""
     name = getattr(function, "__name__", "")
-    if module.startswith("torch") and name in ("promote_types", "result_type", "can_cast", "type"):
+    if root_package(function) == "torch" and name in ("promote_types", "result_type", "can_cast", "type"):
         return fold(ctx, function, args, kwargs)
     return None

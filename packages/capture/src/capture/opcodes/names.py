@@ -118,15 +118,18 @@ def read_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> Value:
         if namespace.trusted and trusted(found):
             return ctx.literal(found)
         return ctx.wrap(found, global_source(namespace, name))
-    if not hasattr(builtins, name):
+    held = namespace.contents.get("__builtins__", builtins)
+    if held is not builtins and held is not vars(builtins):
+        ctx.stop("builtins", f"the builtins of `{namespace.contents.get('__name__')}` are its own")
+    if name not in vars(builtins):
         ctx.throw(NameError, f"name '{name}' is not defined")
-    return ctx.wrap(getattr(builtins, name), builtin_source(ctx, namespace, name))
+    return ctx.wrap(vars(builtins)[name], builtin_source(ctx, namespace, name))
 
 
 def builtin_source(ctx: Tracer, namespace: NamespaceValue, name: str) -> AttrSource:
     """A builtin is what it is as long as no global hides it."""
     if not namespace.trusted and name not in namespace.written and namespace.source is None:
-        ctx.guard(global_source(namespace, name), "is", getattr(builtins, name))
+        ctx.guard(global_source(namespace, name), "is", vars(builtins)[name])
     return AttrSource(ConstSource(builtins, "builtins"), name)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from capture.emit import Builder, Writer, builds
 from capture.errors import Reason, SkipFrame
 from capture.reiterate import advanced, dict_iterator, exhausted, reverse_iterator, sequence_iterator
-from capture.values.base import Value
+from capture.values.base import Value, root_package
 from capture.values.constant import ConstantValue
 from capture.values.iterator import (
     CallableIterator,
@@ -74,7 +74,7 @@ def build_reverse_iterator(writer: Writer, value: ReverseIterator) -> None:
 @builds(ReverseObjectIterator)
 @_kept
 def build_reverse_object_iterator(writer: Writer, value: ReverseObjectIterator) -> None:
-    if not value.owner.cls.__module__.startswith("torch"):  # making it asks for the length again, and may be noticed
+    if root_package(value.owner.cls) != "torch":  # making it asks for the length again, and may be noticed
         raise SkipFrame(Reason("rebuild", f"`reversed` of {value.owner.describe()} lives across a break"))
     _call_with_position(writer, value)
 

@@ -187,6 +187,12 @@ def derives(cls: type, base: type) -> bool:
     return base in (cls.__mro__ or ())  # a class that is being made has none yet
 
 
+def root_package(obj: Any) -> str:
+    """The package that a class or function says it belongs to; programs may say anything there."""
+    name = getattr(obj, "__module__", None)
+    return name.partition(".")[0] if isinstance(name, str) else ""
+
+
 def realize(ctx: Tracer, value: Value) -> Value:
     return value.realized(ctx) if isinstance(value, LazyValue) else value
 

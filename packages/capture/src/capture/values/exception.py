@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
+from types import GetSetDescriptorType, MemberDescriptorType, TracebackType
 from typing import Any
 
 from capture.sources import AttrSource, Source
 from capture.values.base import LazyValue, Tracer, Value, realize
 from capture.values.constant import NONE, boolean
 from capture.values.sequence import TupleValue
-from capture.values.user_object import UserObject
+from capture.values.user_object import UserObject, lookup
 
 _LINKS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 
@@ -44,7 +44,12 @@ class ExceptionValue(UserObject):
             return UnseenTraceback()
         if name == "__suppress_context__":
             return boolean("__cause__" in self.overlay)
-        return NONE if name in _LINKS else super().plain_attribute(ctx, name)
+        if name in _LINKS:
+            return NONE
+        owner, member = lookup(self.cls, name)
+        if isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) and owner.__module__ == "builtins":
+            ctx.stop("exception", f"`{name}` of an exception that only the evaluation made is read")
+        return super().plain_attribute(ctx, name)
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
         if name == "__traceback__":

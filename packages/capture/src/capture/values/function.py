@@ -9,7 +9,7 @@ from types import CodeType, FunctionType, MethodDescriptorType, WrapperDescripto
 from typing import Any
 
 from capture.sources import AttrSource, Source
-from capture.values.base import NotConstant, Tracer, Value, derives, realize
+from capture.values.base import NotConstant, Tracer, Value, derives, realize, root_package
 from capture.values.constant import UNBOUND, ConstantValue
 
 
@@ -252,7 +252,7 @@ def _runs_code(cls: type, name: str) -> bool:
     _, held = _static_lookup(cls, name)
     if isinstance(type(cls).__getattribute__, FunctionType):
         return True
-    if type(held).__module__.partition(".")[0] == "torch":
+    if root_package(type(held)) == "torch":
         return False
     return isinstance(getattr(type(held), "__get__", None), FunctionType)
 
