@@ -93,6 +93,7 @@ def test_pairs_of_an_iterator_that_asks_for_pairs(check, x):
 
 
 REFUSED_OPERANDS = {
+    "no text to format by": lambda: format(3, []),
     "no class": lambda: isinstance(3, 5),
     "no class among several": lambda: isinstance(3, (str, (5,))),
     "a name that is no text": lambda: getattr(itertools, 1),

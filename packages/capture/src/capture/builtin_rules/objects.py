@@ -343,8 +343,7 @@ def plain_data(ctx: Tracer, value: Value, *around: Value) -> Any:
 @rule(format, kinds=(ConstantValue,))
 def format_constant(ctx: Tracer, value: ConstantValue, spec: Value | None = None) -> Value:
     folded = fold(ctx, format, [value] if spec is None else [value, spec], {})
-    assert folded is not None
-    return folded
+    return folded if folded is not None else ctx.stop("text", f"{value.describe()} is formatted by an object")
 
 
 @rule(format, kinds=(None,))
