@@ -98,3 +98,22 @@ def test_a_whole_training_step_is_one_graph(backend):
     for ours, theirs in zip(module.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs)
         assert not ours.grad.requires_grad
+
+
+@pytest.mark.parametrize("first", [torch.no_grad, torch.enable_grad])
+def test_a_break_without_gradients_leaves_those_after_it(first):
+    """What follows the block is captured within it, where gradients are off, and enables them itself."""
+
+    def settle(x, w):
+        with torch.no_grad():
+            start = x @ w
+            if start.sum() > 100:
+                return start
+        return torch.tanh(start @ w)
+
+    x, w = torch.rand(3, 3), torch.rand(3, 3, requires_grad=True)
+    settled = compile_api.compile(settle)
+    with first():
+        settled(x, w)
+    (ours,) = torch.autograd.grad(settled(x, w).sum(), w)
+    torch.testing.assert_close(ours, torch.autograd.grad(settle(x, w).sum(), w)[0])

@@ -28,6 +28,7 @@ from aotgrad.facts import (
     Restride,
     SizeRef,
     Step,
+    Unfollowed,
 )
 from aotgrad.recorder import Recorder
 from aotgrad.symbols import SYM_TYPES, is_size
@@ -120,6 +121,14 @@ def _layout_after(entry: TracedInput) -> Restride | None:
 def _forgot_layout(entry: TracedInput) -> bool:
     """Is the data that replaced this input's laid out in another way than the input is?"""
     return entry.layout is None or functional.current(entry.value).stride() != entry.layout.stride()
+
+
+def _is_followed(view: torch.Tensor) -> bool:
+    try:
+        return view.grad_fn is not None
+    except RuntimeError as error:  # torch allows no use of it any more
+        hint = "make the view and the change with gradients either on or off"
+        raise Unsupported("a view made without gradients is returned of a tensor changed with them", hint) from error
 
 
 @dataclass(slots=True)
@@ -227,6 +236,8 @@ class _Outputs:
             steps = [layout]
         if base.requires_grad and not view.requires_grad:
             steps = [*steps, Detach()]
+        elif base.requires_grad and view is not base and not _is_followed(view):
+            steps = [*(steps or [Step(torch.ops.aten.alias.default)]), Unfollowed()]
         elif not steps:
             steps = [Step(torch.ops.aten.alias.default)]
         return tuple(map(self._portable, steps))

@@ -41,6 +41,12 @@ class Detach:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfollowed:
+    """The output was made while gradients were off: no gradient goes through it to its base, though torch says that it
+    requires grad."""
+
+
+@dataclass(frozen=True, slots=True)
 class Mutation:
     """How one graph input differs after the call."""
 

@@ -33,13 +33,15 @@ from aotgrad.subclasses import unwrap
 class JointGraph:
     """One graph of forward and backward.  Placeholders carry their role in `meta["role"]`.
 
-    Outputs, in this order: new data of mutated inputs, results, sizes, gradients.
+    Outputs, in this order: new data of mutated inputs, results, sizes, gradients.  ``followed``: autograd follows some
+    of them, whether or not gradients were asked for.
     """
 
     graph: fx.Graph
     root: torch.nn.Module
     facts: Facts
     outputs: tuple[OutputRole, ...]
+    followed: bool = False
 
     @property
     def trains(self) -> bool:
@@ -60,7 +62,7 @@ BoundProgram = Callable[[Recorder, Sequence[Any]], Sequence[Any]]
 def trace_joint(
     program: BoundProgram, signature: Signature, *, decompositions: Decompositions, training: bool
 ) -> JointGraph:
-    """Run `program` once and record everything it and its backward do."""
+    """Run `program` once in the caller's grad mode and record all that it does, with `training` its backward too."""
     recorder = Recorder(signature.fake_mode, decompositions)
     inputs = _placeholders(recorder, signature.inputs)
     with _tracing(recorder, training):
@@ -123,7 +125,7 @@ def _tracing(recorder: Recorder, training: bool) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(_without_autocast_cache())
-        stack.enter_context(torch.set_grad_enabled(training))
+        stack.enter_context(torch.set_grad_enabled(training and torch.is_grad_enabled()))
         stack.enter_context(recorder.draws.counted())
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
@@ -164,7 +166,8 @@ def _present_tensor(entry: TracedInput, given: GraphInput, training: bool) -> No
         entry.value = entry.leaf = functional.wrap(entry.fake).requires_grad_()
     else:
         entry.leaf = functional.wrap(entry.fake).requires_grad_()
-        entry.value = _Arrive.apply(entry.leaf, entry.fake)
+        with torch.enable_grad():
+            entry.value = _Arrive.apply(entry.leaf, entry.fake)
         entry.history = entry.value.grad_fn
 
 
@@ -333,7 +336,7 @@ def _finish(
             outputs.append(Gradient(index, reached[node]))
     values = (*returned, *(node for node in gradients if node is not None))
     recorder.graph.output(values)
-    return JointGraph(recorder.graph, recorder.root, facts, tuple(outputs))
+    return JointGraph(recorder.graph, recorder.root, facts, tuple(outputs), any(analysis.differentiable))
 
 
 def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal | AliasBase | Size]:

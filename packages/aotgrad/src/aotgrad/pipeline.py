@@ -56,6 +56,16 @@ def _without_history(inner: Boxed) -> Boxed:
     return run
 
 
+def _with_history(call: Call) -> Call:
+    """The program enables gradients itself, so what it returns has a history though the caller's mode is off."""
+
+    def run(*args: Any) -> Sequence[Any]:
+        with torch.enable_grad():
+            return call(*args)
+
+    return run
+
+
 def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:
     """`program` as compiled graphs behind a plain function of the same arguments."""
     if any(map(is_wrapped, example_inputs)):
@@ -99,13 +109,17 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
         return wrap_call(signature, joint.facts, inner, boxed=True, written=written)
     pair = options.partition(joint)
     verify_pair(pair)
-    return wrap_call(signature, joint.facts, _compile_pair(joint, pair, options), boxed=False)
+    call = wrap_call(signature, joint.facts, _compile_pair(joint, pair, options), boxed=False)
+    return call if torch.is_grad_enabled() else _with_history(call)
 
 
 def trace(program: BoundProgram, signature: Signature, options: Options) -> JointGraph:
     """The verified joint graph; without gradients if nothing can be differentiated."""
-    wants_grad = torch.is_grad_enabled() and any(entry.requires_grad for entry in signature.inputs)
-    joint = trace_joint(program, signature, decompositions=options.decompositions or {}, training=wants_grad)
+    wants_grad = any(entry.requires_grad for entry in signature.inputs)
+    training = wants_grad and torch.is_grad_enabled()
+    joint = trace_joint(program, signature, decompositions=options.decompositions or {}, training=training)
+    if wants_grad and not training and joint.followed:  # it enables gradients itself
+        joint = trace_joint(program, signature, decompositions=options.decompositions or {}, training=True)
     verify_joint(joint)
     for tidy in passes.JOINT_PASSES:
         joint = tidy(joint)

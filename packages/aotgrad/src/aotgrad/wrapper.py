@@ -25,6 +25,7 @@ from aotgrad.facts import (
     Restride,
     SizeRef,
     Step,
+    Unfollowed,
 )
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.inside import note_changes
@@ -155,6 +156,8 @@ def _output(source: Source, output: Output | str, given: Sequence[str]) -> str:
 
 
 def _path(source: Source, base: str, steps: Sequence[Any]) -> str:
+    if steps and isinstance(steps[-1], Unfollowed):
+        return f"{source.constant(_unfollowed, 'unfollowed')}(lambda: {_path(source, base, steps[:-1])})"
     expression = base
     for step in steps:
         if isinstance(step, Detach):
@@ -164,6 +167,11 @@ def _path(source: Source, base: str, steps: Sequence[Any]) -> str:
         else:
             expression = _step(source, expression, step)
     return expression
+
+
+def _unfollowed(view: Callable[[], torch.Tensor]) -> torch.Tensor:
+    with torch.no_grad():
+        return view()
 
 
 def _step(source: Source, expression: str, step: Step) -> str:

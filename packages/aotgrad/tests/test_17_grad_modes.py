@@ -1,0 +1,66 @@
+"""Programs that switch gradients on and off themselves, called in either mode: who has a history is as in eager."""
+
+import pytest
+import torch
+
+import aotgrad
+
+
+def enabled(fn, *args):
+    with torch.enable_grad():
+        return fn(*args)
+
+
+def disabled(fn, *args):
+    with torch.no_grad():
+        return fn(*args)
+
+
+def changed(x, w):
+    y = x * 2
+    enabled(lambda: y.mul_(w))
+    return y
+
+
+PROGRAMS = {
+    "a product with gradients": lambda x, w: enabled(lambda: (x @ w).sin()),
+    "before and after it none": lambda x, w: (x @ w, enabled(lambda: x @ w), x * 2),
+    "read without": lambda x, w: enabled(torch.matmul, x, w) * 2,
+    "the rest with": lambda x, w: (disabled(torch.matmul, x, w).sum(), enabled(lambda: (x * w).cos())),
+    "views": lambda x, w: (x[0], enabled(lambda: x[1] * 1), enabled(lambda: x.t())),
+    "a view of a result": lambda x, w: (lambda y: (y, y[0], enabled(lambda: y[1])))(enabled(torch.matmul, x, w)),
+    "a view without": lambda x, w: (lambda y: (y, disabled(lambda: y[0]), y[1:2]))(enabled(torch.matmul, x, w)),
+    "the whole of it without": lambda x, w: (lambda y: (y, disabled(lambda: torch.ops.aten.alias(y))))(
+        enabled(torch.matmul, x, w)
+    ),
+    "a view of an input without": lambda x, w: (disabled(lambda: w[0]), w[1]),
+    "in place": changed,
+    "only the mode": lambda x, w: enabled(lambda: x),
+    "gradients taken": lambda x, w: enabled(lambda: torch.autograd.grad((x * w).sin().sum(), w)[0]),
+    "gradients taken and more": lambda x, w: (
+        enabled(lambda: torch.autograd.grad((x * w).sin().sum(), w)[0]),
+        enabled(lambda: x * w),
+    ),
+}
+
+
+@pytest.mark.parametrize("leaf", [True, False], ids=["leaf", "no leaf"])
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+def test_history_is_as_in_eager(same_as_eager, mode, name, leaf):
+    x, w = torch.rand(4, 4), torch.rand(4, 4, requires_grad=True)
+
+    def within(fn):
+        return lambda x, w: mode()(fn)(x, w if leaf else enabled(lambda: w * 1))
+
+    same_as_eager(PROGRAMS[name], x, w, within=within)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+def test_the_callers_mode_stays(mode):
+
+    call = aotgrad.function(lambda x: enabled(lambda: x * 2), forward=aotgrad.run_eagerly)
+    with mode():
+        before = torch.is_grad_enabled()
+        assert call(torch.ones(2, requires_grad=True)).requires_grad
+        assert torch.is_grad_enabled() == before
