@@ -63,3 +63,19 @@ def test_what_an_idle_frame_calls_is_not_looked_at():
 
 def helper(i):
     return i * 2
+
+
+def test_a_long_loop_without_tensors_is_left_to_cpython(x):
+    def play(a):
+        total = 0
+        for i in range(50_000):
+            total += i
+        return finish(a, total)
+
+    def finish(a, total):
+        return a + total
+
+    region, log = captured(play)
+    assert torch.equal(region(x), play(x))
+    kinds = [record.reason.kind if hasattr(record, "reason") else type(record) for record in log.records()]
+    assert kinds == ["idle", capture.GraphRecord]

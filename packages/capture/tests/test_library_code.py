@@ -151,6 +151,17 @@ def test_copies(check, x):
     check(copies, x, Settings())
 
 
+def test_copies_of_what_cannot_change(check, x):
+    held = frozenset([Settings()])
+
+    def copies(x, inner):
+        same = copy.copy((1, 2, 3)), (1, [2]), copy.deepcopy(inner) is inner, copy.copy(inner) is inner
+        deep = copy.deepcopy(held)
+        return x + 1, same, deep is held, next(iter(deep)) is next(iter(held))
+
+    check(copies, x, (1, "text"), graphs=None, breaks=None)
+
+
 def test_a_deep_copy_of_what_leads_back_to_itself(check, x):
     def around(x):
         ring = Settings()

@@ -49,6 +49,7 @@ from capture.values.tensor import TensorValue
 from capture.wrap import wrap_object
 
 _DEEPEST = 150
+_MOST_IDLE_STEPS = 100_000  # some two seconds' worth
 _FRAMES_PER_CALL = 14  # of Python's, at most, that evaluating a call takes
 _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented))
 # Compared by value: that two paths lead to one such object says nothing.
@@ -83,6 +84,7 @@ class Machine:
         self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
         self._generators: list[GeneratorValue] = []
         self._step_of_root = 0
+        self._steps = 0
         self._changes = 0
         self._origins: dict[int, tuple[Value, Instruction, int]] = {}
         self.root = self._open_root()
@@ -216,6 +218,9 @@ class Machine:
         instruction = frame.instructions[frame.pc]
         frame.current = instruction
         frame.pc += 1
+        self._steps += 1
+        if self._steps == _MOST_IDLE_STEPS:
+            self._leave_long_idleness()
         handler = HANDLERS.get(instruction.op)
         if handler is None:
             self.stop("opcode", f"the opcode {instruction.op} is not evaluated symbolically")
@@ -227,6 +232,11 @@ class Machine:
             self.stop("data-dependent operation", "a size that only the data can tell decides what happens next")
         except NotConstant:
             self.stop("value", f"{instruction.op} needs a value that is known only when the program runs")
+
+    def _leave_long_idleness(self) -> None:
+        """CPython is many times faster at what has nothing to do with tensors."""
+        if self.options.leave_idle and not self.options.nopython and not self.graph.computes():
+            raise SkipFrame(Reason("idle", f"{self._steps} instructions of it computed no tensor"))
 
     def _unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
         handler = instruction.handler

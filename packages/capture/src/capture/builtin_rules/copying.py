@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any
 
 from capture.builtin_rules.registry import rule
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, realize, settled
 from capture.values.constant import ConstantValue
 from capture.values.container_object import ContainerObject
 from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PythonModuleValue
@@ -18,6 +18,7 @@ from capture.values.user_object import UserObject
 
 _Memo = dict[int, Value]
 _SHARED = (ConstantValue, FunctionValue, BuiltinValue, ClassValue, PythonModuleValue)
+_PLAIN = (int, float, complex, str, bytes, type(None))
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
@@ -34,7 +35,7 @@ def deep_copy(ctx: Tracer, value: Value, memo: Value | None = None) -> Value:
 
     def item(part: Value) -> Value:
         part = realize(ctx, part)
-        if isinstance(part, _SHARED):
+        if isinstance(part, _SHARED) and not _holds_objects(part):
             return part
         if id(part) not in known:
             known[id(part)] = _copied(ctx, part, "__deepcopy__", [DictValue()], item, known)
@@ -48,7 +49,9 @@ def _copied(ctx: Tracer, value: Value, hook: str, extra: list[Value], item: Any,
         method = value.special(ctx, hook)
         return ctx.call(method, extra) if method is not None else _copied_object(ctx, value, item, known)
     if isinstance(value, TupleValue):
-        return TupleValue([item(part) for part in value.items], cls=value.cls)
+        items = [item(part) for part in value.items]
+        same = value.cls is tuple and all(map(_is, items, value.items))
+        return value if same else TupleValue(items, cls=value.cls)
     if isinstance(value, BoundMethod):
         return BoundMethod(item(value.receiver), value.function)
     made: Value
@@ -59,11 +62,24 @@ def _copied(ctx: Tracer, value: Value, hook: str, extra: list[Value], item: Any,
     elif isinstance(value, SetValue):
         made = SetValue({}, cls=value.cls)
     else:
-        return value if isinstance(value, _SHARED) else ctx.stop("copy", f"{value.describe()} is copied")
+        shared = isinstance(value, _SHARED) and (known is None or not _holds_objects(value))
+        return value if shared else ctx.stop("copy", f"{value.describe()} is copied")
     if known is not None:  # before its items: one of them may lead back here
         known[id(value)] = made
     _fill(made, value, item)
     return made
+
+
+def _holds_objects(value: Value) -> bool:
+    """Whether it is a frozenset that a deep copy may take apart."""
+    if not isinstance(value, ConstantValue) or type(value.value) is not frozenset:
+        return False
+    return not all(isinstance(item, _PLAIN) for item in value.value)
+
+
+def _is(left: Value, right: Value) -> bool:
+    left, right = settled(left), settled(right)
+    return left is right or left.identity() is right.identity()
 
 
 def _fill(made: Value, value: Value, item: Any) -> None:
