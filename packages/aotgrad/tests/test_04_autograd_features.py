@@ -230,6 +230,24 @@ def test_an_absent_tangent_is_zero_where_no_sum_takes_it(same_as_eager):
     torch.testing.assert_close(torch.autograd.grad(first.sum(), x), torch.autograd.grad(program(x)[0].sum(), x))
 
 
+@pytest.mark.parametrize("program", [lambda x: x.sin(), lambda x: (x.sin(), x.cos())], ids=["one", "two"])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_no_gradient_arrives_at_all(program, create_graph):
+    class Nothing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *values):
+            return sum(values)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return (None,) * len(ctx.needs_input_grad)
+
+    x = torch.ones(3, requires_grad=True)
+    results = compiled(program)(x)
+    used = Nothing.apply(*(results if isinstance(results, tuple) else [results]))
+    assert torch.autograd.grad(used.sum(), x, allow_unused=True, create_graph=create_graph) == (None,)
+
+
 def test_a_result_whose_gradient_is_zero_still_requires_it():
     """The number of values that are not zero has a gradient in eager, and it is zero."""
     x = torch.ones(3, requires_grad=True)

@@ -60,12 +60,18 @@ class Analysis:
     result_nodes: list[fx.Node]
     sizes: list[fx.Node]
     within: frozenset[int]  # ids of results within objects that autograd follows
+    views: bool  # does autograd follow views of inputs?
 
     @property
     def differentiable(self) -> list[bool]:
         """Which of updates and results autograd follows."""
         updates = [mutation.tracked for mutation in self.facts.mutations if mutation.data]
         return [*updates, *(bool(value.requires_grad) or id(value) in self.within for value in self.results)]
+
+    @property
+    def followed(self) -> bool:
+        """Does autograd follow anything that the caller gets?"""
+        return self.views or any(self.differentiable)
 
 
 def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[Any], *, training: bool) -> Analysis:
@@ -80,7 +86,7 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
     within = frozenset(id(inner) for opened in recorder.opened_results for inner in opened.inner)
     if not within.issubset(map(id, reader.results)):
         raise Unsupported("a tensor subclass that requires grad is returned as a view", "return a copy of it")
-    return Analysis(facts, updates, reader.results, reader.result_nodes, reader.sizes, within)
+    return Analysis(facts, updates, reader.results, reader.result_nodes, reader.sizes, within, reader.views)
 
 
 def _mutation(index: int, entry: TracedInput) -> Mutation | None:
@@ -142,6 +148,7 @@ class _Outputs:
     results: list[torch.Tensor] = field(default_factory=list)
     result_nodes: list[fx.Node] = field(default_factory=list)
     sizes: list[fx.Node] = field(default_factory=list)
+    views: bool = False  # of inputs, that autograd follows
     _sharing: dict[int, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
     _read: dict[int, Output] = field(default_factory=dict)
     _bases: dict[int, int] = field(default_factory=dict)
@@ -192,6 +199,7 @@ class _Outputs:
                         "a view is returned of an input that changes its shape in place and is written to",
                         "return a copy",
                     )
+                self.views |= output.requires_grad
                 return OfInput(index, self._path(entry.value, output, restrided=index in self.restrided))
         base = self._base_of(output)
         if base is output:

@@ -113,6 +113,8 @@ def _write_backward(source: Source, layout: _Layout, pair: Pair) -> None:
     tangents = [f"t{index}" for index in layout.differentiable]
     source.add("@staticmethod", 1)
     source.add(f"def backward(ctx, {', '.join(arriving)}):", 1)
+    # Autograd comes by also where whatever used the results gave no gradient at all.
+    source.add(f"if {' is '.join([*tangents, 'None'])}: return {', '.join(['None'] * len(pair.forward.inputs))}", 2)
     source.add("if is_grad_enabled():", 2)
     source.add(f"return again(Compiled.backward, ctx, ({', '.join(arriving)},))", 3)
     if len(tangents) > 1:

@@ -34,7 +34,7 @@ class JointGraph:
     """One graph of forward and backward.  Placeholders carry their role in `meta["role"]`.
 
     Outputs, in this order: new data of mutated inputs, results, sizes, gradients.  ``followed``: autograd follows some
-    of them, whether or not gradients were asked for.
+    of what the caller gets, whether or not gradients were asked for.
     """
 
     graph: fx.Graph
@@ -336,7 +336,7 @@ def _finish(
             outputs.append(Gradient(index, reached[node]))
     values = (*returned, *(node for node in gradients if node is not None))
     recorder.graph.output(values)
-    return JointGraph(recorder.graph, recorder.root, facts, tuple(outputs), any(analysis.differentiable))
+    return JointGraph(recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed)
 
 
 def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal | AliasBase | Size]:

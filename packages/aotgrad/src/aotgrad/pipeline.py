@@ -106,7 +106,8 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
         has_history = any(getattr(role, "differentiable", False) for role in joint.outputs)
         if any(given.requires_grad for given in signature.inputs) and not has_history:
             inner = _without_history(inner)
-        return wrap_call(signature, joint.facts, inner, boxed=True, written=written)
+        call = wrap_call(signature, joint.facts, inner, boxed=True, written=written)
+        return _with_history(call) if joint.followed and not torch.is_grad_enabled() else call
     pair = options.partition(joint)
     verify_pair(pair)
     call = wrap_call(signature, joint.facts, _compile_pair(joint, pair, options), boxed=False)
