@@ -94,3 +94,17 @@ def test_memory_taken_over_is_a_view_only_where_nobody_sees_it():
 def test_a_thread_of_a_large_elementwise_kernel_asks_for_two_words(size, dtype, block):
     (kernel,) = launches(gpu_program_of(lambda x: x * 2, size, dtype=dtype))
     assert print_kernel(kernel).shape.constants == {"XBLOCK": block}
+
+
+def test_a_long_row_is_read_by_more_warps_where_rows_are_few():
+    many, few = (launches(gpu_program_of(lambda x: x.amax(1), (rows, 20_000)))[0] for rows in (1024, 100))
+    assert [print_kernel(kernel).shape.warps for kernel in (many, few)] == [8, 16]
+
+
+def test_statistics_of_images_with_channels_innermost_are_made_by_many_programs():
+    def images(x):
+        return torch.var_mean(x.permute(0, 3, 1, 2), (0, 2, 3), correction=0)
+
+    first, second = launches(gpu_program_of(images, (32, 56, 56, 256), dtype=torch.bfloat16))
+    assert print_kernel(first).shape.programs.as_int() == 512
+    assert print_kernel(second).shape.programs.as_int() == 8

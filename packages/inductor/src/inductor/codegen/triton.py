@@ -325,10 +325,12 @@ class _TritonPrinter:
             self.lines.line(f"{name}_all = tl.where({self._everywhere()}, {value.text}, 0)")
             return
         mean, m2, weight = (f"{name}_{part}s" for part in ("mean", "m2", "weight"))
-        before = self.names.fresh("before")
+        before, share = self.names.fresh("before"), self.names.fresh("share")
         self.lines.line(f"{weight} += {self._where('1.0', '0.0')}")
+        # What is inside has been since the first step, so its weight is the number of steps: one division for all.
+        self.lines.line(f"{share} = tl.full([], 1.0, {DTYPES[statement.dtype]}) / (r_start // RBLOCK + 1)")
         self.lines.line(f"{before} = {value.text} - {mean}")
-        self.lines.line(f"{mean} = {self._where(f'{mean} + {before} / tl.maximum({weight}, 1.0)', mean)}")
+        self.lines.line(f"{mean} = {self._where(f'{mean} + {before} * {share}', mean)}")
         self.lines.line(f"{m2} = {self._where(f'{m2} + {before} * ({value.text} - {mean})', m2)}")
 
     def _everywhere(self) -> str:

@@ -26,6 +26,9 @@ REGISTERS = 16384
 LINE = 128
 """Bytes of a cache line: a program reads so much side by side where columns are reduced."""
 
+ENOUGH = 512
+"""So many programs of eight warps keep a device busy; where there are fewer, more warps each do."""
+
 IN_FLIGHT = 8192
 """Bytes that a program asks each operand for at once, where it has to come back for more."""
 
@@ -221,7 +224,8 @@ def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], side
     if along_columns > along_rows:
         return _columns(groups, longest, len(passes), _width(kernel))
     if longest > PERSISTENT:
-        return _shape(groups, (1,), 8192, 16)
+        r = PERSISTENT if _widest(kernel) <= 2 else PERSISTENT // 2
+        return _shape(groups, (1,), r, 8 if points(kernel.axes) >= ENOUGH else 16)
     r = _power_of_two(longest)
     x = max(1, 1024 // r)
     if along_columns * WORTH_A_DIMENSION > along_rows:  # results lie side by side across rows

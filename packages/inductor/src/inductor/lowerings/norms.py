@@ -9,6 +9,7 @@ import torch
 
 from inductor.ir.expr import Const
 from inductor.ir.index import ONE, ZERO, Index
+from inductor.lowerings import splitting
 from inductor.lowerings.algebra import Value, rsqrt
 from inductor.lowerings.context import Context
 from inductor.lowerings.convolution import fold
@@ -179,7 +180,7 @@ def batch_norm_backward(
     n = count(x, dims, g.dtype)
     normal = (Value(x.expr) - mean) * scale
     reductions = [("sum", g.expr, g.dtype), ("sum", (g * normal).expr, g.dtype)]
-    total, product = ctx.reduce(x, dims, reductions, lambda a, b: [(a, g.dtype), (b, g.dtype)])
+    total, product = splitting.reduce(ctx, x, dims, reductions, lambda a, b: [(a, g.dtype), (b, g.dtype)])
     factor = scale if weight is None else scale * along(weight, x)
     centred = g - (along(total, x) + normal * along(product, x)) / n if training else g
     gradient = pure(x, (centred * factor).expr)

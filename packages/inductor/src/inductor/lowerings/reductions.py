@@ -14,11 +14,11 @@ import torch
 
 from inductor.ir.expr import Expr, cast
 from inductor.ir.index import ONE, ZERO, Index
+from inductor.lowerings import splitting
 from inductor.lowerings.algebra import Value, absolute, call, differs, equal, exp, log, maximum, sqrt, where
 from inductor.lowerings.context import Context
 from inductor.lowerings.promotion import category
 from inductor.lowerings.registry import Declined, lowering
-from inductor.lowerings.splitting import chunked_sizes, chunks_of
 from inductor.lowerings.values import (
     Tensor,
     as_index_value,
@@ -52,27 +52,10 @@ def reduce(
     finish: Callable[[Value], Value] = lambda result: result,
 ) -> Tensor:  # fmt: skip
     """One reduction of ``value`` (over the axes of ``x``) whose result is stored as ``dtype``."""
-    chunks = chunks_of(x, kind, dims)
-    if chunks > 1:
-        return _in_two_steps(ctx, x, kind, dims, keepdim, value, dtype, finish, chunks)
     kept = torch.int64 if kind in ("argmax", "argmin") else value.dtype
-    return ctx.reduce(
-        x, dims, [(kind, value.expr, kept)], lambda result: [(finish(Value(result)).expr, dtype)], keepdim
+    return splitting.reduce(
+        ctx, x, dims, [(kind, value.expr, kept)], lambda result: [(finish(Value(result)).expr, dtype)], keepdim
     )[0]
-
-
-def _in_two_steps(
-    ctx: Context, x: Tensor, kind: str, dims: Sequence[int], keepdim: bool, value: Value, dtype: torch.dtype,
-    finish: Callable[[Value], Value], chunks: int,
-) -> Tensor:  # fmt: skip
-    cut = reshape(pure(x, value.expr, value.dtype), chunked_sizes(x, dims, chunks))
-    chunk = min(dims)
-    parts = ctx.reduce(cut, [chunk + 1], [(kind, cut.expr, value.dtype)], lambda result: [(result, value.dtype)])[0]
-    total = ctx.reduce(
-        parts, [chunk], [(kind, parts.expr, value.dtype)], lambda result: [(finish(Value(result)).expr, dtype)]
-    )[0]
-    kept = [ONE if dim in dims else size for dim, size in enumerate(x.sizes)]
-    return reshape(total, kept) if keepdim else total
 
 
 def count(x: Tensor, dims: Sequence[int], dtype: torch.dtype) -> Value:
@@ -221,7 +204,7 @@ def moments(
             divisor = maximum(divisor - correction, 0.0)
         return [(value.expr, x.dtype) for value in finish(Value(mean), Value(m2) / divisor)]
 
-    return ctx.reduce(x, dims, [("welford", x.expr, dtype)], outcome, keepdim)
+    return splitting.reduce(ctx, x, dims, [("welford", x.expr, dtype)], outcome, keepdim)
 
 
 def _moment(ctx: Context, x: Tensor, dim: Dims, correction: Any, keepdim: bool, finish: Callable[..., Any]) -> Any:

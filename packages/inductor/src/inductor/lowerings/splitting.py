@@ -7,17 +7,23 @@ chunks, each chunk is reduced, and then what the chunks gave.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from inductor.ir.expr import loads
-from inductor.ir.index import Index
+import torch
+
+from inductor.ir.expr import Expr, loads
+from inductor.ir.index import ONE, Index
+from inductor.lowerings.algebra import Value
+from inductor.lowerings.context import Context
 from inductor.lowerings.sizes import numel
-from inductor.lowerings.values import Tensor
+from inductor.lowerings.values import Tensor, as_index_value, positions, pure
+from inductor.lowerings.views import reshape
 
-ENOUGH = 512
-"""So many programs keep a device busy."""
+PROGRAMS = 512
+"""So many, of eight warps each, keep a device busy and are all there at once: none waits for others to end."""
 
-PROGRAMS = 1024
 LINE = 128
 """Bytes that a program reads side by side where the reduced axes are not the last."""
 
@@ -25,36 +31,141 @@ SHORTEST_ROW = 1024
 SHORTEST_COLUMN = 32
 """A chunk of fewer elements costs more to start than it saves."""
 
-ASSOCIATIVE = frozenset({"sum", "prod", "max", "min", "any", "all"})
+LONG_ROW = 1 << 15
+LONG_COLUMN = 512
+"""What one program reduces before a second kernel would have started."""
+
+CUTTABLE = frozenset({"sum", "prod", "max", "min", "any", "all", "welford"})
+
+Reduction = tuple[str, Expr, torch.dtype]
+Finish = Callable[..., Sequence[tuple[Expr, torch.dtype]]]
 
 
-def chunks_of(x: Tensor, kind: str, dims: Sequence[int]) -> int:
-    """Into how many chunks what is reduced is cut; 1 where that does not pay."""
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """``sizes`` are those of what is reduced with one dimension in two; of these, ``first`` are reduced in each chunk
+    and ``then`` are the chunks."""
+
+    sizes: tuple[Index, ...]
+    first: tuple[int, ...]
+    then: tuple[int, ...]
+
+    @property
+    def chunks(self) -> int:
+        return _number([self.sizes[dim] for dim in self.then])
+
+    @property
+    def length(self) -> int:
+        """Elements of a chunk."""
+        return _number([self.sizes[dim] for dim in self.first])
+
+
+def _number(sizes: Sequence[Index]) -> int:
+    known = numel(sizes).as_int()
+    assert known is not None
+    return known
+
+
+def reduce(
+    ctx: Context, x: Tensor, dims: Sequence[int], reductions: Sequence[Reduction], finish: Finish,
+    keepdim: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """``Context.reduce``, in two steps where that pays."""
+    cut = cut_of(x, [kind for kind, _, _ in reductions], dims)
+    if cut is None:
+        return ctx.reduce(x, dims, reductions, finish, keepdim)
+    inside = [(kind, reshape(pure(x, value), cut.sizes).expr, dtype) for kind, value, dtype in reductions]
+    parts = ctx.reduce(reshape(x, cut.sizes), cut.first, inside, lambda *results: list(_stored(reductions, results)))
+    left = [dim for dim in range(len(cut.sizes)) if dim not in cut.first]
+    made = ctx.reduce(
+        parts[0], [left.index(dim) for dim in cut.then], list(_of_chunks(reductions, parts)),
+        lambda *results: finish(*_outcomes(reductions, results, cut.length)),
+    )  # fmt: skip
+    if not keepdim:
+        return made
+    kept = [ONE if dim in dims else size for dim, size in enumerate(x.sizes)]
+    return [reshape(result, kept) for result in made]
+
+
+def _stored(reductions: Sequence[Reduction], results: Sequence[Expr]) -> Iterator[tuple[Expr, torch.dtype]]:
+    """What is kept of each chunk: how many elements it has is known."""
+    given = iter(results)
+    for kind, _, dtype in reductions:
+        yield next(given), dtype
+        if kind == "welford":
+            yield next(given), dtype
+            next(given)
+
+
+def _of_chunks(reductions: Sequence[Reduction], parts: Sequence[Tensor]) -> Iterator[Reduction]:
+    given = iter(parts)
+    for kind, _, dtype in reductions:
+        yield kind, next(given).expr, dtype
+        if kind == "welford":
+            yield "sum", next(given).expr, dtype
+
+
+def _outcomes(reductions: Sequence[Reduction], results: Sequence[Expr], length: int) -> Iterator[Expr]:
+    """The results of one step from those of the second.  Chunks of equal length have means that deviate from the mean
+    of all, each as often as the chunk has elements."""
+    given = iter(results)
+    for kind, _, dtype in reductions:
+        if kind != "welford":
+            yield next(given)
+            continue
+        mean, between, chunks, within = (Value(next(given)) for _ in range(4))
+        each = Value(as_index_value(Index.of(length), dtype))
+        yield from (mean.expr, (within + between * each).expr, (chunks * each).expr)
+
+
+# -- where ------------------------------------------------------------------------------------------------------------
+
+
+def cut_of(x: Tensor, kinds: Sequence[str], dims: Sequence[int]) -> Cut | None:
+    """How what is reduced is cut; None where that does not pay."""
     kept = numel([size for dim, size in enumerate(x.sizes) if dim not in dims]).as_int()
     reduced = numel([x.sizes[dim] for dim in dims]).as_int()
-    if x.device.type != "cuda" or kind not in ASSOCIATIVE or not _are_neighbours(dims) or not kept or not reduced:
-        return 1
-    by_rows = max(dims) == x.ndim - 1
+    if x.device.type != "cuda" or not kept or not reduced or not CUTTABLE.issuperset(kinds):
+        return None
+    by_rows = _lies_along(x, dims)
+    if reduced < (LONG_ROW if by_rows else LONG_COLUMN):
+        return None
     programs = kept if by_rows else -(-kept // (LINE // _width(x)))
-    shortest = SHORTEST_ROW if by_rows else SHORTEST_COLUMN
-    if programs >= ENOUGH:
-        return 1
-    most = min(PROGRAMS // programs, reduced // shortest)
-    return next((count for count in range(most, 3, -1) if reduced % count == 0), 1)
+    return _outermost(
+        x, sorted(dims), min(PROGRAMS // programs, reduced // (SHORTEST_ROW if by_rows else SHORTEST_COLUMN))
+    )
+
+
+def _outermost(x: Tensor, dims: Sequence[int], most: int) -> Cut | None:
+    """At most so many chunks: whole dimensions from the outside, and a part of the next."""
+    chunks, whole = 1, list[int]()
+    for dim in dims:
+        size = _number([x.sizes[dim]])
+        part = next(count for count in range(min(size, most // chunks), 0, -1) if size % count == 0) if most else 1
+        chunks *= part
+        if part == size:
+            whole.append(dim)
+            continue
+        sizes = (*x.sizes[:dim], Index.of(part), Index.of(size // part), *x.sizes[dim + 1 :])
+        moved = [other + (other > dim) for other in dims if other not in whole and other != dim]
+        return Cut(sizes, (dim + 1, *moved), (*whole, dim)) if chunks > 1 else None
+    return None
+
+
+def _lies_along(x: Tensor, dims: Sequence[int]) -> bool:
+    """Whether what is reduced lies side by side in memory: most of what is read, or else the last dimension."""
+    bytes_along: Counter[bool] = Counter()
+    where = {position.as_symbol(): dim for dim, position in enumerate(positions(x.sizes))}
+    for load in loads(x.expr):
+        for symbol, dim in where.items():
+            if symbol is not None and load.index.stride_of(symbol) == 1:
+                bytes_along[dim in dims] += load.dtype.itemsize * len(load.index.symbols)
+    if bytes_along:
+        return bytes_along[True] >= bytes_along[False]
+    return max(dims) == x.ndim - 1
 
 
 def _width(x: Tensor) -> int:
     """Bytes of an element as it lies in memory, at most those of single precision."""
     read = {load.dtype.itemsize for load in loads(x.expr)}
     return min(4, max(read, default=x.dtype.itemsize))
-
-
-def _are_neighbours(dims: Sequence[int]) -> bool:
-    return bool(dims) and sorted(dims) == list(range(min(dims), max(dims) + 1))
-
-
-def chunked_sizes(x: Tensor, dims: Sequence[int], chunks: int) -> tuple[Index, ...]:
-    """The sizes of ``x`` with what is reduced as chunks by elements."""
-    reduced = numel([x.sizes[dim] for dim in dims]).as_int()
-    assert reduced is not None
-    return (*x.sizes[: min(dims)], Index.of(chunks), Index.of(reduced // chunks), *x.sizes[max(dims) + 1 :])
