@@ -212,3 +212,31 @@ def test_values_are_computed_again_right_before_their_use(graphs_of):
     exps = [index for index, name in enumerate(names) if name == "aten.exp.default"]
     assert len(exps) == 2
     assert names.index("aten.mm.default") < exps[-1]
+
+
+def test_statistics_of_a_batch_are_not_computed_again(graphs_of):
+    def program(x, w):
+        return F.batch_norm(x @ w, None, None, training=True).relu() @ w
+
+    x, w = torch.randn(16, 8), torch.randn(8, 8, requires_grad=True)
+    _, backward = graphs_of(program, x, w, partition=aotgrad.min_cut_partition)
+    assert not [node for node in backward.nodes if "batch_norm" in str(node.target) and "backward" not in node.name]
+
+
+def test_what_is_saved_lies_as_the_caller_wants():
+    """Strides in the joint graph are changed before it is cut, so both halves know of them."""
+    seen = []
+
+    def compiler(gm, example_inputs):
+        seen.append([node.meta["val"].stride() for node in gm.graph.nodes if "exp" in node.name])
+        return aotgrad.run_eagerly(gm, example_inputs)
+
+    def lay_out(graph):
+        (exp,) = graph.find_nodes(op="call_function", target=torch.ops.aten.exp.default)
+        exp.meta["val"] = exp.meta["val"].new_empty_strided((4, 3), (1, 4))
+
+    graph = torch.fx.symbolic_trace(lambda x: (x.exp().sin(),))
+    x = torch.randn(4, 3, requires_grad=True)
+    compiled = aotgrad.compile(graph, [x], forward=compiler, lay_out=lay_out)
+    compiled(x)[0].sum().backward()
+    assert seen == [[(1, 4)], [(1, 4)]]

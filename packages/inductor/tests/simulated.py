@@ -47,7 +47,7 @@ def can_be_interpreted(printed):
 
 
 class Simulated(_Run):
-    """Runs a GPU's program; kernels that cannot be interpreted are left to the reference."""
+    """Runs a GPU's program; kernels that are not or cannot be interpreted are left to the reference."""
 
     def _launch(self, step: Launch):
         tensors = [self.tensors[name] for name in step.buffers]
@@ -56,7 +56,7 @@ class Simulated(_Run):
         flat = [torch.as_strided(t, (extent,), (1,)) for t, extent in zip(tensors, extents, strict=True)]
         names = [argument.name for argument in step.kernel.arguments]
         by_name = dict(zip(names, flat, strict=True))
-        if not can_be_interpreted(printed):
+        if not INTERPRETED or not can_be_interpreted(printed):
             run_kernel(step.kernel, by_name, self.sizes)
         elif printed.shape.programs.evaluate(self.sizes):
             self._interpret(printed, by_name)
@@ -85,14 +85,14 @@ def simulated(function, inputs):
     """What ``inductor.compile`` makes of a function of tensors on a GPU, to be given the same ones on the CPU."""
     gm = traced(function, *inputs)
     for node in gm.graph.nodes:
-        node.args, node.kwargs = _moved(node.args), _moved(node.kwargs)
-        node.meta["val"] = _moved(node.meta.get("val"))
+        node.args, node.kwargs = moved(node.args), moved(node.kwargs)
+        node.meta["val"] = moved(node.meta.get("val"))
     graph = lower(gm, inputs)
     program = schedule(graph)
     return lambda *given: Simulated(program, given, graph.constants).run()
 
 
-def _moved(value):
+def moved(value):
     """The CPU's fake tensors, and its name, as the GPU's: without the GPU's libraries nothing can be traced there."""
 
     def move(leaf):

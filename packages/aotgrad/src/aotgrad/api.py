@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 
 from aotgrad.frontends import CompiledFunction, CompiledModule
 from aotgrad.partition import Partition, default_partition
-from aotgrad.pipeline import Compiler, Options, compile_program, graph_program
+from aotgrad.pipeline import Compiler, LayOut, Options, compile_program, graph_program
 
 
 def compile(
@@ -27,6 +27,7 @@ def compile(
     decompositions: Mapping[OpOverload, Callable[..., Any]] | None = None,
     dynamic: bool = False,
     in_place: bool = False,
+    lay_out: LayOut | None = None,
 ) -> Callable[..., Sequence[Any]]:
     """Compile a torch-level graph whose parameters and buffers are inputs.
 
@@ -34,8 +35,11 @@ def compile(
     device, `requires_grad` and aliasing, under the same grad mode: guards are the caller's.
 
     With `in_place` a graph for inference writes changed inputs itself, by `copy_` into them at its end.
+
+    `lay_out` sees the graph of forward and backward before it is cut, and may change the strides of values inside:
+    what compiles forward has to save them so, and what compiles backward finds them so.
     """
-    options = Options(forward, backward, inference, partition, decompositions, dynamic, in_place)
+    options = Options(forward, backward, inference, partition, decompositions, dynamic, in_place, lay_out)
     return compile_program(graph_program(gm), example_inputs, options)[0]
 
 

@@ -32,7 +32,8 @@ REDUCING = frozenset(
     packet
     for packet in (
         aten._softmax, aten._log_softmax, aten._safe_softmax, aten.logsumexp, aten.native_layer_norm,
-        aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_no_training,
+        aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional,
+        aten._native_batch_norm_legit_no_training,
         aten.cudnn_batch_norm, aten.native_group_norm, aten.sum, aten.mean, aten.prod, aten.var, aten.var_mean,
         aten.std, aten.amax, aten.amin, aten.max, aten.min, aten.argmax, aten.argmin, aten.linalg_vector_norm,
     )

@@ -27,6 +27,7 @@ from aotgrad.verify import verify_half, verify_joint, verify_pair
 from aotgrad.wrapper import Call, wrap_call
 
 Compiler = Callable[[fx.GraphModule, list[Any]], Boxed]
+LayOut = Callable[[fx.Graph], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Options:
     decompositions: Decompositions | None = None
     dynamic: bool = False
     in_place: bool = False
+    lay_out: LayOut | None = None
 
 
 def _without_history(inner: Boxed) -> Boxed:
@@ -125,6 +127,8 @@ def trace(program: BoundProgram, signature: Signature, options: Options) -> Join
     for tidy in passes.JOINT_PASSES:
         joint = tidy(joint)
     verify_joint(joint)
+    if options.lay_out is not None and joint.trains:
+        options.lay_out(joint.graph)
     return joint
 
 

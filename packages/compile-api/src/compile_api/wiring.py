@@ -47,7 +47,9 @@ def aot_eager(ctx: Context) -> CompilerFn:
 
 @backend("inductor", note="fused kernels: C++ on CPUs, Triton on GPUs; inference and training")
 def inductor_backend(ctx: Context) -> CompilerFn:
-    return through_aotgrad(ctx, generate(ctx), decompositions=inductor.decompositions(), in_place=True)
+    return through_aotgrad(
+        ctx, generate(ctx), decompositions=inductor.decompositions(), in_place=True, lay_out=inductor.lay_out_images
+    )
 
 
 @backend(
@@ -141,7 +143,11 @@ def described(
 
 
 def through_aotgrad(
-    ctx: Context, compiler: Callable[[str], FxCompiler], decompositions: Any, in_place: bool = False
+    ctx: Context,
+    compiler: Callable[[str], FxCompiler],
+    decompositions: Any,
+    in_place: bool = False,
+    lay_out: Callable[[torch.fx.Graph], None] | None = None,
 ) -> CompilerFn:
     """A backend that differentiates first; a graph that cannot be is run eagerly, and the reason recorded."""
     partition = aotgrad.min_cut_partition if ctx.options.min_cut else aotgrad.default_partition
@@ -158,6 +164,7 @@ def through_aotgrad(
                 partition=partition,
                 decompositions=decompositions,
                 in_place=in_place,
+                lay_out=lay_out,
             )
         except aotgrad.AotgradError as error:
             ctx.ledger.add(GraphRefused("aotgrad", str(error), "this graph runs eagerly"))
@@ -186,7 +193,7 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
             if ctx.options.strict:
                 raise
             after_our_mistake(ctx, gm, error)
-        return aotgrad.run_eagerly(gm, example_inputs)
+        return inductor.as_eager_lays(gm, aotgrad.run_eagerly(gm, example_inputs))
 
     return compile_graph
 

@@ -6,6 +6,7 @@ from inductor.counting import Metrics, metrics
 from inductor.decompose import decompositions
 from inductor.errors import BuildError, CacheError, InductorError, InvalidIR, UnsupportedGraph
 from inductor.options import Options
+from inductor.rewrites.layouts import as_eager_lays, lay_out_images
 
 __version__ = "0.1.0"
 
@@ -21,7 +22,9 @@ __all__ = [
     "Options",
     "Report",
     "UnsupportedGraph",
+    "as_eager_lays",
     "compile",
     "decompositions",
+    "lay_out_images",
     "metrics",
 ]

@@ -14,6 +14,7 @@ from inductor.compiled import CompiledGraph, Report
 from inductor.counting import metrics
 from inductor.errors import BuildError, CacheError, UnsupportedGraph
 from inductor.options import Options
+from inductor.rewrites.layouts import as_eager_lays
 
 _numbers = itertools.count()
 
@@ -58,4 +59,4 @@ def _uncompiled(gm: GraphModule, reason: str) -> CompiledGraph:
         outputs = gm(*arguments)
         return tuple(outputs) if isinstance(outputs, list | tuple) else (outputs,)
 
-    return CompiledGraph(call, gm.code, None, Report(failure=reason))
+    return CompiledGraph(as_eager_lays(gm, call), gm.code, None, Report(failure=reason))

@@ -30,7 +30,7 @@ from inductor.lowerings.values import Tensor, broadcast_to, convert, cost, load,
 from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
-from inductor.rewrites.views import is_view
+from inductor.rewrites.views import behind_outputs
 
 aten = torch.ops.aten
 
@@ -60,7 +60,7 @@ class _Lowerer:
         self.more_users: Counter[Node] = Counter()
         self.attention: Mapping[Node, Attention] = {}
         self.lowered: Counter[str] = Counter()
-        self.needs_memory = _nodes_behind_outputs(gm)
+        self.needs_memory = behind_outputs(gm.graph)
         self.ctx.layouts = image_layouts(gm.graph, self.needs_memory)
 
     def run(self) -> Graph:
@@ -275,14 +275,3 @@ def _agree(sizes: Sequence[Index], have: Sequence[Index], want: Sequence[Index] 
     if want is None or any(size == 0 for size in sizes):
         return True
     return all(size == 1 or a == b for size, a, b in zip(sizes, have, want, strict=True))
-
-
-def _nodes_behind_outputs(gm: GraphModule) -> set[Node]:
-    """The nodes whose memory the user sees: outputs, and what outputs are views of."""
-    found: set[Node] = set()
-    for node in reversed(list(gm.graph.nodes)):
-        if node.op == "output":
-            found.update(node.all_input_nodes)
-        elif node in found and is_view(node):
-            found.add(node.all_input_nodes[0])
-    return found

@@ -13,7 +13,7 @@ from inductor.ir.program import Buffer, Call, Ref
 from inductor.lowerings.algebra import Value
 from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, lowering
-from inductor.lowerings.sizes import image_strides
+from inductor.lowerings.sizes import contiguous_strides, image_strides
 from inductor.lowerings.values import Tensor, load, pure, strided
 
 aten = torch.ops.aten
@@ -40,6 +40,28 @@ def convolution(ctx: Context, image: Tensor, weight: Tensor, bias: Tensor | None
     refs = (ctx.ref(image), ctx.ref(weight), None if bias is None else ctx.ref(bias))
     ctx.call(aten.convolution.default, (*refs, *rest), {}, [result], None)
     return load(result)
+
+
+@lowering(aten.convolution_backward.default)
+def convolution_backward(
+    ctx: Context, grad: Tensor, image: Tensor, weight: Tensor, bias_sizes: Any, *rest: Any
+) -> list[Tensor | None] | Declined:
+    assert ctx.node is not None
+    if ctx.node not in ctx.layouts:
+        return Declined("the library's")
+    operands = [ctx.ref(_laid(ctx, operand, True)) for operand in (grad, image, weight)]
+    results: list[Buffer | None] = []
+    for meta in ctx.node.meta["val"]:
+        if meta is None:
+            results.append(None)
+            continue
+        sizes = ctx.sizes.indices(meta.shape)
+        strides = image_strides(sizes, True) if meta.dim() == 4 else contiguous_strides(sizes)
+        name = ctx.buffer(sizes, meta.dtype, meta.device, strides).name
+        results.append(Buffer(name, meta.dtype, meta.device, sizes, strides))
+    ctx.buffers.update((result.name, result) for result in results if result is not None)
+    ctx.call(aten.convolution_backward.default, (*operands, bias_sizes, *rest), {}, results, None)
+    return [None if result is None else load(result) for result in results]
 
 
 def _laid(ctx: Context, image: Tensor, channels_last: bool) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from inductor.ir.expr import Const
+from inductor.ir.expr import Const, loads
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.lowerings import splitting
 from inductor.lowerings.algebra import Value, rsqrt
@@ -29,6 +29,10 @@ def along(tensor: Tensor, like: Tensor, dim: int = 1) -> Value:
 def others(x: Tensor) -> list[int]:
     """All dimensions but that of the channels."""
     return [dim for dim in range(x.ndim) if dim != 1]
+
+
+FEW_READS = 4
+"""A gradient that takes more is not computed twice, for the sums and for what is made of them: that of pools is not."""
 
 
 # -- batch normalisation ----------------------------------------------------------------------------------------------
@@ -176,6 +180,8 @@ def batch_norm_backward(
         mean, scale = along(running_mean, x), rsqrt(along(running_var, x) + eps)
     else:
         return Declined("no statistics")
+    if sum(1 for _ in loads(grad.expr)) > FEW_READS:
+        grad = ctx.realize(grad)
     dims, g = others(x), Value(grad.expr)
     n = count(x, dims, g.dtype)
     normal = (Value(x.expr) - mean) * scale

@@ -125,10 +125,10 @@ def cut_of(x: Tensor, kinds: Sequence[str], dims: Sequence[int]) -> Cut | None:
     """How what is reduced is cut; None where that does not pay."""
     kept = numel([size for dim, size in enumerate(x.sizes) if dim not in dims]).as_int()
     reduced = numel([x.sizes[dim] for dim in dims]).as_int()
-    if x.device.type != "cuda" or not kept or not reduced or not CUTTABLE.issuperset(kinds):
+    if x.device.type != "cuda" or not kept or not reduced or not CUTTABLE.issuperset(kinds) or reduced < LONG_COLUMN:
         return None
     by_rows = _lies_along(x, dims)
-    if reduced < (LONG_ROW if by_rows else LONG_COLUMN):
+    if by_rows and reduced < LONG_ROW:
         return None
     programs = kept if by_rows else -(-kept // (LINE // _width(x)))
     return _outermost(

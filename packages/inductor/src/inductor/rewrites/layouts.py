@@ -3,20 +3,29 @@
 oneDNN convolves such images without rearranging them first, but small ones are better left as they are; cuDNN's fast
 kernels for half precision know no other layout, so it rearranges whatever lies otherwise, twice per call.  What lies
 between two convolutions costs the same either way, so it lies as they want it.  The user sees eager's strides: what is
-visible keeps them, and a convolution whose input is visible (as in training, where backward sees it) is left alone.
+visible keeps them, and a convolution whose input is visible is left alone.
+
+In training backward reads what forward leaves, so both are told at once, by ``lay_out_images``, how the images between
+them lie; each of the two graphs then finds its inputs and outputs laid that way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Literal, TypeAlias
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import torch
-from torch.fx import Graph, Node
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from inductor.rewrites.views import behind_outputs, is_view
 
 aten = torch.ops.aten
 
 Layout: TypeAlias = Literal["channels last", "contiguous"]
+Boxed: TypeAlias = Callable[[list[Any]], tuple[Any, ...]]
 
 SMALLEST_IMAGE = 64
 """Points of an output below which windows are better moved over one channel after the other."""
@@ -30,6 +39,8 @@ def image_layouts(graph: Graph, visible: Collection[Node]) -> Mapping[Node, Layo
     for node in graph.nodes:
         if node.target is aten.convolution.default and _is_ours(node, visible):
             layouts[node] = _wanted(node)
+        elif node.target is aten.convolution_backward.default and _lies_innermost(node.args[0]):
+            layouts[node] = "channels last"
     if "channels last" not in layouts.values():
         return {}
     for node in reversed(graph.nodes):
@@ -47,8 +58,13 @@ def image_layouts(graph: Graph, visible: Collection[Node]) -> Mapping[Node, Layo
 def _is_ours(node: Node, visible: Collection[Node]) -> bool:
     image, transposed = node.args[0], node.args[6]
     assert isinstance(image, Node)
-    seen = node in visible or (image in visible and image.op != "placeholder")
+    seen = _is_fixed(node, visible) or (_is_fixed(image, visible) and image.op != "placeholder")
     return _is_image(node) and not transposed and not seen
+
+
+def _is_fixed(node: Node, visible: Collection[Node]) -> bool:
+    """Whether somebody expects the node's value with its channels outside."""
+    return node in visible and not _lies_innermost(node)
 
 
 def _wanted(node: Node) -> Layout:
@@ -64,7 +80,7 @@ def _wanted(node: Node) -> Layout:
 
 def _follows(node: Node, visible: Collection[Node]) -> bool:
     """True for what is computed element by element, or window by window: it may lie in any way."""
-    return node.op == "call_function" and node not in visible and _is_image(node)
+    return node.op == "call_function" and not _is_fixed(node, visible) and _is_image(node)
 
 
 def _readers(node: Node) -> list[Node]:
@@ -81,3 +97,76 @@ def _is_image(node: Node) -> bool:
         and value.is_floating_point()
         and all(isinstance(size, int) for size in value.shape)
     )
+
+
+def _lies_innermost(node: object) -> bool:
+    if not isinstance(node, Node) or not _is_image(node):
+        return False
+    value: torch.Tensor = node.meta["val"]
+    return value.stride(1) == 1 and not value.is_contiguous()
+
+
+# -- forward and backward at once -------------------------------------------------------------------------------------
+
+TURNED = "turned"
+"""The key in a node's ``meta`` that says: its channels are innermost, and eager's would not be."""
+
+
+def lay_out_images(graph: Graph) -> None:
+    """Changes the strides in a joint graph of forward and backward for images between convolutions on GPUs; what it
+    returns keeps eager's."""
+    returned = behind_outputs(graph)
+    laid = [node for node, layout in image_layouts(graph, returned).items() if layout == "channels last"]
+    if not any(node.meta["val"].device.type == "cuda" for node in laid):
+        return
+    convolved = {node.args[:2] for node in laid if node.target is aten.convolution.default}
+    for node in graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
+        gradient = node.args[0]
+        if node.args[1:3] in convolved and isinstance(gradient, Node) and _follows(gradient, returned):
+            laid.append(gradient)
+    for node in laid:
+        _turn(node)
+    for node, layout in image_layouts(graph, returned).items():
+        if layout == "channels last" and _is_image(node):
+            _turn(node)
+
+
+def _turn(node: Node) -> None:
+    """Gives a value that is nobody's window the strides of an image with its channels innermost."""
+    value = node.meta["val"]
+    if _lies_innermost(node) or not isinstance(value, FakeTensor) or not value.is_contiguous():
+        return
+    if node.target is operator.getitem:
+        source, position = node.args
+        assert isinstance(source, Node)
+        parts: list[Any] = list(source.meta["val"])
+        parts[position] = node.meta["val"] = _innermost(value)
+        source.meta["val"] = tuple(parts)
+    elif not is_view(node):
+        node.meta["val"] = _innermost(value)
+    else:
+        return
+    node.meta[TURNED] = True
+
+
+def _innermost(value: FakeTensor) -> torch.Tensor:
+    with value.fake_mode:
+        return torch.empty_like(value, memory_format=torch.channels_last)
+
+
+def as_eager_lays(gm: GraphModule, run: Callable[[list[Any]], Sequence[Any]]) -> Boxed:
+    """``run``, which knows eager's strides alone, in the place of the compiled graph: what the graph is given is turned
+    back before, and what it has to give is turned after."""
+    inputs = [TURNED in node.meta for node in gm.graph.find_nodes(op="placeholder")]
+    returned = pytree.tree_leaves(gm.graph.output_node().args)
+    outputs = [isinstance(node, Node) and TURNED in node.meta for node in returned]
+    if not any(inputs) and not any(outputs):
+        return lambda given: tuple(run(given))
+
+    def call(given: list[Any]) -> tuple[Any, ...]:
+        given[:] = [value.contiguous() if turned else value for value, turned in zip(given, inputs, strict=True)]
+        results = zip(run(given), outputs, strict=True)
+        innermost = torch.channels_last
+        return tuple(value.contiguous(memory_format=innermost) if turned else value for value, turned in results)
+
+    return call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 VIEWS = frozenset(
     getattr(torch.ops.aten, name) for name in (
@@ -20,3 +20,14 @@ def is_view(node: Node) -> bool:
     if node.target is operator.getitem:
         return bool(node.all_input_nodes)
     return isinstance(node.target, torch._ops.OpOverload) and node.target.overloadpacket in VIEWS
+
+
+def behind_outputs(graph: Graph) -> set[Node]:
+    """The nodes whose memory the user sees: outputs, and what outputs are views of."""
+    found: set[Node] = set()
+    for node in reversed(list(graph.nodes)):
+        if node.op == "output":
+            found.update(node.all_input_nodes)
+        elif node in found and is_view(node):
+            found.add(node.all_input_nodes[0])
+    return found
