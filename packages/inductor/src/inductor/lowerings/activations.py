@@ -79,7 +79,8 @@ _TANH_CUBE = 0.044715
 def gelu(x: Value, approximate: str = "none") -> Value:
     if approximate == "tanh":
         return x * 0.5 * (tanh((x + x * x * x * _TANH_CUBE) * _TANH_SCALE) + 1.0)
-    return x * 0.5 * (erf(x * _SQRT_HALF) + 1.0)
+    half = x * 0.5
+    return call("fma", half, erf(x * _SQRT_HALF), half)
 
 
 @row(aten.gelu_backward.default, operands=2)

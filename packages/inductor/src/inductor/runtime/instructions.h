@@ -91,7 +91,7 @@ template <class V> INLINE V lookup(const f32 (&table)[16], Bits<V> place) {
 #ifdef __AVX2__
 template <> INLINE f32x8 lookup<f32x8>(const f32 (&table)[16], i32x8 place) {
     const f32x8 low = __builtin_ia32_permvarsf256(load<f32x8>(table), place);
-    return where(place < 8, low, (f32x8)__builtin_ia32_permvarsf256(load<f32x8>(table + 8), place));
+    return where((place & 8) == 0, low, (f32x8)__builtin_ia32_permvarsf256(load<f32x8>(table + 8), place));
 }
 #endif
 #ifdef __AVX512F__
