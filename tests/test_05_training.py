@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+import aotgrad
 import compile_api
+import inductor
 
 BACKENDS = ["eager", "aot_eager", "inductor"]
 
@@ -35,6 +37,27 @@ def test_batch_norm_updates_its_running_statistics(backend):
     torch.testing.assert_close(module[1].running_mean, twin[1].running_mean)
     torch.testing.assert_close(module[1].running_var, twin[1].running_var)
     assert module[1].num_batches_tracked == 3
+
+
+def test_a_loss_over_classes_keeps_two_numbers_per_row():
+    kept = []
+
+    def compiler(gm, example_inputs):
+        kept.append([tuple(given.shape) for given in example_inputs])
+        return inductor.compile(gm, example_inputs).call
+
+    loss = aotgrad.function(
+        nn.functional.cross_entropy,
+        forward=compiler,
+        partition=aotgrad.min_cut_partition,
+        decompositions=inductor.decompositions(),
+    )
+    logits, labels = torch.randn(16, 50, requires_grad=True), torch.randint(0, 50, (16,))
+    (ours,) = torch.autograd.grad(loss(logits, labels), logits)
+    (theirs,) = torch.autograd.grad(nn.functional.cross_entropy(logits, labels), logits)
+    torch.testing.assert_close(ours, theirs)
+    forward, backward = kept
+    assert set(backward) - set(forward) == {(16, 1), ()}
 
 
 def losses(module, compiled, steps=10):

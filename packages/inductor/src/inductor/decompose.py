@@ -58,7 +58,19 @@ def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
         and overload not in LIBRARY
         and not overload._schema.is_mutable
     }
-    return {overload: _where_right(overload, function) for overload, function in table.items()}
+    right = {overload: _where_right(overload, function) for overload, function in table.items()}
+    return {**right, aten._log_softmax.default: _log_softmax}
+
+
+def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
+    """Taken apart although there is a lowering: what a gradient needs of it can then be computed again from ``x`` and
+    two numbers per row, where the result would have to be kept."""
+    if not x.numel():
+        return NotImplemented
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    shifted = wide - wide.amax(dim, keepdim=True)
+    result = shifted - shifted.exp().sum(dim, keepdim=True).log()
+    return result if half_to_float else result.to(x.dtype)
 
 
 _RIGHT: Mapping[torch._ops.OpOverload, Callable[..., bool]] = {

@@ -4,6 +4,7 @@ import torch
 
 from inductor.codegen.cpp import print_kernel
 from inductor.codegen.cpp_dialect import INDEX_STYLE
+from inductor.codegen.cpp_strategy import choose
 from inductor.codegen.expressions import Precedence, Text, index_text, infix, prefix
 from inductor.codegen.printer import Lines, Names
 from inductor.ir.expr import Const, Load, Result, apply
@@ -135,3 +136,13 @@ def test_reads_along_the_rows_are_turned_in_squares():
     loops = (Loop((), (Store("out0", row * 80 + column, value),)),)
     kernel = Kernel("turned_0", "cpu", (i, j), loops, arguments(8000, 8000), (), ("add",))
     assert print_kernel(kernel, 64).text == TURNED
+
+
+def test_what_is_read_once_per_row_does_not_turn_the_loops():
+    (i, row), (r, column) = ((axis, Index.of(axis)) for axis in (loop_variable("i0", 64), loop_variable("r0", 100)))
+    value = Load("in0", row * 100 + column, F32)
+    for name in ("in1", "in2", "in3"):
+        value = apply("sub", value, Load(name, row, F32))
+    loops = (Loop((r,), (Reduce("v0", "sum", value, F32),)), Loop((r,), (Store("out0", row * 100 + column, value),)))
+    given = (*arguments(6400, 6400), *(Argument(name, F32, Index.of(64), "in") for name in ("in1", "in2", "in3")))
+    assert choose(Kernel("rows_0", "cpu", (i,), loops, given), 64).vector == "rows"

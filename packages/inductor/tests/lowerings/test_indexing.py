@@ -6,6 +6,9 @@ import torch.nn.functional as F
 from compiled import check, fallbacks, program_of
 from reference import run_program
 
+from inductor.ir.index import ONE
+from inductor.ir.program import Allocate
+
 IDX = torch.tensor([0, 2, -1])
 PICK = torch.randint(0, 7, (5, 3))
 CASES = {
@@ -82,3 +85,13 @@ def test_gathers_and_scatters_are_no_fallback():
     assert fallbacks(lambda x, k: x.scatter(1, k, 1.0).scatter_add(1, k, x), torch.randn(5, 7), PICK) == []
     assert fallbacks(lambda x, k: x.index_put((k,), x[:3]).index_add(0, k, x[:3]), torch.randn(5, 7), IDX) == []
     assert fallbacks(lambda x, k: x[k].relu(), torch.randn(5, 7), IDX) == []
+
+
+def test_what_a_gather_picks_is_computed_alone_where_little_is_picked():
+    def one_per_row(x, k):
+        return (x - x.logsumexp(1, keepdim=True)).gather(1, k)
+
+    inputs = torch.randn(5, 700), torch.randint(0, 700, (5, 1))
+    made = [step.buffer for step in program_of(one_per_row, *inputs).steps if isinstance(step, Allocate)]
+    assert all(buffer.sizes[-1] == ONE for buffer in made)
+    check(one_per_row, *inputs)

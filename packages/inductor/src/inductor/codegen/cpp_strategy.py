@@ -207,14 +207,16 @@ def _columns_score(kernel: Kernel) -> int | None:
     if not kernel.axes:
         return None
     axis = kernel.axes[-1]
-    return sum(_turns(loop) * _neighbours(index, axis) for loop in kernel.loops for index in _accesses(loop))
+    return sum(_turns(loop, index) * _neighbours(index, axis) for loop in kernel.loops for index in _accesses(loop))
 
 
 def _rows_score(kernel: Kernel) -> int | None:
     reductions = [loop for loop in kernel.loops if loop.axes]
     if not reductions or has_scans(kernel.loops):
         return None
-    return sum(_turns(loop) * _neighbours(index, loop.axes[-1]) for loop in reductions for index in _accesses(loop))
+    return sum(
+        _turns(loop, index) * _neighbours(index, loop.axes[-1]) for loop in reductions for index in _accesses(loop)
+    )
 
 
 def has_scans(loops: Iterable[Loop]) -> bool:
@@ -222,8 +224,10 @@ def has_scans(loops: Iterable[Loop]) -> bool:
     return any(isinstance(statement, Scan) for loop in loops for statement in loop.body)
 
 
-def _turns(loop: Loop) -> int:
-    """How often a loop's accesses happen, where that matters: what is done once per row weighs little."""
+def _turns(loop: Loop, index: Index) -> int:
+    """How often a loop accesses a place, where that matters: what is done once per row weighs little."""
+    if index.symbols.isdisjoint(loop.axes):
+        return 1
     extent = static_extent(loop.axes)
     return MANY_TURNS if extent is None else min(extent, MANY_TURNS)
 

@@ -16,6 +16,7 @@ from inductor.ir.expr import Expr, IndexValue, Masked, apply, cast, loads, walk
 from inductor.ir.index import Index, Symbol
 from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.sizes import numel
 from inductor.lowerings.values import (
     Tensor,
     as_index_value,
@@ -50,10 +51,18 @@ def gather_at(
 ) -> Tensor | Declined:
     """A tensor of ``sizes`` whose elements are ``x`` at ``indices``, which mention symbols read from tensors."""
     symbols = [symbol for symbol, _ in places]
-    if cost(x.expr, INLINE_COST + 1) > INLINE_COST or _has_places(x) or not bindable(x.expr, symbols):
+    most = _most_inlined(x, sizes)
+    if cost(x.expr, most + 1) > most or _has_places(x) or not bindable(x.expr, symbols):
         x = ctx.realize(x)
     element = bind(at(x, indices), places)
     return Tensor(sizes, x.dtype, x.device, element)
+
+
+def _most_inlined(x: Tensor, sizes: tuple[Index, ...]) -> int:
+    """The work per element up to which computing what is picked beats putting all of ``x`` into memory first: much,
+    where little is picked."""
+    everything, picked = x.numel.as_int(), numel(sizes).as_int()
+    return INLINE_COST if everything is None or not picked else max(INLINE_COST, everything // picked)
 
 
 def _has_places(x: Tensor) -> bool:
