@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from processors import AVX2, PORTABLE, built_for
 from simulated import INTERPRETED, can_be_interpreted, interpret
 
 from inductor import triton_launch
@@ -24,9 +25,10 @@ def options(tmp_path_factory):
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 MACHINES = [
-    pytest.param(4, id="scalar"),
-    pytest.param(32, id="256 bits"),
-    pytest.param(64, id="512 bits"),
+    pytest.param((4, None), id="scalar"),
+    pytest.param((16, PORTABLE), id="128 bits, any processor"),
+    pytest.param((32, AVX2), id="256 bits, AVX2"),
+    pytest.param((64, None), id="512 bits"),
     pytest.param("cuda", id="gpu", marks=GPU),
 ]
 
@@ -34,7 +36,7 @@ MACHINES = [
 @pytest.fixture(params=[pytest.param("cpu", id="triton")] if INTERPRETED else MACHINES)
 def machine(request):
     """What a kernel is printed for: C++ with vector registers of so many bytes (with 4 everything is done for single
-    elements), or Triton on a device.  Under Triton's interpreter that is the CPU."""
+    elements), built for this processor or another; or Triton on a device, which is the CPU under its interpreter."""
     return request.param
 
 
@@ -44,9 +46,10 @@ def run(options, machine):
     return partial(run_triton if isinstance(machine, str) else run_cpp, options, machine)
 
 
-def run_cpp(options, register, kernel, tensors, sizes=()):
+def run_cpp(options, machine, kernel, tensors, sizes=()):
+    register, processor = machine
     printed = print_kernel(kernel, register)
-    (library,) = build([f'#include "kernel.h"\n{printed.text}'], options)
+    (library,) = build([f'#include "kernel.h"\n{printed.text}'], built_for(processor, options))
     function = library.functions[kernel.name]
     function.restype = None
     pointers = [ctypes.c_void_p(tensors[argument.name].data_ptr()) for argument in kernel.arguments]

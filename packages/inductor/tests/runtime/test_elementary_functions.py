@@ -1,7 +1,10 @@
 """Our vector mathematics against double precision, over the whole range of floats and the special values."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from processors import AVX2, PORTABLE, built_for
 
 from inductor.assemble import build_program
 from inductor.ir.expr import Load, apply
@@ -17,6 +20,7 @@ LIMITS = {
     "acosh": 2, "atanh": 2, "erf": 2, "erfc": 0.51, "erfinv": 0.51, "lgamma": 0.51, "digamma": 0.51, "sigmoid": 1.6,
     "reciprocal": 0.5,
 }  # fmt: skip
+MACHINES = {"scalar": (4, None), "portable": (16, PORTABLE), "AVX2": (32, AVX2), "512 bits": (64, None)}
 EXACT = ("floor", "ceil", "trunc", "round", "abs", "sign", "neg")
 
 
@@ -60,9 +64,10 @@ def units_off(found, exact):
 
 
 @pytest.mark.parametrize("op", LIMITS)
-@pytest.mark.parametrize("register", [4, 32, 64], ids=["scalar", "256 bits", "512 bits"])
-def test_single_precision_is_accurate(op, register, sample, options):
-    options = Options(cache_dir=options.cache_dir, vector_bytes=register)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_single_precision_is_accurate(op, machine, sample, options):
+    register, processor = MACHINES[machine]
+    options = built_for(processor, replace(options, vector_bytes=register))
     x = sample if register > 4 else sample[::50].contiguous()
     (found,) = build_program(program_of(op, x.numel(), torch.float32), {}, options)(x)
     exact = reference(op, x.double())
@@ -77,8 +82,11 @@ def test_single_precision_is_accurate(op, register, sample, options):
 SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 1e-40, torch.inf, -torch.inf, torch.nan])
 
 
+@pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("op", ["pow", "atan2", "fmod", "hypot"])
-def test_functions_of_two_numbers_are_accurate(op, options):
+def test_functions_of_two_numbers_are_accurate(op, machine, options):
+    register, processor = MACHINES[machine]
+    options = built_for(processor, replace(options, vector_bytes=register))
     bases, exponents = torch.logspace(-6, 6, 1009), torch.linspace(-6, 6, 307)
     pairs = [torch.cartesian_prod(bases, exponents), torch.cartesian_prod(SPECIAL, SPECIAL)]
     x, y = torch.cat(pairs).T.contiguous()
