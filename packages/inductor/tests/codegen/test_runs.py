@@ -46,6 +46,20 @@ def test_one_call_runs_all():
         torch.testing.assert_close(list(compiled(*inputs)), list(several(*inputs)))
 
 
+def test_an_optimizer_over_many_parameters_is_one_call():
+    def step(*tensors):
+        parameters, grads, moments, squares = (tensors[k::4] for k in range(4))
+        torch._foreach_lerp_(moments, grads, 0.1)
+        torch._foreach_mul_(squares, 0.99)
+        torch._foreach_addcmul_(squares, grads, grads, 0.01)
+        denominators = torch._foreach_add(torch._foreach_sqrt(squares), 1e-8)
+        torch._foreach_addcdiv_(parameters, moments, denominators, -0.1)
+        return []
+
+    tensors = [torch.rand(3 + number // 4) for number in range(4 * 50)]
+    assert runs_of(step, *tensors) == [[50]]
+
+
 def test_a_team_does_large_kernels_together_and_small_ones_in_turns():
     def step(*tensors):
         first = torch._foreach_exp(tensors)

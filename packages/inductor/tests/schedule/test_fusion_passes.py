@@ -1,19 +1,25 @@
 """The passes from a lowered graph to kernels in a row, alone: text in, text out."""
 
+import math
 import re
+from dataclasses import replace
 
 import pytest
+import torch
 from written import graph_of
 
 from inductor.codegen.runs import Run, gathered
 from inductor.codegen.units import print_units
 from inductor.ir.graph import Nest
 from inductor.ir.index import Index, loop_variable
+from inductor.ir.parse import parse_kernel
 from inductor.ir.show import program_text
 from inductor.lower import lower
 from inductor.schedule import schedule
 from inductor.schedule.align import overlay, permutation
 from inductor.schedule.fusion import fuse
+from inductor.schedule.merge import merge
+from inductor.schedule.profit import is_small_enough, keeps_parallel, shares_reads
 
 # -- laying iteration spaces over one another -------------------------------------------------------------------------
 
@@ -112,6 +118,55 @@ rows
 columns
 stranger
 """  # fmt: skip
+
+
+# -- whether sharing pays ---------------------------------------------------------------------------------------------
+
+
+def nest_of(text):
+    kernel = parse_kernel(text)
+    inner = next((loop.axes for loop in kernel.loops if loop.axes), ())
+    return Nest(kernel.name, torch.device("cpu"), (*kernel.axes, *inner), frozenset(inner), kernel.loops)
+
+
+def sums_of(rows, columns):
+    return nest_of(f"""\
+def kernel(x: read[float32, {rows * columns}], a: write[float32, {rows}]) -> cpu:
+    for i0 in {rows}:
+        for i1 in reduce({columns}):
+            t0 = sum(x[{columns} * i0 + i1], float32)
+        a[i0] = t0
+""")
+
+
+def elementwise(*sizes, buffer="x"):
+    axes = "".join(f"{'    ' * (k + 1)}for i{k} in {size}:\n" for k, size in enumerate(sizes))
+    numel = math.prod(sizes)
+    place = " + ".join(f"{math.prod(sizes[k + 1 :])} * i{k}" for k in range(len(sizes)))
+    line = f"{'    ' * (len(sizes) + 1)}b[{place}] = exp({buffer}[{place}])\n"
+    header = f"def kernel({buffer}: read[float32, {numel}], b: write[float32, {numel}]) -> cpu:\n"
+    return nest_of(header + axes + line)
+
+
+@pytest.mark.parametrize(("rows", "columns", "pays"), [(4, 65536, False), (4, 1024, True), (64, 65536, True)])
+def test_elementwise_work_does_not_join_a_few_long_rows(rows, columns, pays):
+    assert keeps_parallel(sums_of(rows, columns), elementwise(rows, columns)) == pays
+    assert keeps_parallel(elementwise(rows, columns), sums_of(rows, columns)) == pays
+
+
+def test_siblings_join_only_if_an_element_is_read_once_for_both():
+    first, second, stranger = elementwise(4, 8), sums_of(4, 8), elementwise(4, 8, buffer="y")
+    assert shares_reads(first, second, merge(first, second))
+    assert not shares_reads(stranger, second, merge(stranger, second))
+
+
+def test_a_kernel_does_not_grow_for_ever():
+    nest = elementwise(4, 8)
+    (loop,) = nest.loops
+    many = [replace(loop.body[0], buffer=f"b{number}") for number in range(40)]
+    assert is_small_enough(nest)
+    assert not is_small_enough(replace(nest, loops=(replace(loop, body=tuple(many)),)))
+    assert not is_small_enough(replace(nest, loops=(replace(loop, body=loop.body * 200),)))
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,62 @@
+"""How a kernel is laid out on a CPU: from its text to the loop that runs along the lanes, and who shares the work."""
+
+import pytest
+
+from inductor.codegen.cpp_strategy import choose
+from inductor.ir.parse import parse_kernel
+
+ELEMENTWISE = """\
+def kernel(x: read[float32, 8000], a: write[float32, 8000]) -> cpu:
+    for i0 in 8000:
+        a[i0] = exp(x[i0])
+"""
+DOUBLE = ELEMENTWISE.replace("float32", "float64")
+ROWS = """\
+def kernel(x: read[float32, 8000], a: write[float32, 80]) -> cpu:
+    for i0 in 80:
+        for r0 in reduce(100):
+            v0 = sum(x[100 * i0 + r0], float32)
+        a[i0] = v0
+"""
+COLUMNS = ROWS.replace("100 * i0 + r0", "i0 + 80 * r0")
+SHORT = ROWS.replace("reduce(100)", "reduce(5)").replace("100 * i0", "5 * i0")
+TURNED = """\
+def kernel(x: read[float32, 8000], a: write[float32, 8000]) -> cpu:
+    for i0 in 80:
+        for i1 in 100:
+            a[100 * i0 + i1] = x[i0 + 80 * i1] + 1.0
+"""
+SMALL = TURNED.replace("80", "8")
+RUNNING = """\
+def kernel(x: read[float32, 8000], a: write[float32, 8000]) -> cpu:
+    for i0 in 80:
+        for r0 in reduce(100):
+            v0 = scan_sum(x[100 * i0 + r0], float32)
+            a[100 * i0 + r0] = v0
+"""
+SCATTERED = """\
+def kernel(k: read[int64, 8000], x: read[float32, 8000], a: update[float32, 9]) -> cpu:
+    for i0 in 8000:
+        a[p0, p0(9, wrapped(k[i0], 9))] += x[i0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "vector_bytes", "vector", "width", "tiled", "parallel"),
+    [
+        pytest.param(ELEMENTWISE, 64, "columns", 16, False, True, id="elementwise"),
+        pytest.param(ELEMENTWISE, 32, "columns", 8, False, True, id="smaller registers"),
+        pytest.param(ELEMENTWISE, 4, "nothing", 1, False, True, id="no registers"),
+        pytest.param(DOUBLE, 64, "columns", 8, False, True, id="double precision"),
+        pytest.param(ROWS, 64, "rows", 16, False, True, id="rows"),
+        pytest.param(SHORT, 64, "rows", 4, False, True, id="short rows"),
+        pytest.param(COLUMNS, 64, "columns", 16, False, True, id="columns"),
+        pytest.param(TURNED, 64, "columns", 16, True, True, id="turned"),
+        pytest.param(SMALL, 64, "columns", 16, False, True, id="turned and small"),
+        pytest.param(RUNNING, 64, "nothing", 1, False, True, id="running"),
+        pytest.param(SCATTERED, 64, "columns", 8, False, False, id="scattered"),
+    ],
+)
+def test_layout(text, vector_bytes, vector, width, tiled, parallel):
+    found = choose(parse_kernel(text), vector_bytes)
+    assert (found.vector, found.width, found.tiled, found.parallel) == (vector, width, tiled, parallel)
