@@ -37,10 +37,7 @@ def compile(
     name = f"graph_{next(_numbers)}"
     work = pipeline.Work(name, gm, example_inputs, chosen, tell)
     try:
-        if chosen.trace:
-            compiled = trace.run(work, trace.folder(chosen.trace, name))
-        else:
-            compiled = pipeline.run(work)
+        compiled = trace.run(work, chosen.trace) if chosen.trace else pipeline.run(work)
     except (BuildError, CacheError, UnsupportedGraph) as error:
         if not chosen.fallback:
             raise

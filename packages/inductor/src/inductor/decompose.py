@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from inductor.errors import UnsupportedGraph
 from inductor.lowerings import LIBRARY, LOWERINGS
 
 aten = torch.ops.aten
@@ -92,6 +93,10 @@ def _where_right(overload: torch._ops.OpOverload, function: Callable[..., Any]) 
 
 def prepare(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
     """A functional ATen graph with ``meta['val']`` that computes what ``gm`` does."""
+    for number, value in enumerate(example_inputs):
+        if isinstance(value, torch.Tensor) and (value.layout != torch.strided or value.is_quantized):
+            kind = "quantized" if value.is_quantized else f"of layout {value.layout}"
+            raise UnsupportedGraph(f"input {number} is {kind}: only plain strided tensors can be compiled")
     if all(_is_ready(node) for node in gm.graph.nodes):
         return gm
     from torch.fx.experimental.proxy_tensor import make_fx

@@ -39,6 +39,13 @@ SHARED_COST = 4
 LARGEST = 80
 """An expression that costs more is given memory, so that trees stay small whatever the graph."""
 MOST_READS = 16
+COMPUTED = frozenset((
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int64, torch.int32, torch.int16,
+    torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8,
+))  # fmt: skip
+"""The dtypes that expressions have."""
+DEVICES = frozenset(("cpu", "cuda"))
+"""Where kernels run."""
 SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
 
 
@@ -93,8 +100,6 @@ class _Lowerer:
     def _placeholder(self, node: Node) -> Any:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
-            if value.layout != torch.strided:
-                raise UnsupportedGraph(f"input {node.name} has layout {value.layout}")
             sizes, strides = self.ctx.sizes.indices(value.shape), self.ctx.sizes.strides(value.stride())
             buffer = Buffer(node.name, value.dtype, value.device, sizes, strides)
             self.ctx.buffers[buffer.name] = buffer
@@ -149,7 +154,11 @@ class _Lowerer:
             return self._copy_into(node, *args[:2])
         lower_operator = LOWERINGS.get(node.target)
         if lower_operator is None or not _ordinary(node, metas):
-            reason = "no lowering" if lower_operator is None else "a tensor that is not plain and strided"
+            reason = (
+                "no lowering"
+                if lower_operator is None
+                else "a tensor of a dtype, a device or a layout that has no kernels"
+            )
             return self._fall_back(node, args, kwargs, reason)
         result = lower_operator(self.ctx, *args, **kwargs)
         if isinstance(result, Declined):
@@ -257,10 +266,10 @@ class _Lowerer:
 
 
 def _ordinary(node: Node, metas: Sequence[torch.Tensor]) -> bool:
-    """True if only plain strided tensors take part."""
+    """True if only plain strided tensors of numbers that we compute with take part, where we compute."""
     inputs = [arg.meta.get("val") for arg in node.all_input_nodes]
     return all(
-        value.layout == torch.strided and not value.is_quantized and not value.dtype.is_complex
+        value.layout == torch.strided and value.dtype in COMPUTED and value.device.type in DEVICES
         for value in (*metas, *inputs)
         if isinstance(value, torch.Tensor)
     )

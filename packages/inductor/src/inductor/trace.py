@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import warnings
 from pathlib import Path
 
 import torch
@@ -64,8 +66,14 @@ def folder(option: bool | str, name: str) -> Path:
     raise FileExistsError(f"{base} holds too many traces of {name}")
 
 
-def run(work: pipeline.Work, path: Path) -> CompiledGraph:
-    """Runs the pipeline and writes each stage's texts."""
+def run(work: pipeline.Work, option: bool | str) -> CompiledGraph:
+    """Runs the pipeline and writes each stage's texts; what cannot be written is said once and keeps nothing from
+    being compiled."""
+    try:
+        pages = _Pages(folder(option, work.name))
+    except OSError as error:
+        _warn(error)
+        return pipeline.run(work)
     last = work
 
     def observe(stage: pipeline.Stage, after: pipeline.Work) -> None:
@@ -74,25 +82,48 @@ def run(work: pipeline.Work, path: Path) -> CompiledGraph:
         number = [other.name for other in pipeline.STAGES].index(stage.name)
         for file, text in stage.texts(after).items():
             plain = file.endswith((".cpp", ".py")) and stage.name in ("print", "wrap")
-            (path / (file if plain else f"{number}_{file}")).write_text(text)
+            pages.write(file if plain else f"{number}_{file}", text)
 
     compiled = pipeline.run(work, observe)
-    _write_run(last, path)
-    (path / "report.txt").write_text(f"{compiled.report}\n")
+    _write_run(last, pages)
+    pages.write("report.txt", f"{compiled.report}\n")
     return compiled
 
 
-def _write_run(work: pipeline.Work, path: Path) -> None:
+class _Pages:
+    """The files of a trace; after one that could not be written there are no more."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.broken = path, False
+
+    def write(self, name: str, content: str | bytes) -> None:
+        if self.broken:
+            return
+        data = content.encode() if isinstance(content, str) else content
+        try:
+            (self.path / name).write_bytes(data)
+        except OSError as error:
+            self.broken = True
+            _warn(error)
+
+
+def _warn(error: OSError) -> None:
+    warnings.warn(f"the trace cannot be written to {error.filename}: {error.strerror}", RuntimeWarning, stacklevel=2)
+
+
+def _write_run(work: pipeline.Work, pages: _Pages) -> None:
     assert work.program is not None
     assert work.wrapper is not None
     assert work.graph is not None
-    torch.save(dict(work.graph.constants), path / "constants.pt")
+    constants = io.BytesIO()
+    torch.save(dict(work.graph.constants), constants)
+    pages.write("constants.pt", constants.getvalue())
     lines = [
         f"        {_made(given, example)},"
         for given, example in zip(work.program.inputs, work.example_inputs, strict=True)
     ]
     text = _RUN.format(imports="\n".join(work.wrapper.imports), inputs="\n".join(lines), plans=dict(work.wrapper.plans))
-    (path / "run.py").write_text(text)
+    pages.write("run.py", text)
 
 
 def _made(given: object, example: object) -> str:

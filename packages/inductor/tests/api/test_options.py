@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -75,6 +77,18 @@ def test_a_variable_switches_traces_on(tmp_path, monkeypatch):
     x = torch.randn(3)
     inductor.compile(make_fx(torch.neg)(x), [x])
     assert list((tmp_path / "here").glob("*/wrapper.py"))
+
+
+def test_a_trace_that_cannot_be_written_keeps_nothing_from_being_compiled(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.warns(RuntimeWarning, match="the trace cannot be written to .*file/here.*: Not a directory") as caught:
+        compiled = traced(tmp_path / "file" / "here")
+    assert len(caught) == 1
+    assert compiled.report.failure is None
+    monkeypatch.setattr(Path, "write_bytes", mock.Mock(side_effect=OSError(28, "No space left on device", "page")))
+    with pytest.warns(RuntimeWarning, match="cannot be written to page: No space left on device") as caught:
+        assert traced(tmp_path / "full").report.failure is None
+    assert len(caught) == 1
 
 
 def test_labels_are_seen_by_the_profiler():

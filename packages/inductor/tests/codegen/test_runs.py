@@ -84,3 +84,19 @@ def test_a_label_shows_each_kernel():
         compiled(*inputs)
     seen = {event.name for event in profile.events()}
     assert {kernel.name for kernel in compiled.kernels} <= seen
+
+
+def test_hundreds_of_elementary_functions_are_compiled_once_each():
+    """Each takes a page of instructions: wherever they are mentioned, a thousand of them take the compiler a minute."""
+
+    def function(x):
+        for number in range(70):
+            x = (x * 1.01).sin() + (x.abs() + number).log()
+        return x
+
+    (x,) = inputs = [torch.randn(500)]
+    compiled = inductor.compile(make_fx(function)(x), inputs, options={"fallback": False})
+    torch.testing.assert_close(compiled(x)[0], function(x))
+    called, inline = (print_units(program_of(chain, x), 64, 1).units[0].source for chain in (function, torch.sin))
+    assert "INDUCTOR_MANY_CALLS" in called
+    assert "INDUCTOR_MANY_CALLS" not in inline

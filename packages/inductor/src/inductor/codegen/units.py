@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inductor.codegen.cpp import PrintedKernel, print_kernel
+from inductor.codegen.cpp_dialect import EXPENSIVE
+from inductor.codegen.cpp_strategy import nodes
 from inductor.codegen.triton import HEADER, PrintedTritonKernel
 from inductor.codegen.triton import print_kernel as print_triton
+from inductor.ir.expr import Apply
 from inductor.ir.kernel import Kernel
 from inductor.ir.program import Launch, Program
 
 PER_UNIT = 4
 """Kernels that one run of the compiler builds where there are cores for more."""
+
+MANY_CALLS = 128
+"""Elementary functions in a unit from which on they are called instead of compiled wherever they are mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +66,13 @@ def _distinct(kernels: Sequence[Kernel], vector_bytes: int) -> tuple[list[Printe
 
 
 def _unit(kernels: Sequence[PrintedKernel]) -> Unit:
-    text = '#include "kernel.h"\n\n' + "\n".join(kernel.text + kernel.entry for kernel in kernels)
-    return Unit(text, tuple(kernels))
+    many = sum(map(_elementary_calls, kernels)) >= MANY_CALLS
+    heading = ("#define INDUCTOR_MANY_CALLS\n" if many else "") + '#include "kernel.h"\n\n'
+    return Unit(heading + "\n".join(kernel.text + kernel.entry for kernel in kernels), tuple(kernels))
+
+
+def _elementary_calls(printed: PrintedKernel) -> int:
+    """How many functions that take a page of instructions the kernel's expressions mention."""
+    return sum(
+        isinstance(node, Apply) and node.op in EXPENSIVE for loop in printed.kernel.loops for node in nodes(loop)
+    )

@@ -76,12 +76,14 @@ class _WrapperPrinter:
             "check_input": check_input,
             "reinterpret": reinterpret,
             "laid_out": laid_out,
+            "plain": plain,
+            "refuse_negated": refuse_negated,
         }
         self.imports = [
             "import torch",
             "from torch import empty_strided",
             "from torch import get_num_threads as threads",
-            "from inductor.codegen.wrapper import check_input, laid_out, reinterpret",
+            "from inductor.codegen.wrapper import check_input, laid_out, plain, refuse_negated, reinterpret",
         ]
         self.names = Names(
             set(self.namespace)
@@ -97,7 +99,14 @@ class _WrapperPrinter:
         self.devices = program.launches()
         gpus = {device for device in self.devices.values() if device.type == "cuda"}
         self.only_gpu = next(iter(gpus)) if len(gpus) == 1 else None
-        self.read_by_kernels = {name for step in program.steps if isinstance(step, Launch) for name in step.buffers}
+        launches = [step for step in program.steps if isinstance(step, Launch)]
+        self.read_by_kernels = {name for step in launches for name in step.buffers}
+        self.written_by_kernels = {
+            name
+            for step in launches
+            for name, argument in zip(step.buffers, step.kernel.arguments, strict=True)
+            if argument.role != "in"
+        }
         self.read_by_kernels |= {step.base for step in program.steps if isinstance(step, View)}
 
     def print(self) -> Wrapper:
@@ -199,6 +208,10 @@ class _WrapperPrinter:
                 self.known[given.name] = given
                 if self.check_inputs:
                     self._check(given)
+                if given.name in self.read_by_kernels and _may_be_negated(given):
+                    name = self._local(given.name)
+                    made = "refuse_negated" if given.name in self.written_by_kernels else "plain"
+                    self.lines.line(f"if {name}.is_neg(): {name} = {made}({name})")
 
     def _binds(self, late: bool) -> list[Bind]:
         """The sizes of inputs, or those that are known once a call has returned."""
@@ -417,7 +430,27 @@ def _object_name(value: object) -> str:
     return name if name.isidentifier() else "constant"
 
 
+def _may_be_negated(given: Buffer) -> bool:
+    """Whether a tensor like this may be one that torch negates whenever it is read: the imaginary part of a conjugate,
+    which has every second number of a memory, so neighbours are never side by side."""
+    strides = (stride.as_int() for size, stride in zip(given.sizes, given.strides, strict=True) if size != 1)
+    return given.dtype.is_floating_point and 1 not in strides
+
+
 # -- what the printed function calls ----------------------------------------------------------------------------------
+
+
+def plain(given: torch.Tensor) -> torch.Tensor:
+    """A tensor that torch negates on reading as one that holds its numbers, laid out alike."""
+    return torch.empty_strided(given.size(), given.stride(), dtype=given.dtype, device=given.device).copy_(given)
+
+
+def refuse_negated(given: torch.Tensor) -> NoReturn:
+    """Kernels write numbers as they are."""
+    raise ValueError(
+        f"an input of size {tuple(given.size())} is the imaginary part of a conjugate, and the graph writes to it;"
+        " give torch.resolve_neg of it"
+    )
 
 
 def check_input(name: str, given: Any, sizes: Iterable[int], strides: Iterable[int], dtype: torch.dtype) -> None:

@@ -267,6 +267,7 @@ class Context:
         """A tensor that the compiled graph keeps."""
         name = name or f"c{next(self._counter)}"
         if name not in self.buffers:
+            value = value.resolve_conj().resolve_neg()
             self.constants[name] = value
             self.buffers[name] = Buffer(
                 name, value.dtype, value.device, self.sizes.indices(value.shape), self.sizes.strides(value.stride())

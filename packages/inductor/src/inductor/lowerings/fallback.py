@@ -41,6 +41,8 @@ def call_operator(ctx: Context, node: Node, args: Any, kwargs: Any, reason: str 
 
 
 def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason: str | None) -> Any:
+    if metas is None and [str(result.type) for result in target._schema.returns] == ["Tensor"]:
+        raise UnsupportedGraph(f"{ctx.node}, of which the tracer does not say what it returns")
     refs = _with_refs(ctx)
     call_args, call_kwargs = _map(refs, args), {name: _map(refs, value) for name, value in kwargs.items()}
     leaves, structure = pytree.tree_flatten(metas)

@@ -98,6 +98,7 @@ _ONE_OPERAND: tuple[tuple[torch._ops.OpOverload, Kind, str], ...] = (
         "sigmoid", "reciprocal",
     )),
     (aten.neg.default, "default", "neg"),
+    (aten._neg_view.default, "default", "neg"),  # what kernels read must not be negated by torch once more
     (aten.abs.default, "default", "abs"),
     (aten.bitwise_not.default, "default", "not"),
 )  # fmt: skip

@@ -146,14 +146,16 @@ template <class V> INLINE V sine_of_quarter(V r, Bits<V> quarter) {
     return bits_as<V>(bits_as<Bits<V>>(value) ^ ((quarter & 2) << 30));
 }
 template <class V> INLINE bool beyond_reduction(V x) { return !all_lanes(absolute(x) <= splat<V>(32768.0f)); }
+template <class V> RARE V sin_by_lane(V x) { return each<V>([&](i32 lane) { return __builtin_sinf(x[lane]); }); }
+template <class V> RARE V cos_by_lane(V x) { return each<V>([&](i32 lane) { return __builtin_cosf(x[lane]); }); }
 
 template <class V> INLINE V sin_single(V x) {
-    if (__builtin_expect(beyond_reduction(x), 0)) return each<V>([&](i32 lane) { return __builtin_sinf(x[lane]); });
+    if (__builtin_expect(beyond_reduction(x), 0)) return sin_by_lane(x);
     const Turned<V> part = reduce_by_half_pi(x);
     return where(x == splat<V>(0), x, sine_of_quarter(part.r, part.n));
 }
 template <class V> INLINE V cos_single(V x) {
-    if (__builtin_expect(beyond_reduction(x), 0)) return each<V>([&](i32 lane) { return __builtin_cosf(x[lane]); });
+    if (__builtin_expect(beyond_reduction(x), 0)) return cos_by_lane(x);
     const Turned<V> part = reduce_by_half_pi(x);
     return sine_of_quarter(part.r, part.n + 1);
 }
@@ -204,8 +206,15 @@ template <class V> INLINE V atan_single(V x) {
 
 // -- the public names -------------------------------------------------------------------------------------------------
 
+// Where a source calls hundreds of them, each is compiled once and called: inline they would take a minute to compile.
+#ifdef INDUCTOR_MANY_CALLS
+#define CALLED static __attribute__((noinline))
+#else
+#define CALLED INLINE
+#endif
+
 #define INDUCTOR_ELEMENTARY(name) \
-    template <class V> INLINE V name(V x) { \
+    template <class V> CALLED V name(V x) { \
         if constexpr (sizeof(Element<V>) == 8) { \
             if constexpr (is_vector<V>) return each<V>([&](i32 lane) { return __builtin_##name(x[lane]); }); \
             else return __builtin_##name(x); \
@@ -228,7 +237,7 @@ INDUCTOR_ELEMENTARY(erf)
 INDUCTOR_ELEMENTARY(atan)
 #undef INDUCTOR_ELEMENTARY
 
-template <class V> INLINE V sigmoid(V x) {
+template <class V> CALLED V sigmoid(V x) {
     if constexpr (sizeof(Element<V>) == 8) return splat<V>(1) / (splat<V>(1) + exp(-x));
     else if constexpr (is_vector<V>) return sigmoid_single(x);
     else return sigmoid_single(splat<f32x4>(x))[0];

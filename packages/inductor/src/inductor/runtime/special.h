@@ -79,14 +79,17 @@ template <class V> INLINE V exp2_twofold(Like<f64, V> x) {
     const Bits<Double> n = bits_as<Bits<Double>>(shifted) - bits_as<Bits<Double>>(magic);
     return widen<V>(power * bits_as<Double>((n + 1023) << 52));
 }
+template <class V> RARE V pow_by_lane(V x, V y) {
+    return each<V>([&](i32 lane) { return __builtin_powf(x[lane], y[lane]); });
+}
 template <class V> INLINE V pow_single(V x, V y) {
     const V infinity = splat<V>(__builtin_inff());
     const auto plain = (x >= splat<V>(0x1p-126f)) & (x < infinity) & (absolute(y) < infinity);
-    if (__builtin_expect(!all_lanes(plain), 0)) return each<V>([&](i32 lane) { return __builtin_powf(x[lane], y[lane]); });
+    if (__builtin_expect(!all_lanes(plain), 0)) return pow_by_lane(x, y);
     return exp2_twofold<V>(widen<Like<f64, V>>(y) * log2_twofold(x));
 }
 
-template <class V> INLINE V pow(V a, V b) {
+template <class V> CALLED V pow(V a, V b) {
     if constexpr (sizeof(Element<V>) == 8) {
         if constexpr (is_vector<V>) return each<V>([&](i32 lane) { return __builtin_pow(a[lane], b[lane]); });
         else return __builtin_pow(a, b);

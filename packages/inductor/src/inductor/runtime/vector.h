@@ -29,6 +29,7 @@ INDUCTOR_VECTORS(16)
 #undef INDUCTOR_VECTOR
 
 #define INLINE inline __attribute__((always_inline))
+#define RARE static __attribute__((noinline, cold))  // compiled once however often it is called
 
 // -- what a type is ---------------------------------------------------------------------------------------------------
 
