@@ -65,3 +65,15 @@ def test_the_callers_mode_stays(mode):
         before = torch.is_grad_enabled()
         assert call(torch.ones(2, requires_grad=True)).requires_grad
         assert torch.is_grad_enabled() == before
+
+
+def test_a_graph_that_fails_within_modes_leaves_them():
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(torch.amp.autocast_mode._enter_autocast, ("cpu", torch.float16, True, True))
+    graph.call_function(torch.autograd.grad_mode._enter_inference_mode, (True,))
+    graph.output(graph.call_method("tolist", (x,)))
+    gm, x = torch.fx.GraphModule({}, graph), torch.ones(3)
+    with pytest.raises(aotgrad.Unsupported):
+        aotgrad.compile(gm, [x], forward=aotgrad.run_eagerly)
+    assert (torch.is_autocast_enabled("cpu"), torch.is_inference_mode_enabled()) == (False, False)

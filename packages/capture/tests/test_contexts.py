@@ -2,6 +2,7 @@
 
 import contextlib
 
+import pytest
 import torch
 
 import capture
@@ -108,3 +109,64 @@ def test_a_break_inside_a_mode_keeps_the_mode(check, x):
         return b, c, a * 4
 
     check(inside, x.requires_grad_(), graphs=None, breaks=1)
+
+
+MODES = {
+    "no_grad": torch.no_grad,
+    "enable_grad": torch.enable_grad,
+    "inference": torch.inference_mode,
+    "no inference": lambda: torch.inference_mode(False),
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "no autocast": lambda: torch.autocast("cpu", enabled=False),
+}
+
+
+def modes_in_force():
+    torch.autocast_increment_nesting()
+    depth = torch.autocast_decrement_nesting()
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), depth
+
+
+def seen(x, w):
+    y = x @ w
+    return y.dtype, y.requires_grad, y.is_inference(), modes_in_force()
+
+
+def one_after_the_other(first, second):
+    def program(x, w):
+        found = [seen(x, w)]
+        for mode in (first, second):
+            with mode():
+                found.append(seen(x, w))
+                capture.graph_break()
+                found.append(seen(x, w))
+            found.append(seen(x, w))
+        capture.graph_break()
+        return [*found, seen(x, w)]
+
+    return program
+
+
+@pytest.mark.parametrize("outer", MODES)
+@pytest.mark.parametrize("first", MODES)
+@pytest.mark.parametrize("second", MODES)
+def test_breaks_inside_modes_one_after_the_other(outer, first, second):
+    program = one_after_the_other(MODES[first], MODES[second])
+    x, w = torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)
+    with MODES[outer]():
+        before = modes_in_force()
+        assert capture.optimize("eager", strict=True)(program)(x, w) == program(x, w)
+        assert modes_in_force() == before
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_an_error_inside_a_mode_leaves_it(name):
+    def pick(x, index):
+        with MODES[name](), torch.no_grad():
+            return x.sin()[index]
+
+    compiled, before = capture.optimize("eager")(pick), modes_in_force()
+    compiled(torch.ones(3), torch.tensor([1]))
+    with pytest.raises(IndexError):
+        compiled(torch.ones(3), torch.tensor([7]))
+    assert modes_in_force() == before

@@ -159,12 +159,36 @@ class _GraphProgram:
 
 
 class _Narrator(fx.Interpreter):
-    """Interprets a graph and names the current node as the source of what is recorded."""
+    """Interprets a graph and names the current node as the source of what is recorded.
+
+    Contexts that the graph is in when it fails are left.
+    """
 
     def __init__(self, gm: fx.GraphModule, recorder: Recorder) -> None:
         super().__init__(gm)
         self._recorder = recorder
+        self._entered: list[tuple[Callable[[Any], Any], Any]] = []
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().run(*args, **kwargs)
+        finally:
+            for leave, handle in reversed(self._entered):
+                leave(handle)
 
     def run_node(self, n: fx.Node) -> Any:
         self._recorder.source = n
-        return super().run_node(n)
+        result = super().run_node(n)
+        if n.target in _CONTEXTS:
+            self._entered.append((_CONTEXTS[n.target], result))
+        elif n.target in _CONTEXTS.values():
+            self._entered.pop()
+        return result
+
+
+_autocast, _grad_mode = torch.amp.autocast_mode, torch.autograd.grad_mode
+_CONTEXTS: dict[Any, Callable[[Any], Any]] = {
+    _autocast._enter_autocast: _autocast._exit_autocast,
+    _grad_mode._enter_inference_mode: _grad_mode._exit_inference_mode,
+}
+"""Nodes that enter a context, and what leaves it again."""

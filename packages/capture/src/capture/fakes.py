@@ -21,7 +21,10 @@ class StandIns:
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """The stand-in of a tensor whose sizes are known."""
         if self._is_plain(tensor):
-            return self._plain(tensor)
+            if not torch.is_inference_mode_enabled():
+                return self._plain(tensor)
+            with torch.inference_mode(False):  # it is no inference tensor, and neither is its stand-in
+                return self._plain(tensor)
         self._elsewhere.add(_memory_of(tensor) if tensor.layout is torch.strided else 0)
         return self.mode.from_tensor(tensor, static_shapes=True, trace=False)
 

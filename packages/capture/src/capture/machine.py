@@ -72,8 +72,7 @@ class Machine:
         self.tensors: dict[int, TensorValue] = {}
         self.frames: list[Frame] = []
         self.left_active: list[TorchContext] = []
-        self.grad_mode_left: bool | None = None
-        self._grad_mode = torch.is_grad_enabled()
+        self.grad_mode = self.grad_mode_left = torch.is_grad_enabled()
         self._balanced = False
         self._known: dict[int, Value] = {}
         self._alive: list[Any] = []
@@ -194,14 +193,13 @@ class Machine:
         if self._balanced:
             return
         self._balanced = True
-        mode = torch.is_grad_enabled()
+        self.grad_mode_left = torch.is_grad_enabled()
         self.left_active = list(self.effects.contexts)
         for context in reversed(self.left_active):
             context.leave(self.graph)
             self.effects.leave(context)
-        if torch.is_grad_enabled() != self._grad_mode:
-            self.grad_mode_left = mode
-            self.graph.switch(torch._C._set_grad_enabled, self._grad_mode)
+        if torch.is_grad_enabled() != self.grad_mode:
+            self.graph.switch(torch._C._set_grad_enabled, self.grad_mode)
 
     def let_go(self) -> None:
         """Forget the program's objects at once: there are cycles here, and a collection may be far off."""

@@ -30,6 +30,7 @@ from capture.emitting import Emitter
 from capture.errors import BackendError, Location, Reason, Restart, SkipFrame, Unsupported
 from capture.guards import Guard
 from capture.instructions import Instruction
+from capture.library_modes import with_modes_put_back
 from capture.machine import Machine, evaluate
 from capture.options import Options
 from capture.outcomes import Returned, Stopped, Varying
@@ -219,7 +220,7 @@ class _Translator:
                 f"the backend gave {type(compiled).__name__}, which cannot be called, "
                 f"for a graph of {self.code.co_qualname}"
             )
-        return compiled
+        return with_modes_put_back(compiled, module.graph)
 
     def _keep_results(self, results: Sequence[Value]) -> None:
         if not results:
@@ -275,8 +276,10 @@ class _Translator:
 
     def _enter_contexts(self) -> None:
         """The graph put the library's state back; code that CPython runs next must find it as the program left it."""
-        emit = self.emit
+        emit, mode = self.emit, self.machine.grad_mode
         for context in self.machine.left_active:
+            self._set_grad_mode(mode, context.grad_mode_before)  # what it puts back, not what this frame began with
+            mode = context.grad_mode_within
             emit.load_callable(context.cls)
             for arg in context.args:
                 emit.load_const(arg)
@@ -287,11 +290,14 @@ class _Translator:
             emit.to_callable()
             emit.call(0)
             emit.pop()
-        if self.machine.grad_mode_left is not None:
-            emit.load_callable(torch._C._set_grad_enabled)
-            emit.load_const(self.machine.grad_mode_left)
-            emit.call(1)
-            emit.pop()
+        self._set_grad_mode(mode, self.machine.grad_mode_left)
+
+    def _set_grad_mode(self, mode: bool, wanted: bool) -> None:
+        if mode != wanted:
+            self.emit.load_callable(torch._C._set_grad_enabled)
+            self.emit.load_const(wanted)
+            self.emit.call(1)
+            self.emit.pop()
 
     # -- the rest of the function --------------------------------------------------------------------------------
 

@@ -24,7 +24,13 @@ class StateRecorder(Protocol):
 
 
 class TorchContext(Value):
-    """``cls(*args)`` for one of the classes below; active between ``enter`` and ``leave``."""
+    """``cls(*args)`` for one of the classes below; active between ``enter`` and ``leave``.
+
+    ``grad_mode_before`` it was entered is what it puts back, ``grad_mode_within`` what it was entered for.
+    """
+
+    grad_mode_before: bool
+    grad_mode_within: bool
 
     def __init__(self, cls: type, args: Sequence[Any]) -> None:
         self.cls = cls
@@ -46,13 +52,14 @@ class TorchContext(Value):
         return ctx.stop("context", f"`{name}` of a `{self.cls.__name__}` context is read")
 
     def enter(self, graph: StateRecorder) -> None:
+        self.grad_mode_before = self._mode_put_back()
         if issubclass(self.cls, torch.inference_mode):
             self._handle = graph.switch(_enter_inference, *self.args)
         elif issubclass(self.cls, torch.autocast):
             self._handle = graph.switch(_enter_autocast, *self.args)
         else:
-            self._handle = torch.is_grad_enabled()
             graph.switch(torch._C._set_grad_enabled, self._target())
+        self.grad_mode_within = torch.is_grad_enabled()
 
     def leave(self, graph: StateRecorder) -> None:
         if issubclass(self.cls, torch.inference_mode):
@@ -60,7 +67,10 @@ class TorchContext(Value):
         elif issubclass(self.cls, torch.autocast):
             graph.switch(_exit_autocast, self._handle)
         else:
-            graph.switch(torch._C._set_grad_enabled, self._handle)
+            graph.switch(torch._C._set_grad_enabled, self.grad_mode_before)
+
+    def _mode_put_back(self) -> bool:
+        return torch.is_grad_enabled()
 
     def _target(self) -> bool:
         if issubclass(self.cls, torch.set_grad_enabled):
@@ -75,9 +85,8 @@ class GradModeSwitch(TorchContext):
         super().__init__(torch.set_grad_enabled, (mode,))
         self.previous = previous
 
-    def enter(self, graph: StateRecorder) -> None:
-        graph.switch(torch._C._set_grad_enabled, self.args[0])
-        self._handle = self.previous
+    def _mode_put_back(self) -> bool:
+        return self.previous
 
 
 def enter_context(context: Any) -> Any:

@@ -1,0 +1,69 @@
+"""The library's modes around a graph that switches them: where it raises half way they are put back.
+
+Must not know how graphs are recorded or compiled.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch import fx
+
+_enter_autocast = torch.amp.autocast_mode._enter_autocast
+_SWITCHES = (
+    torch._C._set_grad_enabled,
+    _enter_autocast,
+    torch.autograd.grad_mode._enter_inference_mode,
+)
+
+
+class _Modes:
+    """What is in force now; of autocast only the devices that are asked for."""
+
+    def __init__(self, devices: Collection[str]) -> None:
+        self.grad = torch.is_grad_enabled()
+        self.autocast = [
+            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices
+        ]
+        self.depth = _autocast_depth() if devices else 0
+        self.caches = torch.is_autocast_cache_enabled()
+
+    def put_back(self) -> None:
+        torch._C._set_grad_enabled(self.grad)
+        if not self.autocast:
+            return
+        for device, enabled, dtype in self.autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(self.caches)
+        for _ in range(_autocast_depth() - self.depth):
+            torch.autocast_decrement_nesting()
+        if not self.depth:
+            torch.clear_autocast_cache()
+
+
+def _autocast_depth() -> int:
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def with_modes_put_back(call: Callable[..., Any], graph: fx.Graph) -> Callable[..., Any]:
+    """``call``, which runs ``graph``; after an error of it the modes are what they were before."""
+    switches = [node for node in graph.nodes if node.op == "call_function" and node.target in _SWITCHES]
+    if not switches:
+        return call
+    devices = {str(node.args[0]) for node in switches if node.target is _enter_autocast}
+
+    def run(*args: Any) -> Any:
+        before = _Modes(devices)
+        try:
+            return call(*args)
+        except BaseException as error:
+            traceback.clear_frames(error.__traceback__)  # inference mode lasts as long as the frame that entered it
+            before.put_back()
+            raise
+
+    return run
