@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +18,9 @@ from torch.utils import _pytree as pytree
 
 from inductor.deps import UNDECLARED_WRITES
 from inductor.errors import UnsupportedGraph
-from inductor.ir.expr import Expr, loads
+from inductor.ir.expr import Load, loads
 from inductor.ir.graph import Graph
-from inductor.ir.index import Index, Symbol
+from inductor.ir.index import ONE, Index, Symbol
 from inductor.ir.program import Bind, Buffer, Ref
 from inductor.lowerings.attention import attend
 from inductor.lowerings.context import Context
@@ -36,6 +36,8 @@ aten = torch.ops.aten
 
 SHARED_COST = 4
 """A value with several users is computed in each of them if it costs no more than this."""
+CHEAP_ON_GPUS = 24
+"""There memory counts: what takes no more bytes to compute again than to read is computed again up to this cost."""
 LARGEST = 80
 """An expression that costs more is given memory, so that trees stay small whatever the graph."""
 MOST_READS = 16
@@ -205,7 +207,7 @@ class _Lowerer:
             return value
         if value.base is not None:
             return value
-        if node in self.needs_memory or _deserves_memory(value.expr, len(node.users) + self.more_users[node]):
+        if node in self.needs_memory or _deserves_memory(value, len(node.users) + self.more_users[node]):
             value = self.ctx.realize(value, self.ctx.strides_of(node))
         else:
             self.ctx.origins[node] = labels
@@ -275,9 +277,22 @@ def _ordinary(node: Node, metas: Sequence[torch.Tensor]) -> bool:
     )
 
 
-def _deserves_memory(expr: Expr, users: int) -> bool:
-    work = cost(expr, LARGEST)
-    return work > LARGEST or (users > 1 and work > SHARED_COST) or sum(1 for _ in loads(expr)) > MOST_READS
+def _deserves_memory(value: Tensor, users: int) -> bool:
+    work, reads = cost(value.expr, LARGEST), list(loads(value.expr))
+    if work > LARGEST or len(reads) > MOST_READS:
+        return True
+    if value.device.type == "cuda" and work <= CHEAP_ON_GPUS and 0 < _bytes_read(value, reads) <= value.dtype.itemsize:
+        return False
+    return users > 1 and work > SHARED_COST
+
+
+def _bytes_read(value: Tensor, reads: Iterable[Load]) -> int:
+    """What an element is made from, apart from what is repeated along some axis; 0 where that is not known."""
+    whole = sum(size != ONE for size in value.sizes)
+    if any(load.bindings for load in reads):
+        return 0  # nobody knows how many
+    places = {(load.buffer, load.index, load.dtype.itemsize) for load in reads if len(load.index.symbols) == whole}
+    return sum(width for _, _, width in places)
 
 
 def _agree(sizes: Sequence[Index], have: Sequence[Index], want: Sequence[Index] | None) -> bool:

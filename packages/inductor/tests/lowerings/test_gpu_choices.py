@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from compiled import gpu_program_of
 
 from inductor.codegen.triton import print_kernel
-from inductor.codegen.wrapper import Kernels, print_wrapper
+from inductor.codegen.wrapper import Kernels, laid_out, print_wrapper
 from inductor.ir.program import Call, Launch
 
 SIZES = (64, 128), (96, 128), (96,)
@@ -108,3 +108,38 @@ def test_statistics_of_images_with_channels_innermost_are_made_by_many_programs(
     first, second = launches(gpu_program_of(images, (32, 56, 56, 256), dtype=torch.bfloat16))
     assert print_kernel(first).shape.programs.as_int() == 512
     assert print_kernel(second).shape.programs.as_int() == 32
+
+
+def test_small_kernels_beside_one_another_are_one():
+    """What reads nothing in common still shares a launch, as counters of batches and small reductions do."""
+    program = gpu_program_of(lambda a, b, c, d: (a + 1, b * 2, c.sum(0), d.sum(0)), (3,), (3,), (64, 8), (64, 8))
+    assert len(launches(program)) == 2
+
+
+def test_large_kernels_beside_one_another_are_not():
+    assert len(launches(gpu_program_of(lambda a, b: (a + 1, b * 2), (1 << 20,), (1 << 20,)))) == 2
+
+
+def test_what_is_wider_than_all_it_is_made_from_is_computed_again():
+    def function(x, s, w):
+        wide = (x.float() - s.float()) * 2 / 3
+        return torch.mm(wide.relu().bfloat16(), w), wide.sum(1), (wide * 3).sum(0)
+
+    program = gpu_program_of(function, (4096, 2048), (2048,), (2048, 512), dtype=torch.bfloat16)
+    stored = [argument for kernel in launches(program) for argument in kernel.arguments if argument.role == "out"]
+    assert max(argument.numel.as_int() * argument.dtype.itemsize for argument in stored) == 4096 * 2048 * 2
+
+
+def test_results_of_a_library_have_the_dtype_that_kernels_read():
+    """The gradient of a convolution's bias comes in single precision under autocast, whatever the tracer says."""
+    program = gpu_program_of(lambda x, w: torch.mm(x, w) * 2, (8, 8), (8, 8), dtype=torch.bfloat16)
+    source = print_wrapper(program, Kernels({}, print, {kernel.name: print for kernel in launches(program)}), {}).source
+    assert ".dtype is not bfloat16:" in source
+
+
+def test_a_result_of_a_library_is_laid_out_as_expected():
+    wide = torch.arange(6.0).reshape(2, 3)
+    assert laid_out(wide, (2, 3), (3, 1), torch.float32) is wide
+    found = laid_out(wide, (2, 3), (1, 2), torch.bfloat16)
+    assert (found.dtype, found.stride()) == (torch.bfloat16, (1, 2))
+    assert torch.equal(found.float(), wide)

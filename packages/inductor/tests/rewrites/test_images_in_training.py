@@ -33,8 +33,8 @@ def inputs(dtype=BF16):
     return [torch.randn(size).to(dtype) for size in SIZES.values()]
 
 
-def graph_of(values, on_gpu):
-    gm = make_fx(step, tracing_mode="fake", decomposition_table=inductor.decompositions())(*values)
+def graph_of(values, on_gpu, function=step):
+    gm = make_fx(function, tracing_mode="fake", decomposition_table=inductor.decompositions())(*values)
     for node in gm.graph.nodes if on_gpu else ():
         node.args, node.kwargs = moved(node.args), moved(node.kwargs)
         node.meta["val"] = moved(node.meta.get("val"))
@@ -69,6 +69,20 @@ def test_results_and_their_strides_are_eager_s():
         assert ours.stride() == theirs.stride()
         off, as_eager = ((value.double() - true).norm() / true.norm() for value in (ours, theirs))
         assert off < 2 * as_eager + 1e-3
+
+
+def test_what_is_computed_in_single_precision_between_them_is_turned_too():
+    """As a norm that evaluates is taken apart."""
+
+    def function(x, w, v):
+        with torch.enable_grad():
+            leaves = [value.detach().requires_grad_() for value in (x, w, v)]
+            image = (F.conv2d(leaves[0], leaves[1], padding=1).float() * 2).sigmoid().bfloat16()
+            return torch.autograd.grad(F.conv2d(image, leaves[2], padding=1, groups=4).float().square().sum(), leaves)
+
+    gm = graph_of(inputs()[:3], on_gpu=True, function=function)
+    wide = [node for node in turned(gm) if node.meta["val"].dtype == torch.float32]
+    assert {"mul", "sigmoid"} <= {str(node.target).split(".")[1] for node in wide}
 
 
 def test_what_the_user_sees_is_not_turned():

@@ -355,12 +355,14 @@ class _WrapperPrinter:
                 self._receive(output)
 
     def _receive(self, output: Buffer) -> None:
-        """What a library returns may be laid out otherwise than the tracer said; kernels rely on what it said."""
+        """What a library returns may be laid out otherwise than the tracer said, or wider: the gradient of a bias under
+        autocast.  Kernels rely on what it said."""
         self.known[output.name] = output
         if output.name in self.read_by_kernels:
             name, strides = self._local(output.name), self._tuple(output.strides)
-            self.lines.line(f"if {name}.stride() != {strides}:")
-            self.lines.line(f"    {name} = laid_out({name}, {self._tuple(output.sizes)}, {strides})")
+            dtype = self._bound(_object_name(output.dtype), output.dtype)
+            self.lines.line(f"if {name}.stride() != {strides} or {name}.dtype is not {dtype}:")
+            self.lines.line(f"    {name} = laid_out({name}, {self._tuple(output.sizes)}, {strides}, {dtype})")
 
     def _unpack(self, text: str, names: list[str], reason: str) -> list[str]:
         self.lines.line(f"{', '.join(names)} = {text}{reason}")
@@ -480,8 +482,9 @@ def reinterpret(dead: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]
     return made.set_(dead.untyped_storage(), 0, sizes, strides)
 
 
-def laid_out(given: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
-    """The tensor with the expected strides; those of dimensions that hold at most one element do not matter."""
-    if all(size <= 1 or a == b for size, a, b in zip(sizes, given.stride(), strides, strict=True)):
+def laid_out(given: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """The tensor as it was expected; strides of dimensions that hold at most one element do not matter."""
+    lies = all(size <= 1 or a == b for size, a, b in zip(sizes, given.stride(), strides, strict=True))
+    if lies and given.dtype == dtype:
         return given
-    return torch.empty_strided(sizes, strides, dtype=given.dtype, device=given.device).copy_(given)
+    return torch.empty_strided(sizes, strides, dtype=dtype, device=given.device).copy_(given)

@@ -39,7 +39,7 @@ def image_layouts(graph: Graph, visible: Collection[Node]) -> Mapping[Node, Layo
     for node in graph.nodes:
         if node.target is aten.convolution.default and _is_ours(node, visible):
             layouts[node] = _wanted(node)
-        elif node.target is aten.convolution_backward.default and _lies_innermost(node.args[0]):
+        elif node.target is aten.convolution_backward.default and _comes_innermost(node):
             layouts[node] = "channels last"
     if "channels last" not in layouts.values():
         return {}
@@ -59,7 +59,19 @@ def _is_ours(node: Node, visible: Collection[Node]) -> bool:
     image, transposed = node.args[0], node.args[6]
     assert isinstance(image, Node)
     seen = _is_fixed(node, visible) or (_is_fixed(image, visible) and image.op != "placeholder")
-    return _is_image(node) and not transposed and not seen
+    return _is_image(node) and _has_layouts(node) and not transposed and not seen
+
+
+def _comes_innermost(node: Node) -> bool:
+    """The same for backward, whose gradient is laid by whoever makes it."""
+    gradient = node.args[0]
+    return isinstance(gradient, Node) and _lies_innermost(gradient) and _has_layouts(gradient)
+
+
+def _has_layouts(node: Node) -> bool:
+    """Whether the library convolves images as they lie: on GPUs only those of half precision."""
+    value: torch.Tensor = node.meta["val"]
+    return value.device.type == "cpu" or value.dtype in (torch.float16, torch.bfloat16)
 
 
 def _is_fixed(node: Node, visible: Collection[Node]) -> bool:
@@ -93,14 +105,13 @@ def _is_image(node: Node) -> bool:
     return (
         isinstance(value, torch.Tensor)
         and value.dim() == 4
-        and (value.device.type == "cpu" or value.dtype in (torch.float16, torch.bfloat16))
         and value.is_floating_point()
         and all(isinstance(size, int) for size in value.shape)
     )
 
 
-def _lies_innermost(node: object) -> bool:
-    if not isinstance(node, Node) or not _is_image(node):
+def _lies_innermost(node: Node) -> bool:
+    if not _is_image(node):
         return False
     value: torch.Tensor = node.meta["val"]
     return value.stride(1) == 1 and not value.is_contiguous()

@@ -7,12 +7,13 @@ would close a cycle costs one bit operation and a graph of thousands of nodes is
 from __future__ import annotations
 
 import heapq
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from inductor.deps import Access, dependencies
 from inductor.ir.graph import Graph, Nest, Operation
 from inductor.schedule.merge import merge
-from inductor.schedule.profit import is_small_enough, keeps_parallel, shares_reads, size_in_bytes
+from inductor.schedule.profit import costs_a_launch, is_small_enough, keeps_parallel, shares_reads, size_in_bytes
 
 MOST_CANDIDATES = 6
 RECENT_READERS = 4
@@ -47,6 +48,7 @@ class _Fusion:
         self.groups: list[Group] = []
         self.group_of: list[Group] = []
         self.readers: dict[str, list[Group]] = {}
+        self.small: dict[Hashable, Group] = {}
 
     def add(self, number: int, operation: Operation) -> None:
         """Puts one operation into a group: an existing one where that is legal and pays, else a new one."""
@@ -59,13 +61,15 @@ class _Fusion:
                 before |= producer.before | (1 << producer.number)
             group = Group(len(self.groups), operation, set(touched.reads), set(touched.writes), before)
             self.groups.append(group)
+            if isinstance(operation, Nest) and costs_a_launch(operation):
+                self.small[_space(operation)] = group
         group.members.append(number)
         self.group_of.append(group)
         for name in touched.reads:
             self.readers.setdefault(name, []).append(group)
 
     def _join(self, number: int, nest: Nest, touched: Access, producers: dict[int, Group]) -> Group | None:
-        for candidate in self._candidates(touched, producers):
+        for candidate in self._candidates(nest, touched, producers):
             bit = 1 << candidate.number
             if any(other is not candidate and other.before & bit for other in producers.values()):
                 continue
@@ -83,15 +87,17 @@ class _Fusion:
             return candidate
         return None
 
-    def _candidates(self, touched: Access, producers: dict[int, Group]) -> list[Group]:
-        """Groups worth trying, those that share most memory first."""
+    def _candidates(self, nest: Nest, touched: Access, producers: dict[int, Group]) -> list[Group]:
+        """Groups worth trying, those that share most memory first, and last one that shares none but a launch."""
         found = {k: group for k, group in producers.items() if isinstance(group.operation, Nest)}
         for name in touched.reads:
             for group in self.readers.get(name, ())[-RECENT_READERS:]:
                 if isinstance(group.operation, Nest) and group.alive:
                     found[group.number] = group
         scored = [(-self._shared_bytes(group, touched), -group.number, group) for group in found.values()]
-        return [group for _, _, group in heapq.nsmallest(MOST_CANDIDATES, scored, key=lambda item: item[:2])]
+        best = [group for _, _, group in heapq.nsmallest(MOST_CANDIDATES, scored, key=lambda item: item[:2])]
+        beside = self.small.get(_space(nest)) if costs_a_launch(nest) else None
+        return [*best, beside] if beside is not None and beside.alive and beside not in best else best
 
     def _shared_bytes(self, group: Group, touched: Access) -> int:
         common = touched.reads & (group.writes | group.reads)
@@ -106,7 +112,9 @@ class _Fusion:
         merged = merge(first, second)
         if merged is None or not is_small_enough(merged):
             return None
-        return merged if written & read or shares_reads(first, second, merged) else None
+        if written & read or shares_reads(first, second, merged):
+            return merged
+        return merged if costs_a_launch(first) and costs_a_launch(second) and _space(first) == _space(second) else None
 
     def _come_before(self, group: Group, before: int) -> None:
         """Records that ``group`` follows others now, and with it whoever follows ``group``."""
@@ -186,3 +194,8 @@ class _Fusion:
                     heapq.heappush(ready, (self.groups[user].members[0], user))
         assert len(result) == len(alive), "a cycle between groups"
         return result
+
+
+def _space(nest: Nest) -> Hashable:
+    """What nests have in common that run beside one another."""
+    return nest.device, tuple((axis.size, axis in nest.reduced) for axis in nest.domain)

@@ -42,6 +42,11 @@ def keeps_parallel(first: Nest, second: Nest) -> bool:
     return True
 
 
+def costs_a_launch(nest: Nest) -> bool:
+    """True for work that takes a GPU no longer than its start does: it runs beside other such work, in one kernel."""
+    return nest.device.type == "cuda" and points(nest.domain) <= SMALL_WORK
+
+
 def is_small_enough(nest: Nest) -> bool:
     """Kernels stay readable to compilers: bounded numbers of arguments and statements."""
     if sum(len(loop.body) for loop in nest.loops) > MOST_STATEMENTS:
