@@ -3,6 +3,7 @@
 import abc
 import itertools
 import operator
+import types
 import typing
 
 import pytest
@@ -269,3 +270,92 @@ def test_a_class_that_is_asked_while_it_is_changed(check, x):
         return isinstance(a, Hooked), issubclass(Nameless, Hooked), a + 1
 
     check(play, x, "__init__", graphs=None, breaks=None)
+
+
+class Measured:
+    asked: list
+
+    def __iter__(self):
+        self.asked.append("iter")
+        return iter([1, 2])
+
+    def __len__(self):
+        self.asked.append("len")
+        raise TypeError
+
+    def __length_hint__(self):
+        self.asked.append("hint")
+        return NotImplemented
+
+
+def test_lists_and_tuples_ask_for_a_length_first(check, x):
+    def play(a, thing):
+        thing.asked = []
+        thing.asked.append([list(thing), tuple(thing), [0, *thing], set(thing)])
+        return a + 1
+
+    check(play, x, Measured())
+
+
+class Meeting:
+    def __get__(self, instance, owner):
+        return "found"
+
+
+class Vicious:
+    there = Meeting()
+
+    def __hash__(self):
+        return hash("there")
+
+    def __eq__(self, other):
+        Vicious.asked = getattr(Vicious, "asked", 0) + 1
+        return False
+
+
+def test_names_among_objects(x):
+    """A look at such a ``__dict__`` runs code of the program."""
+
+    def play(a, thing):
+        before = getattr(Vicious, "asked", 0)
+        return thing.there, a + 1, Vicious.asked - before
+
+    thing = Vicious()
+    thing.__dict__[Vicious()] = 0
+    for _ in range(2):
+        assert capture.optimize("eager", strict=True)(play)(x, thing)[::2] == ("found", 1)
+
+
+def test_a_bound_method_is_bound_already(check, x):
+    class Holder:
+        def hold(self):
+            return self.a
+
+    def play(a):
+        first, second = Holder(), Holder()
+        first.a, second.a = a + 1, a + 2
+        second.hold = first.hold.__get__(second, Holder)
+        plus = (lambda self, b: self.a + b).__get__(first)
+        return second.hold(), second.hold.__call__(), type(second.hold) is second.hold.__class__, plus(1)
+
+    check(play, x)
+
+
+def test_a_module_that_notes_who_looks(x):
+    class Noting(types.ModuleType):
+        def __getattribute__(self, name):
+            seen.append(name)
+            return super().__getattribute__(name)
+
+    seen: list = []
+    module = Noting("module")
+    module.factor = 3
+
+    def play(a):
+        return a * module.factor
+
+    captured = capture.optimize("eager", strict=True)(play)
+    assert (captured(x) == x * 3).all()
+    assert "factor" in seen
+    module.factor = 4
+    assert (captured(x) == x * 4).all()

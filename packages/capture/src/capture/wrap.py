@@ -416,6 +416,8 @@ def wrap_outside(ctx: World, obj: Outside, source: Source) -> Value:
 
 @wraps(ModuleType)
 def wrap_python_module(ctx: World, obj: ModuleType, source: Source) -> Value:
+    if isinstance(type(obj).__getattribute__, FunctionType):
+        return wrap_user_object(ctx, obj, source)
     return PythonModuleValue(obj, same_object(ctx, obj, source))
 
 

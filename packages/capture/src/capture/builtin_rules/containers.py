@@ -13,6 +13,7 @@ from capture.builtin_rules.registry import constant_of, rule
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.container_object import ContainerObject
+from capture.values.function import BuiltinValue
 from capture.values.iterator import IteratorValue, iterate
 from capture.values.mapping import DictValue, DictView, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue, field_names, require_plain_tuple
@@ -44,6 +45,7 @@ def extend(ctx: Tracer, items: ListValue, more: Value) -> Value:
         _respect_maxlen(items)
         return NONE
     iterator = iterate(ctx, more)
+    ask_for_length(ctx, more)
     while (item := iterator.step(ctx)) is not None:  # what came before an exception stays
         append(ctx, items, item)
     return NONE
@@ -141,14 +143,39 @@ def count(ctx: Tracer, items: SequenceValue, item: Value) -> Value:
 
 @rule(list)
 def make_list(ctx: Tracer, iterable: Value | None = None) -> Value:
-    return ListValue([] if iterable is None else iterate(ctx, iterable).rest(ctx))
+    return ListValue([] if iterable is None else items_of(ctx, iterable))
 
 
 @rule(tuple)
 def make_tuple(ctx: Tracer, iterable: Value | None = None) -> Value:
     if isinstance(iterable, TupleValue) and iterable.cls is tuple:
         return iterable
-    return TupleValue([] if iterable is None else iterate(ctx, iterable).rest(ctx))
+    return TupleValue([] if iterable is None else items_of(ctx, iterable))
+
+
+def items_of(ctx: Tracer, iterable: Value) -> list[Value]:
+    """All items, taken as lists and tuples take them."""
+    iterator = iterate(ctx, iterable)
+    ask_for_length(ctx, iterable)
+    return iterator.rest(ctx)
+
+
+def ask_for_length(ctx: Tracer, iterable: Value) -> None:
+    """Whoever makes room for items asks first how many there are; an object's own answer may be noticed."""
+    iterable = realize(ctx, iterable)
+    if not isinstance(iterable, UserObject):
+        return
+    for name in ("__len__", "__length_hint__"):
+        method = iterable.special(ctx, name)
+        if method is None or isinstance(method, BuiltinValue):
+            continue
+        said = ctx.attempt(method, TypeError)
+        if isinstance(said, ConstantValue) and said.value is NotImplemented:
+            continue
+        if said is not None:
+            if not isinstance(said, ConstantValue) or not isinstance(said.value, int) or said.value < 0:
+                ctx.stop("special method", f"`{name}` gives {said.describe()}")
+            return
 
 
 @rule(collections.deque)

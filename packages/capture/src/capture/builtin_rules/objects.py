@@ -406,6 +406,11 @@ def bind_function(ctx: Tracer, function: FunctionValue, receiver: Value, cls: Va
     return function if receiver is NONE else BoundMethod(receiver, function)
 
 
+@rule(getattr(MethodType, "__get__", FunctionType.__get__), kinds=(BoundMethod, None))
+def bind_again(ctx: Tracer, method: BoundMethod, *operands: Value) -> Value:
+    return method
+
+
 def refuse_finalizer(ctx: Tracer, cls: type) -> None:
     """An object that does something when it goes has to exist."""
     if hasattr(cls, "__del__"):

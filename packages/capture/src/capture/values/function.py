@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from types import CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
+from types import CodeType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
 from typing import Any
 
 from capture.sources import AttrSource, Source
-from capture.values.base import NotConstant, Tracer, Value, derives, realize, root_package
+from capture.values.base import NotConstant, Tracer, Value, derives, realize, root_package, type_attribute
 from capture.values.constant import UNBOUND, ConstantValue
 
 
@@ -90,6 +90,12 @@ class FunctionValue(Value):
             return ConstantValue(self.namespace.contents.get("__name__"))
         if name in ("__dict__", "__defaults__", "__annotations__", "__globals__", "__kwdefaults__", "__closure__"):
             ctx.stop("function attribute", f"`{name}` of a function defined in the captured code is read")
+        if name == "__get__":
+            return BuiltinValue(FunctionType.__get__, receiver=self)
+        if name == "__call__":
+            return self
+        if hasattr(FunctionType, name):
+            return type_attribute(ctx, self, name)
         return ctx.throw(AttributeError, f"'function' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
@@ -132,6 +138,10 @@ class NamespaceValue(Value):
         return (value for value in self.written.values() if value is not None)
 
 
+# Where methods have this they are bound for good; before, it is that of their function.
+_BINDS_AGAIN = getattr(MethodType, "__get__", None)
+
+
 class BoundMethod(Value):
     def __init__(self, receiver: Value, function: Value) -> None:
         self.receiver = receiver
@@ -148,6 +158,12 @@ class BoundMethod(Value):
             return self.function
         if name == "__self__":
             return self.receiver
+        if name == "__get__" and _BINDS_AGAIN is not None:
+            return BuiltinValue(_BINDS_AGAIN, receiver=self)
+        if name == "__call__":
+            return self
+        if name in ("__class__", "__init__", "__hash__", "__eq__", "__ne__", "__repr__", "__reduce__", "__str__"):
+            return type_attribute(ctx, self, name)
         return self.function.attribute(ctx, name)
 
     def parts(self) -> Iterator[Value]:

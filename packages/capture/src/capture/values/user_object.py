@@ -30,6 +30,7 @@ class UserObject(Value):
         self.new_args: list[Value] = []
         self.class_source: Source | None = None
         self._view: InstanceDict | None = None
+        self._names_are_texts = False
 
     def python_type(self) -> type:
         return self.cls
@@ -60,7 +61,7 @@ class UserObject(Value):
             if written is not None:
                 return realize(ctx, written)
         else:
-            held = self._instance_dict().get(name, _MISSING)
+            held = self._held(ctx, name)
             if held is not _MISSING:
                 return ctx.wrap(held, self._entry(name))
         if member is _MISSING:
@@ -98,6 +99,15 @@ class UserObject(Value):
 
     def _instance_dict(self) -> dict[str, Any]:
         return instance_dict(self.obj) or {}
+
+    def _held(self, ctx: Tracer, name: str) -> Any:
+        """What the real object's ``__dict__`` has by this name; keys that are no texts may compare by code."""
+        held = self._instance_dict()
+        if not self._names_are_texts:
+            self._names_are_texts = all(type(key) is str for key in held)
+            if not self._names_are_texts:
+                ctx.stop("attribute", f"`{name}` is looked up among objects in the `__dict__` of {self.describe()}")
+        return held.get(name, _MISSING)
 
     def _entry(self, name: str) -> Source:
         assert self.source is not None
