@@ -359,3 +359,15 @@ def test_a_module_that_notes_who_looks(x):
     assert "factor" in seen
     module.factor = 4
     assert (captured(x) == x * 4).all()
+
+
+class Silent:
+    def __getattribute__(self, name):
+        raise AssertionError(f"{name} is looked at")
+
+
+@pytest.mark.parametrize("first", [0, [], None])
+def test_what_must_not_be_looked_at_is_not(x, first):
+    captured = capture.optimize("eager", strict=True)(lambda a, thing: (a + 1, thing))
+    for thing in (first, Silent(), [Silent()], Silent):
+        assert captured(x, thing)[1] is thing

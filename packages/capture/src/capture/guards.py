@@ -65,15 +65,15 @@ _PREDICATES = {
 
 
 def describe(value: Any) -> str:
-    """A short account of any object, never its contents."""
-    if isinstance(value, torch.Tensor):
+    """A short account of any object, never its contents; by its type alone, which runs no code of the program."""
+    if issubclass(type(value), torch.Tensor):
         return _tensor_words(type(value), value.dtype, value.device, value.requires_grad, tuple(value.shape))
     if type(value) in (int, float, complex, bool, str, bytes, type(None)):
         return repr(value)[:80]
-    if isinstance(value, (list, tuple, dict, set)):
+    if type(value) in (list, tuple, dict, set):
         return f"a {type(value).__name__} of length {len(value)}"
-    if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
-        return value.__qualname__
+    if issubclass(type(value), (type, FunctionType, BuiltinFunctionType)):
+        return str(value.__qualname__)
     return f"a {type(value).__qualname__}"
 
 

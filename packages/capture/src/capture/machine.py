@@ -396,7 +396,7 @@ class Machine:
     def _comes_and_goes(self, source: Source, obj: Any) -> bool:
         """Whether later calls may well bring another object on this path: arguments do, what modules hold does not."""
         root = next(source.chain())
-        if not isinstance(root, ArgSource) or isinstance(obj, (torch.nn.Module, torch.nn.Parameter, type)):
+        if not isinstance(root, ArgSource) or issubclass(type(obj), (torch.nn.Module, torch.nn.Parameter, type)):
             return False
         return root is source or not isinstance(self.inputs.args[root.index], torch.nn.Module)
 

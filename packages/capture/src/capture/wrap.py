@@ -319,7 +319,7 @@ def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
 
 def trusted(obj: Any) -> bool:
     """Torch's and the standard library's own code is taken as fixed."""
-    name = getattr(obj, "__name__" if isinstance(obj, ModuleType) else "__module__", None)
+    name = getattr(obj, "__name__" if issubclass(type(obj), ModuleType) else "__module__", None)
     if not isinstance(name, str):
         return isinstance(obj, (BuiltinFunctionType, type(torch.Tensor.add), type(len)))
     root = name.partition(".")[0]
