@@ -330,3 +330,14 @@ def test_a_condition_on_a_number_that_varies_is_decided_and_guarded():
 
 def test_requires_grad_as_it_is_already(check):
     check(lambda x: x.requires_grad_(False) * 2, torch.ones(3))
+
+
+def test_equal_texts_stay_two_objects(check, x):
+    def play(a):
+        first = "xyzpdq"
+        second = first[:3] + first[3:]
+        third = second
+        capture.graph_break()
+        return a + 1, first is second, second is third, first == third
+
+    check(play, x, breaks=1)

@@ -108,3 +108,17 @@ def test_a_class_that_only_a_variable_holds_outlives_breaks(x):
         return len(Base.__subclasses__())
 
     assert outcome(play, x) == (1, 1)
+
+
+def test_a_class_that_does_not_say_where_it_is_from(x):
+    class Secret(type):
+        @property
+        def __module__(cls):
+            raise ZeroDivisionError
+
+    def play(a, held):
+        print(end="")
+        return a + 1
+
+    captured = capture.optimize("eager", strict=True)(play)
+    assert (captured(x, Secret("Local", (), {})) == x + 1).all()

@@ -7,6 +7,7 @@ values, graphs or guards: what to load is somebody else's decision.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType
@@ -75,7 +76,13 @@ class Emitter:
     # -------------------------------------------------------------------------------------------------------- variables
 
     def load_const(self, value: object) -> None:
-        self.emit("LOAD_CONST", value)
+        if type(value) is str and sys.intern(value) is not value:
+            # A code object makes one of equal texts, but looks into no list.
+            self.emit("LOAD_CONST", [value])
+            self.emit("LOAD_CONST", 0)
+            self.binary_subscr()
+        else:
+            self.emit("LOAD_CONST", value)
 
     def load_fast(self, name: str, *, may_be_unbound: bool = False) -> None:
         self.emit("LOAD_FAST_CHECK" if may_be_unbound and PY312 else "LOAD_FAST", name)

@@ -31,6 +31,7 @@ _QUIET = (
 _CONTAINERS = (list, tuple, dict, set, frozenset, torch.Size)
 _MADE_OF_OTHERS = (SequenceValue, DictValue, SetValue, UserObject, CellValue)
 _LONGEST = 64
+_MODULE, _NAME = vars(type)["__module__"], vars(type)["__name__"]
 
 
 def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
@@ -81,5 +82,6 @@ def _is_noisy(obj: Any) -> bool:
 
 
 def _is_held_by_its_module(cls: type) -> bool:
-    module = sys.modules.get(str(cls.__module__))
-    return module is not None and vars(module).get(cls.__name__) is cls
+    # Read past metaclasses, which may have code of their own for these.
+    module = sys.modules.get(str(_MODULE.__get__(cls)))
+    return module is not None and vars(module).get(_NAME.__get__(cls)) is cls
