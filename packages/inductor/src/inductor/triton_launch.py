@@ -1,7 +1,7 @@
 """Triton kernels on their way to a device: machine code from the cache or from Triton's compiler, and its launchers.
 
-The one module that imports Triton, and it does so when it has to compile: programs for CPUs never pay, and neither do
-programs whose kernels are in the cache.
+Triton is imported when something has to be compiled: programs for CPUs never pay, and neither do programs whose
+kernels are in the cache.
 """
 
 from __future__ import annotations
@@ -11,29 +11,25 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
-from inductor import cuda_driver
+from inductor import cuda_driver, triton_workers
 from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel
 from inductor.errors import BuildError
 from inductor.ir.index import Index
 from inductor.launcher import Launchers, build_launchers
 from inductor.options import Options
+from inductor.runtime import compile_worker
+from inductor.runtime.compile_worker import ALIGNMENT, Request, module_of
 from inductor.toolchain import HEADERS
-
-ALIGNMENT = 16
-"""Kernels are compiled for memory that starts at a multiple of this, as torch's does; views that do not get a kernel
-of their own when they come."""
 
 _POINTERS = {
     torch.float64: "*fp64", torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16",
@@ -71,22 +67,18 @@ def load(
     loaded = [Loaded(kernel, file, store, devices[kernel.kernel.name]) for kernel in kernels]
     with ThreadPoolExecutor(1) as beside:
         launchers = beside.submit(build_launchers, options)
-        compile_apart(loaded)
+        compile_apart(loaded, options.build_processes)
         made = launchers.result()
     return {kernel.printed.kernel.name: kernel.launcher(made) for kernel in loaded}, file
 
 
-def compile_apart(kernels: Sequence[Loaded]) -> None:
-    """Each different kernel once, several at a time: half of the work is another program's, ptxas.
-
-    What fails here fails again, with its own error, where the kernel is asked for.
-    """
-    different = {kernel.key(aligned=True): kernel for kernel in kernels}
+def compile_apart(kernels: Sequence[Loaded], processes: int | None = None) -> None:
+    """Each different kernel once, several at a time; what fails here fails again where the kernel is asked for."""
+    different = {kernel.key(aligned=True): kernel for kernel in kernels if _blocks(kernel.printed) != 0}
     missing = [kernel for key, kernel in different.items() if kernel.store.find_data(f"{key}.cubin") is None]
-    if len(missing) > 1:
+    if len(missing) > 1 and _has_triton():
         module_of(missing[0].file)
-        with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1, 8)) as pool:
-            list(pool.map(lambda kernel: kernel.try_to_compile(), missing))
+        triton_workers.compile_all(missing, processes or len(os.sched_getaffinity(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +93,18 @@ class Loaded:
     def key(self, *, aligned: bool) -> str:
         return key_of((*content(self.printed), identity(), str(_architecture(self.device)), str(aligned)))
 
-    def try_to_compile(self) -> None:
-        if _blocks(self.printed) != 0:
-            with contextlib.suppress(Exception):  # reported when the kernel is loaded
-                binary_of(self.printed, self.file, self.store, _architecture(self.device), aligned=True)
+    def request(self) -> Request:
+        return request_of(self.printed, self.file, _architecture(self.device), aligned=True)
+
+    def compile_here(self) -> None:
+        with contextlib.suppress(Exception):  # reported when the kernel is loaded
+            binary_of(self.printed, self.file, self.store, _architecture(self.device), aligned=True)
+
+    def take(self, header: dict[str, Any], code: bytes) -> None:
+        """Machine code that another process made."""
+        if not header["scratch"]:
+            binary = Binary(code, header["entry"], header["warps"], header["shared"])
+            self.store.keep_data(f"{self.key(aligned=True)}.cubin", binary.pack())
 
     def launcher(self, launchers: Launchers) -> Callable[..., None]:
         """``launch(stream, *addresses, *sizes)``."""
@@ -206,40 +206,26 @@ def _architecture(device: int) -> int:
 
 def compile_kernel(printed: PrintedTritonKernel, file: Path, architecture: int, aligned: bool = True) -> Binary:
     """Compiles one kernel of a file; no device is needed."""
-    if importlib.util.find_spec("triton") is None:
+    if not _has_triton():
         raise BuildError("Triton is not installed, so kernels for GPUs cannot be built; install triton")
-    import triton  # 0.3 s, which programs for CPUs and warm starts need not wait for
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+    description = compile_worker.compiled(request_of(printed, file, architecture, aligned=aligned))
+    header = compile_worker.header_of(description)
+    if header["scratch"]:
+        raise BuildError(f"{printed.kernel.name} asks for scratch memory, which launches do not provide")
+    return Binary(description.asm["cubin"], header["entry"], header["warps"], header["shared"])
 
+
+def request_of(printed: PrintedTritonKernel, file: Path, architecture: int, *, aligned: bool) -> Request:
     kernel, shape = printed.kernel, printed.shape
-    hints = [["tt.divisibility", ALIGNMENT]]
-    source = ASTSource(
-        fn=getattr(module_of(file), kernel.name),
-        signature=_signature(printed) | dict.fromkeys(shape.constants, "constexpr"),
-        constexprs=shape.constants,
-        attrs={(position,): hints for position in range(len(kernel.arguments))} if aligned else {},
-    )
-    options = {"num_warps": shape.warps, "enable_fp_fusion": False}
+    options: dict[str, Any] = {"num_warps": shape.warps, "enable_fp_fusion": False}
     if shape.cut is not None:
         options["num_stages"] = shape.cut.stages
     if "_index(" in printed.text:  # positions that tensors hold are asserted to be inside
         options |= {"debug": True, "sanitize_overflow": False}
-    compiled: Any = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
-    data = compiled.metadata
-    if data.global_scratch_size or data.profile_scratch_size:
-        raise BuildError(f"{kernel.name} asks for scratch memory, which launches do not provide")
-    return Binary(compiled.asm["cubin"], data.name, data.num_warps, data.shared)
+    signature = _signature(printed) | dict.fromkeys(shape.constants, "constexpr")
+    pointers = len(kernel.arguments) if aligned else 0
+    return Request(str(file), kernel.name, signature, shape.constants, pointers, architecture, options)
 
 
-def module_of(file: Path) -> ModuleType:
-    """The file as a module: Triton reads the source of what it compiles."""
-    name = f"inductor_kernels_{file.stem}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[name] = module
-    return sys.modules[name]
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
