@@ -10,6 +10,7 @@
      guarded.c   GuardedCode: transformed code and the guards it relies on
      guards.c    the guard tree: built from plain data, walked on every call
      trail.c     what a walk relied on, so that where nothing changed there is no need for another
+     watch.c     the states of dicts where CPython keeps no numbers of them
      checks.c    the single checks a guard tree is made of
      accessors.c how one value is reached from another
      equality.c  whether two constants are interchangeable
@@ -38,6 +39,7 @@ typedef struct {
     PyObject_HEAD
     Node *root;
     int walkers; /* walks under way; the tree may be reordered only by the last one */
+    unsigned long long followed; /* trails that answered in the place of a walk */
 } Guards;
 
 typedef struct {

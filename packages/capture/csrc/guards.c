@@ -5,6 +5,8 @@
    while no other walk is under way. */
 #include "guards.h"
 
+#include <structmember.h>
+
 static Node *node_parse(PyObject *spec);
 
 static void
@@ -227,6 +229,7 @@ guards_walk(Guards *guards, Node *node, PyObject *parent, const Call *call)
     }
     else if (node->trail != NULL && trail_holds(node->trail, value)) {
         node->unused = node->waiting = 0;
+        guards->followed++;
         failed = trail_follow(node->trail, guards, call);
     }
     else {
@@ -335,11 +338,18 @@ static PyMethodDef guards_methods[] = {
     {NULL},
 };
 
+static PyMemberDef guards_members[] = {
+    {"followed", T_ULONGLONG, offsetof(Guards, followed), READONLY,
+     "How often a trail answered in the place of a walk."},
+    {NULL},
+};
+
 static PyType_Slot guards_slots[] = {
     {Py_tp_new, guards_new},
     {Py_tp_dealloc, guards_dealloc},
     {Py_tp_traverse, guards_traverse},
     {Py_tp_methods, guards_methods},
+    {Py_tp_members, guards_members},
     {Py_tp_doc, "Guards(spec)\n--\n\nEverything one piece of transformed code relies on, checked in C."},
     {0, NULL},
 };

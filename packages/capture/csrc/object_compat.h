@@ -30,21 +30,27 @@ optional_attribute(PyObject *object, PyObject *name)
 
 typedef uint64_t Word;
 
-/* Where the number of a dict's state lies: another number after every change, of this dict or of any.  NULL from 3.13
-   on, whose dicts have none, and whose watchers do not hear of attributes that lie in the object itself. */
-static inline const Word *
-dict_state(PyObject *dict)
-{
+/* Where the number of a dict's state lies: another number after every change, of this dict or of any, and never one
+   that was there before.  NULL where there is none.  What was held is released, and may be read until then. */
 #if PY_VERSION_HEX < 0x030d0000
+static inline const Word *
+dict_state_hold(PyObject *dict)
+{
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     return &((PyDictObject *)dict)->ma_version_tag;
 #pragma GCC diagnostic pop
-#else
-    (void)dict;
-    return NULL;
-#endif
 }
+
+static inline void
+dict_state_release(const Word *state)
+{
+    (void)state; /* it lies in the dict */
+}
+#else
+const Word *dict_state_hold(PyObject *dict); /* watch.c */
+void dict_state_release(const Word *state);
+#endif
 
 /* The dict of a class itself rather than a proxy of it; new reference. */
 static inline PyObject *

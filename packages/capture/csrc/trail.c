@@ -1,7 +1,7 @@
 /* Trails: what a walk over a large subtree relied on, so that the next one need not be walked where nothing changed.
 
-   Models are trees of objects whose attributes, parameters and hooks lie in dicts.  Up to 3.12 CPython gives each
-   state of a dict a number of its own (object_compat.h).  A trail lists, for one value and parents before children:
+   Models are trees of objects whose attributes, parameters and hooks lie in dicts.  Each state of a dict has a number
+   of its own (object_compat.h).  A trail lists, for one value and parents before children:
 
    * steps: words in memory and what they were: the state of a dict, the type of an object, the dict of an object;
    * tensors: their checks, which are repeated because a tensor can change without any dict;
@@ -36,8 +36,9 @@ struct Trail {
     } *classes; /* those of the objects, each once */
     Py_ssize_t class_count;
     Step *steps;
+    const Word **states; /* those of the steps that are held */
     Rest *tensors, *rest;
-    Py_ssize_t step_count, tensor_count, rest_count;
+    Py_ssize_t step_count, state_count, tensor_count, rest_count;
 };
 
 #define FEWEST 8 /* nodes that make a trail worth its while */
@@ -49,7 +50,11 @@ trail_free(Trail *trail)
         for (Py_ssize_t i = 0; i < trail->class_count; i++) {
             Py_DECREF(trail->classes[i].alive);
         }
+        for (Py_ssize_t i = 0; i < trail->state_count; i++) {
+            dict_state_release(trail->states[i]);
+        }
         PyMem_Free(trail->classes);
+        PyMem_Free(trail->states);
         PyMem_Free(trail->steps);
         PyMem_Free(trail->tensors);
         PyMem_Free(trail->rest);
@@ -87,8 +92,17 @@ add_step(Trail *trail, const Word *place)
 static bool
 add_state(Trail *trail, PyObject *dict)
 {
-    const Word *state = dict_state(dict);
-    return state != NULL && add_step(trail, state);
+    const Word *state = dict_state_hold(dict);
+    if (state == NULL) {
+        return false;
+    }
+    const Word **held = one_more((void **)&trail->states, &trail->state_count, sizeof *trail->states);
+    if (held == NULL) {
+        dict_state_release(state);
+        return false;
+    }
+    *held = state;
+    return add_step(trail, state);
 }
 
 static bool
@@ -146,7 +160,7 @@ has_plain_keys(PyObject *dict)
 static bool
 add_dict(Trail *trail, PyObject *dict)
 {
-    return add_object(trail, dict, false) && add_state(trail, dict) && has_plain_keys(dict);
+    return add_object(trail, dict, false) && has_plain_keys(dict) && add_state(trail, dict);
 }
 
 static bool

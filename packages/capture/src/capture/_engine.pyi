@@ -36,6 +36,9 @@ class Guards:
     def __init__(self, spec: tuple[Any, ...]) -> None: ...
     def check(self, function: object, args: tuple[Any, ...], /) -> bool: ...
     def first_failure(self, function: object, args: tuple[Any, ...], /) -> int | None: ...
+    @property
+    def followed(self) -> int:
+        """How often a trail answered in the place of a walk."""
 
 class GuardedCode:
     """Transformed code and the guards under which it may run; None: the original runs, with capture off.

@@ -3,6 +3,8 @@
 import collections
 import gc
 import os
+import subprocess
+import sys
 import types
 import weakref
 
@@ -83,6 +85,51 @@ def test_guards_that_passed_before_judge_like_new_ones(steps):
         CHANGES[change](known[where % len(known)], value)
         expected = engine.Guards((("root",), (), (spec,))).check(None, (root,))
         assert [guards.check(None, (root,)) for _ in range(3)] == [expected] * 3
+
+
+def test_where_nothing_changed_nothing_is_walked():
+    root = model()
+    guards = guards_of(root)
+    assert all(guards.check(None, (root,)) for _ in range(10))
+    assert guards.followed >= 8
+    root.unrelated = 1
+    followed = guards.followed
+    assert guards.check(None, (root,))
+    assert guards.followed == followed
+
+
+def test_a_program_sees_nothing_of_it():
+    root = model()
+    guards, attributes, contents = guards_of(root), vars(root), list(vars(root).items())
+    during = [(name, guards.check(None, (root,))) for name in attributes]
+    assert during == [(name, True) for name, _ in contents]
+    assert vars(root) is attributes
+    assert list(attributes.items()) == contents
+    root.last = 1
+    assert list(attributes) == [*(name for name, _ in contents), "last"]
+
+
+WITHOUT_WATCHERS = """
+import ctypes, test_trails
+watch = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, *[ctypes.py_object] * 3)(lambda *event: 0)
+add = getattr(ctypes.pythonapi, "PyDict_AddWatcher", None)
+while add is not None:
+    try:
+        add(watch)
+    except RuntimeError:
+        break
+root = test_trails.model()
+guards = test_trails.guards_of(root)
+assert all(guards.check(None, (root,)) for _ in range(5))
+root.size = 5
+assert not guards.check(None, (root,))
+"""
+
+
+def test_somebody_else_may_have_taken_all_watchers_of_dicts():
+    folder = os.path.dirname(__file__)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])}
+    subprocess.run([sys.executable, "-c", f"import conftest\n{WITHOUT_WATCHERS}"], check=True, env=environment)
 
 
 def test_another_object_is_looked_at_anew():
