@@ -188,22 +188,26 @@ call_instead(PyThreadState *tstate, Frame *frame, PyCodeObject *code, const Call
     return result;
 }
 
-/* Consumes the entry. */
+/* Runs other code in the frame's place.  Consumes the code. */
 static PyObject *
-run_entry(PyThreadState *tstate, Frame *frame, GuardedCode *entry, const Call *call)
+run_code(PyThreadState *tstate, Frame *frame, PyCodeObject *code, const Call *call)
 {
-    PyCodeObject *code = (PyCodeObject *)Py_XNewRef(entry->code);
-    Py_DECREF(entry);
-    if (code == NULL) {
-        return run_outside(tstate, frame);
-    }
     PyObject *result =
         frame_become(tstate, frame, code) ? run(tstate, frame, 0) : call_instead(tstate, frame, code, call);
     Py_DECREF(code);
     return result;
 }
 
-/* What the translator says about a call that no entry fits: GuardedCode or a decision. */
+/* Consumes the entry. */
+static PyObject *
+run_entry(PyThreadState *tstate, Frame *frame, GuardedCode *entry, const Call *call)
+{
+    PyCodeObject *code = (PyCodeObject *)Py_XNewRef(entry->code);
+    Py_DECREF(entry);
+    return code == NULL ? run_outside(tstate, frame) : run_code(tstate, frame, code, call);
+}
+
+/* What the translator says about a call that no entry fits: GuardedCode, a decision, or code for this call alone. */
 static PyObject *
 translate(PyObject *config, const Call *call)
 {
@@ -234,7 +238,7 @@ remember(PyCodeObject *code, PyObject *config, PyObject *verdict)
         return cache_skip(code, config);
     }
     if (!Py_IS_TYPE(verdict, engine.guarded_code_type)) {
-        PyErr_Format(PyExc_TypeError, "the translator must return GuardedCode, SKIP_ONCE or SKIP_ALWAYS, not %R",
+        PyErr_Format(PyExc_TypeError, "the translator must return GuardedCode, code, SKIP_ONCE or SKIP_ALWAYS, not %R",
                      verdict);
         return -1;
     }
@@ -252,6 +256,9 @@ miss(PyThreadState *tstate, Frame *frame, PyObject *config, const Call *call)
     if (verdict == NULL && PyErr_ExceptionMatches(PyExc_RecursionError)) {
         PyErr_Clear(); /* no room for the translator: whether there is some for the frame, CPython finds out */
         return run_plain(tstate, frame, frame_code(frame));
+    }
+    if (verdict != NULL && PyCode_Check(verdict)) {
+        return run_code(tstate, frame, (PyCodeObject *)verdict, call); /* for this call alone */
     }
     if (verdict == NULL || remember(frame_code(frame), config, verdict) < 0) {
         Py_XDECREF(verdict);

@@ -1,6 +1,7 @@
 """Breaks inside loops, ``with`` and ``try``: what follows is captured again, block and all."""
 
 import contextlib
+import operator
 import sys
 import traceback
 import weakref
@@ -311,3 +312,46 @@ def test_a_list_that_grew_is_looked_into(check, x):
         return len(seen), seen[0] + seen[-1]
 
     check(look, x, [x * 2])
+
+
+def test_what_a_backend_raises_after_a_break_passes_through_the_blocks_around_it():
+    entered = []
+
+    @contextlib.contextmanager
+    def block():
+        entered.append("in")
+        try:
+            yield
+        finally:
+            entered.append("out")
+
+    def f(x):
+        with torch.no_grad(), block():
+            y = x + 1
+            capture.graph_break()
+            return y * 2
+
+    def backend(gm, example_inputs):
+        if any(node.target is operator.mul for node in gm.graph.nodes):
+            raise ValueError("not today")
+        return gm.forward
+
+    for _ in range(2):
+        with pytest.raises(capture.BackendError, match="not today"):
+            capture.optimize(backend)(f)(torch.ones(2))
+        assert torch.is_grad_enabled()
+    assert entered == ["in", "out"] * 2
+
+
+def test_a_warning_that_is_an_error_passes_through_the_blocks_around_it():
+    def f(x, factor):
+        with torch.no_grad():
+            y = x + 1
+            capture.graph_break()
+            return y * factor
+
+    compiled = capture.optimize("eager", recompile_limit=2)(f)
+    for factor in (1.0, 2, True):
+        with contextlib.suppress(capture.CaptureWarning):
+            torch.testing.assert_close(compiled(torch.ones(2), factor), f(torch.ones(2), factor))
+        assert torch.is_grad_enabled()

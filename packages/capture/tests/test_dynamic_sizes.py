@@ -92,3 +92,16 @@ def test_everything_that_varies_together_is_learnt_at_once(same):
         given = torch.randn(1, 4), [torch.randn(length, 4) for _ in range(12)]
         same(attend(*given), region(*given))
     assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 2
+
+
+def test_gradients_of_tensors_whose_sizes_vary():
+    def f(parameter):
+        return parameter.detach() - parameter.grad * 0.1
+
+    log = capture.Log()
+    compiled = capture.optimize("eager", strict=True, log=log)(f)
+    for size in (3, 5, 7, 2):
+        parameter = torch.nn.Parameter(torch.randn(size, 2))
+        parameter.grad = torch.randn(size, 2)
+        torch.testing.assert_close(compiled(parameter), f(parameter))
+    assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 2

@@ -164,3 +164,25 @@ def test_half_precision_is_rounded_once(cls, how):
 @pytest.mark.parametrize("cls", [optim.SGD, optim.Adam, optim.AdamW])
 def test_a_schedule_in_half_precision(cls):
     check(cls, MANY, dtype=torch.bfloat16, schedule=cosine, steps=20, graphs=3, tolerance=4e-3)
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of:UserWarning")
+def test_with_a_gradient_scaler_the_step_is_a_graph_of_its_own():
+    """Whether to step depends on what the gradients are, so the graph ends there."""
+
+    def train(wrap):
+        training, scaler = Training(optim.Adam, MANY), torch.amp.GradScaler("cpu", init_scale=8.0)
+
+        def step(x, y):
+            training.optimizer.zero_grad()
+            scaler.scale(torch.nn.functional.cross_entropy(training.model(x), y)).backward()
+            scaler.step(training.optimizer)
+            scaler.update()
+
+        training.step = step
+        return training.run(5, wrap)
+
+    log = capture.Log()
+    found, expected = train(capture.optimize("eager", strict=True, log=log)), train(lambda step: step)
+    torch.testing.assert_close(found.state(), expected.state(), rtol=1e-6, atol=1e-6)
+    assert any("_foreach_addcdiv_" in getattr(record, "operators", ()) for record in log.records())

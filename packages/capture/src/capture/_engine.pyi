@@ -65,7 +65,7 @@ class Rest:
 SKIP_ONCE: Final[Decision]
 SKIP_ALWAYS: Final[Decision]
 
-_Translator = Callable[[Any, FunctionType, tuple[Any, ...]], GuardedCode | Decision]
+_Translator = Callable[[Any, FunctionType, tuple[Any, ...]], GuardedCode | CodeType | Decision]
 
 def set_translator(translator: _Translator | None, /) -> None: ...
 def active_config() -> Any: ...

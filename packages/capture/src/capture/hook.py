@@ -31,7 +31,13 @@ from capture.sources import Inputs
 from capture.translate import Backend, translate
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_LAYERS = os.path.join(_TORCH, "nn", "modules") + os.sep
+# What of torch is written as programs are, and worth capturing where a program's own frame broke.  Of its optimizers
+# only whole steps are: where those break, too, they break once for every parameter.
+_PROGRAMS = (
+    os.path.join(_TORCH, "nn", "modules") + os.sep,
+    os.path.join(_TORCH, "optim", "optimizer.py"),
+    os.path.join(_TORCH, "amp", "grad_scaler.py"),
+)
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _PACKAGES = (sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep)
 _OURS = os.path.dirname(__file__) + os.sep
@@ -73,7 +79,7 @@ def is_captured(code: CodeType, module: str) -> bool:
     if module.partition(".")[0] in _LEFT_ALONE:
         return False
     if filename.startswith(_TORCH):
-        return filename.startswith(_LAYERS) and not filename.endswith(os.sep + "module.py")
+        return filename.startswith(_PROGRAMS) and not filename.endswith(os.sep + "module.py")
     return filename.startswith(_PACKAGES) or not filename.startswith(_STDLIB)
 
 
@@ -90,8 +96,20 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
     if not stance.may_translate(location, lambda: config.cache.state(code).why(Inputs(function, args))):
         return _engine.SKIP_ONCE
     try:
+        return _verdict(config, Inputs(function, args), location)
+    except RecursionError:  # the engine runs the frame as it is
+        raise
+    except BaseException as error:
+        raising = config.continuations.raising(code, error)
+        if raising is None:
+            raise
+        return raising  # what surrounds the place in the user's function handles it
+
+
+def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
+    try:
         with config.lock, _uncollected():
-            return _translate(config, Inputs(function, args), location)
+            return _translate(config, inputs, location)
     except (Unsupported, BackendError, CaptureWarning):  # the last where the user made warnings errors
         raise
     except SkipFrame as skip:

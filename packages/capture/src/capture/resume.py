@@ -97,14 +97,14 @@ class Continuations:
         # id stays its own.
         self._made: dict[tuple[int, Point], Continuation] = {}
         self._flows: dict[int, tuple[CodeType, Flow]] = {}
-        self._parents: dict[int, tuple[CodeType, Continuation]] = {}
+        self._parents: dict[int, tuple[CodeType, Point, Continuation]] = {}
 
     def original(self, code: CodeType) -> Original:
         """The code that this one is, or continues."""
         parent = self._parents.get(id(code))
         if parent is None:
             return Original(code, self._flow(code), lambda index: index, is_continuation=False)
-        root, made = parent
+        root, _, made = parent
         start = len(Body.from_code(code)) - len(made.kept)
         return Original(root, self._flow(root), lambda index: made.kept[index - start], is_continuation=True)
 
@@ -116,8 +116,13 @@ class Continuations:
         key = (id(code), Point(point.index, point.stack, bound, lasting))
         if key not in self._made:
             made = self._made[key] = _continuation(code, flow, key[1])
-            self._parents[id(made.code)] = code, made
+            self._parents[id(made.code)] = code, key[1], made
         return self._made[key]
+
+    def raising(self, code: CodeType, error: BaseException) -> CodeType | None:
+        """In the place of a continuation: what raises where that stands, for the handlers there; None for others."""
+        parent = self._parents.get(id(code))
+        return None if parent is None else _continuation(parent[0], self._flow(parent[0]), parent[1], error).code
 
     def _flow(self, code: CodeType) -> Flow:
         if id(code) not in self._flows:
@@ -130,7 +135,7 @@ def continuation(code: CodeType, point: Point) -> Continuation:
     return _continuation(code, Flow(Body.from_code(code)), point)
 
 
-def _continuation(code: CodeType, flow: Flow, point: Point) -> Continuation:
+def _continuation(code: CodeType, flow: Flow, point: Point, error: BaseException | None = None) -> Continuation:
     body = flow.instructions
     target = body[point.index]
     _check(code, flow, point)
@@ -145,6 +150,9 @@ def _continuation(code: CodeType, flow: Flow, point: Point) -> Continuation:
     # From here on things are where the handlers expect them, in time for RESUME, which is where signals are taken.
     emit.handler = target.handler
     emit.emit("RESUME", 0)
+    if error is not None:
+        emit.load_const(error)
+        emit.emit("RAISE_VARARGS", 1)
     if rest[0] is not target:
         emit.jump(target)
     emit.append(rest)

@@ -99,18 +99,21 @@ def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: 
     return Guard(None, "relation", (holds,), location, f"{spoken}")
 
 
-def _reader(origin: Any) -> Callable[[tuple[Any, ...]], int]:
-    """How a symbol's value is found among the arguments of a call."""
+def _reader(origin: Any) -> Callable[[tuple[Any, ...]], Any]:
+    """How a symbol's value, or the tensor that has it, is found among the arguments of a call."""
     if isinstance(origin, ShapeSource):
         path = origin.path
         return lambda args: path.read(Inputs(_no_function, args))
-    # The environment's own record of "size i of a tensor": it names the property and refers to our source.
-    holder, dim, kind = origin.base.path, origin.idx, origin.prop.name
+    holder = _reader(origin.base)
+    # The rest is the environment's own: "the gradient of a tensor", "what it is a view of", "size i of a tensor".
+    if hasattr(origin, "member"):
+        return lambda args: getattr(holder(args), origin.member)
+    dim, kind = origin.idx, origin.prop.name
     if kind == "SIZE":
-        return lambda args: holder.read(Inputs(_no_function, args)).size(dim)
+        return lambda args: holder(args).size(dim)
     if kind == "STRIDE":
-        return lambda args: holder.read(Inputs(_no_function, args)).stride(dim)
-    return lambda args: holder.read(Inputs(_no_function, args)).storage_offset()
+        return lambda args: holder(args).stride(dim)
+    return lambda args: holder(args).storage_offset()
 
 
 def _only_arguments() -> None:

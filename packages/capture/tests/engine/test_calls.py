@@ -329,7 +329,7 @@ def test_exceptions_of_the_translator_reach_the_caller_and_break_nothing(error):
 @pytest.mark.parametrize("verdict", [None, 3, "SKIP_ONCE"])
 def test_a_translator_that_returns_anything_else_is_told(verdict):
     set_translator(lambda config, function, args: verdict)
-    with pytest.raises(TypeError, match="must return GuardedCode, SKIP_ONCE or SKIP_ALWAYS"):
+    with pytest.raises(TypeError, match="must return GuardedCode, code, SKIP_ONCE or SKIP_ALWAYS"):
         Region(lambda: 1, "config")()
     set_translator(None)
 
