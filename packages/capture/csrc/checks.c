@@ -147,7 +147,18 @@ passes_python(const Check *check, PyObject *value, const Call *call)
 static bool
 passes_relation(const Check *check, PyObject *value, const Call *call)
 {
-    return is_true(PyObject_Vectorcall(check->object, call->args, (size_t)call->count, NULL));
+    PyObject *few[16], **given = few;
+    size_t count = (size_t)call->count + 1;
+    if (count > Py_ARRAY_LENGTH(few) && (given = PyMem_New(PyObject *, count)) == NULL) {
+        return false;
+    }
+    given[0] = call->function;
+    memcpy(given + 1, call->args, (count - 1) * sizeof(PyObject *));
+    bool yes = is_true(PyObject_Vectorcall(check->object, given, count, NULL));
+    if (given != few) {
+        PyMem_Free(given);
+    }
+    return yes;
 }
 
 static int

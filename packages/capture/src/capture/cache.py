@@ -71,7 +71,7 @@ def _read(guard: Guard, inputs: Inputs) -> Any:
 
 def _is_like(actual: Any, expected: tuple[Any, ...]) -> bool:
     """Whether a tensor differs from an expected one in nothing but its sizes."""
-    if not issubclass(type(actual), torch.Tensor):
+    if not issubclass(type(actual), torch.Tensor) or actual.is_nested:
         return False
     same = (type(actual), actual.dtype, actual.device, actual.requires_grad) == expected[:4]
     return same and len(expected[4]) == actual.dim()
@@ -123,7 +123,7 @@ class CodeState:
                 self.varying.ints.add(failed.source)
             elif type(actual) is float and not options.specialize_float:
                 self.varying.floats.add(failed.source)
-        elif failed.kind == "tensor" and issubclass(type(actual), torch.Tensor):
+        elif failed.kind == "tensor" and issubclass(type(actual), torch.Tensor) and not actual.is_nested:
             dims = _differing(failed.payload[0][4], tuple(actual.shape))
             self.varying.dims[failed.source] = self.varying.dims.get(failed.source, frozenset()) | dims
 

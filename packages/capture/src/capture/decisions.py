@@ -8,6 +8,7 @@ it.  Floating-point data are what programs compute with, not what they are steer
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ Question = Callable[..., bool]
 
 
 def question_about(node: fx.Node, inputs: dict[Source, fx.Node]) -> Question | None:
-    """The truth of ``node`` as a function of the frame's arguments; None where it is not that simple."""
+    """The truth of ``node`` as a function of the frame's function and arguments; None where it is not that simple."""
     paths = {placeholder: source for source, placeholder in inputs.items()}
     needed = _ancestors(node)
     if needed is None or not all(_may_decide(step, paths) for step in needed):
@@ -64,23 +65,20 @@ def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
 
 
 def _asking(compute: Callable[..., Any], sources: list[Source]) -> Question:
-    def ask(*args: Any) -> bool:
-        inputs = Inputs(_NO_FUNCTION, args)
+    def ask(function: FunctionType, *args: Any) -> bool:
+        inputs = Inputs(function, args)
         with torch.no_grad():
             return bool(compute(*(source.read(inputs) for source in sources)))
 
     return ask
 
 
-_NO_FUNCTION: Any = None  # the paths start at arguments
-
-
 def same_answer(ask: Question, answer: bool) -> Callable[..., bool]:
     """The guard: what cannot even be asked of other arguments has another answer."""
 
-    def check(*args: Any) -> bool:
+    def check(function: FunctionType, *args: Any) -> bool:
         try:
-            return ask(*args) is answer
+            return ask(function, *args) is answer
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError):
             return False
 

@@ -67,7 +67,8 @@ _PREDICATES = {
 def describe(value: Any) -> str:
     """A short account of any object, never its contents; by its type alone, which runs no code of the program."""
     if issubclass(type(value), torch.Tensor):
-        return _tensor_words(type(value), value.dtype, value.device, value.requires_grad, tuple(value.shape))
+        sizes = None if value.is_nested else tuple(value.shape)
+        return _tensor_words(type(value), value.dtype, value.device, value.requires_grad, sizes)
     if type(value) in (int, float, complex, bool, str, bytes, type(None)):
         return repr(value)[:80]
     if type(value) in (list, tuple, dict, set):

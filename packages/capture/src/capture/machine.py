@@ -36,7 +36,7 @@ from capture.options import Options
 from capture.outcomes import Returned, Stopped, Varying
 from capture.parameters import bind_arguments
 from capture.record import record_operation, undecided
-from capture.sources import ArgSource, CallSource, CellSource, ClosureSource, ConstSource, Inputs, Source
+from capture.sources import ArgSource, CallSource, CellSource, ClosureSource, ConstSource, GlobalSource, Inputs, Source
 from capture.values.base import LazyValue, NotConstant, Value, realize, settled
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
@@ -435,11 +435,11 @@ class Machine:
         return self._known.get(id(obj))
 
     def dynamic_dims(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
-        if not _is_argument(source):
+        if not _may_vary(source):
             return frozenset()
         said_dynamic, said_static = marked(tensor)
         dims = self.varying.dims.get(source, frozenset()) | said_dynamic
-        if self.varying.all_sizes and not isinstance(tensor, torch.nn.Parameter):
+        if self.varying.all_sizes and _is_argument(source) and not isinstance(tensor, torch.nn.Parameter):
             dims = frozenset(range(tensor.dim()))
         dims = frozenset(dim for dim in dims - said_static if dim < tensor.dim() and tensor.shape[dim] > 1)
         if dims and self.graph.shape_env is None:
@@ -448,7 +448,7 @@ class Machine:
         return dims
 
     def is_dynamic(self, source: Source) -> bool:
-        return source in self.varying.ints and _is_argument(source)
+        return source in self.varying.ints and _may_vary(source)
 
     def need_symbols(self) -> None:
         if self.graph.shape_env is None and self.options.capture_dynamic_output_shapes:
@@ -506,7 +506,7 @@ class Machine:
         ask = question_about(value.node, self.graph.inputs)
         if ask is None or self.inputs.args is None:
             return None
-        answer = ask(*self.inputs.args)
+        answer = ask(self.inputs.function, *self.inputs.args)
         self.guard(None, "relation", same_answer(ask, answer), text=f"the answer at {self.location()} is {answer}")
         return answer
 
@@ -668,8 +668,12 @@ def _name(obj: Any) -> str:
 
 
 def _is_argument(source: Source) -> bool:
-    """Relations between sizes are checked on the frame's arguments alone."""
     return isinstance(next(source.chain()), ArgSource)
+
+
+def _may_vary(source: Source) -> bool:
+    """What is reached through torch and the standard library does not."""
+    return isinstance(next(source.chain()), (ArgSource, ClosureSource, GlobalSource))
 
 
 def _has_rule(function: FunctionType) -> bool:
@@ -677,19 +681,16 @@ def _has_rule(function: FunctionType) -> bool:
 
 
 def _distinct_paths(first: Source, second: Source) -> Callable[..., bool]:
-    def distinct(*args: Any) -> bool:
-        inputs = Inputs(_no_function, args)
+    def distinct(function: FunctionType, *args: Any) -> bool:
+        inputs = Inputs(function, args)
         return first.read(inputs) is not second.read(inputs)
 
     return distinct
 
 
-_no_function: Any = None
-
-
 def _same_object(first: Source, second: Source) -> Callable[..., bool]:
-    def same(*args: Any) -> bool:
-        inputs = Inputs(_no_function, args)
+    def same(function: FunctionType, *args: Any) -> bool:
+        inputs = Inputs(function, args)
         return first.read(inputs) is second.read(inputs)
 
     return same

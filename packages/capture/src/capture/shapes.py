@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import sympy
@@ -66,7 +67,7 @@ def is_data_dependent(symbol: sympy.Symbol) -> bool:
 
 
 def relations(env: ShapeEnv, location: Location) -> list[Guard]:
-    """The conditions on sizes that the trace relied on, each as a guard over the frame's arguments."""
+    """The conditions on sizes that the trace relied on, each as a guard over what the frame starts from."""
     origins = {symbol: sources[0] for symbol, sources in env.var_to_sources.items() if sources}
     guards = []
     for condition in dict.fromkeys(_conditions(env)):
@@ -93,31 +94,24 @@ def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: 
         {symbol: sympy.Symbol(origin.name) for symbol, origin in zip(symbols, origins, strict=True)}
     )
 
-    def holds(*args: Any) -> bool:
-        return bool(check(*(read(args) for read in readers)))
+    def holds(function: FunctionType, *args: Any) -> bool:
+        inputs = Inputs(function, args)
+        return bool(check(*(read(inputs) for read in readers)))
 
     return Guard(None, "relation", (holds,), location, f"{spoken}")
 
 
-def _reader(origin: Any) -> Callable[[tuple[Any, ...]], Any]:
-    """How a symbol's value, or the tensor that has it, is found among the arguments of a call."""
+def _reader(origin: Any) -> Callable[[Inputs], Any]:
+    """How a symbol's value, or the tensor that has it, is found from what a frame starts from."""
     if isinstance(origin, ShapeSource):
-        path = origin.path
-        return lambda args: path.read(Inputs(_no_function, args))
+        return origin.path.read
     holder = _reader(origin.base)
     # The rest is the environment's own: "the gradient of a tensor", "what it is a view of", "size i of a tensor".
     if hasattr(origin, "member"):
-        return lambda args: getattr(holder(args), origin.member)
+        return lambda inputs: getattr(holder(inputs), origin.member)
     dim, kind = origin.idx, origin.prop.name
     if kind == "SIZE":
-        return lambda args: holder(args).size(dim)
+        return lambda inputs: holder(inputs).size(dim)
     if kind == "STRIDE":
-        return lambda args: holder(args).stride(dim)
-    return lambda args: holder(args).storage_offset()
-
-
-def _only_arguments() -> None:
-    """Stands for the frame's function where only arguments are read."""
-
-
-_no_function: Any = _only_arguments
+        return lambda inputs: holder(inputs).stride(dim)
+    return lambda inputs: holder(inputs).storage_offset()

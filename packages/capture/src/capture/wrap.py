@@ -182,7 +182,8 @@ def wrap_slice(ctx: World, obj: slice, source: Source) -> Value:
 def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         ctx.stop("tensor subclass", f"{source.expression()} is a {type(obj).__qualname__}, a subclass of Tensor")
-    if obj.layout is not torch.strided or obj.is_quantized or torch._C._functorch.is_functorch_wrapped_tensor(obj):
+    ordinary = obj.layout is torch.strided and not obj.is_quantized and not obj.is_nested
+    if not ordinary or torch._C._functorch.is_functorch_wrapped_tensor(obj):
         ctx.stop("tensor layout", f"{source.expression()} is not an ordinary strided tensor")
     dims = ctx.dynamic_dims(source, obj)
     fake = ctx.graph.fake_input(obj, source, dims)

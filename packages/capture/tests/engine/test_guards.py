@@ -218,7 +218,7 @@ CHECKS = [
     (("empty", 0, ("a",)), [{"a": collections.OrderedDict()}], [{"a": collections.OrderedDict(x=1)}]),
     (("keys", 0, ("a", "b")), [collections.OrderedDict(a=0, b=0)], [collections.OrderedDict(b=0, a=0)]),
     (("python", 0, lambda value: value > 2), [3], [1, "x"]),
-    (("relation", 0, lambda value: value > 2), [3], [1, "x"]),
+    (("relation", 0, lambda function, value: value > 2), [3], [1, "x"]),
     (("equals", 0, 1), [1], [Raises()]),
 ]
 
@@ -236,11 +236,18 @@ def test_keys_of_an_ordered_dict_follow_its_own_order():
     assert not passes(ordered, ("keys", 0, ("a", "b")))
 
 
-def test_a_relation_sees_all_argument_slots():
-    guards = Guards((ROOT, (("relation", 0, lambda a, b, c: a + b == c),), ()))
-    assert guards.check(None, (1, 2, 3))
-    assert not guards.check(None, (1, 2, 4))
-    assert not guards.check(None, (1, 2))
+def test_a_relation_sees_the_function_and_all_argument_slots():
+    guards = Guards((ROOT, (("relation", 0, lambda function, a, b, c: function is len and a + b == c),), ()))
+    assert guards.check(len, (1, 2, 3))
+    assert not guards.check(len, (1, 2, 4))
+    assert not guards.check(len, (1, 2))
+    assert not guards.check(max, (1, 2, 3))
+
+
+def test_a_relation_of_many_slots():
+    guards = Guards((ROOT, (("relation", 0, lambda function, *slots: sum(slots) == 4950),), ()))
+    assert guards.check(len, tuple(range(100)))
+    assert not guards.check(len, tuple(range(101)))
 
 
 TREE = (
