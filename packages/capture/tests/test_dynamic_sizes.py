@@ -105,3 +105,26 @@ def test_gradients_of_tensors_whose_sizes_vary():
         parameter.grad = torch.randn(size, 2)
         torch.testing.assert_close(compiled(parameter), f(parameter))
     assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 2
+
+
+class Counter:
+    def __init__(self):
+        self.count = 3
+        self.buffer = torch.ones(3)
+
+
+def test_what_is_found_through_a_closure_may_vary():
+    counter = Counter()
+
+    def f(x):
+        counter.count += 1
+        return x * counter.count + counter.buffer.sum() * counter.buffer.shape[0]
+
+    log = capture.Log()
+    compiled = capture.optimize("eager", strict=True, log=log)(f)
+    for size in range(3, 12):
+        counter.buffer = torch.ones(size)
+        count = counter.count
+        torch.testing.assert_close(compiled(torch.ones(2)), torch.ones(2) * (count + 1) + size * size)
+        assert counter.count == count + 1
+    assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 2

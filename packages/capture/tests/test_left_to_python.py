@@ -214,3 +214,13 @@ def test_a_trace_function_that_the_program_sets_sees_every_line(same, x):
         return lines, b, callee(a)
 
     same(play(x), capture.optimize("eager", strict=True)(play)(x))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors(x):
+    nested = torch.nested.nested_tensor([torch.ones(3), torch.ones(2)])
+    found = capture.explain(lambda a: a * 2, strict=True)(nested)
+    assert found.result.is_nested
+    assert [broken.reason.kind for broken in found.breaks] == ["tensor layout"]
+    double = capture.optimize("eager", strict=True)(lambda a: a * 2)
+    assert [double(a).is_nested for a in (x, nested, x, nested)] == [False, True, False, True]
