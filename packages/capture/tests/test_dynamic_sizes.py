@@ -1,5 +1,7 @@
 """Sizes and ints that vary become symbols of one graph."""
 
+import math
+
 import pytest
 import torch
 
@@ -128,3 +130,40 @@ def test_what_is_found_through_a_closure_may_vary():
         torch.testing.assert_close(compiled(torch.ones(2)), torch.ones(2) * (count + 1) + size * size)
         assert counter.count == count + 1
     assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 2
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x * (1 / math.sqrt(x.shape[0])),
+    lambda x: x / math.log(x.shape[0]) + math.cos(x.shape[0]),
+    lambda x: x[: math.ceil(x.shape[0] / 2)] * math.floor(x.shape[0] * 0.3),
+    lambda x: x[: int(x.shape[0] * 0.75)] * round(x.shape[0] / 3),
+], ids=range(4))  # fmt: skip
+def test_functions_of_sizes(function):
+    assert len(graphs_for(function, [(torch.randn(n, 4),) for n in (3, 5, 8, 9, 17)])) == 2
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x + len(f"{math.sqrt(x.shape[0]):.3f}"),
+    lambda x: x * 2 if math.sqrt(x.shape[0]) < 2 else x,
+    lambda x: x.bfloat16() * math.sqrt(x.shape[0]),
+    lambda x: x * math.floor(math.sqrt(x.shape[0])),
+    lambda x: x.clamp(max=math.sqrt(x.shape[0]) / 10),
+    lambda x: x / (math.sqrt(x.shape[0]) - 1),
+    lambda x: torch.full((3,), math.sqrt(x.shape[0])) + x.sum(),
+], ids=range(7))  # fmt: skip
+def test_functions_of_sizes_where_the_number_itself_is_needed(function):
+    graphs_for(function, [(torch.rand(n, 4),) for n in (3, 5, 8)])
+
+
+@pytest.mark.parametrize("how", [{"scale_factor": 2}, {"size": 7}, {"scale_factor": 0.5, "mode": "linear"}])
+def test_interpolation_between_sizes_that_vary(how):
+    resized = lambda x: torch.nn.functional.interpolate(x[None], **how)
+    assert len(graphs_for(resized, [(torch.rand(3, n),) for n in (4, 6, 8, 9, 20)])) == 2
+
+
+def test_interpolation_to_a_size_that_varies():
+    def resized(x, y):
+        return torch.nn.functional.interpolate(x, size=y.shape[-2:], mode="bilinear") + y
+
+    given = [(torch.rand(1, 2, n, n), torch.rand(1, 2, n + 3, 2 * n)) for n in (4, 6, 8, 9, 20)]
+    assert len(graphs_for(resized, given)) == 2

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -19,6 +22,7 @@ from capture.graph import GraphRecorder
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
+from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
@@ -69,7 +73,7 @@ def record_operation(
 
 def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
-        with ctx.graph.mode:
+        with ctx.graph.mode, _sizes_may_vary(ctx):
             return getattr(args[0], target)(*args[1:], **kwargs) if method else target(*args, **kwargs)
     except Signal:
         raise
@@ -87,6 +91,11 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
             "error in an operation",
             f"`{name}` fails: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
         )
+
+
+def _sizes_may_vary(ctx: Recording) -> AbstractContextManager[None]:
+    """Some operators take sizes that vary only in the versions of them that torch has in Python."""
+    return contextlib.nullcontext() if ctx.graph.shape_env is None else enable_python_dispatcher()
 
 
 def _needs_a_node(result: Any) -> bool:
@@ -171,6 +180,8 @@ class _Operands:
         if isinstance(value, DictValue):
             pairs = {key: self.one(item) for key, (_, item) in value.entries.items()}
             return {key: node for key, (node, _) in pairs.items()}, {key: fake for key, (_, fake) in pairs.items()}
+        if isinstance(value, ScalarValue) and (number := value.of_this_call()) is not None:
+            return number, number
         try:
             constant = value.constant()
         except NotConstant:

@@ -88,7 +88,7 @@ def _conditions(env: ShapeEnv) -> list[sympy.Basic]:
 def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: Location) -> Guard:
     names = {symbol: sympy.Symbol(f"s{i}") for i, symbol in enumerate(symbols)}
     text = PythonPrinter().doprint(condition.xreplace(names))
-    check = eval(f"lambda {', '.join(map(str, names.values()))}: {text}", {"math": math})
+    check = eval(f"lambda {', '.join(map(str, names.values()))}: {text}", {"math": math, "torch": torch})
     readers = [_reader(origin) for origin in origins]
     spoken = condition.xreplace(
         {symbol: sympy.Symbol(origin.name) for symbol, origin in zip(symbols, origins, strict=True)}

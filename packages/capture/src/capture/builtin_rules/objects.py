@@ -21,6 +21,7 @@ from capture.values.exception import ExceptionValue
 from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PartialValue, SuperValue, bind
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
+from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, require_plain_tuple
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
@@ -265,11 +266,6 @@ def _truth_of_tensor(ctx: Tracer, value: TensorValue) -> Value:
     return ctx.stop("tensor value", f"the truth of {value.describe()} decides what happens next", hint)
 
 
-@rule(int, kinds=(SymbolicNumber,))
-def symbolic_int(ctx: Tracer, value: SymbolicNumber) -> Value:
-    return value if isinstance(value.example, torch.SymInt) else ConstantValue(int(value.specialized()))
-
-
 @rule(float, kinds=(SymbolicNumber,))
 def symbolic_float(ctx: Tracer, value: SymbolicNumber) -> Value:
     return ctx.record(torch.sym_float, [value], {})
@@ -340,6 +336,14 @@ def plain_data(ctx: Tracer, value: Value, *around: Value) -> Any:
     return value.constant()
 
 
+@rule(format, kinds=(ScalarValue,))
+def format_number(ctx: Tracer, value: ScalarValue, *spec: Value) -> Value:
+    known = value.of_this_call()
+    if known is None:
+        return ctx.stop("text", f"{value.describe()} is formatted")
+    return ctx.call_builtin(format, [ConstantValue(known), *spec], {})
+
+
 @rule(format, kinds=(ConstantValue,))
 def format_constant(ctx: Tracer, value: ConstantValue, spec: Value | None = None) -> Value:
     folded = fold(ctx, format, [value] if spec is None else [value, spec], {})
@@ -348,10 +352,9 @@ def format_constant(ctx: Tracer, value: ConstantValue, spec: Value | None = None
 
 @rule(format, kinds=(None,))
 def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
-    if spec is not None and spec.constant() and isinstance(value, UserObject):
-        said = value.answer(ctx, "__format__", str, spec)
-        if said is not None:
-            return said
+    if spec is not None and spec.constant():
+        said = value.answer(ctx, "__format__", str, spec) if isinstance(value, UserObject) else None
+        return said if said is not None else ctx.stop("text", f"{value.describe()} is formatted")
     return ctx.call_builtin(str, [value], {})
 
 

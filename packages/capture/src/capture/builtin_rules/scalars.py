@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue
+from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 
 # None of these raises on numbers, so it does not matter that Python computes them later.
@@ -22,9 +24,20 @@ _ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.iadd, operator
 _COMPARISONS = (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge)
 _NEVER_RAISE = frozenset({*_ARITHMETIC, *_COMPARISONS, operator.neg, operator.pos, operator.abs, abs})
 _QUOTIENTS = (operator.truediv, operator.itruediv)
-_EXACT_IN_DOUBLES = frozenset(
-    {operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.abs, abs, float}
-)
+_EXACT = (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.abs, abs, float)
+_OF_SIZES: dict[Any, Any] = {
+    math.sqrt: torch.sqrt,
+    math.exp: torch.exp,
+    math.log: torch.log,
+    math.log2: torch.log2,
+    math.log10: torch.log10,
+    math.cos: torch.cos,
+    math.sin: torch.sin,
+    math.tanh: torch.tanh,
+    math.atan: torch.atan,
+}
+_IN_DOUBLES = {function: function for function in _EXACT} | _OF_SIZES
+_LARGEST_EXPONENT = 700  # whose power of e is a float
 _WITH_TENSORS = frozenset(
     {"add", "sub", "mul", "truediv", "iadd", "isub", "imul", "itruediv", "div", "true_divide"}
     | {"lt", "le", "eq", "ne", "gt", "ge"}
@@ -87,10 +100,56 @@ def number_operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: 
         return with_tensor(ctx, function, args, kwargs)
     if isinstance(function, type(operator.add)) and function in _NEVER_RAISE:
         return _combine(ctx, plain_in_place(function), args)
-    divisor = args[1] if function in _QUOTIENTS else None
-    if isinstance(divisor, ConstantValue) and divisor.value:
+    if function in _QUOTIENTS and _is_never_zero(ctx, args[1]):
         return _combine(ctx, operator.truediv, args)
     return None
+
+
+def _is_never_zero(ctx: Tracer, divisor: Value) -> bool:
+    if isinstance(divisor, ScalarValue) and divisor.function in (math.sqrt, math.exp):
+        (operand,) = divisor.operands
+        return divisor.function is math.exp or operand.truth(ctx)
+    return isinstance(divisor, ConstantValue) and bool(divisor.value)
+
+
+@fallback(order=5)
+def functions_of_sizes(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """``math.sqrt(n)``: a number of its own for every size, unless it raises for some."""
+    if not isinstance(function, type(math.sqrt)) or function not in _OF_SIZES or len(args) != 1:
+        return None
+    size = args[0]
+    if not isinstance(size, SymbolicNumber) or not isinstance(size.example, torch.SymInt):
+        return None
+    if function is math.exp and not size.example < _LARGEST_EXPONENT:
+        return None
+    if function in (math.sqrt, math.log, math.log2, math.log10) and not size.example > 0:
+        return None
+    return ScalarValue(float, function=function, operands=args)
+
+
+@fallback(order=90)
+def relied_on(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """Whoever else is given a number that follows from sizes gets it as it is in this call."""
+    known = [_as_it_is(arg) for arg in args]
+    if all(now is arg for now, arg in zip(known, args, strict=True)):
+        return None
+    return ctx.call_builtin(function, known, kwargs)
+
+
+def _as_it_is(value: Value) -> Value:
+    known = value.of_this_call() if isinstance(value, ScalarValue) else None
+    return value if known is None else ConstantValue(known)
+
+
+def _rounding(function: Any, symbolic: Any) -> None:
+    @rule(function, kinds=(SymbolicNumber,))
+    def rounded(ctx: Tracer, value: SymbolicNumber) -> Value:
+        return value if isinstance(value.example, torch.SymInt) else ctx.record(symbolic, [value], {})
+
+
+for _function in (math.floor, math.ceil, math.trunc, round):
+    _rounding(_function, _function)
+_rounding(int, torch.sym_int)
 
 
 @rule(float, kinds=(ScalarValue,))
@@ -101,6 +160,8 @@ def to_float(ctx: Tracer, value: ScalarValue) -> Value:
 @rule(int, operator.index, kinds=(ScalarValue,))
 def to_int(ctx: Tracer, value: ScalarValue) -> Value:
     if value.cls is float:
+        if (known := value.of_this_call()) is not None:
+            return ConstantValue(int(known))
         ctx.stop("tensor value", f"{value.describe()} is rounded")  # not every float has an integer
     return value if value.cls is int else _combine(ctx, int, [value])
 
@@ -112,12 +173,15 @@ def with_tensor(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mappi
     """``tensor * number``, where a tensor without dimensions in the number's place gives the same to the bit."""
     name = getattr(function, "__name__", "")
     tensors = [arg for arg in args if isinstance(arg, TensorValue)]
-    if kwargs or len(args) != 2 or len(tensors) != 1 or name.strip("_") not in _WITH_TENSORS:
-        ctx.stop("tensor value", f"`{name}` of a tensor is given {_scalar(args).describe()}", "keep it a tensor")
-    tensor, number = tensors[0].fake, _scalar(args)
     divides = name.strip("_") in ("truediv", "itruediv", "div", "true_divide")
+    tensor, number = tensors[0].fake, _scalar(args)
     fits = tensor.dtype in (torch.float32, torch.float64) and not (divides and tensor.device.type != "cpu")
     fits = fits or (tensor.dtype is torch.int64 and number.cls is int and not divides)
+    fits = fits and not kwargs and len(args) == 2 and len(tensors) == 1 and name.strip("_") in _WITH_TENSORS
+    if not fits and _as_it_is(number) is not number:
+        return ctx.call_builtin(function, list(map(_as_it_is, args)), kwargs)
+    if kwargs or len(args) != 2 or len(tensors) != 1 or name.strip("_") not in _WITH_TENSORS:
+        ctx.stop("tensor value", f"`{name}` of a tensor is given {_scalar(args).describe()}", "keep it a tensor")
     if not fits:
         ctx.stop("tensor value", f"a {tensor.dtype} tensor meets {number.describe()}", "keep it a tensor")
     form = ctx.record(
@@ -137,6 +201,8 @@ def tensor_form(ctx: Tracer, number: Value) -> Value:
     """The number as a tensor without dimensions, or a plain number where it is known."""
     if isinstance(number, ConstantValue):
         return number
+    if isinstance(number, SymbolicNumber):
+        return ctx.record(torch.scalar_tensor, [number], {"dtype": ConstantValue(torch.float64)})
     assert isinstance(number, ScalarValue)
     if number.tensor is None:
         number.tensor = _computed_form(ctx, number) if number.source is None else _given_form(ctx, number)
@@ -148,14 +214,15 @@ def as_double(number: float) -> torch.Tensor:
 
 
 def _computed_form(ctx: Tracer, number: ScalarValue) -> TensorValue:
-    if number.cls is not float or number.function not in _EXACT_IN_DOUBLES:
+    assert number.function is not None
+    if number.cls is not float or number.function not in _IN_DOUBLES:
         ctx.stop("tensor value", f"{number.describe()} is used with a tensor", "keep it a tensor")
     double = ConstantValue(torch.float64)
     forms = [tensor_form(ctx, operand) for operand in number.operands]
     forms = [
         ctx.record("to", [form, double], {}, method=True) if isinstance(form, TensorValue) else form for form in forms
     ]
-    made = forms[0] if number.function is float else ctx.record(number.function, forms, {})
+    made = forms[0] if number.function is float else ctx.record(_IN_DOUBLES[number.function], forms, {})
     assert isinstance(made, TensorValue)
     return made
 

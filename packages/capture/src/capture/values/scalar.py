@@ -11,6 +11,7 @@ from typing import Any
 
 from capture.sources import Source
 from capture.values.base import Tracer, Value
+from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 
 
@@ -41,14 +42,25 @@ class ScalarValue(Value):
     def decided(self, ctx: Tracer) -> bool | None:
         """The truth of what follows from one number that was passed in, relied on from now on; None for others."""
         given = set(self._given())
-        if len(given) != 1 or None in given:
-            return None
+        if not given:
+            return bool(self.of_this_call())
         leaf = given.pop()
-        assert leaf is not None
+        if given or leaf is None or self._depends_on_sizes():
+            return None
         answer = bool(self._computed(leaf.now))
         same_answer = lambda number: type(number) is leaf.cls and bool(self._computed(number)) is answer  # noqa: E731
         ctx.guard(leaf.source, "python", same_answer, text=f"a condition on {leaf.describe()} is {answer}")
         return answer
+
+    def of_this_call(self) -> Any:
+        """The number, from now on relied on, where it follows from sizes; None for others."""
+        return None if any(True for _ in self._given()) else self._computed(None)
+
+    def _depends_on_sizes(self) -> bool:
+        return any(
+            isinstance(op, SymbolicNumber) or (isinstance(op, ScalarValue) and op._depends_on_sizes())
+            for op in self.operands
+        )
 
     def _given(self) -> Iterator[ScalarValue | None]:
         """The numbers that this one is computed from; None stands for one that only the graph can tell."""
@@ -63,8 +75,7 @@ class ScalarValue(Value):
     def _computed(self, number: Any) -> Any:
         if self.function is None:
             return number
-        operands = (op._computed(number) if isinstance(op, ScalarValue) else op.constant() for op in self.operands)
-        return self.function(*operands)
+        return self.function(*(_operand(op, number) for op in self.operands))
 
     def truth(self, ctx: Tracer) -> bool:
         decided = self.decided(ctx)
@@ -83,3 +94,9 @@ class ScalarValue(Value):
         if self.source is not None:
             return f"a number that varies ({self.source.expression()})"
         return "a number read out of a tensor" if self.function is None else "a number computed from a tensor's"
+
+
+def _operand(value: Value, number: Any) -> Any:
+    if isinstance(value, ScalarValue):
+        return value._computed(number)
+    return value.specialized() if isinstance(value, SymbolicNumber) else value.constant()
