@@ -118,7 +118,7 @@ def test_a_class_that_does_not_say_where_it_is_from(x):
 
     def play(a, held):
         print(end="")
-        return a + 1
+        return a + 1, held()
 
     captured = capture.optimize("eager", strict=True)(play)
-    assert (captured(x, Secret("Local", (), {})) == x + 1).all()
+    assert type(captured(x, cls := Secret("Local", (), {}))[1]) is cls

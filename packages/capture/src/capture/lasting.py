@@ -17,7 +17,7 @@ import torch
 
 from capture.errors import Reason, SkipFrame
 from capture.sources import ArgSource
-from capture.values.base import LazyValue, Value, settled
+from capture.values.base import LazyValue, Value, module_name, settled
 from capture.values.function import CellValue, ClassValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import SequenceValue, SetValue
@@ -31,7 +31,7 @@ _QUIET = (
 _CONTAINERS = (list, tuple, dict, set, frozenset, torch.Size)
 _MADE_OF_OTHERS = (SequenceValue, DictValue, SetValue, UserObject, CellValue)
 _LONGEST = 64
-_MODULE, _NAME = vars(type)["__module__"], vars(type)["__name__"]
+_NAME = vars(type)["__name__"]  # read past metaclasses, which may have code of their own for it
 
 
 def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
@@ -82,6 +82,5 @@ def _is_noisy(obj: Any) -> bool:
 
 
 def _is_held_by_its_module(cls: type) -> bool:
-    # Read past metaclasses, which may have code of their own for these.
-    module = sys.modules.get(str(_MODULE.__get__(cls)))
+    module = sys.modules.get(module_name(cls))
     return module is not None and vars(module).get(_NAME.__get__(cls)) is cls

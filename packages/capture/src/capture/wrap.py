@@ -41,7 +41,7 @@ from capture.sources import (
     StorageSource,
     TypeSource,
 )
-from capture.values.base import LazyValue, Tracer, Value
+from capture.values.base import LazyValue, Tracer, Value, module_name
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.context_var import ContextVarValue
@@ -320,8 +320,8 @@ def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
 
 def trusted(obj: Any) -> bool:
     """Torch's and the standard library's own code is taken as fixed."""
-    name = getattr(obj, "__name__" if issubclass(type(obj), ModuleType) else "__module__", None)
-    if not isinstance(name, str):
+    name = getattr(obj, "__name__", None) if issubclass(type(obj), ModuleType) else module_name(obj)
+    if not name or not isinstance(name, str):
         return isinstance(obj, (BuiltinFunctionType, type(torch.Tensor.add), type(len)))
     root = name.partition(".")[0]
     return root == "torch" or (root in sys.stdlib_module_names and name != "__main__")
@@ -366,7 +366,7 @@ def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
 
 
 def namespace_of(ctx: World, function: FunctionType, source: Source) -> NamespaceValue:
-    module = sys.modules.get(function.__module__ or "")
+    module = sys.modules.get(module_name(function))
     if module is not None and vars(module) is function.__globals__ and trusted(module):
         path: Source = AttrSource(ConstSource(module, module.__name__), "__dict__")
     else:

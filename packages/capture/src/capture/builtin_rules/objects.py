@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from capture.builtin_rules.registry import constant_of, fallback, fold, pure, rule
-from capture.values.base import NotConstant, Tracer, Value, bind_member, derives, realize, root_package
+from capture.values.base import NotConstant, Tracer, Value, bind_member, derives, module_name, realize, root_package
 from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, boolean
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.exception import ExceptionValue
@@ -211,8 +211,7 @@ def methods_of_constants(
     owner = getattr(function, "__objclass__", None)
     if owner in _IMMUTABLE and args and isinstance(args[0], ConstantValue):
         return fold(ctx, function, args, kwargs)
-    module = getattr(function, "__module__", None)
-    if module in ("math", "cmath", "_operator", "operator") and callable(function):
+    if module_name(function) in ("math", "cmath", "_operator", "operator") and callable(function):
         return fold(ctx, function, [_specialized(arg) for arg in args], kwargs)
     return None
 
@@ -481,7 +480,7 @@ def _inherited(cls: type, name: str, owner: type) -> bool:
 
 def _through_metaclass(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     # An Enum is looked up by value; other metaclasses may do anything.
-    if type(cls).__module__ == "enum":
+    if module_name(type(cls)) == "enum":
         return fold(ctx, cls, args, kwargs)
     own = type(cls).__call__
     if isinstance(own, FunctionType):

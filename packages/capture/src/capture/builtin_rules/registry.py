@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.base import NotConstant, Tracer, Value, module_name, realize
 from capture.values.container_object import STORAGE, ContainerObject
 
 Kinds = tuple[Any, ...]
@@ -128,7 +128,7 @@ def constant_of(ctx: Tracer, value: Value) -> Any:
 
 def name_of(function: Any) -> str:
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
-    module = getattr(function, "__module__", None)
+    module = module_name(function)
     return f"`{module}.{name}`" if module and module != "builtins" else f"`{name}`"
 
 

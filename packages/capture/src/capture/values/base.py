@@ -187,10 +187,20 @@ def derives(cls: type, base: type) -> bool:
     return base in (cls.__mro__ or ())  # a class that is being made has none yet
 
 
+_MODULE_OF_CLASS = vars(type)["__module__"]
+
+
+def module_name(obj: Any) -> str:
+    """The module that a class or function says it is from; programs may say anything, and metaclasses by code."""
+    try:
+        name = _MODULE_OF_CLASS.__get__(obj) if issubclass(type(obj), type) else obj.__module__
+    except AttributeError:
+        return ""
+    return name if isinstance(name, str) else ""
+
+
 def root_package(obj: Any) -> str:
-    """The package that a class or function says it belongs to; programs may say anything there."""
-    name = getattr(obj, "__module__", None)
-    return name.partition(".")[0] if isinstance(name, str) else ""
+    return module_name(obj).partition(".")[0]
 
 
 def realize(ctx: Tracer, value: Value) -> Value:

@@ -9,7 +9,7 @@ from types import CodeType, FunctionType, MethodDescriptorType, MethodType, Wrap
 from typing import Any
 
 from capture.sources import AttrSource, Source
-from capture.values.base import NotConstant, Tracer, Value, derives, realize, root_package, type_attribute
+from capture.values.base import NotConstant, Tracer, Value, derives, module_name, realize, root_package, type_attribute
 from capture.values.constant import UNBOUND, ConstantValue
 
 
@@ -211,7 +211,7 @@ class BuiltinValue(Value):
 
     def describe(self) -> str:
         name = getattr(self.function, "__qualname__", None) or repr(self.function)
-        module = getattr(self.function, "__module__", None)
+        module = module_name(self.function)
         return f"the function `{module}.{name}`" if module else f"the function `{name}`"
 
 
@@ -235,11 +235,11 @@ class ClassValue(Value):
         return ctx.call_builtin(self.cls, list(args), dict(kwargs))
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
-        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
-            return ConstantValue(getattr(self.cls, name))
         metaclass, of_metaclass = _static_lookup(type(self.cls), name)
         if isinstance(of_metaclass, property) and not isinstance(type(self.cls).__getattribute__, FunctionType):
             return _bind_to_class(ctx, of_metaclass, metaclass, name, self)
+        if name in ("__name__", "__qualname__", "__module__", "__doc__") and metaclass is type:
+            return ctx.literal(getattr(self.cls, name))
         if _runs_code(self.cls, name):
             ctx.stop("class attribute", f"`{name}` of {self.describe()} is computed by code of its own")
         try:
@@ -259,7 +259,7 @@ class ClassValue(Value):
         return path
 
     def describe(self) -> str:
-        return f"the class `{self.cls.__module__}.{self.cls.__qualname__}`"
+        return f"the class `{module_name(self.cls)}.{self.cls.__qualname__}`"
 
 
 def _runs_code(cls: type, name: str) -> bool:

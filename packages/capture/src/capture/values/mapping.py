@@ -8,7 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from capture.sources import Source
-from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.base import NotConstant, Tracer, Value, realize, root_package
 from capture.values.sequence import TupleValue
 
 COMPARED_BY_VALUE = (str, bytes, int, float, complex, tuple, frozenset, range, slice, MethodType, date, time, timedelta)
@@ -69,7 +69,7 @@ def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
 def _hashes_by_identity(cls: type) -> bool:
     """Torch's classes in Python, and those in C but for what is compared by its value: a class derived from ``str``."""
     own: Any = cls.__hash__
-    if getattr(own, "__module__", "").startswith("torch"):
+    if root_package(own) == "torch":
         return True
     return not hasattr(own, "__code__") and not issubclass(getattr(own, "__objclass__", object), COMPARED_BY_VALUE)
 
