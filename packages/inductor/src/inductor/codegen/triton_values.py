@@ -144,12 +144,19 @@ class BlockScope:
 
 
 def _as_one_operator(node: Expr) -> Expr | None:
-    """What several operators say together and one does faster: ``erf(x) + 1``, of which only the sum is looked at."""
-    if isinstance(node, Apply) and node.op == "add" and node.dtype == torch.float32:
-        erf, one = node.args
-        if isinstance(erf, Apply) and erf.op == "erf" and one == Const(1.0, torch.float32):
-            return Apply("erf_and_one", erf.args, node.dtype)
+    """What several operators say together and one does faster: ``erf(x) + 1``, of which only the sum is looked at, also
+    as it is in ``a * erf(x) + a``."""
+    if not isinstance(node, Apply) or node.dtype != torch.float32:
+        return None
+    if node.op == "add" and _is_erf(node.args[0]) and node.args[1] == Const(1.0, torch.float32):
+        return Apply("erf_and_one", children(node.args[0]), node.dtype)
+    if node.op == "fma" and _is_erf(node.args[1]) and node.args[0] == node.args[2]:
+        return Apply("mul", (node.args[0], Apply("erf_and_one", children(node.args[1]), node.dtype)), node.dtype)
     return None
+
+
+def _is_erf(node: Expr) -> bool:
+    return isinstance(node, Apply) and node.op == "erf"
 
 
 def _plain_loads(expr: Expr) -> Iterator[Load]:
