@@ -98,6 +98,8 @@ def test_an_input_of_another_size_is_refused():
         compiled(torch.randn(11))
     with pytest.raises(ValueError, match="strides"):
         compiled(torch.randn(20)[::2])
+    with pytest.raises(ValueError, match="is on meta; this graph was compiled for cpu"):
+        compiled(x.to("meta"))
 
 
 def test_results_record_no_autograd_graph():

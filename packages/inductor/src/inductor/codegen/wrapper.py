@@ -231,9 +231,12 @@ class _WrapperPrinter:
 
     def _check(self, given: Buffer) -> None:
         name, sizes, strides = self._local(given.name), self._tuple(given.sizes), self._tuple(given.strides)
-        dtype = self._dtype(given.dtype)
-        self.lines.line(f"if {name}.shape != {sizes} or {name}.stride() != {strides} or {name}.dtype is not {dtype}:")
-        self.lines.line(f"    check_input({given.name!r}, {name}, {sizes}, {strides}, {dtype})")
+        dtype, device = self._dtype(given.dtype), given.device.type
+        tests = [f"{name}.shape != {sizes}", f"{name}.stride() != {strides}", f"{name}.dtype is not {dtype}"]
+        if device in ("cpu", "cuda"):  # where kernels would read addresses of another device
+            tests.append(f"not {name}.is_{device}")
+        self.lines.line(f"if {' or '.join(tests)}:")
+        self.lines.line(f"    check_input({given.name!r}, {name}, {sizes}, {strides}, {dtype}, {device!r})")
 
     def _output(self, output: Ref | Index | int | float | bool | None) -> str:
         if isinstance(output, Ref):
@@ -455,7 +458,9 @@ def refuse_negated(given: torch.Tensor) -> NoReturn:
     )
 
 
-def check_input(name: str, given: Any, sizes: Iterable[int], strides: Iterable[int], dtype: torch.dtype) -> None:
+def check_input(
+    name: str, given: Any, sizes: Iterable[int], strides: Iterable[int], dtype: torch.dtype, device: str
+) -> None:
     """Raises where an input is not what the code was made for.  Strides of dimensions that hold at most one element may
     be anything."""
     sizes, strides = tuple(sizes), tuple(strides)
@@ -464,6 +469,8 @@ def check_input(name: str, given: Any, sizes: Iterable[int], strides: Iterable[i
             f"input {name} is {given.dtype} of size {tuple(given.shape)}; "
             f"this graph was compiled for {dtype} of size {sizes}"
         )
+    if given.device.type != device:
+        raise ValueError(f"input {name} is on {given.device}; this graph was compiled for {device}")
     if 0 in sizes:
         return
     for size, stride, expected in zip(sizes, given.stride(), strides, strict=True):
