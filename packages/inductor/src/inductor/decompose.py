@@ -71,7 +71,7 @@ def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     shifted = wide - wide.amax(dim, keepdim=True)
     result = shifted - shifted.exp().sum(dim, keepdim=True).log()
-    return result if half_to_float else result.to(x.dtype)
+    return (result if half_to_float else result.to(x.dtype)).contiguous()  # as eager's, whatever the strides of x
 
 
 _RIGHT: Mapping[torch._ops.OpOverload, Callable[..., bool]] = {

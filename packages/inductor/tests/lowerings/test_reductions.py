@@ -124,3 +124,17 @@ LOSSES = {
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses(name):
     check(LOSSES[name], torch.randn(5, 7), torch.randn(5, 7), torch.randint(0, 7, (5,)))
+
+
+@pytest.mark.parametrize("layout", ["turned", "channels last", "expanded"])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_lies_as_eagers_does(name, layout):
+    """Also where the graph is traced again, as the other operator makes it."""
+    x = torch.randn(2, 3, 4, 5)
+    x = {
+        "turned": x.mT,
+        "channels last": x.to(memory_format=torch.channels_last),
+        "expanded": x[:, :1].expand(x.shape),
+    }[layout]
+    for function in (getattr(torch, name), lambda x, dim: (getattr(torch, name)(x, dim), torch.celu(x))):
+        check(lambda x: function(x, 1), x)
