@@ -170,3 +170,18 @@ def test_an_error_inside_a_mode_leaves_it(name):
     with pytest.raises(IndexError):
         compiled(torch.ones(3), torch.tensor([7]))
     assert modes_in_force() == before
+
+
+def test_code_without_a_graph_asks_for_the_mode_anew(x):
+    def ask(a, answers):
+        for _ in range(2):
+            n = int(a.sum().item())
+            answers.append(torch.is_grad_enabled())
+        return n
+
+    compiled = capture.optimize("eager", strict=True)(ask)
+    for mode, expected in ((torch.no_grad, False), (torch.enable_grad, True)):
+        answers = []
+        with mode():
+            compiled(x, answers)
+        assert answers == [expected] * 2

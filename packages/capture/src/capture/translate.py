@@ -322,17 +322,16 @@ class _Translator:
         if self.machine.checks and self.starting_over is not None:
             source = AttrSource(ConstSource(self.starting_over.failures, "the code's checks"), "rare")
             guards.append(Guard(source, "true", (), self.location, "failures of the code's checks are rare"))
-        if self.graph is not None:
-            guards += [
-                Guard(
-                    CallSource(function, f"torch.{name}()"),
-                    "equals",
-                    (function(),),
-                    self.location,
-                    f"torch.{name}() is {function()}",
-                )
-                for name, function in _library_state()
-            ]
+        guards += [
+            Guard(
+                CallSource(function, f"torch.{name}()"),
+                "equals",
+                (function(),),
+                self.location,
+                f"torch.{name}() is {function()}",
+            )
+            for name, function in _library_state()
+        ]
         return guards + self.machine.graph.relations(self.location)
 
     def _unraised(self, stopped: Stopped) -> Callable[[], None]:
@@ -388,7 +387,7 @@ _STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
 
 
 def _library_state() -> list[tuple[str, Callable[[], Any]]]:
-    """What every graph relies on; the details of autocast only where it is on."""
+    """What all code relies on, as it may ask for a mode or put one back; the details of autocast only where it is on."""
     state = list(_STATE)
     if torch._C._is_any_autocast_enabled():
         for device in ("cpu", "cuda"):
