@@ -5,8 +5,6 @@ it, but checkouts and images of containers often do not, and then compiling sour
 
 from __future__ import annotations
 
-import compileall
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("capture", "aotgrad", "inductor", "cudagraphs", "compile_api")
 
 CHILD = """
 import json, os, sys, time
@@ -43,23 +40,12 @@ def first_call(text: str, arguments: Sequence[str], cache: str, byte_code: str) 
     """What a program prints last: seconds, measured in a process of its own with its caches in a folder."""
     env = {**os.environ, "COMPILE_API_CACHE": f"{cache}/ours", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/theirs"}
     env |= {"TRITON_CACHE_DIR": f"{cache}/triton", "PYTHONPYCACHEPREFIX": byte_code, "PYTHONDONTWRITEBYTECODE": ""}
-    env.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-c", text, *arguments]
     done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=True)
     return float(json.loads(done.stdout.splitlines()[-1]))
 
 
-def compile_bytecode() -> None:
-    """Ours as pip leaves a package that it installed, and as torch is; sources have none before their first import."""
-    for package in PACKAGES:
-        spec = importlib.util.find_spec(package)
-        assert spec is not None
-        for folder in spec.submodule_search_locations or ():
-            compileall.compile_dir(folder, quiet=1)
-
-
 def cold_and_warm_of(text: str, *arguments: str) -> tuple[float, float]:
-    compile_bytecode()
     with tempfile.TemporaryDirectory() as folder:
         first_call(text, arguments, f"{folder}/before", folder)
         cold, warm = (first_call(text, arguments, f"{folder}/measured", folder) for _ in range(2))
