@@ -5,7 +5,9 @@ Must not know: how any stage works.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +72,11 @@ def _with_history(call: Call) -> Call:
 
 def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:
     """`program` as compiled graphs behind a plain function of the same arguments."""
+    with _uncollected():
+        return _compile_any(program, example_inputs, options)
+
+
+def _compile_any(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:
     if any(map(is_wrapped, example_inputs)):
         return _compile_packed(program, example_inputs, options)
     signature = read_inputs(example_inputs, dynamic=options.dynamic)
@@ -140,8 +147,22 @@ def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[.
 
 def _compile_half(half: Half, compiler: Compiler) -> Boxed:
     # First needed inside autograd, where grad mode is whatever backward was called with.
-    with torch.no_grad():
+    with torch.no_grad(), _uncollected():
         return compiler(half.module, half.example_inputs)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection meanwhile: a compilation makes many objects that stay, and beside a library as large as
+    torch every search for garbage among them takes a quarter of a second."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def graph_program(gm: fx.GraphModule) -> BoundProgram:

@@ -93,7 +93,16 @@ def _shown(guard: Guard) -> str:
         return str(payload[0].__qualname__)
     if not payload or guard.kind == "python":
         return ""
-    return describe(payload[0]) if guard.kind == "is" else repr(payload[0])[:120]
+    return describe(payload[0]) if guard.kind == "is" else _listed(payload[0])[:120]
+
+
+def _listed(value: Any) -> str:
+    """The value itself, but for tensors, as the keys of an optimizer's state are: their numbers say nothing."""
+    if isinstance(value, torch.Tensor):
+        return describe(value)
+    if type(value) is tuple and any(isinstance(item, torch.Tensor) for item in value):
+        return f"({', '.join(map(_listed, value[:3]))}{', ...' if len(value) > 3 else ''})"
+    return repr(value)
 
 
 class GuardSet:
