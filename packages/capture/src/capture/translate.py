@@ -387,7 +387,7 @@ _STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
 
 
 def _library_state() -> list[tuple[str, Callable[[], Any]]]:
-    """What all code relies on, as it may ask for a mode or put one back; the details of autocast only where it is on."""
+    """What all code relies on, as it may ask for a mode or set one; details of autocast only where it is on."""
     state = list(_STATE)
     if torch._C._is_any_autocast_enabled():
         for device in ("cpu", "cuda"):
