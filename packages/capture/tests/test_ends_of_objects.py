@@ -3,6 +3,8 @@
 import gc
 import weakref
 
+import pytest
+
 import capture
 
 
@@ -122,3 +124,34 @@ def test_a_class_that_does_not_say_where_it_is_from(x):
 
     captured = capture.optimize("eager", strict=True)(play)
     assert type(captured(x, cls := Secret("Local", (), {}))[1]) is cls
+
+
+@pytest.mark.parametrize("through_a_generator", [False, True])
+def test_what_an_exception_referred_to_ends_with_it(x, through_a_generator):
+    def waiting():
+        yield
+
+    def play(a):
+        def fail():
+            raise KeyError(held)
+
+        held = Plain()
+        reference = weakref.ref(held)
+        try:
+            try:
+                fail()
+            except KeyError as error:
+                if through_a_generator:
+                    generator = waiting()
+                    next(generator)
+                    generator.throw(error)
+                raise
+        except KeyError:
+            held = generator = None
+        return reference() is None
+
+    gc.disable()
+    try:
+        assert outcome(play, x) == (True, True)
+    finally:
+        gc.enable()

@@ -239,7 +239,10 @@ class Machine:
     def _unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
         handler = instruction.handler
         if handler is None:
-            raise raised
+            try:
+                raise raised
+            finally:
+                del raised  # this frame is in its traceback: what the program let go would live on in a cycle
         if frame is self.root:
             self.note_origin(raised.value)
         del frame.stack[handler.depth :]
@@ -323,7 +326,10 @@ class Machine:
         """Go on in a generator with an exception where it waits."""
         if _delegates(generator.frame):
             self.stop("generator", "an exception is thrown into a generator that waits for another one")
-        return self._go_on(generator, lambda frame: self._unwind(frame, frame.current, raised))
+        try:
+            return self._go_on(generator, lambda frame: self._unwind(frame, frame.current, raised))  # noqa: F821
+        finally:
+            del raised  # as above
 
     def _go_on(self, generator: GeneratorValue, enter: Callable[[Frame], None]) -> Value | None:
         if generator.running:

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("run_module.py")
-TIMEOUT = 300
+TIMEOUT = 600
 
 
 class Died(Exception):

@@ -12,8 +12,10 @@ from compare import differences
 
 BY_DEFAULT = ["test_contextlib", "test_generators"]
 MODULES = [
+    "test_abc",
     "test_augassign",
     "test_bool",
+    "test_builtin",
     "test_call",
     "test_class",
     "test_collections",
@@ -24,6 +26,7 @@ MODULES = [
     "test_dataclasses",
     "test_decorators",
     "test_defaultdict",
+    "test_descr",
     "test_dict",
     "test_dictcomps",
     "test_enumerate",
@@ -35,6 +38,8 @@ MODULES = [
     "test_funcattrs",
     "test_generator_stop",
     "test_genexps",
+    "test_grammar",
+    "test_int",
     "test_isinstance",
     "test_iter",
     "test_keywordonlyarg",
@@ -42,16 +47,21 @@ MODULES = [
     "test_list",
     "test_listcomps",
     "test_named_expressions",
+    "test_operator",
+    "test_patma",
     "test_positional_only_arg",
     "test_property",
     "test_raise",
     "test_range",
     "test_reprlib",
     "test_scope",
+    "test_set",
     "test_setcomps",
     "test_slice",
     "test_string",
+    "test_super",
     "test_tuple",
+    "test_types",
     "test_unpack",
     "test_unpack_ex",
     "test_userdict",
@@ -61,8 +71,13 @@ MODULES = [
     "test_yield_from",
 ]
 
+_CONVERSIONS = ("test_denial_of_service_prevented_int_to_str", "test_denial_of_service_prevented_str_to_int")
 EXPECTED = {
     "test.test_dict.DictTest.test_splittable_popitem": "how many bytes a dict takes",
+    "test.test_builtin.TestBreakpoint.test_envar_good_path_builtin": "how often `int` is called, by the evaluator too",
+    "test.test_descr.MiscTests.test_type_lookup_mro_reference": "how often a name is looked up among a class's objects",
+    **{f"test.test_int.IntStrDigitLimitsTests.{name}": "how long a conversion takes" for name in _CONVERSIONS},
+    **{f"test.test_int.IntSubclassStrDigitLimitsTests.{name}": "how long a conversion takes" for name in _CONVERSIONS},
 }
 """Tests that see that they are captured, and what of it they see."""
 
