@@ -93,7 +93,15 @@ def test_pairs_of_an_iterator_that_asks_for_pairs(check, x):
     check(play, x)
 
 
+class Detour:
+    __new__ = object.__new__
+
+    def __init__(self, given):
+        self.given = given
+
+
 REFUSED_OPERANDS = {
+    "arguments for a new that came by a detour": lambda: Detour(1),
     "no text to format by": lambda: format(3, []),
     "no class": lambda: isinstance(3, 5),
     "no class among several": lambda: isinstance(3, (str, (5,))),
@@ -371,3 +379,27 @@ def test_what_must_not_be_looked_at_is_not(x, first):
     captured = capture.optimize("eager", strict=True)(lambda a, thing: (a + 1, thing))
     for thing in (first, Silent(), [Silent()], Silent):
         assert captured(x, thing)[1] is thing
+
+
+@pytest.mark.filterwarnings("ignore:non-string key")
+def test_a_class_with_a_member_under_an_object(x):
+    class Key:
+        def __hash__(self):
+            return hash("member")
+
+        def __eq__(self, other):
+            made.__bases__ = (Second,)
+
+    class First:
+        member = other = "first"
+
+    class Second:
+        member = other = "second"
+
+    def play(a):
+        nonlocal made
+        made = type("Made", (First,), {Key(): 5})
+        return made.member, made.other, a + 1
+
+    made = None
+    assert capture.optimize("eager", strict=True)(play)(x)[:2] == ("first", "second")

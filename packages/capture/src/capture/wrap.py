@@ -423,6 +423,8 @@ def wrap_python_module(ctx: World, obj: ModuleType, source: Source) -> Value:
 
 
 def wrap_class(ctx: World, obj: type, source: Source) -> Value:
+    if not trusted(obj) and not all(type(name) is str for name in vars(obj)):
+        ctx.stop("class", f"{source.expression()} is a class with members under objects, which compare by code")
     return ClassValue(obj, same_object(ctx, obj, source))
 
 

@@ -514,6 +514,8 @@ def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mappin
     elif new is object.__new__:
         if not cls.__flags__ & (1 << 9):
             return None  # a C type in disguise
+        if (args or kwargs) and _owner(cls, "__new__") is not object:
+            return None  # by this detour it refuses them
         made = ModuleValue(cls) if issubclass(cls, torch.nn.Module) else UserObject(cls)
         made.class_source = target.source
     elif (base := storage_class(cls)) is not None and new is base.__new__:
