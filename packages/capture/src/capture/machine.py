@@ -37,15 +37,16 @@ from capture.outcomes import Returned, Stopped, Varying
 from capture.parameters import bind_arguments
 from capture.record import record_operation, undecided
 from capture.sources import ArgSource, CallSource, CellSource, ClosureSource, ConstSource, GlobalSource, Inputs, Source
-from capture.values.base import LazyValue, NotConstant, Value, realize, settled
+from capture.values.base import LazyValue, NotConstant, Value, realize
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
 from capture.values.exception import ExceptionValue
-from capture.values.function import BuiltinValue, CellValue, FunctionValue, NamespaceValue
-from capture.values.iterator import GeneratorValue, OutsideIterator, UserIterator
+from capture.values.function import CellValue, FunctionValue, NamespaceValue
+from capture.values.iterator import GeneratorValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SliceValue, TupleValue
 from capture.values.tensor import TensorValue
+from capture.whereabouts import delegates, has_something_to_do_at_the_end, may_handle_an_error
 from capture.wrap import wrap_object
 
 _DEEPEST = 150
@@ -143,7 +144,7 @@ class Machine:
     def _leave_no_generator_open(self, stopped: Stopped | None = None) -> None:
         """CPython ends a forgotten generator when its last reference goes: it has to be CPython's own, then."""
         for generator in self._generators:
-            if not generator.started or generator.finished or not _has_something_to_do_at_the_end(generator.frame):
+            if not generator.started or generator.finished or not has_something_to_do_at_the_end(generator.frame):
                 continue
             if not self._closes_without_a_trace(generator):
                 reason = Reason("generator", "a generator is left inside a `try` or `with`")
@@ -324,7 +325,7 @@ class Machine:
 
     def throw_into(self, generator: GeneratorValue, raised: UserRaised) -> Value | None:
         """Go on in a generator with an exception where it waits."""
-        if _delegates(generator.frame):
+        if delegates(generator.frame):
             self.stop("generator", "an exception is thrown into a generator that waits for another one")
         try:
             return self._go_on(generator, lambda frame: self._unwind(frame, frame.current, raised))  # noqa: F821
@@ -364,7 +365,7 @@ class Machine:
             raise
 
     def record(self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool = False) -> Value:
-        self.handles_errors = self.handles_errors or any(map(_may_handle_an_error, self.frames))
+        self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
         return record_operation(self, target, args, kwargs, method=method)
 
     # -- objects -------------------------------------------------------------------------------------------------
@@ -525,7 +526,7 @@ class Machine:
             self._check(value, truth)
         else:
             return False
-        self.handles_errors = self.handles_errors or any(map(_may_handle_an_error, self.frames))
+        self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
         return True
 
     def _check(self, value: TensorValue, truth: bool) -> None:
@@ -632,33 +633,6 @@ def evaluate(
 
 def _is_on(value: Value, device: torch.device) -> TypeGuard[TensorValue]:
     return isinstance(value, TensorValue) and bool(value.fake.device == device)
-
-
-def _may_handle_an_error(frame: Frame) -> bool:
-    """Here and now; torch's own context managers let errors pass."""
-    handler = frame.current.handler
-    if handler is None or frame.instructions[handler.target.index + 1].op != "WITH_EXCEPT_START":
-        return handler is not None
-    leave = frame.stack[handler.depth - 1]
-    return not (isinstance(leave, BuiltinValue) and isinstance(leave.receiver, TorchContext))
-
-
-def _has_something_to_do_at_the_end(frame: Frame) -> bool:
-    """From 3.12 on a handler around every generator turns StopIteration into another error: that one does not count,
-    nor does the one that passes an exception on to what is waited for.
-    """
-    handler = frame.current.handler
-    while handler is not None and handler.target.op == "CLEANUP_THROW":
-        handler = handler.target.handler
-    if handler is not None and handler.target.op != "CALL_INTRINSIC_1":
-        return True
-    return _delegates(frame) and isinstance(settled(frame.stack[-1]), (OutsideIterator, UserIterator))
-
-
-def _delegates(frame: Frame) -> bool:
-    """Whether a suspended frame waits inside ``yield from``."""
-    following = frame.instructions[frame.pc] if frame.current.op == "YIELD_VALUE" else None
-    return following is not None and following.op == "RESUME" and following.arg & 3 == 2
 
 
 def stack_depth() -> int:

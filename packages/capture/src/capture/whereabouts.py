@@ -1,0 +1,36 @@
+"""Questions about where a frame stands: who handles an error here, and what a suspended one still has to do."""
+
+from __future__ import annotations
+
+from capture.frame import Frame
+from capture.values.base import settled
+from capture.values.context import TorchContext
+from capture.values.function import BuiltinValue
+from capture.values.iterator import OutsideIterator, UserIterator
+
+
+def may_handle_an_error(frame: Frame) -> bool:
+    """Here and now; torch's own context managers let errors pass."""
+    handler = frame.current.handler
+    if handler is None or frame.instructions[handler.target.index + 1].op != "WITH_EXCEPT_START":
+        return handler is not None
+    leave = frame.stack[handler.depth - 1]
+    return not (isinstance(leave, BuiltinValue) and isinstance(leave.receiver, TorchContext))
+
+
+def has_something_to_do_at_the_end(frame: Frame) -> bool:
+    """From 3.12 on a handler around every generator turns StopIteration into another error: that one does not count,
+    nor does the one that passes an exception on to what is waited for.
+    """
+    handler = frame.current.handler
+    while handler is not None and handler.target.op == "CLEANUP_THROW":
+        handler = handler.target.handler
+    if handler is not None and handler.target.op != "CALL_INTRINSIC_1":
+        return True
+    return delegates(frame) and isinstance(settled(frame.stack[-1]), (OutsideIterator, UserIterator))
+
+
+def delegates(frame: Frame) -> bool:
+    """Whether a suspended frame waits inside ``yield from``."""
+    following = frame.instructions[frame.pc] if frame.current.op == "YIELD_VALUE" else None
+    return following is not None and following.op == "RESUME" and following.arg & 3 == 2
