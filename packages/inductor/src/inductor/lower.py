@@ -26,7 +26,7 @@ from inductor.lowerings.attention import attend
 from inductor.lowerings.context import Context
 from inductor.lowerings.fallback import call_operator
 from inductor.lowerings.registry import LOWERINGS, Declined
-from inductor.lowerings.values import Tensor, broadcast_to, convert, cost, load, strided
+from inductor.lowerings.values import EIGHTHS, Tensor, broadcast_to, convert, cost, load, strided
 from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
@@ -46,6 +46,7 @@ COMPUTED = frozenset((
     torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8,
 ))  # fmt: skip
 """The dtypes that expressions have."""
+CONVERSIONS = frozenset((aten._to_copy.default, torch.ops.prims.convert_element_type.default))
 DEVICES = frozenset(("cpu", "cuda"))
 """Where kernels run."""
 SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
@@ -270,11 +271,20 @@ class _Lowerer:
 def _ordinary(node: Node, metas: Sequence[torch.Tensor]) -> bool:
     """True if only plain strided tensors of numbers that we compute with take part, where we compute."""
     inputs = [arg.meta.get("val") for arg in node.all_input_nodes]
-    return all(
-        value.layout == torch.strided and value.dtype in COMPUTED and value.device.type in DEVICES
-        for value in (*metas, *inputs)
-        if isinstance(value, torch.Tensor)
-    )
+    tensors = [value for value in (*metas, *inputs) if isinstance(value, torch.Tensor)]
+    if not all(value.layout == torch.strided and value.device.type in DEVICES for value in tensors):
+        return False
+    strange = [value for value in tensors if value.dtype not in COMPUTED]
+    if not strange:
+        return True
+    return node.target in CONVERSIONS and all(value is inputs[0] for value in strange) and _is_readable(strange[0])
+
+
+def _is_readable(value: torch.Tensor) -> bool:
+    """Numbers of eight bits, on GPUs that have an instruction for them."""
+    if value.dtype not in EIGHTHS or value.device.type != "cuda":
+        return False
+    return not torch.cuda.is_available() or torch.cuda.get_device_capability(value.device) >= (8, 9)
 
 
 def _deserves_memory(value: Tensor, users: int) -> bool:

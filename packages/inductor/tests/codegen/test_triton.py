@@ -123,7 +123,7 @@ def test_every_kernel_runs_under_the_interpreter():
     pytest.importorskip("triton")
     env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     here = Path(__file__).parent
-    tests = [str(here / name) for name in ("test_kernels.py", "test_sequences.py")]
+    tests = [str(here / name) for name in ("test_kernels.py", "test_sequences.py", "test_eight_bits.py")]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, env=env, cwd=here, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

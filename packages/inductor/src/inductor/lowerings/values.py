@@ -19,6 +19,9 @@ from inductor.ir.program import Buffer
 from inductor.lowerings.sizes import numel
 
 HALF = (torch.float16, torch.bfloat16)
+EIGHTHS = (torch.float8_e4m3fn, torch.float8_e5m2)
+"""Dtypes that kernels on GPUs read into single precision; releases of torch differ in how they round to them."""
+NARROW = HALF + EIGHTHS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def axes(sizes: Sequence[Index]) -> tuple[Symbol, ...]:
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype that arithmetic on ``dtype`` happens in."""
-    return torch.float32 if dtype in HALF else dtype
+    return torch.float32 if dtype in NARROW else dtype
 
 
 def load(buffer: Buffer) -> Tensor:
@@ -142,7 +145,7 @@ def promoted(tensor: Tensor, dtype: torch.dtype) -> Expr:
 def strided(tensor: Tensor) -> tuple[tuple[Index, ...], Index] | None:
     """(strides, offset) if the tensor is a strided window on its base; the stride of a size 1 dimension is 1."""
     source = tensor.expr
-    if isinstance(source, Apply) and source.op == "cast" and tensor.dtype in HALF:
+    if isinstance(source, Apply) and source.op == "cast" and tensor.dtype in NARROW:
         source = source.args[0]
     if tensor.base is None or not isinstance(source, Load) or source.bindings or source.dtype != tensor.dtype:
         return None
