@@ -186,3 +186,22 @@ def test_with_a_gradient_scaler_the_step_is_a_graph_of_its_own():
     found, expected = train(capture.optimize("eager", strict=True, log=log)), train(lambda step: step)
     torch.testing.assert_close(found.state(), expected.state(), rtol=1e-6, atol=1e-6)
     assert any("_foreach_addcdiv_" in getattr(record, "operators", ()) for record in log.records())
+
+
+def test_a_schedule_that_steps_inside_breaks_and_takes_one_more_graph():
+    def train(wrap):
+        training = Training(optim.AdamW, MANY)
+        schedule, plain = cosine(training.optimizer), training.step
+
+        def step(x, y):
+            plain(x, y)
+            schedule.step()
+
+        training.step = step
+        return training.run(10, wrap)
+
+    log = capture.Log()
+    found, expected = train(capture.optimize("eager", strict=True, log=log)), train(lambda step: step)
+    torch.testing.assert_close(found.state(), expected.state(), rtol=1e-6, atol=1e-6)
+    assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 3
+    assert {r.reason.kind for r in log.records() if isinstance(r, capture.BreakRecord)} == {"schedule"}

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeGuard
 import torch
 
 from capture.builtin_rules.assumed import assumed_result, is_assumed
-from capture.builtin_rules.left_to_python import leave_coroutine, leave_transform
+from capture.builtin_rules.left_to_python import leave_coroutine, leave_schedule, leave_transform
 from capture.builtin_rules.registry import RULES, call_builtin
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.decisions import question_about, same_answer
@@ -319,6 +319,7 @@ class Machine:
         if starts_triton_kernels(function):
             self.stop("triton", "a Triton kernel is started as it is", "what is before and behind it is compiled")
         leave_transform(self, function)
+        leave_schedule(self, function)
 
     def resume(self, generator: GeneratorValue, sent: Value) -> Value | None:
         return self._go_on(generator, lambda frame: frame.push(sent) if generator.started else None)

@@ -1,4 +1,4 @@
-"""What is always left to CPython, with a reason: new classes, locks, coroutines, transforms of functions."""
+"""What is always left to CPython, with a reason: new classes, locks, coroutines, schedules, transforms of functions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import builtins
 import threading
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
+
+from torch.optim import lr_scheduler
 
 from capture.builtin_rules.registry import rule
 from capture.values.base import Tracer, Value
@@ -46,3 +48,10 @@ def leave_transform(ctx: Tracer, function: FunctionType) -> None:
     if module.startswith("torch._functorch.") and module not in _INLINED_TRANSFORMS:
         hint = "torch does all of it as in eager, and the rest of the function is captured"
         ctx.stop("function transform", f"`{function.__qualname__}` of torch.func transforms a function", hint)
+
+
+def leave_schedule(ctx: Tracer, function: FunctionType) -> None:
+    """The next learning rate is computed from a count of steps, in Python alone: every step would be a version."""
+    if function.__module__ == lr_scheduler.__name__ and function.__name__ == "step":
+        hint = "what is before and behind it is captured; call it outside of the function for one graph"
+        ctx.stop("schedule", f"`{function.__qualname__}` computes the next learning rate", hint)
