@@ -1,5 +1,6 @@
 """What a trace relied on, and nothing else, decides whether it is used again."""
 
+import types
 import warnings
 
 import pytest
@@ -149,3 +150,56 @@ def test_identical_inputs_never_recompile(x):
         for _ in range(5):
             region(x, x.clone(), 1, 2, z=3)
     assert len(log.records()) == 1
+
+
+def multiplied(factor, addend=1):
+    return lambda y, z=addend: y * factor + z
+
+
+def graphs_over(function, calls):
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(function)
+    for args in calls:
+        expected, found = function(*args), region(*args)
+        assert torch.equal(expected, found) if isinstance(expected, torch.Tensor) else expected is found
+    return sum(isinstance(record, capture.GraphRecord) for record in log.records())
+
+
+def test_functions_made_for_each_call_share_a_version():
+    x = torch.ones(3)
+    assert graphs_over(lambda x, f: f(x), [(x, lambda y: y * 2) for _ in range(9)]) == 1
+    assert graphs_over(lambda x, f: f(x), [(x, multiplied(3.0)) for _ in range(9)]) == 1
+    assert graphs_over(lambda x, fs: fs["a"](x), [(x, {"a": multiplied(3.0)}) for _ in range(9)]) == 1
+
+
+def test_functions_of_one_code_are_told_apart_by_what_they_hold():
+    x = torch.ones(3)
+    assert graphs_over(lambda x, f: f(x), [(x, multiplied(k)) for k in (2, True, 3.0)]) == 3
+    assert graphs_over(lambda x, f: f(x), [(x, multiplied(torch.full((3,), k))) for k in (2.0, 3.0, 4.0)]) == 1
+
+
+def test_functions_of_one_code_are_told_apart_where_it_matters_which_they_are():
+    x, first, second = torch.ones(3), multiplied(2.0), multiplied(2.0)
+    pairs = [(x, first, first), (x, first, second), (x, second, second), (x, second, first)]
+    assert graphs_over(lambda x, f, g: x + 1 if f is g else x - 1, pairs) >= 2
+    assert graphs_over(lambda x, f, g: x + 1 if f in {g: 1} else x - 1, pairs) >= 2
+    assert graphs_over(lambda x, f, g: (x + 1, f)[1], pairs) >= 0
+
+
+def test_the_same_code_over_other_globals():
+    x = torch.ones(3)
+
+    def scale():
+        return lambda y: y * TIMES
+
+    elsewhere = types.FunctionType(scale().__code__, {"TIMES": 5.0})
+    elsewhere.__qualname__ = scale().__qualname__
+    assert graphs_over(lambda x, f: f(x), [(x, scale()), (x, elsewhere), (x, scale())]) == 2
+
+
+TIMES = 2.0
+
+
+def test_a_descriptor_that_classes_see_otherwise_is_no_reason_to_capture_anew():
+    function = lambda logits: torch.distributions.Categorical(logits=logits, validate_args=False).probs
+    assert graphs_over(function, [(torch.randn(3),) for _ in range(3)]) == 1

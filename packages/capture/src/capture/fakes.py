@@ -6,6 +6,8 @@ Nearly all inputs of a graph are plain tensors of known sizes, for which a few l
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -26,7 +28,9 @@ class StandIns:
             with torch.inference_mode(False):  # it is no inference tensor, and neither is its stand-in
                 return self._plain(tensor)
         self._elsewhere.add(_memory_of(tensor) if tensor.layout is torch.strided else 0)
-        return self.mode.from_tensor(tensor, static_shapes=True, trace=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The .grad attribute")  # torch looks at it, and the program is not told
+            return self.mode.from_tensor(tensor, static_shapes=True, trace=False)
 
     def _is_plain(self, tensor: torch.Tensor) -> bool:
         """Nothing to carry over but type, layout, device and whether gradients are wanted."""

@@ -279,7 +279,7 @@ class Machine:
         return call_builtin(self, function, args, kwargs)
 
     def inline(self, function: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        real = function.function
+        real = function.real
         if real is not None:
             if _has_rule(real) or is_operation(real):
                 return call_builtin(self, real, args, kwargs)

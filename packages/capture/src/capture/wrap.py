@@ -30,6 +30,7 @@ import torch
 from capture._engine import Outside, Region
 from capture.graph import GraphRecorder
 from capture.sources import (
+    ArgSource,
     AttrSource,
     ConstSource,
     GetitemSource,
@@ -338,7 +339,12 @@ def same_object(ctx: World, obj: Any, source: Source) -> Source:
 
 @wraps(FunctionType)
 def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
-    source = same_object(ctx, obj, source)
+    rely_on_identity = None
+    if _is_made_for_a_call(obj, source):
+        _rely_on_code(ctx, obj, source)
+        rely_on_identity = functools.partial(ctx.guard, source, "is", obj)
+    else:
+        source = same_object(ctx, obj, source)
     defaults = [
         LazyValue(item, ItemSource(AttrSource(source, "__defaults__"), i))
         for i, item in enumerate(obj.__defaults__ or ())
@@ -362,6 +368,32 @@ def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
         closure=cells,
         function=obj,
         source=source,
+        rely_on_identity=rely_on_identity,
+    )
+
+
+def _is_made_for_a_call(obj: FunctionType, source: Source) -> bool:
+    """An argument defined in a function, or without a name: the next call is likely to bring another of its code."""
+    made_again = ("<locals>" in obj.__qualname__ or "<lambda>" in obj.__qualname__) and vars(obj).keys() <= {
+        "__wrapped__"
+    }
+    return made_again and isinstance(next(source.chain()), ArgSource) and not trusted(obj)
+
+
+def _rely_on_code(ctx: World, obj: FunctionType, source: Source) -> None:
+    ctx.guard(source, "type", FunctionType)
+    ctx.guard(AttrSource(source, "__code__"), "is", obj.__code__)
+    ctx.guard(AttrSource(source, "__dict__"), "keys", tuple(vars(obj)))
+    for name in ("__defaults__", "__kwdefaults__", "__closure__"):
+        held = getattr(obj, name)
+        kind, expected = ("equals", None) if held is None else ("length", len(held))
+        ctx.guard(AttrSource(source, name), kind, expected)
+    expected_id = id(obj.__globals__)  # of what lives as long as the code; to hold it would keep its module alive
+    ctx.guard(
+        AttrSource(source, "__globals__"),
+        "python",
+        lambda found: id(found) == expected_id,
+        text=f"{source.expression()} is of its module",
     )
 
 

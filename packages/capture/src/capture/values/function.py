@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
 from typing import Any
 
-from capture.sources import AttrSource, Source
+from capture.sources import AttrSource, DictSource, KeySource, Source
 from capture.values.base import NotConstant, Tracer, Value, derives, module_name, realize, root_package, type_attribute
 from capture.values.constant import UNBOUND, ConstantValue
 
@@ -46,6 +46,7 @@ class FunctionValue(Value):
         closure: Sequence[CellValue] = (),
         function: FunctionType | None = None,
         source: Source | None = None,
+        rely_on_identity: Callable[[], None] | None = None,
     ) -> None:
         self.code = code
         self.namespace = namespace
@@ -53,7 +54,9 @@ class FunctionValue(Value):
         self.defaults = list(defaults)
         self.keyword_defaults = dict(keyword_defaults or {})
         self.closure = list(closure)
-        self.function = function
+        self.real = function
+        """Another function of the same code may be in its place in a later call, unless ``function`` was asked for."""
+        self._rely_on_identity = rely_on_identity
         self.source = source
         self.annotations: list[Value] = []
         """Names and what they are annotated with, by turns; those of a real function are not kept here."""
@@ -62,8 +65,14 @@ class FunctionValue(Value):
     def python_type(self) -> type:
         return FunctionType
 
+    @property
+    def function(self) -> FunctionType | None:
+        if self._rely_on_identity is not None:
+            self._rely_on_identity()
+        return self.real
+
     def identity(self) -> Any:
-        return self.function if self.function is not None else self
+        return self if self.function is None else self.function
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         return ctx.inline(self, args, kwargs)
@@ -71,9 +80,9 @@ class FunctionValue(Value):
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name in self.attributes:
             return self.attributes[name]
-        if self.function is not None and self.source is not None:
+        if self.real is not None and self.source is not None:
             try:
-                found = getattr(self.function, name)
+                found = getattr(self.real, name)
             except AttributeError as error:
                 ctx.throw(AttributeError, *error.args)
             if name == "__get__":
@@ -99,7 +108,7 @@ class FunctionValue(Value):
         return ctx.throw(AttributeError, f"'function' object has no attribute '{name}'")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
-        if self.function is not None or value is None or name in ("__code__", "__defaults__"):
+        if self.real is not None or value is None or name in ("__code__", "__defaults__"):
             super().set_attribute(ctx, name, value)
         assert value is not None
         self.attributes[name] = value
@@ -408,6 +417,6 @@ def _bind_other(ctx: Tracer, member: Any, owner: type, name: str, receiver: Valu
         return BuiltinValue(member, receiver=receiver)
     getter = type(member).__get__
     if isinstance(getter, FunctionType):
-        descriptor = ctx.wrap(member, AttrSource(class_source(ctx, owner), name))
+        descriptor = ctx.wrap(member, KeySource(DictSource(class_source(ctx, owner)), name))  # past its ``__get__``
         return ctx.call(ctx.literal(getter), [descriptor, receiver, ctx.literal(receiver.python_type())])
     return ctx.stop("descriptor", f"the attribute `{name}` of {receiver.describe()} is a descriptor of kind {kind}")
