@@ -1,5 +1,7 @@
 """What is done otherwise on GPUs; looked at without one."""
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -107,7 +109,8 @@ def test_statistics_of_images_with_channels_innermost_are_made_by_many_programs(
 
     first, second = launches(gpu_program_of(images, (32, 56, 56, 256), dtype=torch.bfloat16))
     assert print_kernel(first).shape.programs.as_int() == 512
-    assert print_kernel(second).shape.programs.as_int() == 32
+    assert print_kernel(second).shape.programs.as_int() == 8
+    assert print_kernel(second).shape.keeps_rows  # what the chunks gave is asked for at once
 
 
 def test_small_kernels_beside_one_another_are_one():
@@ -131,10 +134,11 @@ def test_what_is_wider_than_all_it_is_made_from_is_computed_again():
 
 
 def test_results_of_a_library_have_the_dtype_that_kernels_read():
-    """The gradient of a convolution's bias comes in single precision under autocast, whatever the tracer says."""
+    """The gradient of a convolution's bias comes in single precision under autocast, whatever the tracer says; here the
+    kernel writes where the library's result lies."""
     program = gpu_program_of(lambda x, w: torch.mm(x, w) * 2, (8, 8), (8, 8), dtype=torch.bfloat16)
     source = print_wrapper(program, Kernels({}, print, {kernel.name: print for kernel in launches(program)}), {}).source
-    assert ".dtype is not bfloat16:" in source
+    assert re.search(r"if b0\.stride\(\) != .* or b0\.dtype is not \w+:", source)
 
 
 def test_a_result_of_a_library_is_laid_out_as_expected():

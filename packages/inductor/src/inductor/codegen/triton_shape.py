@@ -29,6 +29,9 @@ LINE = 128
 ENOUGH = 512
 """So many programs of eight warps keep a device busy; where there are fewer, more warps each do."""
 
+FEW_PROGRAMS = 128
+"""Fewer leave processors of the device idle."""
+
 IN_FLIGHT = 8192
 """Bytes that a program asks each operand for at once, where it has to come back for more."""
 
@@ -239,7 +242,8 @@ def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int, 
     """Neighbouring columns side by side.  A column that is read again stays in registers if a few fit."""
     r = _power_of_two(longest)
     x = min(LINE // width, _power_of_two(groups[0]))
-    if r * x * width > 2 * IN_FLIGHT and (passes == 1 or REGISTERS // r < 8):
+    at_once = r * x <= REGISTERS and points(groups[0]) < FEW_PROGRAMS * x  # so few wait for memory, not it for them
+    if r * x * width > 2 * IN_FLIGHT and (passes == 1 or REGISTERS // r < 8) and not at_once:
         r = IN_FLIGHT // (x * width)
     elif r * x > REGISTERS:
         x = REGISTERS // r

@@ -108,6 +108,9 @@ class _WrapperPrinter:
             if argument.role != "in"
         }
         self.read_by_kernels |= {step.base for step in program.steps if isinstance(step, View)}
+        for step in reversed(program.steps):  # what is written where it lies is read there
+            if isinstance(step, Allocate) and step.reuse is not None and step.buffer.name in self.read_by_kernels:
+                self.read_by_kernels.add(step.reuse)
 
     def print(self) -> Wrapper:
         for name, tensor in self.constants.items():

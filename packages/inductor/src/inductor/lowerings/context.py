@@ -189,9 +189,11 @@ class Context:
         reductions: Sequence[tuple[str, Expr, torch.dtype]],
         finish: Finish,
         keepdim: bool = False,
+        strides: tuple[Index, ...] | None = None,
     ) -> list[Tensor]:
         """Reduces expressions over ``dims`` of ``like``'s shape in one nest.  ``finish`` gets the results (three for
-        welford: mean, squared deviations, count) and says what is kept, each with its dtype."""
+        welford: mean, squared deviations, count) and says what is kept, each with its dtype; it lies as ``strides``
+        say."""
         reduced = tuple(axes(like.sizes)[k] for k, dim in enumerate(_named(like.sizes)) if dim in dims)
         statements: list[Statement] = []
         results: list[Expr] = []
@@ -202,7 +204,7 @@ class Context:
                 results.extend(_parts(name, kind, dtype))
             else:
                 results.extend(_single(kind, value, dtype))
-        outputs, body = self._kept(like, dims, finish(*results), keepdim)
+        outputs, body = self._kept(like, dims, finish(*results), keepdim, strides)
         passes = (Loop(reduced, tuple(statements)),) if statements else ()
         loops = (*passes, Loop((), tuple(body)))
         name = outputs[0].base or ""
@@ -236,7 +238,12 @@ class Context:
         return outputs
 
     def _kept(
-        self, like: Tensor, dims: Sequence[int], values: Sequence[tuple[Expr, torch.dtype]], keepdim: bool
+        self,
+        like: Tensor,
+        dims: Sequence[int],
+        values: Sequence[tuple[Expr, torch.dtype]],
+        keepdim: bool,
+        strides: tuple[Index, ...] | None,
     ) -> tuple[list[Tensor], list[Statement]]:
         """Buffers for what is kept of a reduction, and the statements that fill them once per row."""
         kept = [(dim, size) for dim, size in enumerate(like.sizes) if keepdim or dim not in dims]
@@ -245,7 +252,7 @@ class Context:
         outputs: list[Tensor] = []
         body: list[Statement] = []
         for value, dtype in values:
-            buffer = self.buffer(sizes, dtype, like.device)
+            buffer = self.buffer(sizes, dtype, like.device, strides)
             index = sum((at * stride for at, stride in zip(where, buffer.strides, strict=True)), ZERO)
             value = cast(value, compute_dtype(dtype))
             body += [Let(buffer.name, value), Store(buffer.name, index, Result(buffer.name, value.dtype))]

@@ -17,7 +17,7 @@ from inductor.ir.expr import Expr, loads
 from inductor.ir.index import ONE, Index
 from inductor.lowerings.algebra import Value
 from inductor.lowerings.context import Context
-from inductor.lowerings.sizes import numel
+from inductor.lowerings.sizes import contiguous_strides, numel
 from inductor.lowerings.values import Tensor, as_index_value, positions, pure
 from inductor.lowerings.views import reshape
 
@@ -55,6 +55,18 @@ class Cut:
         return _number([self.sizes[dim] for dim in self.then])
 
     @property
+    def left(self) -> list[int]:
+        """The dimensions that what is made of the chunks has."""
+        return [dim for dim in range(len(self.sizes)) if dim not in self.first]
+
+    @property
+    def strides(self) -> tuple[Index, ...]:
+        """How that lies: one chunk after the other, so that results of neighbours lie side by side."""
+        order = sorted(self.left, key=lambda dim: dim not in self.then)
+        steps = dict(zip(order, contiguous_strides(tuple(self.sizes[dim] for dim in order)), strict=True))
+        return tuple(steps[dim] for dim in self.left)
+
+    @property
     def length(self) -> int:
         """Elements of a chunk."""
         return _number([self.sizes[dim] for dim in self.first])
@@ -75,10 +87,12 @@ def reduce(
     if cut is None:
         return ctx.reduce(x, dims, reductions, finish, keepdim)
     inside = [(kind, reshape(pure(x, value), cut.sizes).expr, dtype) for kind, value, dtype in reductions]
-    parts = ctx.reduce(reshape(x, cut.sizes), cut.first, inside, lambda *results: list(_stored(reductions, results)))
-    left = [dim for dim in range(len(cut.sizes)) if dim not in cut.first]
+    parts = ctx.reduce(
+        reshape(x, cut.sizes), cut.first, inside, lambda *results: list(_stored(reductions, results)),
+        strides=cut.strides,
+    )  # fmt: skip
     made = ctx.reduce(
-        parts[0], [left.index(dim) for dim in cut.then], list(_of_chunks(reductions, parts)),
+        parts[0], [cut.left.index(dim) for dim in cut.then], list(_of_chunks(reductions, parts)),
         lambda *results: finish(*_outcomes(reductions, results, cut.length)),
     )  # fmt: skip
     if not keepdim:
