@@ -167,3 +167,31 @@ def test_interpolation_to_a_size_that_varies():
 
     given = [(torch.rand(1, 2, n, n), torch.rand(1, 2, n + 3, 2 * n)) for n in (4, 6, 8, 9, 20)]
     assert len(graphs_for(resized, given)) == 2
+
+
+def test_the_length_of_a_list_that_grows_is_a_number_that_varies():
+    history = []
+
+    def f(x):
+        history.append(x.sum())
+        return x * len(history), len(history), len(history) % 4 == 0
+
+    log = capture.Log()
+    compiled = capture.optimize("eager", strict=True, log=log)(f)
+    for count in range(1, 20):
+        scaled, length, fourth = compiled(torch.ones(2))
+        assert torch.equal(scaled, torch.ones(2) * count)
+        assert (length, type(length), fourth, len(history)) == (count, int, count % 4 == 0, count)
+    assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) <= 5
+
+
+def test_a_list_that_is_looked_into_after_its_length_was_asked_for():
+    def f(x, items):
+        return x * len(items) + sum(items), items[:] + [len(items)], items.pop()
+
+    compiled = capture.optimize("eager", strict=True)(f)
+    for count in (3, 5, 4, 5):
+        given, same = list(range(count)), list(range(count))
+        found, expected = compiled(torch.ones(2), given), f(torch.ones(2), same)
+        assert torch.equal(found[0], expected[0])
+        assert (found[1:], given) == (expected[1:], same)

@@ -19,7 +19,7 @@ from capture.guards import Guard
 from capture.options import Options
 from capture.outcomes import Varying
 from capture.records import FallbackRecord
-from capture.sources import Inputs
+from capture.sources import Inputs, MadeSource
 
 
 @dataclass(slots=True)
@@ -123,6 +123,8 @@ class CodeState:
                 self.varying.ints.add(failed.source)
             elif type(actual) is float and not options.specialize_float:
                 self.varying.floats.add(failed.source)
+        elif failed.kind == "length" and type(actual) is list and not options.specialize_int:
+            self.varying.ints.add(MadeSource(failed.source, len))
         elif failed.kind == "tensor" and issubclass(type(actual), torch.Tensor) and not actual.is_nested:
             dims = _differing(failed.payload[0][4], tuple(actual.shape))
             self.varying.dims[failed.source] = self.varying.dims.get(failed.source, frozenset()) | dims

@@ -37,6 +37,7 @@ from capture.sources import (
     GlobalSource,
     ItemSource,
     KeySource,
+    MadeSource,
     ObjectKeySource,
     Source,
     StorageSource,
@@ -141,9 +142,12 @@ def wrap_int(ctx: World, obj: int, source: Source) -> Value:
     if obj in (0, 1) or not ctx.is_dynamic(source):  # 0 and 1 mean too much to be any number
         return wrap_constant(ctx, obj, source)
     ctx.guard(source, "type", int)
-    symbol = ctx.graph.symbolic_int(obj, source)
-    node = ctx.graph.add_input(source, symbol)
-    return SymbolicNumber(node, symbol, source)
+    return _symbol_for(ctx, obj, source)
+
+
+def _symbol_for(ctx: World, number: int, source: Source) -> SymbolicNumber:
+    symbol = ctx.graph.symbolic_int(number, source)
+    return SymbolicNumber(ctx.graph.add_input(source, symbol), symbol, source)
 
 
 @wraps(contextvars.ContextVar)
@@ -208,7 +212,12 @@ def wrap_list(ctx: World, obj: list[Any], source: Source) -> Value:
         ctx.guard(source, "length", len(obj))
         return [LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)]
 
-    return OutsideList(read, source)
+    @functools.cache
+    def varying_length() -> Value | None:
+        length = MadeSource(source, len)
+        return _symbol_for(ctx, len(obj), length) if len(obj) > 1 and ctx.is_dynamic(length) else None
+
+    return OutsideList(read, source, varying_length)
 
 
 @wraps(collections.deque)

@@ -41,7 +41,7 @@ from capture.values.iterator import (
     iterate,
 )
 from capture.values.mapping import DictValue, DictView
-from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
+from capture.values.sequence import ListValue, OutsideList, SequenceValue, SetValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
@@ -78,6 +78,9 @@ def absolute(ctx: Tracer, value: TensorValue) -> Value:
 
 @rule(len, kinds=(None,))
 def length(ctx: Tracer, value: Value) -> Value:
+    if isinstance(value, OutsideList) and value.is_unread() and (before := value.varying_length()) is not None:
+        added = ConstantValue(len(value.added))
+        return ctx.call_builtin(operator.add, [before, added], {}) if value.added else before
     if isinstance(value, SequenceValue):
         return ConstantValue(len(value.items))
     if isinstance(value, (DictValue, SetValue)):
