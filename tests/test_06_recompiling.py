@@ -89,3 +89,19 @@ def test_a_counter_on_a_module_counts():
     compiled = compile_api.compile(module)
     assert [compiled(torch.ones(1)).item() for _ in range(5)] == [1, 2, 3, 4, 5]
     assert module.calls == 5
+
+
+def test_tensors_that_come_to_share_memory_get_a_version_of_their_own():
+    """A graph that changes one argument while another lay elsewhere must not serve a call where both are one memory."""
+
+    def step(a, b):
+        kept = b * 3
+        a.add_(1)
+        return b * 2 + kept.sin()
+
+    compiled = compile_api.compile(step)
+    for _ in range(2):
+        for start in (9, 0, 1, 3):
+            x, y = torch.arange(20.0), torch.arange(20.0)
+            assert torch.equal(compiled(x[start : start + 6], x[:6]), step(y[start : start + 6], y[:6]))
+            assert torch.equal(x, y)

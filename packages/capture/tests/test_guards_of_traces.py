@@ -203,3 +203,28 @@ TIMES = 2.0
 def test_a_descriptor_that_classes_see_otherwise_is_no_reason_to_capture_anew():
     function = lambda logits: torch.distributions.Categorical(logits=logits, validate_args=False).probs
     assert graphs_over(function, [(torch.randn(3),) for _ in range(3)]) == 1
+
+
+def changed(a, b):
+    a.add_(1)
+    return b * 2
+
+
+def same_memory(kind):
+    """Two tensors that share memory, or not."""
+    x = torch.zeros(9)
+    return {"apart": (x[:6], torch.zeros(6)), "equal": (x[:6], x[:6]), "shifted": (x[1:7], x[:6])}[kind]
+
+
+@pytest.mark.parametrize("first", ["apart", "equal", "shifted"])
+def test_what_shares_memory_with_what_is_changed(first):
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log, dynamic=False)(changed)
+    for kind in (first, "apart", "equal", "shifted", "apart", "shifted"):
+        assert torch.equal(region(*same_memory(kind)), changed(*same_memory(kind)))
+    assert sum(isinstance(record, capture.RecompileRecord) for record in log.records()) == 2
+
+
+def test_memory_matters_only_where_something_is_changed(x):
+    add = lambda a, b: a + b
+    assert versions(add, (x, x.clone()), (x, x.view_as(x))) == 1

@@ -158,11 +158,19 @@ class GraphRecorder:
         in inference mode count none.
         """
         tensors = [value for node in self.inputs.values() if isinstance(value := node.meta["val"], torch.Tensor)]
-        memory = set(map(_memory, tensors))
+        memory = set(map(memory_of, tensors))
         return any(tensor.is_inference() for tensor in tensors) or any(
-            _updates_statistics(node) or (_is_changed(node) and _memory(node.meta["val"]) in memory)
+            _updates_statistics(node) or (_is_changed(node) and memory_of(node.meta["val"]) in memory)
             for node in self.graph.nodes
         )
+
+    def changed_memory(self) -> set[int | None]:
+        """The memory of tensors that operations changed, or may have changed where that is not counted."""
+        changed = {memory_of(node.meta["val"]) for node in self.graph.nodes if _is_changed(node)}
+        for node in self.graph.nodes:
+            given = [value for source in node.all_input_nodes if isinstance(value := source.meta["val"], torch.Tensor)]
+            changed.update(memory_of(value) for value in given if value.is_inference() or _updates_statistics(node))
+        return changed
 
     def mark(self) -> tuple[int, set[fx.Node]]:
         """What there is now, for ``forget``."""
@@ -235,7 +243,7 @@ def _is_changed(node: fx.Node) -> bool:
     return isinstance(value, torch.Tensor) and "version" in node.meta and value._version != node.meta["version"]
 
 
-def _memory(tensor: torch.Tensor) -> int | None:
+def memory_of(tensor: torch.Tensor) -> int | None:
     """What tensors over the same memory share; None for layouts without a storage of their own."""
     return int(tensor.untyped_storage()._cdata) if tensor.layout is torch.strided else None
 

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
+from capture import memory
 from capture._engine import Outside
 from capture.again import Failures, StartingOver
 from capture.assembler import assemble
@@ -332,6 +333,7 @@ class _Translator:
             )
             for name, function in _library_state()
         ]
+        guards += memory.relied_on(self.machine.graph, self.machine.inputs, self.location)
         return guards + self.machine.graph.relations(self.location)
 
     def _unraised(self, stopped: Stopped) -> Callable[[], None]:

@@ -1,0 +1,87 @@
+"""Tensors that share memory.  A graph that changes one of its inputs holds for what lay where when it was recorded.
+
+Asked about tensors that come with the call, alone or in lists, tuples and dicts; those that modules hold stay apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from capture.errors import Location, Reason, SkipFrame
+from capture.graph import GraphRecorder, memory_of
+from capture.guards import Guard
+from capture.sources import ArgSource, Inputs, Source
+
+_HOLDERS = (torch.Tensor, torch.nn.Parameter, list, tuple, dict)
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[Guard]:
+    """What is relied on of the memory of tensors, if the graph changes one that comes with the call."""
+    given = [source for source, node in graph.inputs.items() if _comes_with_the_call(source, node.meta["val"], inputs)]
+    if len(given) < 2:
+        return []
+    stand_ins = [memory_of(graph.inputs[source].meta["val"]) for source in given]
+    if graph.changed_memory().isdisjoint(stand_ins):
+        return []
+    tensors = [source.read(inputs) for source in given]
+    shared = sharing(tensors)
+    if len({stand_ins[number] for number, *_ in shared}) != len({first for _, first, _ in shared}):
+        raise SkipFrame(Reason("memory", "tensors whose sizes vary share memory, and one is changed"), always=False)
+    names = ", ".join(source.expression() for source in given)
+    text = f"{names} share {'the same' if shared else 'no'} memory"
+    return [Guard(None, "relation", (_share_as_before(given, shared),), location, text)]
+
+
+def sharing(tensors: Sequence[Any]) -> tuple[tuple[int, int, int], ...]:
+    """For each tensor that shares memory its number, that of the first in the same memory, and how far into it."""
+    spans = sorted((*_span(tensor), number) for number, tensor in enumerate(tensors))
+    groups: list[list[int]] = []
+    end = 0
+    starts: list[int] = []
+    for start, stop, number in spans:
+        if start == stop:
+            continue
+        if not groups or start >= end:
+            groups.append([])
+            starts.append(start)
+        groups[-1].append(number)
+        end = max(end, stop)
+    return tuple(
+        (number, min(group), _address(tensors[number]) - start)
+        for group, start in zip(groups, starts, strict=True)
+        if len(group) > 1
+        for number in sorted(group)
+    )
+
+
+def _span(tensor: Any) -> tuple[int, int]:
+    """The addresses of a tensor's memory; of what has none of its own, nothing."""
+    if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
+        return 0, 0
+    storage = tensor.untyped_storage()
+    start: int = storage.data_ptr()
+    return start, start + int(storage.nbytes())
+
+
+def _address(tensor: Any) -> int:
+    return _span(tensor)[0] + int(tensor.storage_offset()) * int(tensor.element_size())
+
+
+def _comes_with_the_call(source: Source, example: Any, inputs: Inputs) -> bool:
+    root = next(source.chain())
+    return (
+        isinstance(example, torch.Tensor) and isinstance(root, ArgSource) and type(inputs.args[root.index]) in _HOLDERS
+    )
+
+
+def _share_as_before(sources: Sequence[Source], before: tuple[tuple[int, int, int], ...]) -> Callable[..., bool]:
+    def holds(function: FunctionType, *args: Any) -> bool:
+        inputs = Inputs(function, args)
+        return sharing([source.read(inputs) for source in sources]) == before
+
+    return holds
