@@ -168,7 +168,9 @@ class GraphRecorder:
         """The memory of tensors that operations changed, or may have changed where that is not counted."""
         changed = {memory_of(node.meta["val"]) for node in self.graph.nodes if _is_changed(node)}
         for node in self.graph.nodes:
-            given = [value for source in node.all_input_nodes if isinstance(value := source.meta["val"], torch.Tensor)]
+            given = [
+                value for source in node.all_input_nodes if isinstance(value := source.meta.get("val"), torch.Tensor)
+            ]
             changed.update(memory_of(value) for value in given if value.is_inference() or _updates_statistics(node))
         return changed
 

@@ -22,10 +22,11 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[Guard]:
     """What is relied on of the memory of tensors, if the graph changes one that comes with the call."""
-    given = [source for source, node in graph.inputs.items() if _comes_with_the_call(source, node.meta["val"], inputs)]
+    examples = {source: node.meta.get("val") for source, node in graph.inputs.items()}
+    given = [source for source, example in examples.items() if _comes_with_the_call(source, example, inputs)]
     if len(given) < 2:
         return []
-    stand_ins = [memory_of(graph.inputs[source].meta["val"]) for source in given]
+    stand_ins = [memory_of(examples[source]) for source in given]
     if graph.changed_memory().isdisjoint(stand_ins):
         return []
     tensors = [source.read(inputs) for source in given]
