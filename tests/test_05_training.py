@@ -123,6 +123,34 @@ def test_a_whole_training_step_is_one_graph(backend):
         assert not ours.grad.requires_grad
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_schedule_between_training_steps(backend):
+    """Steps over lists of tensors, as on GPUs, at a rate and a momentum that are others in every step."""
+    module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+
+    def losses_of(module, wrap):
+        optimizer = torch.optim.AdamW(module.parameters(), 0.01, foreach=True)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=50)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = module(x).square().mean()
+            loss.backward()
+            nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+            optimizer.step()
+            return loss
+
+        compiled, losses = wrap(step), []
+        for seed in range(10):
+            losses.append(compiled(torch.randn(4, 6, generator=torch.Generator().manual_seed(seed))))
+            schedule.step()
+        return torch.stack(losses)
+
+    twin = copy.deepcopy(module)
+    ours = losses_of(module, lambda step: compile_api.compile(step, backend=backend, fullgraph=True))
+    torch.testing.assert_close(ours, losses_of(twin, lambda step: step), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("first", [torch.no_grad, torch.enable_grad])
 def test_a_break_without_gradients_leaves_those_after_it(first):
     """What follows the block is captured within it, where gradients are off, and enables them itself."""
