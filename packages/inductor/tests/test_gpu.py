@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -64,6 +65,54 @@ def test_the_current_stream_is_used(tmp_path):
         (found,) = compiled(y)
     stream.synchronize()
     assert torch.equal(found, torch.full_like(x, 7.0))
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+@pytest.mark.parametrize("current", [0, 1])
+@pytest.mark.parametrize("device", [0, 1])
+def test_a_graph_runs_on_the_device_of_its_tensors(device, current, tmp_path):
+    x = torch.randn(1000, 700, device=f"cuda:{device}")
+    function = lambda x: (x * 2).softmax(-1).sum(0)
+    with torch.cuda.device(current):
+        compiled = inductor.compile(make_fx(function)(x), [x], options={"cache_dir": str(tmp_path)})
+        (found,) = compiled(x)
+        assert torch.cuda.current_device() == current
+    assert found.device == x.device
+    torch.testing.assert_close(found, function(x), rtol=1e-4, atol=1e-4)
+
+
+def test_another_thread_that_has_not_used_the_device(tmp_path):
+    x = torch.randn(1000, device="cuda")
+    compiled = inductor.compile(make_fx(lambda x: x * 2 + 1)(x), [x], options={"cache_dir": str(tmp_path)})
+    with ThreadPoolExecutor(1) as pool:
+        (found,) = pool.submit(compiled, x).result()
+    assert torch.equal(found, x * 2 + 1)
+
+
+_SPAWNED = """
+import multiprocessing, sys, torch, inductor
+from concurrent.futures import ProcessPoolExecutor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+def agrees(device):
+    x = torch.arange(1000.0, device=device)
+    compiled = inductor.compile(make_fx(lambda x: x * 2 + 1)(x), [x], options={"cache_dir": sys.argv[1]})
+    return torch.equal(compiled(x)[0], x * 2 + 1)
+
+if __name__ == "__main__":
+    assert agrees(sys.argv[2])
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        print(*pool.map(agrees, [sys.argv[2]] * 2))
+"""
+
+
+def test_spawned_processes(tmp_path):
+    """They have the parent's cache, and nothing of what it knows of its devices."""
+    (tmp_path / "program.py").write_text(_SPAWNED)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "cache"), "cuda"]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.stdout.split() == ["True", "True"], done.stderr[-2000:]
 
 
 _OUTSIDE = """
