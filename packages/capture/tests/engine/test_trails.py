@@ -129,7 +129,8 @@ assert not guards.check(None, (root,))
 def test_somebody_else_may_have_taken_all_watchers_of_dicts():
     folder = os.path.dirname(__file__)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])}
-    subprocess.run([sys.executable, "-c", f"import conftest\n{WITHOUT_WATCHERS}"], check=True, env=environment, cwd=folder)
+    program = f"import conftest\n{WITHOUT_WATCHERS}"
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment, cwd=folder)
 
 
 def test_another_object_is_looked_at_anew():
