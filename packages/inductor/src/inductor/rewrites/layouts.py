@@ -128,6 +128,7 @@ def lay_out_images(graph: Graph) -> None:
     returns keeps eager's."""
     returned = behind_outputs(graph)
     laid = [node for node, layout in image_layouts(graph, returned).items() if layout == "channels last"]
+    laid = [node for node in laid if isinstance(node.meta["val"], torch.Tensor)]  # what gives several is no image
     if not any(node.meta["val"].device.type == "cuda" for node in laid):
         return
     convolved = {node.args[:2] for node in laid if node.target is aten.convolution.default}
