@@ -14,12 +14,25 @@ from typing import Any
 import torch
 from torch import fx
 
-from capture.sources import ArgSource, Inputs, Source
+from capture.sources import Inputs, Source, comes_with_the_call
+from capture.values.base import Tracer
 
 _LIMIT = 16
 """How many operations a question may take."""
 
 Question = Callable[..., bool]
+
+
+def decided_by_arguments(
+    ctx: Tracer, node: fx.Node, placeholders: dict[Source, fx.Node], inputs: Inputs
+) -> bool | None:
+    """The truth of ``node``, relied on from now on; None where the arguments do not simply tell."""
+    ask = question_about(node, placeholders)
+    if ask is None or inputs.args is None:
+        return None
+    answer = ask(inputs.function, *inputs.args)
+    ctx.guard(None, "relation", same_answer(ask, answer), text=f"the answer at {ctx.location()} is {answer}")
+    return answer
 
 
 def question_about(node: fx.Node, inputs: dict[Source, fx.Node]) -> Question | None:
@@ -60,7 +73,7 @@ def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
         return False
     if step.op == "placeholder":
         steers = not held.is_floating_point() and not held.is_complex()
-        return steers and isinstance(next(paths[step].chain()), ArgSource)
+        return steers and comes_with_the_call(paths[step])
     return torch.Tag.nondeterministic_seeded not in getattr(step.target, "tags", ()) and "rand" not in step.name
 
 

@@ -13,7 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, NoReturn
 
 import torch
 
@@ -21,22 +21,34 @@ from capture.builtin_rules.assumed import assumed_result, is_assumed
 from capture.builtin_rules.left_to_python import leave_coroutine, leave_schedule, leave_transform
 from capture.builtin_rules.registry import RULES, call_builtin
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
-from capture.decisions import question_about, same_answer
+from capture.decisions import decided_by_arguments
 from capture.effects import Effects
-from capture.errors import Break, Location, Reason, Restart, SkipFrame, UserRaised
+from capture.errors import Break, Location, Reason, SkipFrame, UserRaised
+from capture.expectations import Expectations, add_expectation
 from capture.foreign_markers import is_disabled, is_torchs_own, starts_triton_kernels
 from capture.frame import Frame
-from capture.graph import GraphRecorder, quiet
+from capture.graph import GraphRecorder
 from capture.guards import Guard, GuardSet
+from capture.identity import MetObjects, rely_on_distinct
 from capture.instructions import Body, Instruction, slot_names
 from capture.marks import marked
 from capture.opcodes import HANDLERS
 from capture.opcodes.exceptions import HandledValue
 from capture.options import Options
-from capture.outcomes import Returned, Stopped, Varying
+from capture.outcomes import NeedSymbols, Returned, StopEarlier, Stopped, Varying
 from capture.parameters import bind_arguments
 from capture.record import record_operation, undecided
-from capture.sources import ArgSource, CallSource, CellSource, ClosureSource, ConstSource, GlobalSource, Inputs, Source
+from capture.sources import (
+    ArgSource,
+    CallSource,
+    CellSource,
+    ClosureSource,
+    ConstSource,
+    Inputs,
+    Source,
+    comes_with_the_call,
+    may_vary,
+)
 from capture.values.base import LazyValue, NotConstant, Value, realize
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
@@ -75,10 +87,9 @@ class Machine:
         self.left_active: list[TorchContext] = []
         self.grad_mode = self.grad_mode_left = torch.is_grad_enabled()
         self._balanced = False
-        self._known: dict[int, Value] = {}
-        self._alive: list[Any] = []
+        self._met = MetObjects(inputs)
         self._bodies: dict[CodeType, list[Instruction]] = {}
-        self.checks: list[tuple[Value, bool]] = []  # what was expected: to be asked after the graph
+        self.checks: Expectations = []  # what was expected: to be asked after the graph
         self.handles_errors = False  # of operations, anywhere in the program
         self._inlined = 0
         self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
@@ -114,7 +125,7 @@ class Machine:
             self.guard(ClosureSource(index, name), "absent")
             content = UNBOUND
         value = CellValue(content, CellSource(index, name))
-        self._known[id(cell)] = value
+        self._met.remember(cell, value)
         return value
 
     def run_root(self) -> Returned | Stopped:
@@ -132,7 +143,7 @@ class Machine:
             except (Break, UserRaised) as signal:
                 stopped = self._stopped(frame, step, signal)
                 if (self._inlined, self.graph.operations) != done:
-                    raise _Again(stopped) from None
+                    raise StopEarlier(stopped) from None
                 frame.stack, frame.pc = stack, pc
                 self._leave_no_generator_open(stopped)
                 self._insist_on_real_exceptions(frame, stopped)
@@ -150,7 +161,7 @@ class Machine:
                 reason = Reason("generator", "a generator is left inside a `try` or `with`")
                 earlier = self.before(generator, stopped or Stopped(self.root.current, 0, reason, self.location()))
                 assert earlier is not None
-                raise _Again(earlier)
+                raise StopEarlier(earlier)
 
     def _closes_without_a_trace(self, generator: GeneratorValue) -> bool:
         before = self._changes, self.graph.operations
@@ -175,7 +186,7 @@ class Machine:
             if isinstance(value, HandledValue) and not value.put_away:
                 earlier = self.before(value.handled, stopped)
                 if earlier is not None:
-                    raise _Again(earlier)
+                    raise StopEarlier(earlier)
 
     def note_origin(self, value: Value) -> None:
         """Remember where this came into being, for the case that CPython has to make it after all."""
@@ -207,7 +218,8 @@ class Machine:
         for frame in [self.root, *self.frames]:
             frame.stack.clear()
             frame.slots.clear()
-        for kept in (self.frames, self._alive, self._known, self.tensors, self._origins):
+        self._met.forget()
+        for kept in (self.frames, self.tensors, self._origins):
             kept.clear()
         del self.root, self.inputs
 
@@ -374,39 +386,15 @@ class Machine:
     def wrap(self, obj: Any, source: Source) -> Value:
         if type(obj) in _BY_VALUE and not isinstance(source, ConstSource):
             return wrap_object(self, obj, source)
-        known = self._known.get(id(obj))
+        known = self._met.find(obj)
         if known is not None:
-            self._note_alias(known, obj, source)
+            self._met.rely_on_one_object(self, known, obj, source)
             return known
         value = wrap_object(self, obj, source)
-        self._remember(obj, value)
+        self._met.remember(obj, value)
         if isinstance(value, TensorValue):
             self.tensors[id(value.fake)] = value
         return value
-
-    def _remember(self, obj: Any, value: Value) -> None:
-        self._known[id(obj)] = value
-        self._alive.append(obj)
-
-    def _note_alias(self, known: Value, obj: Any, source: Source) -> None:
-        """A second path to an object: the graph relies on both leading to the same one."""
-        first = known.source
-        if first is None or first == source or isinstance(first, ConstSource):
-            if isinstance(first, ConstSource) and not isinstance(next(source.chain()), ConstSource):
-                self.guard(source, "is", obj)
-            return
-        if self._comes_and_goes(first, obj) and _is_argument(source):
-            same = _same_object(first, source)
-            self.guard(None, "relation", same, text=f"{source.expression()} is {first.expression()}")
-        elif not isinstance(next(source.chain()), ConstSource):
-            self.guard(source, "is", obj)
-
-    def _comes_and_goes(self, source: Source, obj: Any) -> bool:
-        """Whether later calls may well bring another object on this path: arguments do, what modules hold does not."""
-        root = next(source.chain())
-        if not isinstance(root, ArgSource) or issubclass(type(obj), (torch.nn.Module, torch.nn.Parameter, type)):
-            return False
-        return root is source or not isinstance(self.inputs.args[root.index], torch.nn.Module)
 
     def literal(self, obj: Any) -> Value:
         cls = type(obj)
@@ -428,40 +416,40 @@ class Machine:
             return made
         if cls in (CodeType, torch.finfo, torch.iinfo):
             return ConstantValue(obj)
-        known = self._known.get(id(obj))
+        known = self._met.find(obj)
         return known if known is not None else self.wrap(obj, ConstSource(obj, _name(obj)))
 
     def namespace(self, contents: dict[str, Any], source: Source | None, *, trusted: bool) -> NamespaceValue:
-        known = self._known.get(id(contents))
+        known = self._met.find(contents)
         if not isinstance(known, NamespaceValue):
             known = NamespaceValue(contents, source, trusted=trusted)
-            self._remember(contents, known)
+            self._met.remember(contents, known)
         return known
 
     def known(self, obj: Any) -> Value | None:
         """The value of a real object that was met already."""
-        return self._known.get(id(obj))
+        return self._met.find(obj)
 
     def dynamic_dims(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
-        if not _may_vary(source):
+        if not may_vary(source):
             return frozenset()
         said_dynamic, said_static = marked(tensor)
         dims = self.varying.dims.get(source, frozenset()) | said_dynamic
-        if self.varying.all_sizes and _is_argument(source) and not isinstance(tensor, torch.nn.Parameter):
+        if self.varying.all_sizes and comes_with_the_call(source) and not isinstance(tensor, torch.nn.Parameter):
             dims = frozenset(range(tensor.dim()))
         dims = frozenset(dim for dim in dims - said_static if dim < tensor.dim() and tensor.shape[dim] > 1)
         if dims and self.graph.shape_env is None:
             self.varying.dims[source] = dims
-            raise _Symbolic
+            raise NeedSymbols
         return dims
 
     def is_dynamic(self, source: Source) -> bool:
-        return source in self.varying.ints and _may_vary(source)
+        return source in self.varying.ints and may_vary(source)
 
     def need_symbols(self) -> None:
         if self.graph.shape_env is None and self.options.capture_dynamic_output_shapes:
             self.varying.data_sizes = True
-            raise _Symbolic
+            raise NeedSymbols
 
     def varies(self, source: Source) -> bool:
         return source in self.varying.floats
@@ -476,21 +464,12 @@ class Machine:
         self.guards.add(Guard(source, kind, payload, self.location() if self.frames else None, text))
 
     def rely_on_distinct(self, left: Value, right: Value) -> None:
-        first, second = left.source, right.source
-        if first is None or second is None or not (_is_argument(first) and _is_argument(second)):
-            return
-        if isinstance(left, ConstantValue) or left.python_type() is not right.python_type():
-            return
-        text = f"{first.expression()} is not {second.expression()}"
-        self.guard(None, "relation", _distinct_paths(first, second), text=text)
+        rely_on_distinct(self, left, right)
 
     def rely_on_separate_changes(self) -> None:
         """A changed object is none of the others of its type: writes through one path were not seen on another."""
-        changed = self.effects.changed()
-        for value in changed:
-            for other in self._known.values():
-                if other is not value and other.source is not None and type(other) is type(value):
-                    self.rely_on_distinct(value, other)
+        for value in self.effects.changed():
+            self._met.rely_on_others_than(self, value)
 
     @contextlib.contextmanager
     def rehearsal(self) -> Iterator[None]:
@@ -511,36 +490,15 @@ class Machine:
 
     def decide(self, value: Value) -> bool | None:
         assert isinstance(value, TensorValue)
-        ask = question_about(value.node, self.graph.inputs)
-        if ask is None or self.inputs.args is None:
-            return None
-        answer = ask(self.inputs.function, *self.inputs.args)
-        self.guard(None, "relation", same_answer(ask, answer), text=f"the answer at {self.location()} is {answer}")
-        return answer
+        return decided_by_arguments(self, value.node, self.graph.inputs, self.inputs)
 
     def expect(self, value: Value, truth: bool) -> bool:
         if self.varying.cautious or not self.options.capture_scalar_outputs:
             return False
-        if not isinstance(value, TensorValue):
-            self.checks.append((value, truth))
-        elif value.fake.numel() == 1:
-            self._check(value, truth)
-        else:
+        if not add_expectation(self, self.checks, value, truth):
             return False
         self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
         return True
-
-    def _check(self, value: TensorValue, truth: bool) -> None:
-        """As one tensor for all, because asking means waiting for a device."""
-        check = self.record(torch.ne if truth else torch.eq, [value, ConstantValue(0)], {})
-        if (
-            self.checks
-            and isinstance(last := self.checks[-1][0], TensorValue)
-            and last.fake.device == value.fake.device
-        ):
-            self.checks.pop()
-            check = self.record(torch.logical_and, [last, check], {})
-        self.checks.append((check, True))
 
     def changed(self, value: Value) -> None:
         self._changes += 1
@@ -595,47 +553,6 @@ class Machine:
         raise Break(Reason(kind, explanation, hint), self.location())
 
 
-class _Again(Restart):
-    """The root has to stop at a step; evaluation comes there again from the beginning."""
-
-    def __init__(self, stopped: Stopped) -> None:
-        self.stopped = stopped
-        super().__init__()
-
-
-class _Symbolic(Restart):
-    """A size is a symbol after all; evaluation starts again with somewhere to keep symbols."""
-
-
-def evaluate(
-    inputs: Inputs, varying: Varying, forced: dict[int, Stopped], options: Options
-) -> tuple[Machine, Returned | Stopped]:
-    """Evaluate a frame.  A break inside a callee is a break of the root at the call, found out in a second run.
-
-    ``forced`` are the steps of the root that CPython has to take; those found out are added.
-    """
-    while True:
-        machine = Machine(inputs, varying, forced, options)
-        finished = False
-        try:
-            with quiet():
-                outcome = machine.run_root()
-            finished = True
-            return machine, outcome
-        except _Again as again:
-            forced[again.stopped.step] = again.stopped
-        except _Symbolic:
-            continue
-        finally:
-            if not finished:
-                machine.balance()
-                machine.let_go()
-
-
-def _is_on(value: Value, device: torch.device) -> TypeGuard[TensorValue]:
-    return isinstance(value, TensorValue) and bool(value.fake.device == device)
-
-
 def stack_depth() -> int:
     """How many frames of Python there are."""
     frame, depth = sys._getframe(), 0
@@ -648,30 +565,5 @@ def _name(obj: Any) -> str:
     return getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None) or f"a {type(obj).__name__}"
 
 
-def _is_argument(source: Source) -> bool:
-    return isinstance(next(source.chain()), ArgSource)
-
-
-def _may_vary(source: Source) -> bool:
-    """What is reached through torch and the standard library does not."""
-    return isinstance(next(source.chain()), (ArgSource, ClosureSource, GlobalSource))
-
-
 def _has_rule(function: FunctionType) -> bool:
     return function in RULES
-
-
-def _distinct_paths(first: Source, second: Source) -> Callable[..., bool]:
-    def distinct(function: FunctionType, *args: Any) -> bool:
-        inputs = Inputs(function, args)
-        return first.read(inputs) is not second.read(inputs)
-
-    return distinct
-
-
-def _same_object(first: Source, second: Source) -> Callable[..., bool]:
-    def same(function: FunctionType, *args: Any) -> bool:
-        inputs = Inputs(function, args)
-        return first.read(inputs) is second.read(inputs)
-
-    return same

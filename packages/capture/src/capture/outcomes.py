@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from capture.errors import Location, Reason
+from capture.errors import Location, Reason, Restart
 from capture.instructions import Instruction
 from capture.sources import Source
 from capture.values.base import Value
@@ -23,6 +23,18 @@ class Stopped:
 @dataclass(frozen=True, slots=True)
 class Returned:
     value: Value
+
+
+class StopEarlier(Restart):
+    """The root has to stop at a step; evaluation comes there again from the beginning."""
+
+    def __init__(self, stopped: Stopped) -> None:
+        self.stopped = stopped
+        super().__init__()
+
+
+class NeedSymbols(Restart):
+    """A size is a symbol after all; evaluation starts again with somewhere to keep symbols."""
 
 
 class Varying:

@@ -355,3 +355,12 @@ def _unwrapped_container(container: Source, key: Any) -> str:
     if isinstance(container, AttrSource) and container.name == "__globals__":
         return str(key)
     return f"{container.expression()}[{key!r}]"
+
+
+def comes_with_the_call(source: Source) -> bool:
+    return isinstance(next(source.chain()), ArgSource)
+
+
+def may_vary(source: Source) -> bool:
+    """What is reached through torch and the standard library does not."""
+    return isinstance(next(source.chain()), (ArgSource, ClosureSource, GlobalSource))

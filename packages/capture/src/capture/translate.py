@@ -1,9 +1,8 @@
 """One frame in, guarded code out.
 
-The transformed code calls the compiled graph, makes the recorded effects real, and either returns or, where
-evaluation had to
-stop, lets CPython run that one instruction and calls the rest of the function as a continuation, which is captured in
-its turn:
+The transformed code calls the compiled graph, makes the recorded effects real, and either returns or, where evaluation
+had to stop, lets CPython run that one instruction and calls the rest of the function as a continuation, which is
+captured in its turn:
 
     load the graph's inputs by their sources; call the graph; keep its results
     build what the rest needs; replay effects; enter contexts again
@@ -29,10 +28,11 @@ from capture.again import Failures, StartingOver
 from capture.assembler import assemble
 from capture.emitting import Emitter
 from capture.errors import BackendError, Location, Reason, Restart, SkipFrame, Unsupported
+from capture.evaluation import evaluate
 from capture.guards import Guard
 from capture.instructions import Instruction
 from capture.library_modes import with_modes_put_back
-from capture.machine import Machine, evaluate
+from capture.machine import Machine
 from capture.options import Options
 from capture.outcomes import Returned, Stopped, Varying
 from capture.parameters import all_positional

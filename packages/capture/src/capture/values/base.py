@@ -2,10 +2,8 @@
 
 A value stands for an object of the user's program while a frame is evaluated.  It may know where the object came from
 (``source``), and it answers Python's questions about it: its type, an attribute, a call, its truth.  Whatever needs
-more than
-the value itself (recording an operation, looking at a real object, running a function) goes through ``Tracer``.
-Values never
-import the frame, the machine or the bytecode.
+more than the value itself (recording an operation, looking at a real object, running a function) goes through
+``Tracer``.  Values never import the frame, the machine or the bytecode.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn, Protocol
 
+from capture.errors import Location
 from capture.sources import Source
 
 
@@ -79,6 +78,9 @@ class Tracer(Protocol):
 
     def changed(self, value: Value) -> None:
         """The value is about to be mutated."""
+
+    def location(self) -> Location:
+        """The user's line that is being evaluated."""
 
     def local_variables(self) -> dict[str, Value]:
         """The bound variables of the innermost frame, in the order in which Python lists them."""
