@@ -33,6 +33,7 @@ from capture.sources import (
     TypeSource,
 )
 from capture.values.base import Value, settled
+from capture.values.exception import ExceptionValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 
@@ -131,10 +132,10 @@ class Writer:
         """Whether there are instructions for it."""
         value = settled(value)
         value = value.whole or value
-        return value.source is not None or is_result(value) or type(value) in _BUILDERS
+        return value.source is not None or is_result(value) or _builder_of(value) is not None
 
     def _build(self, value: Value) -> None:
-        builder = _BUILDERS.get(type(value))
+        builder = _builder_of(value)
         if builder is None:
             raise SkipFrame(Reason("rebuild", f"{value.describe()} lives across a break, which cannot be rebuilt"))
         if id(value) in self._building:
@@ -232,6 +233,13 @@ class Writer:
     def replay(self, value: Value) -> None:
         """Make the changes of an object real."""
         _REPLAYS[type(value)](self, value)
+
+
+def _builder_of(value: Value) -> Builder | None:
+    """Nothing of ours has the traceback of an exception that was raised."""
+    if isinstance(value, ExceptionValue) and value.raised:
+        return None
+    return _BUILDERS.get(type(value))
 
 
 def is_result(value: Value) -> bool:

@@ -190,7 +190,7 @@ class Machine:
 
     def note_origin(self, value: Value) -> None:
         """Remember where this came into being, for the case that CPython has to make it after all."""
-        self._origins[id(value)] = value, self.root.current, self._step_of_root
+        self._origins.setdefault(id(value), (value, self.root.current, self._step_of_root))
 
     def before(self, value: Value, stopped: Stopped) -> Stopped | None:
         """A stop where a value came into being, instead of a later one."""
@@ -256,8 +256,7 @@ class Machine:
                 raise raised
             finally:
                 del raised  # this frame is in its traceback: what the program let go would live on in a cycle
-        if frame is self.root:
-            self.note_origin(raised.value)
+        self.note_origin(raised.value)
         del frame.stack[handler.depth :]
         if handler.lasti:
             frame.push(ConstantValue(instruction.offset))

@@ -131,10 +131,9 @@ class _Translator:
     def finish(self, outcome: Returned | Stopped) -> Translation:
         rest = None if isinstance(outcome, Returned) else self._plan(outcome)
         wanted = [outcome.value] if isinstance(outcome, Returned) else rest.values()  # type: ignore[union-attr]
-        if isinstance(outcome, Stopped):
-            self._insist_on_what_can_be_built(wanted, outcome)
-            if outcome.reason.kind in RAISES:
-                rest.unraised = self._unraised(outcome)  # type: ignore[union-attr]
+        self._insist_on_what_can_be_built(wanted, outcome)
+        if isinstance(outcome, Stopped) and outcome.reason.kind in RAISES:
+            rest.unraised = self._unraised(outcome)  # type: ignore[union-attr]
         self.emit.at(_first_with_a_line(self.machine.root.instructions))
         self.emit.prologue()
         self._call_graph([*wanted, *self.machine.effects.written_values()])
@@ -308,12 +307,16 @@ class _Translator:
         except NotResumable as error:
             raise SkipFrame(Reason("resume", str(error))) from error
 
-    def _insist_on_what_can_be_built(self, wanted: Sequence[Value], stopped: Stopped) -> None:
+    def _insist_on_what_can_be_built(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
+        root = self.machine.root
         for value in _reachable([*wanted, *self.machine.effects.written_values()]):
-            if not self.writer.can_load(value):
-                earlier = self.machine.before(value, stopped)
-                if earlier is not None:
-                    raise _Earlier(earlier)
+            if self.writer.can_load(value):
+                continue
+            reason = Reason("rebuild", f"{value.describe()} outlives the code that made it")
+            stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
+            earlier = self.machine.before(value, stopped)
+            if earlier is not None:
+                raise _Earlier(earlier)
 
     # -- records -------------------------------------------------------------------------------------------------
 

@@ -166,7 +166,13 @@ def import_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 @opcode("IMPORT_FROM")
 def import_from(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     module = realize(ctx, frame.stack[-1])
-    frame.push(module.attribute(ctx, inst.arg))
+    if not isinstance(module, PythonModuleValue):
+        ctx.stop("import", f"`{inst.arg}` is imported from {module.describe()}")
+    bound = PartialValue(BuiltinValue(getattr, receiver=module), [ConstantValue(inst.arg)], {})
+    found = ctx.attempt(bound, AttributeError)
+    if found is None:  # perhaps a module by that name; and what the error says differs between versions
+        ctx.stop("import", f"{module.describe()} has no `{inst.arg}`")
+    frame.push(found)
 
 
 # -- attributes --------------------------------------------------------------------------------------------------
