@@ -236,8 +236,8 @@ class Writer:
 
 
 def _builder_of(value: Value) -> Builder | None:
-    """Nothing of ours has the traceback of an exception that was raised."""
-    if isinstance(value, ExceptionValue) and value.raised:
+    """Nothing of ours has the traceback of an exception that was raised and caught."""
+    if isinstance(value, ExceptionValue) and value.caught:
         return None
     return _BUILDERS.get(type(value))
 

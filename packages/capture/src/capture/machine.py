@@ -257,6 +257,7 @@ class Machine:
             finally:
                 del raised  # this frame is in its traceback: what the program let go would live on in a cycle
         self.note_origin(raised.value)
+        raised.value.caught = True
         del frame.stack[handler.depth :]
         if handler.lasti:
             frame.push(ConstantValue(instruction.offset))

@@ -312,7 +312,7 @@ class _Translator:
         for value in _reachable([*wanted, *self.machine.effects.written_values()]):
             if self.writer.can_load(value):
                 continue
-            reason = Reason("rebuild", f"{value.describe()} outlives the code that made it")
+            reason = Reason("rebuild", f"{value.describe()} outlives the function, and cannot be rebuilt")
             stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
             earlier = self.machine.before(value, stopped)
             if earlier is not None:

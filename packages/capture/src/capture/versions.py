@@ -20,6 +20,9 @@ PY313 = sys.version_info >= (3, 13)
 # In a call, 3.11 and 3.12 keep the NULL under the callable, 3.13 above it.
 NULL_UNDER_CALLABLE = not PY313
 
+# What the error of an assignment adds where the object has no room for new attributes.
+NO_DICT = " and no __dict__ for setting new attributes" if PY313 else ""
+
 OPCODES: dict[str, int] = opcode.opmap
 EXTENDED_ARG = OPCODES["EXTENDED_ARG"]
 

@@ -12,8 +12,16 @@ from capture.lasting import require_quiet_end
 from capture.opcodes.registry import opcode
 from capture.sources import AttrSource, ConstSource
 from capture.values.base import Tracer, Value, realize
-from capture.values.constant import UNBOUND
-from capture.values.function import CellValue, ClassValue, NamespaceValue, SuperValue
+from capture.values.constant import UNBOUND, ConstantValue
+from capture.values.function import (
+    BuiltinValue,
+    CellValue,
+    ClassValue,
+    NamespaceValue,
+    PartialValue,
+    PythonModuleValue,
+    SuperValue,
+)
 from capture.versions import NULL_UNDER_CALLABLE
 from capture.wrap import global_source, trusted
 

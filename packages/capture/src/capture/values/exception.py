@@ -21,11 +21,10 @@ class ExceptionValue(UserObject):
     ) -> None:
         super().__init__(cls, obj, source)
         self.new_args = list(args)
-        self.raised = False
+        self.caught = False
 
     def raise_while(self, handled: Value | None) -> None:
         """It is raised while another one is being handled."""
-        self.raised = True
         if handled is not None and handled is not self and self.source is None:
             self.overlay["__context__"] = handled
 
@@ -40,7 +39,7 @@ class ExceptionValue(UserObject):
             return TupleValue(self.new_args)
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.new_args[0] if self.new_args else NONE
-        if name == "__traceback__" and self.raised:
+        if name == "__traceback__" and self.caught:
             return UnseenTraceback()
         if name == "__suppress_context__":
             return boolean("__cause__" in self.overlay)

@@ -394,7 +394,8 @@ def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path
         return ctx.wrap(member, source)
     if isinstance(member, property):
         if member.fget is None:
-            ctx.throw(AttributeError, f"unreadable attribute '{name}'")
+            cls = receiver.python_type()
+            ctx.throw(AttributeError, f"property '{name}' of '{cls.__qualname__}' object has no getter")
         return ctx.call(ctx.wrap(member.fget, AttrSource(source, "fget")), [receiver])
     if isinstance(member, FunctionType):
         return BoundMethod(receiver, ctx.wrap(member, source))

@@ -15,6 +15,7 @@ from capture.values.base import LazyValue, Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.function import bind
 from capture.values.instance_dict import InstanceDict
+from capture.versions import NO_DICT
 
 _MISSING = object()
 
@@ -153,22 +154,35 @@ class UserObject(Value):
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
         """``object.__setattr__`` and ``object.__delattr__``."""
-        _, member = lookup(self.cls, name)
+        owner, member = lookup(self.cls, name)
         if isinstance(member, property):
-            accessor = member.fset if value is not None else member.fdel
-            if accessor is None:
-                ctx.throw(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
-            ctx.call(ctx.literal(accessor), [self] if value is None else [self, value])
+            self._set_property(ctx, member, name, value)
             return
-        if member is not _MISSING and is_data_descriptor(member) and not isinstance(member, MemberDescriptorType):
+        slot = isinstance(member, MemberDescriptorType)
+        if member is not _MISSING and is_data_descriptor(member) and not (slot and is_made_by_code(owner)):
             ctx.stop("descriptor", f"the attribute `{name}` of {self.describe()} is assigned through a descriptor")
-        if value is None and self.plain_attribute(ctx, name) is None:
-            ctx.throw(AttributeError, name)
+        if not slot and not self.cls.__dictoffset__:
+            ctx.throw(AttributeError, _no_place(self.cls, name, member))
+        if value is None and not self._has_own(name):
+            self.absent(ctx, name)
+            ctx.throw(AttributeError, name if slot else f"'{self.cls.__name__}' object has no attribute '{name}'")
         ctx.changed(self)
         if value is None:
             self.forget(ctx, name)
         else:
             self.overlay[name] = value
+
+    def _set_property(self, ctx: Tracer, member: property, name: str, value: Value | None) -> None:
+        accessor, missing = (member.fset, "setter") if value is not None else (member.fdel, "deleter")
+        if accessor is None:
+            ctx.throw(AttributeError, f"property '{name}' of '{self.cls.__qualname__}' object has no {missing}")
+        ctx.call(ctx.literal(accessor), [self] if value is None else [self, value])
+
+    def _has_own(self, name: str) -> bool:
+        """Whether it has this attribute now, apart from its class."""
+        if name in self.overlay:
+            return self.overlay[name] is not None
+        return self.source is not None and self._is_held(name)
 
     def forget(self, ctx: Tracer, name: str) -> None:
         """The attribute is gone; what only this function gave the object was never there."""
@@ -230,6 +244,21 @@ class UserObject(Value):
     def describe(self) -> str:
         name = f"`{self.source.expression()}`, " if self.source else ""
         return f"{name}an object of class `{self.cls.__qualname__}`"
+
+
+def _no_place(cls: type, name: str, member: Any) -> str:
+    """What CPython says where an object has no ``__dict__`` to keep an attribute in."""
+    if member is not _MISSING:
+        return f"'{cls.__name__}' object attribute '{name}' is read-only"
+    return f"'{cls.__name__}' object has no attribute '{name}'{NO_DICT}"
+
+
+_HEAP_TYPE = 1 << 9
+
+
+def is_made_by_code(cls: type) -> bool:
+    """Whether a class statement made it, and not C."""
+    return bool(cls.__flags__ & _HEAP_TYPE)
 
 
 def instance_dict(obj: Any) -> dict[str, Any] | None:
