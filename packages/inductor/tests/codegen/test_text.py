@@ -63,6 +63,7 @@ extern "C" void sum_div_0(const f32* __restrict in0, f32* __restrict out0) {
         for (i64 r0_block0 = 0; r0_block0 < 64; r0_block0 += 64) {
             for (i32 k = 0; k < 4; k++) {
                 const i64 r0 = r0_block0 + 16 * k;
+                will_read<16>(in0 + 66 * i0 + r0);
                 const f32x16 x0 = load<f32x16>(in0 + 66 * i0 + r0);
                 v0_lanes[k].add(x0);
             }

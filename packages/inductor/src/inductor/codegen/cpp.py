@@ -7,7 +7,7 @@ What is left over at the end of a vectorised loop is done by the same statements
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
@@ -24,12 +24,14 @@ from inductor.codegen.cpp_strategy import (
     static_extent,
     total_work,
 )
+from inductor.codegen.cpp_streams import streams
 from inductor.codegen.cpp_tiles import turned_loads
 from inductor.codegen.cpp_types import HALVES, scalar_type
 from inductor.codegen.cpp_values import Lanes, Operand, Scope, cast_operand
 from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.printer import Lines, Names
-from inductor.ir.expr import Apply, Expr, IndexValue, walk
+from inductor.deps import expressions
+from inductor.ir.expr import Apply, IndexValue, walk
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Scan, Statement, Store
 
@@ -202,10 +204,20 @@ class _KernelPrinter:
             if not shared:
                 self._parallel([inner], step=width)
             with self._vector_for(span, width, "0"):
+                for loop in self.kernel.loops:
+                    if not loop.axes:
+                        self._ask_ahead(loop, self.kernel.axes)
                 self._every_loop(self._scope(Lanes(inner, width)))
             if span.rest(width):
                 with self._tail_for(span, width):
                     self._every_loop(self._scope())
+
+    def _ask_ahead(self, loop: Loop, axes: Sequence[Symbol]) -> None:
+        read, written = streams(self.kernel, loop, axes)
+        for function, found in (("will_read", read), ("will_write", written)):
+            for buffer, index in found:
+                place = f"{buffer} + {_text(index).within(Precedence.ADD)}"
+                self.lines.line(f"{function}<{self.strategy.width}>({place});")
 
     def _tiles(self, outer: Sequence[Symbol], span: Span) -> None:
         """Where some reads run along the rows and others along the columns: a band of rows at a time, so that the
@@ -343,6 +355,7 @@ class _KernelPrinter:
                 first = {name: f"{text}[0]" if count > 1 else text for name, text in partial.items()}
                 start = inner.start if count == 1 else inner.whole_until(width * count)
                 with self._vector_for(inner, width, start):
+                    self._ask_ahead(loop, (*self.kernel.axes, *loop.axes))
                     self._statements(loop.body, self._lane_scope(scope, inner.axis), first)
             if inner.rest(width):
                 with self._tail_for(inner, width):
@@ -359,6 +372,7 @@ class _KernelPrinter:
         with self.lines.block(_header(block, span.start, span.last_start(width * count), width * count), "}"):
             with self.lines.block(f"for (i32 k = 0; k < {count}; k++) {{", "}"):
                 self.lines.line(f"const i64 {name} = {block} + {width} * k;")
+                self._ask_ahead(loop, (*self.kernel.axes, *loop.axes))
                 each = {result: f"{text}[k]" for result, text in partial.items()}
                 self._statements(loop.body, self._lane_scope(scope, span.axis), each)
 
@@ -531,17 +545,9 @@ def _checks_positions(kernel: Kernel) -> bool:
     return any(
         isinstance(node, Apply) and node.op in ("wrapped", "within")
         for statement in statements
-        for expr in _expressions(statement)
+        for expr in expressions(statement)
         for node in walk(expr)
     )
-
-
-def _expressions(statement: Statement) -> Iterator[Expr]:
-    yield statement.value
-    if isinstance(statement, Store):
-        yield from (value for _, value in statement.bindings)
-        if statement.mask is not None:
-            yield statement.mask
 
 
 def _parameter(argument: Argument) -> str:

@@ -98,6 +98,15 @@ template <class V> INLINE V load(const void* from) {
 
 template <class V> INLINE void store(void* to, V x) { __builtin_memcpy(to, &x, sizeof x); }
 
+// Asks for what a loop comes to that many bytes further on.  Nothing waits for it, and beyond the end nothing happens.
+static const i64 AHEAD = 2048;
+template <int lanes, class T> INLINE void will_read(const T* at) {
+    for (u64 byte = 0; byte < sizeof(T) * lanes; byte += 64) __builtin_prefetch((const char*)((u64)at + AHEAD + byte));
+}
+template <int lanes, class T> INLINE void will_write(const T* at) {
+    for (u64 byte = 0; byte < sizeof(T) * lanes; byte += 64) __builtin_prefetch((const char*)((u64)at + AHEAD + byte), 1);
+}
+
 // from[0], from[2], from[4]...; nothing behind the last of them is read.
 template <class V> INLINE V load_every_second(const void* from) {
     const Element<V>* at = (const Element<V>*)from;
