@@ -296,6 +296,74 @@ guards_first_failure(PyObject *self, PyObject *const *args, Py_ssize_t count)
     return failed == NULL ? Py_NewRef(Py_None) : PyLong_FromSsize_t(failed->index);
 }
 
+static int
+append_index(PyObject *found, const Check *check)
+{
+    PyObject *index = PyLong_FromSsize_t(check->index);
+    int status = index == NULL ? -1 : PyList_Append(found, index);
+    Py_XDECREF(index);
+    return status;
+}
+
+static bool
+only_looks(const Check *check)
+{
+    return check->tensor != NULL || check->lasts != AT_NO_TIME;
+}
+
+/* Of a check that failed: whether it is one of a tensor's sizes, dtype or the like, and no other object is there. */
+static bool
+is_for_this_kind(const Check *check, PyObject *value)
+{
+    return check->tensor != NULL && tensor_spec_is_for(check->tensor, value);
+}
+
+/* What fails, but for what lies below a value of another kind than expected: what that has says nothing, and to ask it
+   may run code of the program. */
+static int
+collect_failures(const Node *node, PyObject *parent, const Call *call, PyObject *found)
+{
+    PyObject *value = node->fetch(node, parent, call);
+    if (value == NULL) {
+        const Check *failed = is_missing() ? node->if_missing : any_check(node);
+        drop_error();
+        return failed == NULL ? 0 : append_index(found, failed);
+    }
+    bool of_its_kind = true;
+    int status = 0;
+    for (Py_ssize_t i = 0; i < node->check_count && status == 0; i++) {
+        const Check *check = &node->checks[i];
+        if (only_looks(check) && !check->passes(check, value, call)) {
+            drop_error();
+            status = append_index(found, check);
+            of_its_kind = of_its_kind && is_for_this_kind(check, value);
+        }
+    }
+    for (Py_ssize_t i = 0; i < node->child_count && status == 0 && of_its_kind; i++) {
+        status = collect_failures(node->children[i], value, call, found);
+    }
+    Py_DECREF(value);
+    return status;
+}
+
+static PyObject *
+guards_failures(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Call call;
+    PyObject *found = parse_call(args, count, &call) < 0 ? NULL : PyList_New(0);
+    if (found == NULL) {
+        return NULL;
+    }
+    Guards *guards = (Guards *)self;
+    guards->walkers++; /* the order of children stays as it is meanwhile */
+    int status = collect_failures(guards->root, Py_None, &call, found);
+    guards->walkers--;
+    if (status < 0) {
+        Py_CLEAR(found);
+    }
+    return found;
+}
+
 static PyObject *
 guards_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -335,6 +403,8 @@ static PyMethodDef guards_methods[] = {
      "check(function, args, /)\n--\n\nWhether everything the guards rely on holds for this call."},
     {"first_failure", (PyCFunction)(void (*)(void))guards_first_failure, METH_FASTCALL,
      "first_failure(function, args, /)\n--\n\nThe index of the first check that fails, or None."},
+    {"failures", (PyCFunction)(void (*)(void))guards_failures, METH_FASTCALL,
+     "failures(function, args, /)\n--\n\nThe indices of the checks that fail, of those that only look."},
     {NULL},
 };
 

@@ -66,6 +66,7 @@ void trail_free(Trail *trail);
 const Word *tensor_binding(void); /* another number when tensors are read in another way */
 bool tensor_is_read_in_c(const TensorSpec *spec, PyObject *value); /* without running any code */
 TensorSpec *tensor_spec_parse(PyObject *payload);
+bool tensor_spec_is_for(const TensorSpec *spec, PyObject *value); /* whether the type is right */
 bool tensor_spec_matches(TensorSpec *spec, PyObject *value);
 int tensor_spec_traverse(TensorSpec *spec, visitproc visit, void *arg);
 void tensor_spec_free(TensorSpec *spec);

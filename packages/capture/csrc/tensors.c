@@ -336,9 +336,15 @@ tensor_is_read_in_c(const TensorSpec *spec, PyObject *value)
 }
 
 bool
+tensor_spec_is_for(const TensorSpec *spec, PyObject *value)
+{
+    return spec->type == Py_None || (PyObject *)Py_TYPE(value) == held(spec->type);
+}
+
+bool
 tensor_spec_matches(TensorSpec *spec, PyObject *value)
 {
-    if (spec->type != Py_None && (PyObject *)Py_TYPE(value) != held(spec->type)) {
+    if (!tensor_spec_is_for(spec, value)) {
         return false;
     }
     bool readable = readable_in_c(Py_TYPE(value));

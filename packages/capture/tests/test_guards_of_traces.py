@@ -228,3 +228,27 @@ def test_what_shares_memory_with_what_is_changed(first):
 def test_memory_matters_only_where_something_is_changed(x):
     add = lambda a, b: a + b
     assert versions(add, (x, x.clone()), (x, x.view_as(x))) == 1
+
+
+def test_asking_what_varied_runs_no_code_of_a_class_that_was_not_expected(x):
+    asked = []
+
+    class Noting:
+        def __get__(self, obj, owner):
+            asked.append(owner)
+            return lambda a: a
+
+    class Plain:
+        def step(self, a, by=1):
+            return a + by
+
+    class Other:
+        step = Noting()
+
+    def call(a, cls):
+        return cls().step(a)
+
+    step = capture.optimize("eager", strict=True)(call)
+    step(x, Plain)
+    step(x, Other)
+    assert asked == [Other]

@@ -36,25 +36,22 @@ class Version:
     def differing(self, inputs: Inputs) -> list[tuple[Guard, Any]]:
         """The tensors and numbers that are others than before; none where more than sizes and values differ."""
         found = []
-        for guard in self.guards:
-            if guard.kind not in ("tensor", "equals", "length"):
-                continue
-            actual, expected = _read(guard, inputs), guard.payload[0]
-            if guard.kind == "tensor" and _is_like(actual, expected):
-                if _differing(expected[4], tuple(actual.shape)):
+        for guard in map(self.guards.__getitem__, self.entry.guards.failures(inputs.function, inputs.args)):
+            if guard.kind in ("tensor", "equals"):
+                actual, expected = _read(guard, inputs), guard.payload[0]
+                if not _is_another_number(guard.kind, expected, actual):
+                    return []
+                if guard.kind == "equals" or _differing(expected[4], tuple(actual.shape)):
                     found.append((guard, actual))
-            elif guard.kind == "equals" and type(actual) is type(expected) and type(actual) in (int, float):
-                if actual != expected:
-                    found.append((guard, actual))
-            elif guard.kind == "tensor" or not _holds(guard.kind, expected, actual):
+            elif guard.kind in ("type", "length"):
                 return []
         return found
 
 
-def _holds(kind: str, expected: Any, actual: Any) -> bool:
-    if kind == "length":
-        return hasattr(actual, "__len__") and len(actual) == expected
-    return type(actual) is type(expected) and bool(actual == expected)
+def _is_another_number(kind: str, expected: Any, actual: Any) -> bool:
+    if kind == "tensor":
+        return _is_like(actual, expected)
+    return type(actual) is type(expected) and type(actual) in (int, float)
 
 
 _ABSENT = object()

@@ -74,6 +74,7 @@ _CONVERSIONS = ("test_denial_of_service_prevented_int_to_str", "test_denial_of_s
 EXPECTED = {
     "test.test_dict.DictTest.test_splittable_popitem": "how many bytes a dict takes",
     "test.test_descr.SharedKeyTests.test_subclasses": "how many bytes a dict takes",
+    "test.test_descr.ClassPropertiesAndMethods.test_slots": "how many objects there are, ours among them",
     "test.test_builtin.TestBreakpoint.test_envar_good_path_builtin": "how often `int` is called, by the evaluator too",
     **{f"test.test_int.IntStrDigitLimitsTests.{name}": "how long a conversion takes" for name in _CONVERSIONS},
     **{f"test.test_int.IntSubclassStrDigitLimitsTests.{name}": "how long a conversion takes" for name in _CONVERSIONS},

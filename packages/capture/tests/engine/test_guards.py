@@ -280,6 +280,37 @@ def test_the_first_failure_is_named_by_its_index(arguments, index):
     assert Guards(TREE).first_failure(print, arguments) == index
 
 
+@pytest.mark.parametrize(
+    ("arguments", "indices"),
+    [
+        ((5, {"b": "x"}), []),
+        ((6, {"a": 1, "b": 1}), [3, 4, 5]),
+        (("5", {}), [2, 3, 5]),
+    ],
+)
+def test_all_failures_are_named_by_their_indices(arguments, indices):
+    guards = Guards(TREE)
+    for _ in range(3):
+        assert sorted(guards.failures(print, arguments)) == indices
+        guards.check(print, arguments)
+
+
+def test_nothing_is_asked_of_another_kind_of_value():
+    asked = []
+
+    class Asked:
+        @property
+        def size(self):
+            asked.append(1)
+            return 5
+
+    same_kind = (("arg", 0), (("type", 0, Asked),), ((("attr", "size"), (("equals", 1, 4),), ()),))
+    other_kind = (("arg", 0), (("type", 0, int),), ((("attr", "size"), (("equals", 1, 4),), ()),))
+    assert Guards((ROOT, (("true", 2), ("python", 3, asked.append)), (same_kind,))).failures(print, (Asked(),)) == [1]
+    assert Guards((ROOT, (), (other_kind,))).failures(print, (Asked(),)) == [0]
+    assert asked == [1]
+
+
 def test_reordering_keeps_every_check():
     guards = Guards((ROOT, (), tuple((("arg", i), (("equals", i, i),), ()) for i in range(6))))
     for wrong in (5, 3, 0, 4, 4, 1):
