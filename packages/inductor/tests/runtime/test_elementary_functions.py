@@ -83,17 +83,44 @@ SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 1e-40, torch.inf, 
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("op", ["pow", "atan2", "fmod", "hypot"])
+@pytest.mark.parametrize("op", ["pow", "atan2", "hypot"])
 def test_functions_of_two_numbers_are_accurate(op, machine, options):
     register, processor = MACHINES[machine]
     options = built_for(processor, replace(options, vector_bytes=register))
     bases, exponents = torch.logspace(-6, 6, 1009), torch.linspace(-6, 6, 307)
-    pairs = [torch.cartesian_prod(bases, exponents), torch.cartesian_prod(SPECIAL, SPECIAL)]
+    whole = torch.cartesian_prod(torch.linspace(-9, 9, 73), torch.arange(-40.0, 41))
+    pairs = [whole, torch.cartesian_prod(bases, exponents), torch.cartesian_prod(SPECIAL, SPECIAL)]
     x, y = torch.cat(pairs).T.contiguous()
     (found,) = build_program(program_of(op, x.numel(), torch.float32, ("x", "y")), {}, options)(x, y)
     error = units_off(found, getattr(torch, op)(x.double(), y.double()))
     worst = error.argmax()
     assert error[worst] <= 2, f"{op}({x[worst].item()!r}, {y[worst].item()!r}) = {found[worst].item()!r}"
+
+
+DIVISIONS = {
+    "fmod": lambda x, y: torch.fmod(x.double(), y.double()).to(x.dtype),  # torch's in single precision loses digits
+    "mod": lambda x, y: torch.remainder(x.double(), y.double()).to(x.dtype),
+    "truncdiv": lambda x, y: torch.trunc(x / y),
+    "floordiv": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("op", DIVISIONS)
+def test_divisions_with_a_rest_are_exact(op, dtype, machine, options):
+    register, processor = MACHINES[machine]
+    options = built_for(processor, replace(options, vector_bytes=register))
+    chance = torch.Generator().manual_seed(0)
+    eighths = torch.randint(-40, 41, (40_000, 2), generator=chance) / 8
+    any_size = torch.randn(40_000, 2, generator=chance) * torch.logspace(-20, 20, 40_000)[:, None]
+    alike = any_size * torch.tensor([1, 1e-5])
+    x, y = torch.cat([eighths, any_size, alike, torch.cartesian_prod(SPECIAL, SPECIAL)]).to(dtype).T.contiguous()
+    (found,) = build_program(program_of(op, x.numel(), dtype, ("x", "y")), {}, options)(x, y)
+    expected = DIVISIONS[op](x, y)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    zeros = (found == 0) & (y != 0)
+    assert torch.equal(found[zeros].signbit(), expected[zeros].signbit())
 
 
 @pytest.mark.parametrize("op", EXACT)

@@ -110,9 +110,12 @@ EXPENSIVE = frozenset({
 })  # fmt: skip
 
 BY_LANE = frozenset({
-    "erfinv", "lgamma", "digamma", "rand", "randn", "randint64", "fmod", "mod", "floordiv", "truncdiv",
+    "lgamma", "digamma", "rand", "randn", "randint64",
 })  # fmt: skip
 """Those of them that are computed for one element after the other."""
+
+DIVISIONS = frozenset({"fmod", "mod", "floordiv", "truncdiv"})
+"""Those that are so for integers."""
 
 
 def format_of(op: str, kind: str) -> Format:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from inductor.codegen.cpp_dialect import BY_LANE, EXPENSIVE
+from inductor.codegen.cpp_dialect import BY_LANE, DIVISIONS, EXPENSIVE
 from inductor.codegen.cpp_types import FLOATS, HALVES
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Result, children, walk
 from inductor.ir.index import ONE, Index, Symbol
@@ -103,10 +103,16 @@ def _loop_work(loop: Loop, width: int) -> int:
     total = sum(isinstance(statement, Store) for statement in loop.body)
     for node in nodes(loop):
         if isinstance(node, Apply) and node.op in EXPENSIVE:
-            total += EXPENSIVE_WORK * (width if node.op in BY_LANE or node.dtype == torch.float64 else 1)
+            total += EXPENSIVE_WORK * (width if _is_by_lane(node) else 1)
         else:
             total += 1
     return total
+
+
+def _is_by_lane(node: Apply) -> bool:
+    if node.op in DIVISIONS:
+        return not node.dtype.is_floating_point
+    return node.op in BY_LANE or node.dtype == torch.float64
 
 
 def _may_be_parallel(kernel: Kernel) -> bool:

@@ -82,12 +82,40 @@ template <class T> inline T floor_divide(T a, T b) {
         return fmodulo(a, b) != 0 && (a < 0) != (b < 0) ? (T)(quotient - 1) : quotient;
     }
 }
-#define INDUCTOR_BY_LANE(name) \
-    template <class V> INLINE V name##_lanes(V a, V b) { return each<V>([&](i32 lane) { return name(a[lane], b[lane]); }); }
-INDUCTOR_BY_LANE(truncate_divide)
-INDUCTOR_BY_LANE(fmodulo)
-INDUCTOR_BY_LANE(modulo)
-INDUCTOR_BY_LANE(floor_divide)
+// The rest of a division of floats, exact: the quotient cut off is off by one at most where it has fewer bits than a
+// float holds, and then the fused multiplication rounds nothing.
+template <class V> INLINE V fmod_of_small_quotient(V a, V b, V quotient) {
+    const V size = absolute(b), rest = fma(-quotient, size, absolute(a));
+    return copysign(where(rest < splat<V>(0), rest + size, rest), a);
+}
+template <class V> RARE V fmod_by_lane(V a, V b) { return each<V>([&](i32 lane) { return fmod(a[lane], b[lane]); }); }
+template <class V> INLINE V fmod_lanes(V a, V b) {
+    const V quotient = absolute(a / b), limit = splat<V>(sizeof(Element<V>) == 4 ? 0x1p23 : 0x1p52);
+    const auto plain = (quotient < limit) & (absolute(b) < splat<V>(__builtin_inf()));
+    if (__builtin_expect(!all_lanes(plain), 0)) return fmod_by_lane(a, b);
+    return fmod_of_small_quotient(a, b, trunc(quotient));
+}
+
+#define INDUCTOR_BY_LANE(name, floats) \
+    template <class V> INLINE V name##_lanes(V a, V b) { \
+        if constexpr ((Element<V>)0.5 != 0) return floats; \
+        else return each<V>([&](i32 lane) { return name(a[lane], b[lane]); }); \
+    }
+template <class V> INLINE V modulo_of_floats(V a, V b) {
+    const V zero = splat<V>(0), rest = fmod_lanes(a, b);
+    return where((rest != zero) & ((rest < zero) != (b < zero)), rest + b, rest);
+}
+template <class V> INLINE V floor_divide_floats(V a, V b) {
+    const V zero = splat<V>(0), one = splat<V>(1), rest = fmod_lanes(a, b), exact = a / b;
+    const V cut = (a - rest) / b;
+    const V quotient = where((rest != zero) & ((rest < zero) != (b < zero)), cut - one, cut);
+    const V whole = floor(quotient), nearest = where(quotient - whole > splat<V>(0.5), whole + one, whole);
+    return where(b == zero, exact, where(quotient == zero, copysign(zero, exact), nearest));
+}
+INDUCTOR_BY_LANE(truncate_divide, trunc(a / b))
+INDUCTOR_BY_LANE(fmodulo, fmod_lanes(a, b))
+INDUCTOR_BY_LANE(modulo, modulo_of_floats(a, b))
+INDUCTOR_BY_LANE(floor_divide, floor_divide_floats(a, b))
 #undef INDUCTOR_BY_LANE
 
 // -- shifts -----------------------------------------------------------------------------------------------------------

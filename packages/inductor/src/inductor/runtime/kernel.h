@@ -4,6 +4,7 @@
 #include "half.h"
 #include "arithmetic.h"
 #include "elementary.h"
+#include "twofold.h"
 #include "special.h"
 #include "random.h"
 #include "reduce.h"

@@ -1,19 +1,10 @@
-// Functions that are rare, or hard: the C library's, lane by lane, and a few of our own.
+// Functions that are rare, or hard: by way of double precision, or the C library's, lane by lane.
 #pragma once
 
-INDUCTOR_LANEWISE(tan, __builtin_tanf, __builtin_tan)
-INDUCTOR_LANEWISE(asin, __builtin_asinf, __builtin_asin)
-INDUCTOR_LANEWISE(acos, __builtin_acosf, __builtin_acos)
-INDUCTOR_LANEWISE(sinh, __builtin_sinhf, __builtin_sinh)
-INDUCTOR_LANEWISE(cosh, __builtin_coshf, __builtin_cosh)
-INDUCTOR_LANEWISE(asinh, __builtin_asinhf, __builtin_asinh)
-INDUCTOR_LANEWISE(acosh, __builtin_acoshf, __builtin_acosh)
-INDUCTOR_LANEWISE(atanh, __builtin_atanhf, __builtin_atanh)
-INDUCTOR_LANEWISE(erfc, __builtin_erfc, __builtin_erfc)      // the library's single precision ones lose digits
-INDUCTOR_LANEWISE(lgamma, __builtin_lgamma, __builtin_lgamma)
+INDUCTOR_LANEWISE(lgamma, __builtin_lgamma, __builtin_lgamma)  // the library's single precision one loses digits
 
 // Newton's steps on erf from a rough first guess (Winitzki's).
-inline f64 erfinv(f64 x) {
+inline f64 erfinv_by_steps(f64 x) {
     const f64 size = __builtin_fabs(x);
     if (!(size < 1)) return size == 1 ? __builtin_copysign(__builtin_inf(), x) : __builtin_nan("");
     if (x == 0) return x;
@@ -27,7 +18,6 @@ inline f64 erfinv(f64 x) {
     }
     return __builtin_copysign(y, x);
 }
-inline f32 erfinv(f32 x) { return (f32)erfinv((f64)x); }
 
 // Recurrence up to 10, then the asymptotic series; reflection below 0.
 inline f64 digamma(f64 x) {
@@ -46,58 +36,75 @@ inline f64 digamma(f64 x) {
     return sum + __builtin_log(x) - 0.5 / x - (x < 1e17 ? series : 0);
 }
 inline f32 digamma(f32 x) { return (f32)digamma((f64)x); }
-template <class V> INLINE V erfinv(V x) { return each<V>([&](i32 lane) { return erfinv(x[lane]); }); }
 template <class V> INLINE V digamma(V x) { return each<V>([&](i32 lane) { return digamma(x[lane]); }); }
 
 #define INDUCTOR_LANEWISE2(name, single, twofold) \
     INLINE f32 name(f32 a, f32 b) { return single(a, b); } \
     INLINE f64 name(f64 a, f64 b) { return twofold(a, b); } \
     template <class V> INLINE V name(V a, V b) { return each<V>([&](i32 lane) { return name(a[lane], b[lane]); }); }
-INDUCTOR_LANEWISE2(atan2, __builtin_atan2f, __builtin_atan2)
-INDUCTOR_LANEWISE2(hypot, __builtin_hypotf, __builtin_hypot)
 INDUCTOR_LANEWISE2(nextafter, __builtin_nextafterf, __builtin_nextafter)
 
-// -- powers -----------------------------------------------------------------------------------------------------------
+// -- single precision through double precision ------------------------------------------------------------------------
 
-// Positive, normal, finite x and finite y, through double precision: y * log2(x) keeps 40 bits, which is plenty for 24.
-template <class V> INLINE Like<f64, V> log2_twofold(V x) {
-    typedef Like<f64, V> Double;
-    const Bits<V> bits = bits_as<Bits<V>>(x) - 0x3f3504f3;
-    const Double m = widen<Double>(bits_as<V>((bits & 0x007fffff) + 0x3f3504f3));
-    const Double s = (m - 1.0) / (m + 1.0);  // log(m) = 2 * atanh(s), |s| < 0.172
-    const Double series = polynomial(s * s, 1.0, 1. / 3, 1. / 5, 1. / 7, 1. / 9, 1. / 11, 1. / 13, 1. / 15);
-    return widen<Double>(bits >> 23) + s * series * 2.88539008177792681472;
-}
-template <class V> INLINE V exp2_twofold(Like<f64, V> x) {
-    typedef Like<f64, V> Double;
-    const Double low = splat<Double>(-160.0), high = splat<Double>(130.0);
-    x = where(x < low, low, where(x > high, high, x));
-    const Double magic = splat<Double>(0x1.8p52);
-    const Double shifted = x + magic;
-    const Double r = (x - (shifted - magic)) * 0.69314718055994530942;
-    const Double power = polynomial(r, 1.0, 1.0, 1. / 2, 1. / 6, 1. / 24, 1. / 120, 1. / 720, 1. / 5040, 1. / 40320);
-    const Bits<Double> n = bits_as<Bits<Double>>(shifted) - bits_as<Bits<Double>>(magic);
-    return widen<V>(power * bits_as<Double>((n + 1023) << 52));
-}
-template <class V> RARE V pow_by_lane(V x, V y) {
-    return each<V>([&](i32 lane) { return __builtin_powf(x[lane], y[lane]); });
-}
-template <class V> INLINE V pow_single(V x, V y) {
-    const V infinity = splat<V>(__builtin_inff());
-    const auto plain = (x >= splat<V>(0x1p-126f)) & (x < infinity) & (absolute(y) < infinity);
-    if (__builtin_expect(!all_lanes(plain), 0)) return pow_by_lane(x, y);
-    return exp2_twofold<V>(widen<Like<f64, V>>(y) * log2_twofold(x));
-}
-
-template <class V> CALLED V pow(V a, V b) {
-    if constexpr (sizeof(Element<V>) == 8) {
-        if constexpr (is_vector<V>) return each<V>([&](i32 lane) { return __builtin_pow(a[lane], b[lane]); });
-        else return __builtin_pow(a, b);
-    } else {
-        if constexpr (is_vector<V>) return pow_single(a, b);
-        else return pow_single(splat<f32x4>(a), splat<f32x4>(b))[0];
+// Double precision itself goes lane by lane to the C library.
+#define INDUCTOR_TWOFOLD(name, library) \
+    template <class V> CALLED V name(V x) { \
+        if constexpr (sizeof(Element<V>) == 4) { \
+            if constexpr (is_vector<V>) return in_double([](auto d) { return name##_twofold(d); }, x); \
+            else return name(splat<f32x4>(x))[0]; \
+        } else { \
+            if constexpr (is_vector<V>) return each<V>([&](i32 lane) { return library(x[lane]); }); \
+            else return library(x); \
+        } \
     }
+INDUCTOR_TWOFOLD(asin, __builtin_asin)
+INDUCTOR_TWOFOLD(acos, __builtin_acos)
+INDUCTOR_TWOFOLD(sinh, __builtin_sinh)
+INDUCTOR_TWOFOLD(cosh, __builtin_cosh)
+INDUCTOR_TWOFOLD(asinh, __builtin_asinh)
+INDUCTOR_TWOFOLD(acosh, __builtin_acosh)
+INDUCTOR_TWOFOLD(atanh, __builtin_atanh)
+INDUCTOR_TWOFOLD(erfc, __builtin_erfc)
+#undef INDUCTOR_TWOFOLD
+
+// The arguments that the way through double precision takes; vectors with others go lane by lane.
+template <class V> INLINE auto has_tan(V x) { return absolute(x) <= splat<V>(0x1p30f); }
+template <class V> INLINE auto has_pow(V x, V y) {
+    const V infinity = splat<V>(__builtin_inff());
+    return (absolute(x) < infinity) & (absolute(y) < infinity);
 }
+template <class V> INLINE auto has_pair(V x, V y) { return splat<Bits<V>>(-1); }
+
+template <class V> RARE V tan_by_lane(V x) { return each<V>([&](i32 lane) { return __builtin_tanf(x[lane]); }); }
+template <class V> CALLED V tan(V x) {
+    if constexpr (!is_vector<V>) return sizeof(V) == 8 ? (V)__builtin_tan(x) : (V)tan(splat<f32x4>(x))[0];
+    else if constexpr (sizeof(Element<V>) == 8) return each<V>([&](i32 lane) { return __builtin_tan(x[lane]); });
+    else if (__builtin_expect(!all_lanes(has_tan(x)), 0)) return tan_by_lane(x);
+    else return in_double([](auto d) { return tan_twofold(d); }, x);
+}
+
+template <class V> CALLED V erfinv(V x) {
+    if constexpr (!is_vector<V>) return sizeof(V) == 8 ? (V)erfinv_by_steps(x) : (V)erfinv(splat<f32x4>(x))[0];
+    else if constexpr (sizeof(Element<V>) == 8) return each<V>([&](i32 lane) { return erfinv_by_steps(x[lane]); });
+    else if (all_lanes(absolute(x) < splat<V>(0.9966f))) return in_double([](auto d) { return erfinv_of_middle(d); }, x);
+    else return in_double([](auto d) { return erfinv_twofold(d); }, x);
+}
+
+#define INDUCTOR_TWOFOLD2(name, library, has) \
+    template <class V> RARE V name##_by_lane(V a, V b) { \
+        return each<V>([&](i32 lane) { return (Element<V>)library(a[lane], b[lane]); }); \
+    } \
+    template <class V> CALLED V name(V a, V b) { \
+        if constexpr (!is_vector<V>) \
+            return sizeof(V) == 8 ? (V)library(a, b) : (V)name(splat<f32x4>(a), splat<f32x4>(b))[0]; \
+        else if constexpr (sizeof(Element<V>) == 8) return name##_by_lane(a, b); \
+        else if (__builtin_expect(!all_lanes(has(a, b)), 0)) return name##_by_lane(a, b); \
+        else return in_double([](auto x, auto y) { return name##_twofold(x, y); }, a, b); \
+    }
+INDUCTOR_TWOFOLD2(atan2, __builtin_atan2, has_pair)
+INDUCTOR_TWOFOLD2(hypot, __builtin_hypot, has_pair)
+INDUCTOR_TWOFOLD2(pow, __builtin_pow, has_pow)
+#undef INDUCTOR_TWOFOLD2
 
 // Integer powers wrap; a negative exponent leaves only 1 and -1 standing.
 template <class T> inline T integer_power(T a, T b) {
