@@ -43,7 +43,7 @@ from capture.sources import (
     StorageSource,
     TypeSource,
 )
-from capture.values.base import LazyValue, Tracer, Value, module_name
+from capture.values.base import LazyValue, Tracer, Value, module_name, trusted
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.context_var import ContextVarValue
@@ -326,15 +326,6 @@ def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
 
 
 # -- callables ---------------------------------------------------------------------------------------------------
-
-
-def trusted(obj: Any) -> bool:
-    """Torch's and the standard library's own code is taken as fixed."""
-    name = getattr(obj, "__name__", None) if issubclass(type(obj), ModuleType) else module_name(obj)
-    if not name or not isinstance(name, str):
-        return isinstance(obj, (BuiltinFunctionType, type(torch.Tensor.add), type(len)))
-    root = name.partition(".")[0]
-    return root == "torch" or (root in sys.stdlib_module_names and name != "__main__")
 
 
 def same_object(ctx: World, obj: Any, source: Source) -> Source:

@@ -14,7 +14,17 @@ from typing import Any
 import torch
 
 from capture.builtin_rules.registry import constant_of, fallback, fold, pure, rule
-from capture.values.base import NotConstant, Tracer, Value, bind_member, derives, module_name, realize, root_package
+from capture.values.base import (
+    NotConstant,
+    Tracer,
+    Value,
+    bind_member,
+    derives,
+    module_name,
+    realize,
+    root_package,
+    trusted,
+)
 from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, boolean
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.exception import ExceptionValue
@@ -26,7 +36,6 @@ from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleV
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject, is_missing, lookup
-from capture.wrap import trusted
 
 pure(issubclass, torch.finfo, torch.iinfo, torch.device)
 

@@ -11,7 +11,7 @@ from capture.instructions import Instruction
 from capture.lasting import require_quiet_end
 from capture.opcodes.registry import opcode
 from capture.sources import AttrSource, ConstSource
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.function import (
     BuiltinValue,
@@ -23,7 +23,7 @@ from capture.values.function import (
     SuperValue,
 )
 from capture.versions import NULL_UNDER_CALLABLE
-from capture.wrap import global_source, trusted
+from capture.wrap import global_source
 
 
 @opcode("LOAD_CONST")
@@ -130,14 +130,17 @@ def read_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> Value:
     if held is not builtins and held is not vars(builtins):
         ctx.stop("builtins", f"the builtins of `{namespace.contents.get('__name__')}` are its own")
     if name not in vars(builtins):
+        if name not in namespace.written:
+            ctx.guard(global_source(namespace, name), "absent")
         ctx.throw(NameError, f"name '{name}' is not defined")
     return ctx.wrap(vars(builtins)[name], builtin_source(ctx, namespace, name))
 
 
 def builtin_source(ctx: Tracer, namespace: NamespaceValue, name: str) -> AttrSource:
     """A builtin is what it is as long as no global hides it."""
-    if not namespace.trusted and name not in namespace.written and namespace.source is None:
-        ctx.guard(global_source(namespace, name), "is", vars(builtins)[name])
+    if not namespace.trusted and name not in namespace.written:
+        hidden = ("is", vars(builtins)[name]) if namespace.source is None else ("absent",)
+        ctx.guard(global_source(namespace, name), *hidden)
     return AttrSource(ConstSource(builtins, "builtins"), name)
 
 

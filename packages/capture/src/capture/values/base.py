@@ -8,12 +8,14 @@ more than the value itself (recording an operation, looking at a real object, ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import BuiltinFunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NoReturn, Protocol
 
 from capture.errors import Location
-from capture.sources import Source
+from capture.sources import DictSource, KeySource, Source
 
 
 class NotConstant(Exception):
@@ -205,6 +207,24 @@ def root_package(obj: Any) -> str:
     return module_name(obj).partition(".")[0]
 
 
+def trusted(obj: Any) -> bool:
+    """Torch's and the standard library's own code is taken as fixed."""
+    name = getattr(obj, "__name__", None) if issubclass(type(obj), ModuleType) else module_name(obj)
+    if not name or not isinstance(name, str):
+        return isinstance(obj, (BuiltinFunctionType, MethodDescriptorType))
+    root = name.partition(".")[0]
+    return root == "torch" or (root in sys.stdlib_module_names and name != "__main__")
+
+
+def rely_on_no_member(ctx: Tracer, classes: Iterable[type], name: str) -> None:
+    """A later call may find such a member in one of these classes, where they are the program's."""
+    for cls in classes:
+        if not trusted(cls):
+            source = ctx.literal(cls).source
+            assert source is not None
+            ctx.guard(KeySource(DictSource(source), name), "absent")
+
+
 def realize(ctx: Tracer, value: Value) -> Value:
     return value.realized(ctx) if isinstance(value, LazyValue) else value
 
@@ -224,6 +244,7 @@ def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
     for owner in cls.__mro__:
         if name in vars(owner):
             return ctx.call_builtin(bind_member, [value, ctx.literal(cls), ctx.literal(name)], {})
+    rely_on_no_member(ctx, cls.__mro__, name)
     return ctx.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
 
 

@@ -9,7 +9,18 @@ from types import CodeType, FunctionType, MethodDescriptorType, MethodType, Wrap
 from typing import Any
 
 from capture.sources import AttrSource, DictSource, KeySource, Source
-from capture.values.base import NotConstant, Tracer, Value, derives, module_name, realize, root_package, type_attribute
+from capture.values.base import (
+    NotConstant,
+    Tracer,
+    Value,
+    derives,
+    module_name,
+    realize,
+    rely_on_no_member,
+    root_package,
+    trusted,
+    type_attribute,
+)
 from capture.values.constant import UNBOUND, ConstantValue
 
 
@@ -84,6 +95,7 @@ class FunctionValue(Value):
             try:
                 found = getattr(self.real, name)
             except AttributeError as error:
+                ctx.guard(KeySource(DictSource(self.source), name), "absent")
                 ctx.throw(AttributeError, *error.args)
             if name == "__get__":
                 return BuiltinValue(FunctionType.__get__, receiver=self)
@@ -254,6 +266,8 @@ class ClassValue(Value):
         try:
             found = getattr(self.cls, name)
         except AttributeError as error:
+            rely_on_no_member(ctx, self.cls.__mro__ or (), name)
+            rely_on_no_member(ctx, metaclass.__mro__, name)
             ctx.throw(AttributeError, *error.args)
         _, static = _static_lookup(self.cls, name)
         if isinstance(static, classmethod):
@@ -321,6 +335,8 @@ class PartialValue(Value):
 class PythonModuleValue(Value):
     """An imported module."""
 
+    source: Source
+
     def __init__(self, module: Any, source: Source) -> None:
         self.module = module
         self.source = source
@@ -338,8 +354,9 @@ class PythonModuleValue(Value):
         try:
             found = getattr(self.module, name)
         except AttributeError as error:
+            if not trusted(self.module):
+                ctx.guard(KeySource(DictSource(self.source), name), "absent")
             ctx.throw(AttributeError, *error.args)
-        assert self.source is not None
         return ctx.wrap(found, AttrSource(self.source, name))
 
 
@@ -359,7 +376,8 @@ class SuperValue(Value):
         order = receiver.constant().__mro__ if of_class else receiver.python_type().__mro__
         if self.cls not in order:
             ctx.stop("class", f"`super()` of {self.cls!r} is used on an object of another class")
-        for owner in order[order.index(self.cls) + 1 :]:
+        behind = order[order.index(self.cls) + 1 :]
+        for owner in behind:
             if name not in vars(owner):
                 continue
             if isinstance(receiver, ClassValue) and not of_class:
@@ -367,6 +385,7 @@ class SuperValue(Value):
             if of_class and isinstance(vars(owner)[name], (WrapperDescriptorType, MethodDescriptorType)):
                 return ctx.literal(vars(owner)[name])
             return bind(ctx, vars(owner)[name], owner, name, receiver)
+        rely_on_no_member(ctx, behind, name)
         return ctx.throw(AttributeError, f"'super' object has no attribute '{name}'")
 
 

@@ -58,6 +58,7 @@ class ModuleValue(UserObject):
             return super()._fallback(ctx, name)
         found = self._in_tables(ctx, name)
         if found is None:
+            self.absent(ctx, name)
             ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         return found
 
@@ -81,7 +82,13 @@ class ModuleValue(UserObject):
                 continue
             if name in contents:
                 return ctx.wrap(contents[name], KeySource(self._entry(table), name))
+        self._rely_on_tables_without(ctx, name)
         return None
+
+    def _rely_on_tables_without(self, ctx: Tracer, name: str) -> None:
+        for table in _TABLES:
+            if self.source is not None and table not in self.overlay and name not in self.obj.__dict__.get(table, ()):
+                ctx.guard(KeySource(self._entry(table), name), "absent")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         setter = self.cls.__setattr__ if value is not None else self.cls.__delattr__

@@ -11,7 +11,7 @@ from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from capture.sources import AttrSource, DictSource, KeySource, Source, TypeSource
-from capture.values.base import LazyValue, Tracer, Value, realize
+from capture.values.base import LazyValue, Tracer, Value, realize, rely_on_no_member
 from capture.values.constant import ConstantValue
 from capture.values.function import bind
 from capture.values.instance_dict import InstanceDict
@@ -91,9 +91,12 @@ class UserObject(Value):
         return ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def absent(self, ctx: Tracer, name: str) -> None:
+        _, member = lookup(self.cls, name)
+        if member is _MISSING:
+            rely_on_no_member(ctx, self.cls.__mro__, name)
         if self.source is None or name in self.overlay:
             return
-        if isinstance(lookup(self.cls, name)[1], MemberDescriptorType):
+        if isinstance(member, MemberDescriptorType):
             ctx.guard(AttrSource(self.source, name), "absent")
         elif instance_dict(self.obj) is not None:
             ctx.guard(self._entry(name), "absent")
