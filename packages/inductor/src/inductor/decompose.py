@@ -10,6 +10,7 @@ ready (as one from aotgrad) must not pay.
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,9 @@ from inductor.errors import UnsupportedGraph
 from inductor.lowerings import LIBRARY, LOWERINGS
 
 aten = torch.ops.aten
+
+_TRACER = threading.Lock()
+"""Torch's tracer takes the place of functions of the whole process while it runs: one thread at a time."""
 
 TAKEN_APART = (
     "_chunk_cat", "_fused_rms_norm", "_fused_rms_norm_backward", "_prelu_kernel", "_prelu_kernel_backward",
@@ -97,8 +101,12 @@ def prepare(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
         if isinstance(value, torch.Tensor) and (value.layout != torch.strided or value.is_quantized):
             kind = "quantized" if value.is_quantized else f"of layout {value.layout}"
             raise UnsupportedGraph(f"input {number} is {kind}: only plain strided tensors can be compiled")
-    if all(_is_ready(node) for node in gm.graph.nodes):
-        return gm
+    prepared = gm if all(_is_ready(node) for node in gm.graph.nodes) else _traced(gm, example_inputs)
+    _refuse_shared(prepared, example_inputs)
+    return prepared
+
+
+def _traced(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     seen = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
@@ -107,10 +115,39 @@ def prepare(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
     fakes = [_fake(mode, value) for value in values]
     allowed, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
     try:
-        with torch.no_grad(), mode:
+        with _TRACER, torch.no_grad(), mode:
             return make_fx(_functional(gm), decomposition_table=decompositions())(*fakes)
     finally:
         mode.allow_non_fake_inputs = allowed
+
+
+def _refuse_shared(gm: GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Raises where an input that the graph writes to shares memory with another: kernels take each for itself."""
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    written = {node.args[0] for node in gm.graph.nodes if node.op == "call_function" and _writes_input(node)}
+    if not written:
+        return
+    spans = [
+        (*_span(value), number, node in written)
+        for number, (node, value) in enumerate(zip(placeholders, example_inputs, strict=False))
+        if isinstance(value, torch.Tensor) and not hasattr(value, "fake_mode")
+    ]
+    end, last, any_written = 0, -1, False
+    for start, stop, number, is_written in sorted(spans):
+        shared = start < min(end, stop)
+        if shared and (is_written or any_written):
+            raise UnsupportedGraph(f"inputs {last} and {number} share memory, and the graph writes to it")
+        any_written = is_written or (shared and any_written)
+        if stop > end:
+            end, last = stop, number
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """From where to where its elements lie."""
+    if not tensor.numel() or tensor.device.type == "meta":
+        return 0, 0
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    return tensor.data_ptr(), tensor.data_ptr() + reach * tensor.itemsize
 
 
 def _mode_of(values: Sequence[Any]) -> Any:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -204,3 +205,13 @@ def test_importing_starts_nothing():
     done = subprocess.run([sys.executable, "-c", _IMPORT], env=os.environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.endswith("[]\n"), done.stdout
+
+
+def test_threads_compile_graphs_that_have_to_be_traced():
+    """Torch's tracer is one for the whole process."""
+    graphs = [torch.fx.symbolic_trace(lambda x, k=k: torch.nn.functional.layer_norm(x * k, (3,))) for k in range(1, 7)]
+    x = torch.randn(5, 3)
+    with ThreadPoolExecutor(6) as threads:
+        compiled = list(threads.map(lambda gm: inductor.compile(gm, [x], options={"fallback": False}), graphs))
+    for gm, found in zip(graphs, compiled, strict=True):
+        torch.testing.assert_close(found(x)[0], gm(x))

@@ -100,6 +100,37 @@ def test_inputs_that_are_not_plain_run_operator_by_operator(kind):
     assert torch.equal(compiled(x)[0], function(x))
 
 
+SHARING = {
+    "one tensor twice": lambda base: (base, base),
+    "what overlaps": lambda base: (base[1:], base[:-1]),
+    "what is written lies inside": lambda base: (base[1:3], base),
+    "what is read lies inside": lambda base: (base, base[1:3]),
+}
+
+
+@pytest.mark.parametrize("name", SHARING)
+@pytest.mark.parametrize("tracer", [torch.fx.symbolic_trace, lambda f: make_fx(f)(torch.ones(3, 4), torch.ones(3, 4))])
+def test_a_written_input_that_shares_memory_with_another(name, tracer):
+    def function(x, y):
+        x.add_(1)
+        return (y * 2).sum(0)
+
+    gm, (ours, expected) = tracer(function), (torch.ones(4, 4), torch.ones(4, 4))
+    with pytest.warns(RuntimeWarning, match="share memory, and the graph writes to it"):
+        compiled = inductor.compile(gm, SHARING[name](torch.ones(4, 4)))
+    torch.testing.assert_close(compiled(*SHARING[name](ours))[0], function(*SHARING[name](expected)))
+    assert torch.equal(ours, expected)
+
+
+def test_inputs_that_share_memory_and_are_not_written_or_lie_side_by_side():
+    base = R(6, 5)
+    agrees(torch.fx.symbolic_trace(lambda x, y: x + y), torch.add, base[1:], base[:-1])
+    gm = torch.fx.symbolic_trace(lambda x, y: x.copy_(y))
+    compiled = inductor.compile(gm, [base[:3], base[3:]], options={"fallback": False})
+    compiled(base[:3], base[3:])
+    assert torch.equal(base[:3], base[3:])
+
+
 OUTPUTS = {
     "nothing": lambda x: None,
     "the input": lambda x: x,
