@@ -93,6 +93,15 @@ def test_views_and_sizes_in_outputs(counted):
     assert counted.graphs == 1
 
 
+def test_views_that_share_memory_in_outputs(counted):
+    program = lambda x: x.exp().view(x.shape[0], 2, 2).unbind(1)
+    fn = counted(program)
+    for size in (3, 6):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(fn(x), program(x))
+    assert counted.graphs == 1
+
+
 def test_mutation_with_varying_sizes(counted):
     program = lambda x: x[:, 0].add_(x.shape[0])
     fn = counted(program)

@@ -266,5 +266,5 @@ class _Outputs:
         if isinstance(value, SYM_TYPES):
             return self._portable_value(self.recorder.sizes.node_for(value))
         if isinstance(value, (list, tuple)):
-            return type(value)(map(self._portable_value, value)) if type(value) in (list, tuple) else [*value]
+            return (list if isinstance(value, list) else tuple)(map(self._portable_value, value))
         return value
