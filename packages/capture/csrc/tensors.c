@@ -28,6 +28,13 @@ static struct {
 static Word generations;
 
 #define ANY INT64_MIN /* a size or stride that may be anything */
+#define PAST_FIRST (INT64_MIN + 1) /* plus a dimension: the stride that steps past all of that dimension */
+
+static bool
+is_step_past(int64_t stride)
+{
+    return stride != ANY && stride < PAST_FIRST + INT32_MAX;
+}
 
 struct TensorSpec {
     PyObject *type; /* held weakly; None: any */
@@ -62,7 +69,28 @@ intern_names(void)
     return complete ? 0 : -1;
 }
 
-/* Reads a tuple of ints and Nones; *numbers stays NULL for None. */
+/* A number, None for any, or (k,) for a stride that is size[k] * stride[k]. */
+static int64_t
+parse_number(PyObject *item, int64_t rank)
+{
+    if (item == Py_None) {
+        return ANY;
+    }
+    if (!PyTuple_Check(item)) {
+        return PyLong_AsLongLong(item);
+    }
+    int dim;
+    if (!PyArg_ParseTuple(item, "i;a stride that follows from a dimension is (dimension,)", &dim)) {
+        return -1;
+    }
+    if (dim < 0 || dim >= rank) {
+        PyErr_Format(PyExc_TypeError, "a stride follows from dimension %d of %lld", dim, (long long)rank);
+        return -1;
+    }
+    return PAST_FIRST + dim;
+}
+
+/* Reads a tuple of such numbers; *numbers stays NULL for None. */
 static int
 parse_numbers(PyObject *tuple, int64_t *rank, int64_t **numbers)
 {
@@ -80,8 +108,7 @@ parse_numbers(PyObject *tuple, int64_t *rank, int64_t **numbers)
         return -1;
     }
     for (Py_ssize_t i = 0; i < *rank; i++) {
-        PyObject *item = PyTuple_GET_ITEM(tuple, i);
-        (*numbers)[i] = item == Py_None ? ANY : PyLong_AsLongLong(item);
+        (*numbers)[i] = parse_number(PyTuple_GET_ITEM(tuple, i), *rank);
     }
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -196,17 +223,54 @@ attribute_is(PyObject *value, PyObject *name, PyObject *wanted)
     return same;
 }
 
-/* Consumes what an attribute or method returned: a tuple of ints. */
 static bool
-numbers_are(PyObject *tuple, int64_t rank, const int64_t *wanted)
+is_tuple_of(PyObject *tuple, int64_t rank)
 {
-    bool same = tuple != NULL && PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) == rank;
+    return tuple != NULL && PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) == rank;
+}
+
+/* Only a plain int is a number that may be compared: a symbolic one would be decided, and recorded as such. */
+static bool
+is_number(PyObject *item, int64_t wanted)
+{
+    return PyLong_CheckExact(item) && PyLong_AsLongLong(item) == wanted;
+}
+
+static bool
+is_product(PyObject *item, PyObject *size, PyObject *stride)
+{
+    return PyLong_CheckExact(size) && PyLong_CheckExact(stride)
+        && is_number(item, PyLong_AsLongLong(size) * PyLong_AsLongLong(stride));
+}
+
+/* Consumes what an attribute returned: a tuple of ints. */
+static bool
+sizes_are(PyObject *tuple, int64_t rank, const int64_t *wanted)
+{
+    bool same = is_tuple_of(tuple, rank);
     for (int64_t i = 0; same && wanted != NULL && i < rank; i++) {
-        /* Only a plain int is a size that may be compared: a symbolic one would be decided, and recorded as such. */
-        PyObject *item = PyTuple_GET_ITEM(tuple, i);
-        same = wanted[i] == ANY || (PyLong_CheckExact(item) && PyLong_AsLongLong(item) == wanted[i]);
+        same = wanted[i] == ANY || is_number(PyTuple_GET_ITEM(tuple, i), wanted[i]);
     }
     Py_XDECREF(tuple);
+    return same && !PyErr_Occurred();
+}
+
+static bool
+strides_are(PyObject *value, int64_t rank, const int64_t *wanted)
+{
+    PyObject *strides = PyObject_CallMethodNoArgs(value, names.stride), *sizes = optional_attribute(value, names.shape);
+    bool same = is_tuple_of(strides, rank) && is_tuple_of(sizes, rank);
+    for (int64_t i = 0; same && i < rank; i++) {
+        PyObject *item = PyTuple_GET_ITEM(strides, i);
+        if (is_step_past(wanted[i])) {
+            Py_ssize_t dim = (Py_ssize_t)(wanted[i] - PAST_FIRST);
+            same = is_product(item, PyTuple_GET_ITEM(sizes, dim), PyTuple_GET_ITEM(strides, dim));
+        } else {
+            same = wanted[i] == ANY || is_number(item, wanted[i]);
+        }
+    }
+    Py_XDECREF(sizes);
+    Py_XDECREF(strides);
     return same && !PyErr_Occurred();
 }
 
@@ -230,9 +294,8 @@ matches_by_attributes(const TensorSpec *spec, PyObject *value)
 {
     return attribute_is(value, names.dtype, spec->dtype) && attribute_is(value, names.device, spec->device)
         && attribute_is(value, names.layout, spec->layout)
-        && (spec->rank < 0 || numbers_are(optional_attribute(value, names.shape), spec->rank, spec->sizes))
-        && (spec->strides == NULL
-            || numbers_are(PyObject_CallMethodNoArgs(value, names.stride), spec->rank, spec->strides));
+        && (spec->rank < 0 || sizes_are(optional_attribute(value, names.shape), spec->rank, spec->sizes))
+        && (spec->strides == NULL || strides_are(value, spec->rank, spec->strides));
 }
 
 static void *
@@ -261,14 +324,36 @@ same_int(ReadInt read, void *handle, int32_t wanted)
 }
 
 static bool
-same_longs(ReadLongs read, void *handle, int64_t rank, const int64_t *wanted)
+same_sizes(const TensorSpec *spec, void *handle)
 {
     int64_t *found;
-    if (read(handle, &found) != 0) {
+    if (binding.sizes(handle, &found) != 0) {
         return false;
     }
-    for (int64_t i = 0; i < rank; i++) {
-        if (found[i] != wanted[i] && wanted[i] != ANY) {
+    for (int64_t i = 0; i < spec->rank; i++) {
+        if (found[i] != spec->sizes[i] && spec->sizes[i] != ANY) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+same_strides(const TensorSpec *spec, void *handle)
+{
+    int64_t *found, *sizes = NULL;
+    if (binding.strides(handle, &found) != 0) {
+        return false;
+    }
+    for (int64_t i = 0; i < spec->rank; i++) {
+        int64_t wanted = spec->strides[i];
+        if (is_step_past(wanted)) {
+            if (sizes == NULL && binding.sizes(handle, &sizes) != 0) {
+                return false;
+            }
+            wanted = sizes[wanted - PAST_FIRST] * found[wanted - PAST_FIRST];
+        }
+        if (found[i] != wanted && wanted != ANY) {
             return false;
         }
     }
@@ -281,13 +366,13 @@ matches_in_c(const TensorSpec *spec, PyObject *value)
     void *handle = handle_of(value);
     int64_t rank;
     return (spec->rank < 0 || (binding.dim(handle, &rank) == 0 && rank == spec->rank))
-        && (spec->sizes == NULL || same_longs(binding.sizes, handle, spec->rank, spec->sizes))
+        && (spec->sizes == NULL || same_sizes(spec, handle))
         && (spec->dtype == Py_None || same_int(binding.dtype, handle, spec->learned.dtype))
         && (spec->device == Py_None
             || (same_int(binding.device_type, handle, spec->learned.device_type)
                 && same_int(binding.device_index, handle, spec->learned.device_index)))
         && (spec->layout == Py_None || same_int(binding.layout, handle, spec->learned.layout))
-        && (spec->strides == NULL || same_longs(binding.strides, handle, spec->rank, spec->strides));
+        && (spec->strides == NULL || same_strides(spec, handle));
 }
 
 static bool

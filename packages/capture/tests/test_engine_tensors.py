@@ -166,6 +166,16 @@ class Holder:
         self.tensors = {str(i): Parameter(torch.zeros(2, 3)) for i in range(12)}
 
 
+def test_strides_that_follow_from_sizes(reading):
+    spec = (torch.Tensor, torch.float32, torch.device("cpu"), False, (None, None, 4), ((1,), (2,), 1), ())
+    guards = Guards((("arg", 0), (("tensor", 0, spec),), ()))
+    for _ in range(2):  # by attributes at first, where it learns
+        assert guards.check(None, (torch.ones(2, 3, 4),))
+        assert guards.check(None, (torch.ones(5, 6, 4),))
+        assert not guards.check(None, (torch.ones(2, 5, 4)[:, :3],))
+        assert not guards.check(None, (torch.ones(3, 2, 4).transpose(0, 1),))
+
+
 def resized(tensor):
     tensor.data = torch.zeros(3, 2)
 

@@ -16,6 +16,7 @@ import torch
 from capture._engine import GuardedCode, drop_entries
 from capture.errors import Location, Reason
 from capture.guards import Guard
+from capture.layouts import CLOSED, varied
 from capture.options import Options
 from capture.outcomes import Varying
 from capture.records import FallbackRecord
@@ -41,7 +42,7 @@ class Version:
                 actual, expected = _read(guard, inputs), guard.payload[0]
                 if not _is_another_number(guard.kind, expected, actual):
                     return []
-                if guard.kind == "equals" or _differing(expected[4], tuple(actual.shape)):
+                if guard.kind == "equals" or varied(expected[4], expected[5], actual):
                     found.append((guard, actual))
             elif guard.kind in ("type", "length"):
                 return []
@@ -67,7 +68,7 @@ def _read(guard: Guard, inputs: Inputs) -> Any:
 
 
 def _is_like(actual: Any, expected: tuple[Any, ...]) -> bool:
-    """Whether a tensor differs from an expected one in nothing but its sizes."""
+    """Whether a tensor differs from an expected one in nothing but its sizes and strides."""
     if not issubclass(type(actual), torch.Tensor) or actual.is_nested:
         return False
     same = (type(actual), actual.dtype, actual.device, actual.requires_grad) == expected[:4]
@@ -123,14 +124,9 @@ class CodeState:
         elif failed.kind == "length" and type(actual) is list and not options.specialize_int:
             self.varying.ints.add(MadeSource(failed.source, len))
         elif failed.kind == "tensor" and issubclass(type(actual), torch.Tensor) and not actual.is_nested:
-            dims = _differing(failed.payload[0][4], tuple(actual.shape))
-            self.varying.dims[failed.source] = self.varying.dims.get(failed.source, frozenset()) | dims
-
-
-def _differing(expected: tuple[int | None, ...], actual: tuple[int, ...]) -> frozenset[int]:
-    if len(expected) != len(actual):
-        return frozenset()
-    return frozenset(d for d, (a, b) in enumerate(zip(expected, actual, strict=True)) if a != b or a is None)
+            sizes, strides = failed.payload[0][4:6]
+            known = self.varying.layouts.get(failed.source, CLOSED)
+            self.varying.layouts[failed.source] = known | varied(sizes, strides, actual)
 
 
 class Cache:

@@ -25,6 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from capture.errors import Location
 from capture.fakes import StandIns
 from capture.guards import Guard
+from capture.layouts import OpenLayout, Relied
 from capture.regions import Regions
 from capture.sources import Source
 
@@ -54,7 +55,8 @@ class GraphRecorder:
     """
 
     def __init__(self, *, symbolic: bool) -> None:
-        self.shape_env = _shapes().ShapeEnv() if symbolic else None
+        # Each size, stride and offset that varies is a symbol of its own: two that are equal now need not be later.
+        self.shape_env = _shapes().ShapeEnv(duck_shape=False) if symbolic else None
         self.mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self.stand_ins = StandIns(self.mode)
         self.graph = fx.Graph()
@@ -75,15 +77,19 @@ class GraphRecorder:
         self.inputs[source] = self._last_input = node
         return node
 
-    def fake_input(self, tensor: torch.Tensor, source: Source, dynamic: frozenset[int]) -> torch.Tensor:
-        """The metadata of a real tensor; the sizes in ``dynamic`` become symbols."""
-        if not dynamic:
+    def fake_input(self, tensor: torch.Tensor, source: Source, layout: OpenLayout) -> torch.Tensor:
+        """The metadata of a real tensor; what is open of its sizes and strides becomes symbols."""
+        if not layout:
             return self.stand_ins.of(tensor)
         if tensor._is_view():  # torch would make symbols for the base, which is no input
             tensor = tensor.data.requires_grad_(tensor.requires_grad)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The .grad attribute")  # torch looks at it, and the program is not told
-            return self.mode.from_tensor(tensor, trace=False, **_shapes().symbolic_arguments(tensor, source, dynamic))
+            return self.mode.from_tensor(tensor, trace=False, **_shapes().symbolic_arguments(tensor, source, layout))
+
+    def strides_relied_on(self, fake: torch.Tensor, tensor: torch.Tensor) -> Relied:
+        relied: Relied = fake.stride() if self.shape_env is None else _shapes().strides_relied_on(fake, tensor)
+        return relied
 
     def symbolic_int(self, value: int, source: Source) -> torch.SymInt:
         assert self.shape_env is not None

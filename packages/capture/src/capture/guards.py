@@ -46,6 +46,8 @@ class Guard:
             value = self.source.read(inputs)
         except (AttributeError, KeyError, IndexError, ValueError, TypeError):
             return ", but it is absent"
+        if self.kind == "tensor" and _fits_but_for_strides(self.payload[0], value):
+            return f", but its strides are {tuple(value.stride())}"
         return f", but it is {describe(value)}"
 
 
@@ -83,6 +85,18 @@ def _tensor_words(cls: type, dtype: Any, device: Any, requires_grad: bool, sizes
     shape = "any shape" if sizes is None else "(" + ", ".join("*" if s is None else str(s) for s in sizes) + ")"
     grad = ", requires grad" if requires_grad else ""
     return f"{str(dtype).removeprefix('torch.')} {kind} of shape {shape} on {device}{grad}"
+
+
+def _fits_but_for_strides(expected: tuple[Any, ...], value: Any) -> bool:
+    if not issubclass(type(value), torch.Tensor) or value.is_nested or value.layout is not torch.strided:
+        return False
+    actual = (type(value), value.dtype, value.device, value.requires_grad)
+    sizes = expected[4]
+    return (
+        actual == expected[:4]
+        and len(sizes) == value.dim()
+        and all(size in (None, found) for size, found in zip(sizes, value.shape, strict=True))
+    )
 
 
 def _shown(guard: Guard) -> str:

@@ -31,6 +31,7 @@ from capture.graph import GraphRecorder
 from capture.guards import Guard, GuardSet
 from capture.identity import MetObjects, rely_on_distinct
 from capture.instructions import Body, Instruction, slot_names
+from capture.layouts import CLOSED, OpenLayout
 from capture.marks import marked
 from capture.opcodes import HANDLERS
 from capture.opcodes.exceptions import HandledValue
@@ -430,18 +431,20 @@ class Machine:
         """The value of a real object that was met already."""
         return self._met.find(obj)
 
-    def dynamic_dims(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
+    def open_layout(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
         if not may_vary(source):
-            return frozenset()
+            return CLOSED
         said_dynamic, said_static = marked(tensor)
-        dims = self.varying.dims.get(source, frozenset()) | said_dynamic
+        known = self.varying.layouts.get(source, CLOSED)
+        dims = known.sizes | said_dynamic
         if self.varying.all_sizes and comes_with_the_call(source) and not isinstance(tensor, torch.nn.Parameter):
             dims = frozenset(range(tensor.dim()))
         dims = frozenset(dim for dim in dims - said_static if dim < tensor.dim() and tensor.shape[dim] > 1)
-        if dims and self.graph.shape_env is None:
-            self.varying.dims[source] = dims
+        layout = OpenLayout(dims, frozenset(dim for dim in known.strides if dim < tensor.dim()))
+        if layout and self.graph.shape_env is None:
+            self.varying.layouts[source] = layout
             raise NeedSymbols
-        return dims
+        return layout
 
     def is_dynamic(self, source: Source) -> bool:
         return source in self.varying.ints and may_vary(source)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from capture.errors import Location, Reason, Restart
 from capture.instructions import Instruction
+from capture.layouts import OpenLayout
 from capture.sources import Source
 from capture.values.base import Value
 
@@ -41,7 +42,7 @@ class Varying:
     """Which inputs are known to vary; the cache fills it as calls come."""
 
     def __init__(self) -> None:
-        self.dims: dict[Source, frozenset[int]] = {}
+        self.layouts: dict[Source, OpenLayout] = {}
         self.ints: set[Source] = set()
         self.floats: set[Source] = set()
         self.all_sizes = False
@@ -52,4 +53,4 @@ class Varying:
         self.cautious = True
 
     def __bool__(self) -> bool:
-        return bool(self.dims or self.ints or self.all_sizes or self.data_sizes)
+        return bool(self.layouts or self.ints or self.all_sizes or self.data_sizes)

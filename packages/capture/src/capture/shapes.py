@@ -19,6 +19,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from capture.errors import Location
 from capture.guards import Guard
+from capture.layouts import OpenLayout, Relied
 from capture.sources import Inputs, Source
 
 
@@ -46,11 +47,31 @@ class ShapeSource(TorchSource):
         return isinstance(other, ShapeSource) and other.path == self.path
 
 
-def symbolic_arguments(tensor: torch.Tensor, source: Source, dynamic: frozenset[int]) -> dict[str, Any]:
-    """What ``FakeTensorMode.from_tensor`` needs for a tensor with varying sizes."""
-    kinds = [DimDynamic.DYNAMIC if dim in dynamic else DimDynamic.STATIC for dim in range(tensor.dim())]
-    context = StatelessSymbolicContext(dynamic_sizes=kinds)
+def symbolic_arguments(tensor: torch.Tensor, source: Source, layout: OpenLayout) -> dict[str, Any]:
+    """What ``FakeTensorMode.from_tensor`` needs for a tensor with varying sizes and strides."""
+    dims = range(tensor.dim())
+    sizes = [DimDynamic.DYNAMIC if dim in layout.sizes else DimDynamic.STATIC for dim in dims]
+    strides = [DimDynamic.DYNAMIC if dim in layout.strides else DimDynamic.INFER_STRIDE for dim in dims]
+    context = StatelessSymbolicContext(dynamic_sizes=sizes, dynamic_strides=strides)
     return {"source": ShapeSource(source), "symbolic_context": context, "static_shapes": False}
+
+
+def strides_relied_on(fake: torch.Tensor, tensor: torch.Tensor) -> Relied:
+    """Strides that are symbols of their own are open: what is asked of them becomes conditions.
+
+    From the innermost dimension outwards, as the shape environment derives one stride from another.
+    """
+    sizes, strides = fake.size(), fake.stride()
+    relied: dict[int, Any] = {}
+    for dim in sorted(range(fake.dim()), key=lambda dim: (tensor.stride(dim), -dim)):
+        past = (k for k in relied if _expression(sizes[k]) * _expression(strides[k]) == _expression(strides[dim]))
+        known = strides[dim] if isinstance(strides[dim], int) else next(((k,) for k in past), None)
+        relied[dim] = known
+    return tuple(relied[dim] for dim in range(fake.dim()))
+
+
+def _expression(size: int | torch.SymInt) -> Any:
+    return sympy.Integer(size) if isinstance(size, int) else size.node.expr
 
 
 def fresh_symbol(env: ShapeEnv, value: int, source: Source) -> torch.SymInt:

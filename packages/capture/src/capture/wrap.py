@@ -29,10 +29,12 @@ import torch
 
 from capture._engine import Outside, Region
 from capture.graph import GraphRecorder
+from capture.layouts import OpenLayout
 from capture.sources import (
     ArgSource,
     AttrSource,
     ConstSource,
+    DictSource,
     GetitemSource,
     GlobalSource,
     ItemSource,
@@ -73,7 +75,7 @@ class World(Tracer, Protocol):
 
     graph: GraphRecorder
 
-    def dynamic_dims(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
+    def open_layout(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
         """The dimensions of a tensor input that are to be symbolic."""
 
     def is_dynamic(self, source: Source) -> bool:
@@ -190,11 +192,11 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     ordinary = obj.layout is torch.strided and not obj.is_quantized and not obj.is_nested
     if not ordinary or torch._C._functorch.is_functorch_wrapped_tensor(obj):
         ctx.stop("tensor layout", f"{source.expression()} is not an ordinary strided tensor")
-    dims = ctx.dynamic_dims(source, obj)
-    fake = ctx.graph.fake_input(obj, source, dims)
+    layout = ctx.open_layout(source, obj)
+    fake = ctx.graph.fake_input(obj, source, layout)
     node = ctx.graph.add_input(source, fake)
-    sizes = tuple(None if dim in dims else size for dim, size in enumerate(obj.shape))
-    strides = tuple(obj.stride()) if not dims else None
+    sizes = tuple(None if dim in layout.sizes else size for dim, size in enumerate(obj.shape))
+    strides = ctx.graph.strides_relied_on(fake, obj)
     ctx.guard(source, "tensor", type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, ())
     value = TensorValue(node, fake, source, type(obj))
     value.obj = obj
@@ -254,6 +256,9 @@ def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
         hashed = _hashed(ctx, key, source)
         path = ObjectKeySource(source, key) if isinstance(hashed, ObjectKey) else KeySource(source, key)
         value.entries[hashed] = (ctx.literal(key), LazyValue(item, path))
+    if attributes := getattr(obj, "__dict__", None):
+        ctx.guard(DictSource(source), "keys", tuple(attributes))
+        value.attributes = {n: LazyValue(held, AttrSource(source, n)) for n, held in attributes.items()}
     if isinstance(obj, collections.defaultdict):
         value.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     return value

@@ -463,6 +463,20 @@ def test_what_a_tensor_check_leaves_open_may_be_anything():
     assert not passes(FakeTensor(shape=(2, 3, 4)), ("tensor", 0, strides_only))
 
 
+def test_strides_that_follow_from_another_dimension():
+    contiguous = (FakeTensor, None, None, None, (None, None), ((1,), 1), None)
+    assert passes(FakeTensor(shape=(2, 3), strides=(3, 1)), ("tensor", 0, contiguous))
+    assert passes(FakeTensor(shape=(4, 5), strides=(5, 1)), ("tensor", 0, contiguous))
+    assert not passes(FakeTensor(shape=(4, 5), strides=(6, 1)), ("tensor", 0, contiguous))
+    assert not passes(FakeTensor(shape=("s0", 5), strides=("s1", 1)), ("tensor", 0, contiguous))
+
+
+@pytest.mark.parametrize("stride", [(2,), (-1,), (0, 1), ("a",), ()])
+def test_strides_follow_from_dimensions_that_there_are(stride):
+    with pytest.raises(TypeError):
+        passes(FakeTensor(), ("tensor", 0, (None, None, None, None, None, (stride, 1), None)))
+
+
 class Doubling(dict):
     def __getitem__(self, key):
         return 2 * super().__getitem__(key)

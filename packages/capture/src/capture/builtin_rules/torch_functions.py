@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from capture.answers import QUESTIONS, answer_of, rely_on_where_it_begins
 from capture.builtin_rules.registry import constant_of, fallback, fold, rule
 from capture.sources import CallSource
 from capture.values.base import Tracer, Value, root_package
@@ -64,6 +65,10 @@ def is_operation(function: Any) -> bool:
 
 @fallback(order=40)
 def record_operations(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    name = getattr(function, "__name__", "")
+    if name in QUESTIONS and args and isinstance(asked := args[0], TensorValue) and len(args) == 1 and not kwargs:
+        return ctx.literal(answer_of(ctx, asked, name))
+    rely_on_where_it_begins(ctx, name, args)
     if is_operation(function):
         return ctx.record(function, args, kwargs)
     if args and isinstance(args[0], TensorValue):
@@ -105,6 +110,11 @@ _READS_VALUES = {
     "__float__": "reads a number out of a tensor",
     "__index__": "reads a number out of a tensor",
     "data_ptr": "reads an address",
+    "untyped_storage": "is about its memory",
+    "storage": "is about its memory",
+    "is_set_to": "is about its memory",
+    "is_shared": "is about its memory",
+    "is_pinned": "is about its memory",
     "__repr__": "is turned into text",
     "__format__": "is turned into text",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,9 +17,8 @@ from capture.values.sequence import TupleValue
 # What a fake tensor answers about its real one; anything else of a tensor is a method or an operation.
 _METADATA = frozenset(
     {
-        "dtype", "device", "layout", "ndim", "itemsize", "nbytes", "requires_grad", "is_leaf", "is_cuda", "is_cpu",
-        "is_sparse",
-        "is_quantized", "is_mkldnn", "is_nested", "is_meta", "is_xpu", "is_mps", "output_nr", "names", "is_sparse_csr",
+        "dtype", "device", "layout", "ndim", "itemsize", "requires_grad", "is_cuda", "is_cpu", "is_sparse",
+        "is_quantized", "is_mkldnn", "is_nested", "is_meta", "is_xpu", "is_mps", "output_nr", "is_sparse_csr",
     }
 )  # fmt: skip
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
@@ -52,11 +52,19 @@ class TensorValue(Value):
             return ctx.record(getattr, [self, ConstantValue(name)], {})
         if name == "grad":
             return self.gradient(ctx)
-        if name == "grad_fn" and self.fake.grad_fn is None:
-            return NONE
+        if name == "is_leaf" or (name == "grad_fn" and self.fake.grad_fn is None):
+            self._rely_on_being_a_leaf_or_not(ctx)
+            return boolean(self.fake.is_leaf) if name == "is_leaf" else NONE
+        if name == "nbytes":
+            items = ctx.record("numel", [self], {}, method=True)
+            return ctx.call_builtin(operator.mul, [items, ConstantValue(self.fake.itemsize)], {})
         if name == "__class__":
             return ctx.literal(self.cls)
         return self._method(ctx, name)
+
+    def _rely_on_being_a_leaf_or_not(self, ctx: Tracer) -> None:
+        if self.source is not None and self.fake.requires_grad:  # all others are leaves
+            ctx.guard(AttrSource(self.source, "is_leaf"), "true" if self.fake.is_leaf else "false")
 
     def gradient(self, ctx: Tracer) -> Value:
         if "grad" in self.written:

@@ -1,0 +1,73 @@
+"""Sizes and strides of tensors: what of them may change from call to call, and what a recorded graph relies on.
+
+Relied on are tuples, one entry for a dimension: a number, None for what is open, and for strides also ``(k,)``, the
+stride that steps past all of dimension k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Relied = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLayout:
+    """The dimensions whose size, and those whose stride, later calls may change."""
+
+    sizes: frozenset[int] = frozenset()
+    strides: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.sizes or self.strides)
+
+    def __or__(self, other: OpenLayout) -> OpenLayout:
+        return OpenLayout(self.sizes | other.sizes, self.strides | other.strides)
+
+
+CLOSED = OpenLayout()
+
+
+def varied(sizes: Relied, strides: Relied, tensor: torch.Tensor) -> OpenLayout:
+    """What of a tensor is other than it was relied on; strides in another order do not count, they ask for a graph of
+    their own."""
+    if len(sizes) != tensor.dim():
+        return CLOSED
+    found = frozenset(dim for dim, size in enumerate(sizes) if size is None or size != tensor.size(dim))
+    steps = frozenset(dim for dim in range(tensor.dim()) if not _follows(dim, sizes, strides, tensor))
+    return OpenLayout(found, steps if _same_order(strides, tensor) else frozenset())
+
+
+def _follows(dim: int, sizes: Relied, strides: Relied, tensor: torch.Tensor) -> bool:
+    """Whether this stride is as it was, or steps past a dimension as it did."""
+    expected, actual = strides[dim], tensor.stride(dim)
+    if isinstance(expected, tuple):
+        return actual == _past(tensor.size(), tensor.stride(), expected[0])
+    return expected in (None, actual) or any(
+        expected == _past(sizes, strides, other) and actual == _past(tensor.size(), tensor.stride(), other)
+        for other in range(len(sizes))
+        if other != dim
+    )
+
+
+def _past(sizes: Sequence[Any], strides: Sequence[Any], dim: int) -> int | None:
+    known = isinstance(sizes[dim], int) and isinstance(strides[dim], int)
+    return sizes[dim] * strides[dim] if known else None
+
+
+def _same_order(strides: Relied, tensor: torch.Tensor) -> bool:
+    """Dimensions of one element have no place in the order."""
+    longer = [dim for dim in range(tensor.dim()) if tensor.size(dim) > 1]
+    return all(_still_outside(dim, other, strides, tensor) for dim in longer for other in longer)
+
+
+def _still_outside(dim: int, other: int, strides: Relied, tensor: torch.Tensor) -> bool:
+    outer, inner = strides[dim], strides[other]
+    if outer == (other,):
+        return tensor.stride(dim) > tensor.stride(other)
+    both = isinstance(outer, int) and isinstance(inner, int)
+    return not both or outer <= inner or tensor.stride(dim) > tensor.stride(other)
