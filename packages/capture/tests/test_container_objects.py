@@ -1,10 +1,13 @@
 """Subclasses of the builtin containers, and the live ``__dict__`` of objects."""
 
 import collections
+import copy
 import dataclasses
 
 import pytest
 import torch
+
+import capture
 
 
 class Doubled(dict):
@@ -97,8 +100,6 @@ def test_unpacking(check, x):
 
 @pytest.mark.parametrize("change", [{"a": 4.0}, {"a": 3.0, "b": 1.0}])
 def test_other_contents_are_seen(x, change):
-    import capture
-
     def read(x, d):
         return x * len(d) + dict.__getitem__(d, "a")
 
@@ -124,8 +125,6 @@ def test_the_dict_of_an_object_lives(check, x):
 
 
 def test_the_same_object_on_two_paths_may_be_another_object_next_time(x):
-    import capture
-
     log = capture.Log()
     region = capture.optimize("eager", strict=True, log=log)(lambda o: o.hidden + o["hidden"])
     for _ in range(3):
@@ -134,3 +133,36 @@ def test_the_same_object_on_two_paths_may_be_another_object_next_time(x):
     other = Output(hidden=x.clone())
     collections.OrderedDict.__setitem__(other, "hidden", x * 5)
     assert torch.equal(region(other), x * 6)
+
+
+def test_attributes_of_an_ordered_dict(check, x):
+    def tagged(x, given):
+        made = collections.OrderedDict(a=x + 1)
+        made.version, given.version = 2, given.version + 1
+        given.more = made
+        return made, copy.copy(made).version, hasattr(given, "other"), getattr(made, "other", 3), vars(made)["version"]
+
+    given = collections.OrderedDict(b=1)
+    given.version = 5
+    log = check(tagged, x, given, graphs=None, breaks=None)
+    assert [record for record in log.records() if isinstance(record, capture.GraphRecord)]
+
+
+def test_state_dicts_are_made_inside(x, same):
+    """As averages of models do in every step."""
+
+    def average(into, model, decay):
+        for name, kept in into.state_dict().items():
+            kept.mul_(decay).add_(model.state_dict()[name] * (1 - decay))
+        return model.state_dict()._metadata
+
+    log = capture.Log()
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3, track_running_stats=False))
+    model.requires_grad_(False)
+    plain, captured = copy.deepcopy(model), copy.deepcopy(model)
+    for parameter in model.parameters():
+        parameter.add_(1)
+    region = capture.optimize("eager", strict=True, log=log)(average)
+    same(average(plain, model, 0.9), region(captured, model, 0.9))
+    same(dict(plain.state_dict()), dict(captured.state_dict()))
+    assert [type(record) for record in log.records()] == [capture.GraphRecord]

@@ -137,7 +137,9 @@ def test_what_is_found_through_a_closure_may_vary():
     lambda x: x / math.log(x.shape[0]) + math.cos(x.shape[0]),
     lambda x: x[: math.ceil(x.shape[0] / 2)] * math.floor(x.shape[0] * 0.3),
     lambda x: x[: int(x.shape[0] * 0.75)] * round(x.shape[0] / 3),
-], ids=range(4))  # fmt: skip
+    lambda x: x * (0.9 * (1 - math.exp(-x.shape[0] / 3))),
+    lambda x: (x.sum().item() / x.shape[0]) * x,
+], ids=range(6))  # fmt: skip
 def test_functions_of_sizes(function):
     assert len(graphs_for(function, [(torch.randn(n, 4),) for n in (3, 5, 8, 9, 17)])) == 2
 

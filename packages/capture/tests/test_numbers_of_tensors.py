@@ -19,6 +19,7 @@ WHOLE = {
     "by float()": lambda a: (float(a.sum()), float(a.long().sum()) + 0.5),
     "by int()": lambda a: int(a.long().sum()) * 2,
     "a list": lambda a: (a.tolist(), a[0].long().tolist()),
+    "what others are divided by": lambda a: (1 / a.max().item(), a * (a.sum().item() / a[1, 1].item())),
     "compared later": lambda a: a.sum().item() == a.sum().item(),
     "negative": lambda a: (-a.sum().item(), abs(a.min().item()), a * -a.max().item()),
 }
@@ -87,6 +88,30 @@ def test_a_float_that_varies_is_compiled_twice(same, x):
     for factor in (0.5, 0.25, 1.75, -3.0, 1e30):
         same(scale(x, factor), region(x, factor))
     assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 2
+
+
+def test_a_divisor_that_varies(same, x):
+    log = capture.Log()
+    unscale = lambda a, scale: (a * (1.0 / scale), 1.0 / scale)
+    region = capture.optimize("eager", strict=True, log=log)(unscale)
+    for scale in (1024.0, 512.0, 0.3, -7.0, 1e-30):
+        same(unscale(x, scale), region(x, scale))
+    with pytest.raises(ZeroDivisionError):
+        region(x, 0.0)
+    assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 2
+
+
+@pytest.mark.parametrize("count", [2, 5, 0])
+def test_an_average_whose_count_varies(count):
+    average = lambda a, n: (a * 2, a.sum().item() / n)
+    region = capture.optimize("eager", strict=True)(average)
+    for n in (3, 4, 6, 9):
+        assert region(torch.ones(2), n)[1] == 2 / n
+    if count:
+        assert region(torch.ones(2), count)[1] == 2 / count
+    else:
+        with pytest.raises(ZeroDivisionError):
+            region(torch.ones(2), 0)
 
 
 def test_the_settings_turn_it_off(same, x):

@@ -89,6 +89,7 @@ def _fill(made: Value, value: Value, item: Any) -> None:
     elif isinstance(made, DictValue) and isinstance(value, DictValue):
         made.default_factory = value.default_factory
         made.entries = {hashed: (key, item(held)) for hashed, (key, held) in value.entries.items()}
+        made.attributes = made.assigned = {name: item(held) for name, held in value.attributes.items()}
     elif isinstance(made, SetValue) and isinstance(value, SetValue):
         made.entries = dict(value.entries)
 

@@ -106,19 +106,27 @@ def number_operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: 
 
 
 def _is_never_zero(ctx: Tracer, divisor: Value) -> bool:
-    if isinstance(divisor, ScalarValue) and divisor.function in (math.sqrt, math.exp):
+    """Relied on where it is not known: of what was passed in by a guard, of what only the run tells by a check."""
+    if isinstance(divisor, ConstantValue):
+        return bool(divisor.value)
+    if isinstance(divisor, SymbolicNumber):
+        return divisor.truth(ctx)
+    if not isinstance(divisor, ScalarValue):
+        return False
+    if divisor.function in (math.sqrt, math.exp):
         (operand,) = divisor.operands
         return divisor.function is math.exp or operand.truth(ctx)
-    return isinstance(divisor, ConstantValue) and bool(divisor.value)
+    decided = divisor.decided(ctx)
+    return ctx.expect(divisor, True) if decided is None else decided
 
 
 @fallback(order=5)
 def functions_of_sizes(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """``math.sqrt(n)``: a number of its own for every size, unless it raises for some."""
+    """``math.sqrt(n)``: a number of its own for every size or quotient of sizes, unless it raises for some."""
     if not isinstance(function, type(math.sqrt)) or function not in _OF_SIZES or len(args) != 1:
         return None
     size = args[0]
-    if not isinstance(size, SymbolicNumber) or not isinstance(size.example, torch.SymInt):
+    if not isinstance(size, SymbolicNumber) or not isinstance(size.example, (torch.SymInt, torch.SymFloat)):
         return None
     if function is math.exp and not size.example < _LARGEST_EXPONENT:
         return None

@@ -45,11 +45,19 @@ def build_dict(writer: Writer, value: DictValue) -> None:
     if value.default_factory is not None:
         writer.load(value.default_factory)
         arguments = 2
-    writer.emit.build_map(writer.load_all(value.parts()) // 2)
+    writer.emit.build_map(writer.load_all(value.pairs()) // 2)
     if value.cls is not dict:
         writer.emit.call(arguments)
     writer.emit.copy()
     writer.keep(value, "dict")
+    write_attributes_of_dict(writer, value)
+
+
+def write_attributes_of_dict(writer: Writer, value: DictValue) -> None:
+    for name, item in value.assigned.items():
+        writer.load(item)
+        writer.load(value)
+        writer.emit.store_attr(name)
 
 
 @builds(SetValue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from capture.emit import Writer, replays
+from capture.rebuild.containers import write_attributes_of_dict
 from capture.rebuild.objects import fill_contents, set_pending, write_attributes
 from capture.values.base import Value
 from capture.values.constant import UNBOUND
@@ -58,8 +59,9 @@ def replay_dict(writer: Writer, value: DictValue) -> None:
         fill_contents(writer, value.whole, value)
         writer.emit.pop()
         return
-    writer.emit.build_map(writer.load_all(value.parts()) // 2)
+    writer.emit.build_map(writer.load_all(value.pairs()) // 2)
     _refill(writer, value, "update")
+    write_attributes_of_dict(writer, value)
 
 
 @replays(SetValue)

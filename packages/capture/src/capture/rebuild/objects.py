@@ -74,7 +74,7 @@ def fill_contents(writer: Writer, owner: Value, contents: Value) -> None:
     emit.load_callable(refill_mapping if is_mapping else refill_sequence)
     writer.load(owner)
     emit.load_const(storage_class(owner.python_type()))
-    count = writer.load_all(contents.parts())
+    count = writer.load_all(contents.pairs() if isinstance(contents, DictValue) else contents.parts())
     if is_mapping:
         emit.build_map(count // 2)
     else:

@@ -21,6 +21,7 @@ class InstanceDict(DictValue):
     def __init__(self, owner: Any) -> None:
         self.owner = owner
         self.source = None if owner.source is None else DictSource(owner.source)
+        self.attributes = self.assigned = {}  # a plain dict has none
 
     @property
     def entries(self) -> Entries:  # type: ignore[override]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator
 from datetime import date, time, timedelta
 from types import FunctionType, MethodType
 from typing import Any
 
-from capture.sources import Source
+from capture.sources import DictSource, KeySource, Source
 from capture.values.base import NotConstant, Tracer, Value, realize, root_package
 from capture.values.sequence import TupleValue
 
@@ -82,9 +83,28 @@ class DictValue(Value):
         self.source = source
         self.cls = cls
         self.default_factory: Value | None = None
+        self.attributes: dict[str, Value] = {}  # of an OrderedDict, which may have some
+        self.assigned: dict[str, Value] = {}
 
     def python_type(self) -> type:
         return self.cls
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if self.cls is not collections.OrderedDict or hasattr(self.cls, name):
+            return super().attribute(ctx, name)
+        if name in self.attributes:
+            return realize(ctx, self.attributes[name])
+        if self.source is not None:
+            ctx.guard(KeySource(DictSource(self.source), name), "absent")
+        return ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        may_have = self.cls is collections.OrderedDict and self.whole is None
+        if not may_have or value is None or hasattr(self.cls, name):
+            super().set_attribute(ctx, name, value)
+        else:
+            ctx.changed(self)
+            self.attributes[name] = self.assigned[name] = value
 
     def get(self, ctx: Tracer, key: Value) -> Value | None:
         found = self.entries.get(key_of(ctx, key))
@@ -114,6 +134,11 @@ class DictValue(Value):
         return bool(self.entries)
 
     def parts(self) -> Iterator[Value]:
+        yield from self.pairs()
+        yield from self.attributes.values()
+
+    def pairs(self) -> Iterator[Value]:
+        """Keys and values in turns."""
         for key, value in self.entries.values():
             yield key
             yield value
