@@ -21,7 +21,10 @@ def run_program(program, inputs, constants=None):
 
 def run_kernel(kernel, buffers, sizes=None):
     """Runs a kernel on flat tensors by argument name."""
-    _KernelRun(kernel, buffers, sizes or {}).run()
+    for number, member in enumerate(kernel.members):
+        run_kernel(member, {a.name: buffers[f"{a.name}_{number}"] for a in member.arguments}, sizes)
+    if not kernel.members:
+        _KernelRun(kernel, buffers, sizes or {}).run()
 
 
 class _Run:

@@ -38,7 +38,19 @@ def interpret(printed, options, arguments):
     programs = printed.shape.programs.evaluate(sizes)
     with numpy.errstate(all="ignore"):  # masked lanes divide by zero and the like
         function = getattr(triton_launch.module_of(file), printed.kernel.name)
-        function[(programs,)](*arguments, **printed.shape.constants)
+        numbers = [argument.number for argument in printed.kernel.arguments]
+        given = [by_value(value) if number else value for number, value in zip(numbers, arguments, strict=False)]
+        function[(programs,)](*given, *arguments[len(given) :], **printed.shape.constants)
+
+
+def by_value(tensor):
+    """A number as the interpreter has it: it would give a kernel Python's own, of which no dtype is known."""
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    dtype = {torch.float64: tl.float64, torch.float32: tl.float32, torch.int64: tl.int64, torch.int32: tl.int32}
+    kind = dtype[tensor.dtype]
+    return tl.tensor(TensorHandle(tensor.numpy().reshape(1), kind), kind)
 
 
 def can_be_interpreted(printed):
@@ -81,15 +93,26 @@ class Simulated(_Run):
         super()._call(step)
 
 
-def simulated(function, inputs):
+def simulated(function, inputs, on_host=()):
     """What ``inductor.compile`` makes of a function of tensors on a GPU, to be given the same ones on the CPU."""
-    gm = traced(function, *inputs)
+    program, constants = program_for_gpu(function, inputs, on_host)
+    return lambda *given: Simulated(program, given, constants).run()
+
+
+def program_for_gpu(function, inputs, on_host=()):
+    """The program, and its constants.  The inputs at the places ``on_host`` stay on the CPU, and what is computed from
+    them alone."""
+    gm, staying = traced(function, *inputs), set()
+    places = {node: place for place, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
     for node in gm.graph.nodes:
+        given = node.all_input_nodes
+        if places.get(node) in on_host or node.op == "get_attr" or (given and staying.issuperset(given)):
+            staying.add(node)
+            continue
         node.args, node.kwargs = moved(node.args), moved(node.kwargs)
         node.meta["val"] = moved(node.meta.get("val"))
     graph = lower(gm, inputs)
-    program = schedule(graph)
-    return lambda *given: Simulated(program, given, graph.constants).run()
+    return schedule(graph), graph.constants
 
 
 def moved(value):

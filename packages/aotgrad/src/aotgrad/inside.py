@@ -46,4 +46,8 @@ def write_inside(half: Half, signature: Signature, facts: Facts) -> tuple[Half, 
 
 def note_changes(tensors: Iterable[torch.Tensor]) -> None:
     """Autograd learns that tensors were written behind its back."""
-    torch.autograd.graph.increment_version([tensor for tensor in tensors if not tensor.is_inference()])
+    changed = list(tensors)
+    try:
+        torch.autograd.graph.increment_version(changed)
+    except RuntimeError:  # tensors of inference mode have no versions; to count others twice does no harm
+        torch.autograd.graph.increment_version([tensor for tensor in changed if not tensor.is_inference()])

@@ -30,20 +30,34 @@ class DriverError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
+class Parameters:
+    """What a kernel takes, in this order: pointers, numbers of any type, and integers of 64 bits.  Of a number a launch
+    is given the address on the host, from where the driver copies it at once."""
+
+    pointers: int
+    numbers: int = 0
+    integers: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.pointers + self.numbers + self.integers
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
-    """A kernel on a device; it takes ``parameters`` pointers and integers of 64 bits.  ``launch`` and ``enter`` are the
+    """A kernel on a device.  ``launch`` and ``enter`` are the
     addresses of the driver's own functions, for launchers that are not Python."""
 
     address: int | None
     threads: int
     shared: int
-    parameters: int
+    parameters: Parameters
     context: int | None
     launch: int | None
     enter: int | None
 
 
-def load(code: bytes, entry: str, warps: int, shared: int, parameters: int, device: int) -> Function:
+def load(code: bytes, entry: str, warps: int, shared: int, parameters: Parameters, device: int) -> Function:
     """The function ``entry`` of a cubin, on a device."""
     driver = _driver()
     function, module = ctypes.c_void_p(), ctypes.c_void_p()
@@ -63,7 +77,9 @@ def load(code: bytes, entry: str, warps: int, shared: int, parameters: int, devi
 def starter(function: Function) -> Start:
     """Starts a kernel through ctypes.  Arrays are made for each launch: another thread may launch the same kernel
     meanwhile."""
-    total = function.parameters + _HIDDEN
+    taken = function.parameters
+    total = taken.total + _HIDDEN
+    numbers = slice(taken.pointers, taken.pointers + taken.numbers)
     values_type, slots_type = ctypes.c_int64 * total, ctypes.c_void_p * total
     offsets = tuple(8 * position for position in range(total))
     address, driver = ctypes.addressof, _driver()
@@ -73,6 +89,7 @@ def starter(function: Function) -> Start:
         values = values_type(*arguments)
         first = address(values)
         slots = slots_type(*[first + offset for offset in offsets])
+        slots[numbers] = list(arguments[numbers])
         status: int = launch(kernel, blocks, 1, 1, threads, 1, 1, shared, stream, slots, None)
         if status == _NO_CONTEXT:  # a thread that has not used the device yet
             _check(driver.cuCtxSetCurrent(function.context), "enter a device's context")

@@ -22,7 +22,7 @@ class _Start(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("launch", "enter", "function", "context")),
-        *((name, ctypes.c_int64) for name in ("blocks", "threads", "shared", "pointers", "integers")),
+        *((name, ctypes.c_int64) for name in ("blocks", "threads", "shared", "pointers", "numbers", "integers")),
     )
 
 
@@ -33,7 +33,7 @@ class Launchers:
     library: Library | None
 
     def __call__(
-        self, name: str, function: Function, blocks: int, pointers: int, otherwise: Callable[..., None]
+        self, name: str, function: Function, blocks: int, otherwise: Callable[..., None]
     ) -> Callable[..., None]:
         """``launch(stream, *arguments)``, which leaves what is seldom to ``otherwise``."""
         if self.library is None:
@@ -41,9 +41,10 @@ class Launchers:
         new_launcher = ctypes.PyDLL(None, handle=self.library.functions._handle).new_launcher
         new_launcher.restype = ctypes.py_object
         new_launcher.argtypes = [ctypes.c_char_p, ctypes.POINTER(_Start), ctypes.py_object]
+        taken = function.parameters
         start = _Start(
             function.launch, function.enter, function.address, function.context,
-            blocks, function.threads, function.shared, pointers, function.parameters - pointers,
+            blocks, function.threads, function.shared, taken.pointers, taken.numbers, taken.integers,
         )  # fmt: skip
         made: Any = new_launcher(name.encode(), ctypes.byref(start), otherwise)
         return made

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import fx
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
@@ -26,7 +27,7 @@ from inductor.lowerings.attention import attend
 from inductor.lowerings.context import Context
 from inductor.lowerings.fallback import call_operator
 from inductor.lowerings.registry import LOWERINGS, Declined
-from inductor.lowerings.values import EIGHTHS, Tensor, broadcast_to, convert, cost, load, strided
+from inductor.lowerings.values import EIGHTHS, Tensor, broadcast_to, convert, cost, is_number, load, strided
 from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
@@ -72,6 +73,7 @@ class _Lowerer:
         self.lowered: Counter[str] = Counter()
         self.needs_memory = behind_outputs(gm.graph)
         self.ctx.layouts = image_layouts(gm.graph, self.needs_memory)
+        self.needs_memory = self.needs_memory.union(_numbers_for_gpus(gm.graph))
 
     def run(self) -> Graph:
         outputs: tuple[Any, ...] = ()
@@ -223,7 +225,8 @@ class _Lowerer:
     # -- writes -------------------------------------------------------------------------------------------------------
 
     def _copy_into(self, node: Node, target: Tensor, source: Tensor) -> Any:
-        if target.base is None or strided(target) is None or target.device != source.device:
+        there = target.device == source.device or is_number(source)
+        if target.base is None or strided(target) is None or not there:
             raise UnsupportedGraph(f"{node.name} writes to a tensor that is not a window on an input")
         self._before_writing([target], {})
         self.ctx.mutated.add(target.base)
@@ -278,6 +281,16 @@ def _ordinary(node: Node, metas: Sequence[torch.Tensor]) -> bool:
     if not strange:
         return True
     return node.target in CONVERSIONS and all(value is inputs[0] for value in strange) and _is_readable(strange[0])
+
+
+def _numbers_for_gpus(graph: fx.Graph) -> Iterator[Node]:
+    """Single numbers that are computed on the host and read on a GPU."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu" and not value.ndim:
+            used = (leaf for user in node.users for leaf in pytree.tree_leaves(user.meta.get("val")))
+            if any(isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda" for leaf in used):
+                yield node
 
 
 def _is_readable(value: torch.Tensor) -> bool:

@@ -23,6 +23,7 @@ import torch
 from inductor import cuda_driver, triton_workers
 from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel
+from inductor.cuda_driver import Parameters
 from inductor.errors import BuildError
 from inductor.ir.index import Index
 from inductor.launcher import Launchers, build_launchers
@@ -62,7 +63,7 @@ def load(
     kernels: Sequence[PrintedTritonKernel], devices: Mapping[str, int], store: Cache, options: Options
 ) -> tuple[dict[str, Callable[..., None]], Path]:
     """A launcher for every kernel by name, on the device ``devices`` says, and the file they are in.  A launcher takes
-    a stream, the addresses of the kernel's buffers, and its sizes."""
+    a stream, the addresses of the kernel's buffers and numbers, and its sizes."""
     text = HEADER + "".join(f"\n\n{kernel.text}" for kernel in kernels)
     file = store.keep_text(f"{key_of([text])}.py", text)
     loaded = [Loaded(kernel, file, store, devices[kernel.kernel.name]) for kernel in kernels]
@@ -109,25 +110,26 @@ class Loaded:
 
     def launcher(self, launchers: Launchers) -> Callable[..., None]:
         """``launch(stream, *addresses, *sizes)``."""
-        blocks, buffers = _blocks(self.printed), len(self.printed.kernel.arguments)
+        blocks = _blocks(self.printed)
         if blocks == 0:
             return _nothing
         function = self._function(aligned=True)
         otherwise = self._in_python(function, blocks)
         if not isinstance(blocks, int):
             return otherwise
-        return launchers(self.printed.kernel.name, function, blocks, buffers, otherwise)
+        return launchers(self.printed.kernel.name, function, blocks, otherwise)
 
     def _in_python(
         self, function: cuda_driver.Function, blocks_of: int | Callable[[Sequence[int]], int]
     ) -> Callable[..., None]:
         """The launcher for memory wherever it begins, and any sizes."""
-        name, buffers = self.printed.kernel.name, len(self.printed.kernel.arguments)
+        kernel = self.printed.kernel
+        name, pointers, buffers = kernel.name, kernel.pointers, len(kernel.arguments)
         aligned, others = cuda_driver.starter(function), list[cuda_driver.Start]()
 
         def launch(stream: int, *arguments: int) -> None:
             start = aligned
-            for pointer in arguments[:buffers]:
+            for pointer in arguments[:pointers]:
                 if pointer % ALIGNMENT:
                     others[:] = others or [cuda_driver.starter(self._function(aligned=False))]
                     start = others[0]
@@ -139,7 +141,8 @@ class Loaded:
 
     def _function(self, *, aligned: bool) -> cuda_driver.Function:
         binary = binary_of(self.printed, self.file, self.store, _architecture(self.device), aligned=aligned)
-        parameters = len(self.printed.kernel.arguments) + len(self.printed.kernel.sizes)
+        kernel = self.printed.kernel
+        parameters = Parameters(kernel.pointers, len(kernel.arguments) - kernel.pointers, len(kernel.sizes))
         return cuda_driver.load(binary.code, binary.entry, binary.warps, binary.shared, parameters, self.device)
 
 
@@ -186,6 +189,7 @@ def _signature(printed: PrintedTritonKernel) -> dict[str, str]:
     """The types of a kernel's parameters, as Triton writes them."""
     kernel = printed.kernel
     types = {argument.name: _POINTERS[argument.dtype] for argument in kernel.arguments}
+    types |= {argument.name: types[argument.name].removeprefix("*") for argument in kernel.arguments if argument.number}
     return types | {size.name: "i64" for size in kernel.sizes}
 
 
@@ -224,7 +228,7 @@ def request_of(printed: PrintedTritonKernel, file: Path, architecture: int, *, a
     if "_index(" in printed.text:  # positions that tensors hold are asserted to be inside
         options |= {"debug": True, "sanitize_overflow": False}
     signature = _signature(printed) | dict.fromkeys(shape.constants, "constexpr")
-    pointers = len(kernel.arguments) if aligned else 0
+    pointers = kernel.pointers if aligned else 0
     return Request(str(file), kernel.name, signature, shape.constants, pointers, architecture, options)
 
 

@@ -82,17 +82,17 @@ def timings(printed: PrintedTritonKernel, device: int, store: Cache) -> dict[Sha
 
 def _arguments(printed: PrintedTritonKernel) -> list[list[torch.Tensor]]:
     """Buffers to work on: so many sets of them that the cache does not hold what was touched last."""
-    sizes = [(argument.numel.as_int() or 0, argument.dtype) for argument in printed.kernel.arguments]
-    total = sum(numel * dtype.itemsize for numel, dtype in sizes)
+    given = [(a.numel.as_int() or 0, a.dtype, "cpu" if a.number else "cuda") for a in printed.kernel.arguments]
+    total = sum(numel * dtype.itemsize for numel, dtype, _ in given)
     sets = min(LAUNCHES, 1 + CACHE_BYTES // max(total, 1))
-    return [[random_numbers(numel, dtype) for numel, dtype in sizes] for _ in range(sets)]
+    return [[random_numbers(numel, dtype, device) for numel, dtype, device in given] for _ in range(sets)]
 
 
-def random_numbers(numel: int, dtype: torch.dtype) -> torch.Tensor:
+def random_numbers(numel: int, dtype: torch.dtype, device: str = "cuda") -> torch.Tensor:
     """Memory to work on: what is computed with zeros is faster than with numbers."""
     if dtype.is_floating_point:
-        return torch.rand(numel, device="cuda").to(dtype)
-    return torch.randint(0, 2, (numel,), device="cuda").to(dtype)
+        return torch.rand(numel, device=device).to(dtype)
+    return torch.randint(0, 2, (numel,), device=device).to(dtype)
 
 
 def _run(launch: Callable[..., None], sets: Sequence[Sequence[torch.Tensor]]) -> None:

@@ -118,12 +118,18 @@ def test_a_long_row_is_read_in_two_passes():
     assert text.count("tl.load") == 2
 
 
+INTERPRETED = (
+    "test_kernels.py", "test_sequences.py", "test_eight_bits.py", "test_host_numbers.py",
+    "../schedule/test_together.py",
+)  # fmt: skip
+
+
 def test_every_kernel_runs_under_the_interpreter():
     """The tests of the C++ kernels once more, as Triton; a process of its own because Triton decides at import."""
     pytest.importorskip("triton")
     env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     here = Path(__file__).parent
-    tests = [str(here / name) for name in ("test_kernels.py", "test_sequences.py", "test_eight_bits.py")]
+    tests = [str(here / name) for name in INTERPRETED]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, env=env, cwd=here, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -138,7 +144,9 @@ from test_triton import normalised, scaled, turned
 from inductor.cache import Cache
 from inductor.codegen.triton import HEADER, print_kernel
 from inductor.triton_launch import Binary, compile_kernel
-for made in (scaled(), normalised(100), turned(100, 200)):
+from inductor.schedule.kernels import with_own_names
+from inductor.schedule.together import combined
+for made in (scaled(), normalised(100), turned(100, 200), with_own_names(combined([scaled()] * 3))):
     printed = print_kernel(made)
     file = Cache(Path(sys.argv[2]), 1 << 30).keep_text(f"{made.name}.py", HEADER + printed.text)
     for aligned in (True, False):

@@ -51,6 +51,15 @@ def scatter(in0: read[int64, 5], in1: read[float32, 5], out0: update[float32, 5]
         out0[p0, p0(5, in0[i0])] *= in1[i0]
         out0[p0, p0(5, in0[i0])] += in1[i0]
 """
+TOGETHER = """\
+def both(in0_0: read[float32, 5], out0_0: write[float32, 5], out0_1: write[int64, 3], in1_0: number[float64]) -> cuda:
+    def scaled(in0: read[float32, 5], out0: write[float32, 5], in1: number[float64]) -> cuda:
+        for i0 in 5:
+            out0[i0] = in0[i0] * cast(in1[0], float32)
+    def arange(out0: write[int64, 3]) -> cuda:
+        for i0 in 3:
+            out0[i0] = index(i0)
+"""
 RUNNING = """\
 def cumsum_0(in0: read[float32, 35], out0: write[float32, 35]) -> cpu:
     for i0 in 5:
@@ -60,7 +69,7 @@ def cumsum_0(in0: read[float32, 35], out0: write[float32, 35]) -> cpu:
 """
 
 
-@pytest.mark.parametrize("text", [SOFTMAX, MOMENTS, COMBINED, RUNNING])
+@pytest.mark.parametrize("text", [SOFTMAX, MOMENTS, COMBINED, RUNNING, TOGETHER])
 def test_text_survives_reading(text):
     kernel = parse_kernel(text)
     verify_kernel(kernel)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -16,6 +16,7 @@ from inductor.codegen import triton_dialect
 from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.printer import Lines, Names
 from inductor.codegen.triton_dialect import DTYPES
+from inductor.codegen.triton_members import print_members
 from inductor.codegen.triton_shape import TILE_NAMES, Shape, choose_shape, product
 from inductor.codegen.triton_values import Block, BlockScope, Grid, Inside, cast_block
 from inductor.deps import indices_of
@@ -88,13 +89,21 @@ class _TritonPrinter:
         with self.lines.block(f"def {self.kernel.name}({', '.join(parameters)}):"):
             if self.kernel.origins:
                 self.lines.line(f"# {', '.join(self.kernel.origins)}")
-            if self.shape.cut is not None and self.shape.cut.walkers is not None:
+            if self.kernel.members:
+                print_members(self.lines, self.kernel, self.shape, self._member)
+            elif self.shape.cut is not None and self.shape.cut.walkers is not None:
                 blocks = _text(self.shape.blocks)
                 with self.lines.block(f"for program in range(tl.program_id(0), {blocks}, tl.num_programs(0)):"):
                     self._program("program")
             else:
                 self._program("tl.program_id(0)")
         return str(self.lines)
+
+    def _member(self, kernel: Kernel, shape: Shape) -> None:
+        """What is done for one block of one of the kernel's members."""
+        printer = _TritonPrinter(kernel, shape)
+        printer.lines = self.lines
+        printer._program("block")
 
     def _program(self, place: str) -> None:
         """What is done for the block at ``place``."""
@@ -207,7 +216,7 @@ class _TritonPrinter:
             conditions["k"] = f"{side}_goes_on"
         symbol, whole = loop_variable(at, extent), " & ".join(conditions.values()) or None
         value = substitute(value, {made.inner: Index.of(symbol)})
-        grid = Grid(self.grid.flats, {**self.grid.dimensions, symbol: "k"})
+        grid = replace(self.grid, dimensions={**self.grid.dimensions, symbol: "k"})
         scope = BlockScope(self.lines, self.names.inner(), grid, Inside(conditions, whole), {})
         if isinstance(value, Load):
             place = scope.index(value.index).within(Precedence.ADD)
@@ -390,7 +399,8 @@ def _grid(kernel: Kernel, shape: Shape) -> Grid:
         flats.append((axes, flat))
         if name != "outer":
             dimensions.update(dict.fromkeys((*axes, flat), name))
-    return Grid(tuple(flats), dimensions)
+    numbers = frozenset(argument.name for argument in kernel.arguments if argument.number)
+    return Grid(tuple(flats), dimensions, numbers)
 
 
 def _is_at_most(extent: Index, limit: int) -> bool:

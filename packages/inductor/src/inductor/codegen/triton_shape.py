@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import product as combinations
 
 from inductor.deps import loads_of, stores_of
-from inductor.ir.index import Index, Symbol
+from inductor.ir.index import Index, Symbol, loop_variable
 from inductor.ir.kernel import Cut, Kernel, Product
 from inductor.schedule.profit import points
+from inductor.schedule.together import elements_of
 
 PERSISTENT = 8192
 """Rows up to this long are kept in registers."""
@@ -77,13 +78,14 @@ class Tile:
 class Shape:
     """The block of a program and its warps.  ``tiles`` cover the kernel's axes, the fastest last; ``r`` is how much of
     a row is read at once, None where nothing is reduced, all of it where the shape ``keeps_rows``.  ``cut`` says more
-    about kernels that begin with a product."""
+    about kernels that begin with a product, ``elements`` how many there are for each member where a kernel has some."""
 
     tiles: tuple[Tile, ...]
     r: int | None
     warps: int
     keeps_rows: bool = False
     cut: Cut | None = None
+    elements: tuple[int, ...] = ()
 
     @property
     def constants(self) -> dict[str, int]:
@@ -111,10 +113,16 @@ class Shape:
     @property
     def blocks(self) -> Index:
         """How many blocks there are to do."""
+        if self.elements:
+            return Index.of(sum(self.programs_of(elements) for elements in self.elements))
         total = Index.of(1)
         for tile in self.tiles:
             total = total * tile.count
         return total
+
+    def programs_of(self, elements: int) -> int:
+        """How many programs a member of so many elements needs."""
+        return -(-elements // self.constants["XBLOCK"])
 
 
 def product(axes: Sequence[Symbol]) -> Index:
@@ -129,6 +137,8 @@ def choose_shape(kernel: Kernel) -> Shape:
     """Good first guesses: enough bytes per program to hide latency, rows in registers where they fit."""
     if kernel.product is not None:
         return _multiplying_shape(kernel, kernel.product)
+    if kernel.members:
+        return _shape_of_members([elements_of(member) for member in kernel.members])
     sides = _bytes_side_by_side(kernel)
     groups = _groups(kernel, sides)
     if any(loop.axes for loop in kernel.loops):
@@ -140,6 +150,11 @@ def choose_shape(kernel: Kernel) -> Shape:
         return _shape(groups, (16, 16, 16), None, 8)
     side = 64 if _widest(kernel) <= 2 else 32
     return _shape(groups, (side, 64), None, 8)
+
+
+def _shape_of_members(elements: Sequence[int]) -> Shape:
+    most = loop_variable("i0", max(elements))
+    return replace(_shape(((most,),), (1024,), None, 4), elements=tuple(elements))
 
 
 def _elementwise_block(kernel: Kernel) -> int:

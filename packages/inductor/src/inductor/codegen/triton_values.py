@@ -31,10 +31,11 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class Grid:
     """What indices mean to a block: the axes that have one flat position, and which dimension each symbol moves
-    along."""
+    along.  ``numbers`` are the arguments that stand for themselves."""
 
     flats: tuple[tuple[tuple[Symbol, ...], Symbol], ...]
     dimensions: Mapping[Symbol, str]
+    numbers: frozenset[str] = frozenset()
 
     def flattened(self, index: Index) -> Index:
         """The index by flat positions where it walks a tile's axes as one: the compiler sees what lies side by side."""
@@ -187,6 +188,8 @@ def _index_value(scope: BlockScope, node: IndexValue, done: Mapping[int, Block])
 
 
 def _load(scope: BlockScope, node: Load, done: Mapping[int, Block]) -> Block:
+    if node.buffer in scope.grid.numbers:
+        return Block(Text(node.buffer), node.dtype)
     if "r" in scope.inside.conditions and any(symbol.size == 0 for symbol in scope.grid.dimensions):
         zero = False if node.dtype == torch.bool else 0.0 if node.dtype.is_floating_point else 0
         return _const(scope, Const(zero, node.dtype), done)  # a row without elements: there may be no memory behind it

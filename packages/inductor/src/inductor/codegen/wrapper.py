@@ -17,6 +17,7 @@ from inductor.codegen.cpp_strategy import PARALLEL_WORK
 from inductor.codegen.expressions import IndexStyle, Precedence, index_text, infix
 from inductor.codegen.printer import Lines, Names
 from inductor.codegen.runs import Plan, Run, gathered, plan_of, work_of
+from inductor.codegen.scratch import scratch_bytes, scratch_places
 from inductor.ir.index import Index
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
 
@@ -89,11 +90,12 @@ class _WrapperPrinter:
             set(self.namespace)
             | set(keyword.kwlist)
             | {"inputs", "call", "raise_outside"}
-            | {"stream", "stream_of", "current_gpu", "on_gpu"}
+            | {"stream", "stream_of", "current_gpu", "on_gpu", "scratch", "at"}
         )
         self.local: dict[str, str] = {}
         self.known: dict[str, Buffer] = {}
         self.windows: set[str] = set()  # buffers that are views of memory they took over
+        self.scratch = scratch_places(program)
         self.late = self._binds(late=True)
         self.constants = constants
         self.devices = program.launches()
@@ -157,6 +159,11 @@ class _WrapperPrinter:
 
     def _body(self) -> None:
         self._inputs()
+        if self.scratch:
+            dtype, device = self._dtype(torch.uint8), self._bound("cpu", torch.device("cpu"))
+            size = scratch_bytes(self.scratch)
+            self.lines.line(f"scratch = empty_strided(({size},), (1,), dtype={dtype}, device={device})")
+            self.lines.line("at = scratch.data_ptr()")
         for step in self.steps:
             _STEPS[type(step)](self, step)
         outputs = [self._output(output) for output in self.program.outputs]
@@ -260,8 +267,10 @@ class _WrapperPrinter:
     def _allocate(self, step: Allocate) -> None:
         buffer = step.buffer
         self.known[buffer.name] = buffer
+        if buffer.name in self.scratch:
+            return
         name = self._local(buffer.name)
-        if step.reuse is None:
+        if step.reuse is None or step.reuse in self.scratch:
             device = self._bound(str(buffer.device).replace(":", ""), buffer.device)
             self.lines.line(
                 f"{name} = empty_strided({self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}, "
@@ -302,7 +311,7 @@ class _WrapperPrinter:
         name = f"{first}_and_{more}_more" if more else first
         self.plans[name] = plan
         function = self._bound(name, self.kernels.run(name, plan))
-        arguments = [f"{self._local(buffer)}.data_ptr()" for buffer in run.buffers]
+        arguments = [self._address(buffer) for buffer in run.buffers]
         arguments += [self._local(size) for size in run.sizes]
         text = f"{function}({', '.join([*arguments, self._threads(run, plan)])})"
         checked = [launch.kernel for launch in launches if self.kernels.printed[launch.kernel.name].checked]
@@ -322,9 +331,12 @@ class _WrapperPrinter:
             "threads()" if work.as_int() is not None else f"threads() if {self._index(work)} >= {PARALLEL_WORK} else 1"
         )
 
+    def _address(self, name: str) -> str:
+        return f"at + {self.scratch[name]}" if name in self.scratch else f"{self._local(name)}.data_ptr()"
+
     def _launch(self, step: Launch) -> None:
         kernel = step.kernel
-        arguments = [f"{self._local(name)}.data_ptr()" for name in step.buffers]
+        arguments = [self._address(name) for name in step.buffers]
         arguments += [self._local(size.name) for size in kernel.sizes]
         launcher = self._bound(kernel.name, self.kernels.launchers[kernel.name])
         self._launch_on_gpu(launcher, arguments, self.devices[kernel.name].index or 0)
@@ -393,7 +405,8 @@ class _WrapperPrinter:
         return self._bound(_object_name(value), value)
 
     def _free(self, step: Free) -> None:
-        self.lines.line(f"del {self._local(step.name)}")
+        if step.name not in self.scratch:
+            self.lines.line(f"del {self._local(step.name)}")
 
 
 _STEPS: Mapping[type, Callable[[Any, Any], None]] = {

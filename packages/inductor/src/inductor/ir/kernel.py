@@ -14,6 +14,7 @@ for i in 128:                              # axes: every iteration is independen
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -127,19 +128,22 @@ class Product:
 @dataclass(frozen=True, slots=True)
 class Argument:
     """A buffer the kernel is given: ``in``, ``out`` (every element written before it is read) or ``inout``.
-    ``numel`` is the extent of the storage used.  Different arguments never share memory."""
+    ``numel`` is the extent of the storage used.  Different arguments never share memory.  A ``number`` is one element
+    of the host's memory, which a kernel on a GPU is given by its value at the start; numbers come last."""
 
     name: str
     dtype: torch.dtype
     numel: Index
     role: Literal["in", "out", "inout"]
+    number: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """Independent iterations over ``axes``, each running ``loops`` in order.  ``sizes`` are the run-time integers the
     indices mention; ``origins`` name the operators that went in, for people and profilers.  ``once`` names values that
-    are the same in every iteration and computed before the first.  Only on GPUs kernels begin with a ``product``."""
+    are the same in every iteration and computed before the first.  Only on GPUs kernels begin with a ``product``, or
+    are made of ``members``: others that run beside one another, each on arguments of its own, and nothing else."""
 
     name: str
     device: Literal["cpu", "cuda"]
@@ -150,6 +154,12 @@ class Kernel:
     origins: tuple[str, ...] = field(default=(), compare=False)
     once: tuple[Let, ...] = ()
     product: Product | None = None
+    members: tuple[Kernel, ...] = ()
+
+    @property
+    def pointers(self) -> int:
+        """How many arguments come before the numbers."""
+        return sum(not argument.number for argument in self.arguments)
 
     @property
     def passes(self) -> tuple[Loop, ...]:
@@ -159,3 +169,8 @@ class Kernel:
             return (*first, *self.loops)
         factors = Let(f"{PRODUCT}.left", self.product.left), Let(f"{PRODUCT}.right", self.product.right)
         return (*first, Loop((self.product.inner,), factors), *self.loops)
+
+
+def numbers_last(arguments: Iterable[Argument]) -> tuple[Argument, ...]:
+    """Arguments in the order that kernels have them in."""
+    return tuple(sorted(arguments, key=lambda argument: argument.number))

@@ -14,7 +14,7 @@ import torch
 
 from inductor.errors import ParseError
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result, apply
-from inductor.ir.index import ZERO, Index, Symbol, loop_variable, size_symbol
+from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable, size_symbol
 from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Scan, Statement, Store, StoreMode
 from inductor.ir.ops import OPERATORS, REDUCTIONS, SCANS
 from inductor.ir.show import INFIX, ROLES, SPELLED, TYPED
@@ -57,12 +57,15 @@ class _Reader:
                 self.symbols[argument.arg] = size_symbol(argument.arg, ast.literal_eval(note.slice))
         sizes = tuple(self.symbols.values())
         arguments = [self.argument(argument) for argument in node.args.args if argument.arg not in self.symbols]
+        device = cast(Literal["cpu", "cuda"], ast.unparse(node.returns) if node.returns else "cpu")
+        members = tuple(_Reader().kernel(inner) for inner in node.body if isinstance(inner, ast.FunctionDef))
+        if members:
+            return Kernel(node.name, device, (), (), tuple(arguments), sizes, members=members)
         axes: list[Symbol] = []
         once, body = self.once(node.body)
         while len(body) == 1 and isinstance(body[0], ast.For) and not _is_reduce(body[0]):
             axes.append(self.axis(body[0].target, body[0].iter))
             body = body[0].body
-        device = cast(Literal["cpu", "cuda"], ast.unparse(node.returns) if node.returns else "cpu")
         return Kernel(node.name, device, tuple(axes), self.loops(body), tuple(arguments), sizes, once=once)
 
     def once(self, body: list[ast.stmt]) -> tuple[tuple[Let, ...], list[ast.stmt]]:
@@ -74,6 +77,9 @@ class _Reader:
 
     def argument(self, node: ast.arg) -> Argument:
         note = node.annotation
+        if isinstance(note, ast.Subscript) and ast.unparse(note.value) == "number":
+            self.buffers[node.arg] = _dtype(note.slice)
+            return Argument(node.arg, self.buffers[node.arg], ONE, "in", number=True)
         if not isinstance(note, ast.Subscript) or not isinstance(note.slice, ast.Tuple):
             raise ParseError(f"argument {node.arg}: expected role[dtype, numel]")
         role = cast(Literal["in", "out", "inout"], _ROLE_OF[ast.unparse(note.value)])

@@ -106,6 +106,8 @@ def kernel_text(value: Kernel) -> str:
     given = [_argument(argument) for argument in value.arguments]
     given += [f"{symbol.name}: size[{symbol.lower}]" for symbol in value.sizes]
     lines = [f"def {value.name}({', '.join(given)}) -> {value.device}:"]
+    for member in value.members:
+        lines += ["    " + line for line in kernel_text(member).splitlines()]
     lines += ["    " + statement(let) for let in value.once]
     for depth, axis in enumerate(value.axes, 1):
         lines.append(f"{'    ' * depth}for {axis.name} in {axis.size}:")
@@ -118,6 +120,8 @@ def kernel_text(value: Kernel) -> str:
 
 
 def _argument(argument: Argument) -> str:
+    if argument.number:
+        return f"{argument.name}: number[{dtype_name(argument.dtype)}]"
     return f"{argument.name}: {ROLES[argument.role]}[{dtype_name(argument.dtype)}, {argument.numel}]"
 
 

@@ -9,7 +9,7 @@ import torch
 from inductor.errors import InvalidIR
 from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, walk
 from inductor.ir.index import Index, Symbol
-from inductor.ir.kernel import PRODUCT, Kernel, Let, Reduce, Scan, Statement, Store
+from inductor.ir.kernel import PRODUCT, Kernel, Let, Reduce, Scan, Statement, Store, numbers_last
 from inductor.ir.ops import OPERATORS, REDUCTIONS, SCANS
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
 
@@ -20,7 +20,14 @@ PARTS = ("mean", "m2", "weight")
 
 def verify_kernel(kernel: Kernel) -> None:
     """Axes bound, values defined before they are read, dtypes agreed, roles true."""
-    _KernelRules(kernel).check()
+    if not kernel.members:
+        _KernelRules(kernel).check()
+        return
+    for member in kernel.members:
+        verify_kernel(member)
+    given = [(a.dtype, a.role) for a in numbers_last(a for member in kernel.members for a in member.arguments)]
+    if kernel.loops or kernel.axes or given != [(a.dtype, a.role) for a in kernel.arguments]:
+        raise InvalidIR(f"kernel {kernel.name}: it is not what its members are")
 
 
 class _KernelRules:
@@ -143,6 +150,10 @@ class _KernelRules:
         for argument in self.kernel.arguments:
             if argument.role != "in":
                 self.require(argument.name in self.written, f"{argument.name} is never written")
+        numbers = [argument.number for argument in self.kernel.arguments]
+        self.require(numbers == sorted(numbers), "a number before a buffer")
+        read_only = all(argument.role == "in" for argument in self.kernel.arguments if argument.number)
+        self.require(read_only and (self.kernel.device == "cuda" or not any(numbers)), "a number is written")
 
 
 # -- programs ---------------------------------------------------------------------------------------------------------
@@ -199,5 +210,10 @@ class _ProgramRules:
             self.present(name, step.kernel.name)
             if self.buffers[name].dtype != argument.dtype:
                 raise InvalidIR(f"program {self.name}: {name} is not {argument.dtype} as {step.kernel.name} expects")
-        if len(set(step.buffers)) != len(step.buffers):
+        given = zip(step.buffers, step.kernel.arguments, strict=True)
+        shared = {name for name, argument in given if argument.role == "in"} if step.kernel.members else set()
+        written = [name for name in step.buffers if name not in shared]
+        roles = zip(step.buffers, step.kernel.arguments, strict=True)
+        clash = any(argument.role != "in" and name in shared for name, argument in roles)
+        if clash or len(set(written)) != len(written):
             raise InvalidIR(f"program {self.name}: {step.kernel.name} is given one buffer twice")

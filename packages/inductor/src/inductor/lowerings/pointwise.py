@@ -36,6 +36,7 @@ from inductor.lowerings.values import (
     as_index_value,
     broadcast_sizes,
     broadcast_to,
+    common_device,
     compute_dtype,
     convert,
     number,
@@ -53,14 +54,13 @@ def elementwise(operands: Sequence[Any], formula: Formula, kind: Kind = "default
     tensors = [operand for operand in operands if isinstance(operand, Tensor)]
     if any(tensor.dtype.is_complex for tensor in tensors) or any(isinstance(operand, complex) for operand in operands):
         return Declined("complex numbers")
-    devices = {tensor.device for tensor in tensors if not isinstance(tensor.expr, Const)} or {tensors[0].device}
-    if len(devices) > 1:
+    if (device := common_device(tensors)) is None:
         return Declined("operands on several devices")
     compute, dtype = result_dtype(operands, kind)
     sizes = broadcast_sizes(tensor.sizes for tensor in tensors)
     values = [_operand(operand, sizes, compute) for operand in operands]
     result = formula(*values)
-    return Tensor(sizes, dtype, devices.pop(), cast(result.expr, compute_dtype(dtype)))
+    return Tensor(sizes, dtype, device, cast(result.expr, compute_dtype(dtype)))
 
 
 def _operand(operand: Any, sizes: Sequence[Index], dtype: torch.dtype) -> Value:
@@ -345,13 +345,13 @@ def _choice(condition: Tensor, then: Any, other: Any) -> Tensor | Declined:
         return Declined("complex numbers")
     dtype = promote((then, other))
     tensors = [value for value in (condition, then, other) if isinstance(value, Tensor)]
-    if len({tensor.device for tensor in tensors if not isinstance(tensor.expr, Const)}) > 1:
+    if (device := common_device(tensors)) is None:
         return Declined("operands on several devices")
     sizes = broadcast_sizes(tensor.sizes for tensor in tensors)
     picked = where(
         Value(broadcast_to(condition, sizes).expr), _operand(then, sizes, dtype), _operand(other, sizes, dtype)
     )
-    return Tensor(sizes, dtype, condition.device, picked.expr)
+    return Tensor(sizes, dtype, device, picked.expr)
 
 
 @lowering(aten.masked_fill.Scalar, aten.masked_fill.Tensor)

@@ -109,6 +109,24 @@ def broadcast_sizes(shapes: Iterable[Sequence[Index]]) -> tuple[Index, ...]:
     return tuple(result)
 
 
+NUMBERS = frozenset((torch.float64, torch.float32, torch.int64, torch.int32))
+"""Dtypes of what kernels on GPUs take by value."""
+
+
+def is_number(tensor: Tensor) -> bool:
+    """True for a single number in the host's memory, which kernels on GPUs are given at their start."""
+    in_memory = isinstance(tensor.expr, Load) and tensor.base is not None
+    return in_memory and tensor.ndim == 0 and tensor.device.type == "cpu" and tensor.dtype in NUMBERS
+
+
+def common_device(tensors: Sequence[Tensor]) -> torch.device | None:
+    """Where an operation on all of them happens: constants and numbers of the host's go anywhere."""
+    devices = {tensor.device for tensor in tensors if not isinstance(tensor.expr, Const)} or {tensors[0].device}
+    if len(devices) > 1:
+        devices = {t.device for t in tensors if not isinstance(t.expr, Const) and not is_number(t)}
+    return devices.pop() if len(devices) == 1 else None
+
+
 def pure(tensor: Tensor, expr: Expr, dtype: torch.dtype | None = None) -> Tensor:
     """A value of the same shape computed from ``tensor``."""
     return Tensor(tensor.sizes, dtype or tensor.dtype, tensor.device, expr)

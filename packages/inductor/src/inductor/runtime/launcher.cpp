@@ -1,6 +1,7 @@
 // Starts of kernels on GPUs, called from Python: what a start costs the host is most of what a small graph costs.
 //
-// A launcher knows its kernel and how many programs run; it is given a stream, addresses and integers.  What is seldom
+// A launcher knows its kernel and how many programs run; it is given a stream, addresses and integers.  Some addresses
+// are of numbers on the host, which the driver copies while it starts the kernel.  What is seldom
 // (memory that is not aligned, a driver that refuses) it leaves to a Python function.
 //
 // The little that is needed of Python belongs to its stable ABI, so none of its headers is.
@@ -37,7 +38,7 @@ typedef int (*Launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, u
 typedef int (*Enter)(void*);
 
 // As Python fills it in.
-struct Start { Launch launch; Enter enter; void *function, *context; i64 blocks, threads, shared, pointers, integers; };
+struct Start { Launch launch; Enter enter; void *function, *context; i64 blocks, threads, shared, pointers, numbers, integers; };
 struct Launcher { Method method; PyObject* otherwise; Start start; };
 
 static int launched(const Start& start, void* stream, void** slots) {
@@ -49,7 +50,7 @@ static PyObject* call(PyObject* self, PyObject* const* arguments, long count) {
     const Launcher* launcher = (const Launcher*)PyCapsule_GetPointer(self, 0);
     if (!launcher) return 0;
     const Start& start = launcher->start;
-    const i64 total = start.pointers + start.integers;
+    const i64 first = start.pointers + start.numbers, total = first + start.integers;
     if (count != 1 + total) {
         PyErr_SetString(PyExc_TypeError, "a kernel was launched with another number of arguments than it takes");
         return 0;
@@ -60,7 +61,7 @@ static PyObject* call(PyObject* self, PyObject* const* arguments, long count) {
     for (i64 k = 0; k < total + HIDDEN; k++) {
         values[k] = k < total ? PyLong_AsLongLong(arguments[1 + k]) : 0;
         if (k < start.pointers) bits |= values[k];
-        slots[k] = values + k;
+        slots[k] = start.pointers <= k && k < first ? (void*)values[k] : values + k;
     }
     void* stream = PyLong_AsVoidPtr(arguments[0]);
     if (PyErr_Occurred()) return 0;

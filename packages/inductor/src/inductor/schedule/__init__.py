@@ -1,7 +1,8 @@
 """From a graph of nests to a program of kernels: fusion, loop order, memory.
 
 ```
-nests and calls -> fusion (merge: may they?  profit: should they?) -> kernels (loop order) -> memory -> Program
+nests and calls -> fusion (merge: may they?  profit: should they?) -> kernels (loop order) -> together (one start for
+many) -> memory -> Program
 ```
 """
 
@@ -17,6 +18,7 @@ from inductor.ir.program import Buffer, Program, Ref
 from inductor.schedule.fusion import fuse
 from inductor.schedule.kernels import make_kernel
 from inductor.schedule.memory import Work, plan
+from inductor.schedule.together import start_together
 
 Rework: TypeAlias = Callable[[Graph, list[Work]], tuple[Graph, list[Work]]]
 
@@ -41,6 +43,7 @@ def schedule(graph: Graph, rework: Rework | None = None) -> Program:
     work.reverse()
     if rework is not None:
         graph, work = rework(graph, work)
+    work = start_together(graph, work)
     constants = tuple(graph.buffers[name] for name in graph.constants)
     return Program(graph.name, graph.inputs, constants, plan(graph, work), graph.outputs)
 

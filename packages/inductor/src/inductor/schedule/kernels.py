@@ -14,7 +14,7 @@ from inductor.deps import counts_positions, expressions, indices_of, loads_of, s
 from inductor.ir.expr import Const, Expr, IndexValue, Load, Result, rewrite, substitute, walk
 from inductor.ir.graph import Nest
 from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
-from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Statement, Store
+from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Statement, Store, numbers_last
 from inductor.ir.program import Buffer
 from inductor.lowerings.values import cost
 from inductor.schedule.merge import map_statement
@@ -240,6 +240,10 @@ def _renamed(loops: tuple[Loop, ...], runs: dict[Symbol, list[Symbol]]) -> tuple
 
 def with_own_names(kernel: Kernel) -> Kernel:
     """The kernel with arguments and values named by their place in it, so that equal kernels are equal texts."""
+    if kernel.members:
+        members = tuple(map(with_own_names, kernel.members))
+        given = [replace(a, name=f"{a.name}_{number}") for number, own in enumerate(members) for a in own.arguments]
+        return replace(kernel, members=members, arguments=numbers_last(given))
     count: Counter[str] = Counter()
     arguments: dict[str, str] = {}
     for argument in kernel.arguments:
@@ -285,7 +289,9 @@ def arguments_of(loops: Sequence[Loop], buffers: Mapping[str, Buffer]) -> tuple[
     for name in written:
         role = "inout" if name in read or name in added else "out"
         arguments.append(Argument(name, buffers[name].dtype, storage(buffers[name]), role))  # type: ignore[arg-type]
-    return tuple(arguments)
+    if all(buffers[name].device.type == "cpu" for name in written):
+        return tuple(arguments)
+    return numbers_last(replace(a, number=buffers[a.name].device.type == "cpu") for a in arguments)
 
 
 def storage(buffer: Buffer) -> Index:

@@ -43,8 +43,9 @@ def keeps_parallel(first: Nest, second: Nest) -> bool:
 
 
 def costs_a_launch(nest: Nest) -> bool:
-    """True for work that takes a GPU no longer than its start does: it runs beside other such work, in one kernel."""
-    return nest.device.type == "cuda" and points(nest.domain) <= SMALL_WORK
+    """True for reductions that take a GPU no longer than their start does: they run beside others like them, in one
+    kernel.  What is elementwise is started together whatever its size."""
+    return nest.device.type == "cuda" and bool(nest.reduced) and points(nest.domain) <= SMALL_WORK
 
 
 def is_small_enough(nest: Nest) -> bool:

@@ -1,0 +1,62 @@
+"""Small temporaries of the CPU that share one allocation: an optimizer's step has two numbers for each parameter, and
+an allocation takes longer than to compute them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from torch.utils import _pytree as pytree
+
+from inductor.ir.program import Allocate, Bind, Buffer, Call, Program, Ref, View
+
+LARGEST = 256
+"""Bytes; what is larger has memory of its own, which is free again sooner."""
+LINE = 64
+"""Bytes of a cache line, which no two of them share: kernels of one run may work at the same time."""
+
+
+def scratch_places(program: Program) -> dict[str, int]:
+    """Where each small temporary that only kernels touch begins, in bytes."""
+    others = set(_seen_by_others(program))
+    buffers = [step.buffer for step in program.steps if isinstance(step, Allocate)]
+    small = [buffer for buffer in buffers if buffer.name not in others and _is_small(buffer)]
+    if len(small) < 2:
+        return {}
+    places: dict[str, int] = {}
+    end = 0
+    for buffer in small:
+        places[buffer.name] = end
+        end += -(-_bytes(buffer) // LINE) * LINE
+    return places
+
+
+def scratch_bytes(places: dict[str, int]) -> int:
+    """How much memory such temporaries take at most."""
+    return max(places.values()) + LARGEST
+
+
+def _seen_by_others(program: Program) -> Iterator[str]:
+    """The buffers that have to be tensors."""
+    for output in program.outputs:
+        if isinstance(output, Ref):
+            yield output.name
+    for step in program.steps:
+        if isinstance(step, View):
+            yield step.base
+        elif isinstance(step, Bind):
+            yield step.source
+        elif isinstance(step, Call):
+            yield from step.into
+            leaves = pytree.tree_leaves((step.args, [value for _, value in step.kwargs]))
+            yield from (leaf.name for leaf in leaves if isinstance(leaf, Ref))
+
+
+def _is_small(buffer: Buffer) -> bool:
+    known = all(size.as_int() is not None for size in (*buffer.sizes, *buffer.strides))
+    return known and buffer.device.type == "cpu" and 0 < _bytes(buffer) <= LARGEST
+
+
+def _bytes(buffer: Buffer) -> int:
+    return math.prod(size.as_int() or 0 for size in buffer.sizes) * buffer.dtype.itemsize

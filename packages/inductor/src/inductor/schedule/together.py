@@ -1,0 +1,157 @@
+"""Elementwise kernels that need not one another, started as one on a GPU: an optimizer's step has one for each
+parameter, and a start takes longer than most of them run.
+
+Each kernel stays what it is and becomes a member of one that shares the programs out among them.  Members whose text
+differs in nothing but how many elements there are are a family: they share the text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from inductor.deps import access
+from inductor.ir.expr import substitute
+from inductor.ir.graph import Graph
+from inductor.ir.index import Index, Symbol, loop_variable, size_symbol
+from inductor.ir.kernel import Kernel, Loop, numbers_last
+from inductor.ir.program import Call
+from inductor.schedule.kernels import with_own_names
+from inductor.schedule.merge import map_statement
+from inductor.schedule.profit import SMALL_WORK
+
+MOST_ELEMENTS = 1 << 22
+"""A kernel of more elements runs so long that nobody sees its start."""
+MOST_ARGUMENTS = 440
+"""The driver takes four kilobytes of them."""
+MOST_FAMILIES = 6
+"""Each is a text of its own to compile."""
+STEP = 16
+"""Elements that come in multiples of this are read side by side."""
+COUNT = size_symbol("elements", 1)
+
+
+def start_together(graph: Graph, work: Sequence[Kernel | Call]) -> list[Kernel | Call]:
+    """The work with what can be started as one made one kernel."""
+    result: list[Kernel | Call | None] = list(work)
+    gathering = _Gathering()
+    for number, item in enumerate(work):
+        if isinstance(item, Kernel):
+            touched = _Touched.by(item)
+            if _is_elementwise(item):
+                gathering.add(number, item, touched, result, graph.buffers[item.arguments[0].name].device)
+                continue
+        else:
+            reads_and_writes = access(item, graph.views)
+            touched = _Touched(set(reads_and_writes.reads), set(reads_and_writes.writes))
+        if gathering.members and touched.meets(gathering.touched):
+            gathering.close(result)
+    gathering.close(result)
+    return [item for item in result if item is not None]
+
+
+@dataclass
+class _Touched:
+    """The buffers that something reads and writes."""
+
+    reads: set[str] = field(default_factory=set)
+    writes: set[str] = field(default_factory=set)
+
+    @staticmethod
+    def by(kernel: Kernel) -> _Touched:
+        reads = {argument.name for argument in kernel.arguments if argument.role != "out"}
+        return _Touched(reads, {argument.name for argument in kernel.arguments if argument.role != "in"})
+
+    def meets(self, other: _Touched) -> bool:
+        return bool(self.writes & (other.reads | other.writes) or self.reads & other.writes)
+
+    def add(self, other: _Touched) -> None:
+        self.reads |= other.reads
+        self.writes |= other.writes
+
+
+@dataclass
+class _Gathering:
+    """Kernels that wait to be started where the last of them is."""
+
+    members: dict[int, Kernel] = field(default_factory=dict)
+    touched: _Touched = field(default_factory=_Touched)
+    families: set[Any] = field(default_factory=set)
+    device: torch.device | None = None
+
+    def add(
+        self, number: int, kernel: Kernel, touched: _Touched, work: list[Kernel | Call | None], device: torch.device
+    ) -> None:
+        key = family_key(kernel)
+        arguments = sum(len(member.arguments) for member in self.members.values()) + len(kernel.arguments)
+        full = arguments > MOST_ARGUMENTS or len(self.families | {key}) > MOST_FAMILIES
+        if full or device != self.device or touched.meets(self.touched):
+            self.close(work)
+        self.device = device
+        self.members[number] = kernel
+        self.touched.add(touched)
+        self.families.add(key)
+
+    def close(self, work: list[Kernel | Call | None]) -> None:
+        if len(self.members) > 1:
+            for number in self.members:
+                work[number] = None
+            work[max(self.members)] = combined(list(self.members.values()))
+        self.members, self.touched, self.families = {}, _Touched(), set()
+
+
+def _is_elementwise(kernel: Kernel) -> bool:
+    """True for kernels that can be members: every element by itself, in one run."""
+    if kernel.device != "cuda" or kernel.product is not None or kernel.sizes:
+        return False
+    if any(loop.axes for loop in kernel.loops) or any(argument.numel.as_int() is None for argument in kernel.arguments):
+        return False
+    return 0 < elements_of(kernel) <= (MOST_ELEMENTS if len(kernel.axes) < 2 else SMALL_WORK)
+
+
+def elements_of(kernel: Kernel) -> int:
+    """How many elements an elementwise kernel makes."""
+    return math.prod(axis.size.as_int() or 0 for axis in kernel.axes if axis.size is not None)
+
+
+def combined(members: Sequence[Kernel]) -> Kernel:
+    """One kernel that does what all do; those of a family stand beside one another."""
+    by_family: dict[Any, list[Kernel]] = {}
+    for member in members:
+        by_family.setdefault(family_key(member), []).append(member)
+    ordered = tuple(member for family in by_family.values() for member in family)
+    origins = tuple(dict.fromkeys(origin for family in by_family.values() for origin in family[0].origins))
+    name = f"{ordered[0].name}_and_{len(ordered) - 1}_more"
+    arguments = numbers_last(argument for member in ordered for argument in member.arguments)
+    return Kernel(name, "cuda", (), (), arguments, (), origins, members=ordered)
+
+
+# -- families ---------------------------------------------------------------------------------------------------------
+
+
+def family_key(kernel: Kernel) -> Any:
+    """Equal for kernels of one family."""
+    general = family_of(kernel)
+    arguments = tuple((argument.dtype, argument.role, argument.number) for argument in general.arguments)
+    return general.axes, general.loops, arguments, elements_of(kernel) % STEP == 0
+
+
+def family_of(kernel: Kernel) -> Kernel:
+    """The kernel with names of its own, for any number of elements where its text need not say how many."""
+    own = with_own_names(kernel)
+    if len(own.axes) != 1:
+        return own
+    (axis,) = own.axes
+    general = loop_variable(axis.name, Index.of(COUNT))
+    return replace(own, axes=(general,), loops=_moved(own.loops, {axis: Index.of(general)}))
+
+
+def _moved(loops: Iterable[Loop], moves: dict[Symbol, Index]) -> tuple[Loop, ...]:
+    return tuple(
+        Loop(loop.axes, tuple(map_statement(s, lambda expr: substitute(expr, moves), moves) for s in loop.body))
+        for loop in loops
+    )
