@@ -84,3 +84,19 @@ def test_a_mistake_in_one_direction_is_not_the_users_problem(direction, monkeypa
         compile_graph(graph, [x])(x)[0].sum().backward()
     torch.testing.assert_close(x.grad, 2 * x.detach().cos())
     assert ctx.ledger.refused()[0].stage == "compiler"
+
+
+def test_a_backend_called_by_others_looks_at_what_it_is_given():
+    graph = torch.fx.symbolic_trace(lambda x: x * 2)
+    compiled = compile_api.backend_function("inductor")(graph, [torch.ones(4)])
+    with pytest.raises(ValueError, match="compiled for"):
+        compiled(torch.ones(5))
+
+
+def test_parameters_whose_memory_is_exchanged_are_seen_by_guards():
+    module = torch.nn.Linear(4, 4)
+    x = torch.randn(4, 4)
+    compiled = compile_api.compile(lambda x: module.weight * 2 + x)
+    for data in (torch.randn(4, 4).t(), torch.randn(8, 8)[::2, ::2], torch.randn(4, 4).double(), torch.randn(1, 4)):
+        module.weight.data = data
+        assert torch.equal(compiled(x), module.weight * 2 + x)

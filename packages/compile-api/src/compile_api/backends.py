@@ -37,6 +37,8 @@ class Context:
     progress: Progress
     folder: GraphFolder | None = None
     """Where the graph that is being compiled leaves what a person wants to see, if that was asked for."""
+    guarded: bool = False
+    """Whether somebody looks at the inputs of each call before the compiled graph gets them."""
 
 
 def nothing_lacks() -> str:

@@ -74,7 +74,7 @@ def compile(
         return again
     if not callable(model):
         raise TypeError(f"compile takes a function or a module, not {type(model).__name__}")
-    ctx = Context(chosen, Ledger(), Progress.for_terminal())
+    ctx = Context(chosen, Ledger(), Progress.for_terminal(), guarded=True)
     follow(ctx.ledger)
     optimized = capture.optimize(
         observed(entry, ctx),

@@ -82,6 +82,7 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
                     "trace": folder or ctx.options.trace,
                     "labels": ctx.options.labels,
                     "max_autotune": ctx.options.max_autotune,
+                    "check_inputs": direction == "backward" or not ctx.guarded,
                 },
                 tell=lambda doing: ctx.progress.stage(f"{what}: {doing}"),
             )

@@ -25,6 +25,7 @@ from capture.values.tensor import TensorValue
 _FACTORS = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
 _SHORT = (torch.float16, torch.bfloat16)
 _DOUBLE = ConstantValue(torch.float64)
+_CPU = torch.device("cpu")
 
 
 @fallback(order=4)
@@ -36,7 +37,7 @@ def numbers_of_the_run(ctx: Tracer, function: Any, args: Sequence[Value], kwargs
     if operation in _FACTORS and (found := _with_a_factor(ctx, function, args, kwargs, _FACTORS[operation])):
         return found
     if name == "_foreach_pow" and _is_of_the_run(args[0]):
-        bases = ListValue(_as_tensors(ctx, args[:1], _parts(ctx, args[1])))
+        bases = ListValue(_as_tensors(ctx, args[:1], _parts(ctx, args[1]), exact=True))
         return ctx.record(function, [bases, args[1]], {})
     if operation == "lerp" and len(args) == 3:
         return _with_tensors(ctx, function, args, exact=True)
@@ -63,7 +64,7 @@ def _with_a_factor(
         return None
     many = isinstance(operands[1], SequenceValue)
     multiplied = [_in_single_precision(ctx, operand) for operand in _parts(ctx, operands[1])]
-    factors = _as_tensors(ctx, _parts(ctx, factor), multiplied)
+    factors = _as_tensors(ctx, _parts(ctx, factor), multiplied, exact=False)
     if many:
         operands[1] = ctx.record(torch._foreach_mul, [ListValue(multiplied), ListValue(factors)], {})
     else:
@@ -74,11 +75,11 @@ def _with_a_factor(
 def _with_tensors(ctx: Tracer, function: Any, args: Sequence[Value], *, exact: bool) -> Value | None:
     """The last operand is one number for all tensors or one for each; ``exact``: of the tensors' own dtype."""
     targets, numbers = _parts(ctx, args[0]), _parts(ctx, args[-1])
-    if not _needs_help(targets[0], numbers, exact and isinstance(args[0], SequenceValue)):
+    if not _needs_help(targets[0], numbers, exact, isinstance(args[0], SequenceValue)):
         return None
     if any(isinstance(target, TensorValue) and target.fake.dtype in _SHORT for target in targets):
         return _rounded_once(ctx, function, args)
-    forms = _as_tensors(ctx, numbers, targets)
+    forms = _as_tensors(ctx, numbers, targets, exact=exact)
     if exact:
         kind = ConstantValue(targets[0].fake.dtype)  # type: ignore[attr-defined]
         forms = [ctx.record("to", [form, kind], {}, method=True) for form in dict.fromkeys(forms)]
@@ -87,13 +88,14 @@ def _with_tensors(ctx: Tracer, function: Any, args: Sequence[Value], *, exact: b
     return ctx.record(function, [*args[:-1], last], {})
 
 
-def _needs_help(target: Value, numbers: Sequence[Value], needs_a_list: bool) -> bool:
+def _needs_help(target: Value, numbers: Sequence[Value], exact: bool, many: bool) -> bool:
     """Whether torch would not take the numbers as they are."""
     if not isinstance(target, TensorValue):
         return False
     tensors = [number for number in numbers if isinstance(number, TensorValue) and number.fake.dim() == 0]
-    elsewhere = any(tensor.fake.device != target.fake.device for tensor in tensors)
-    mixed = 0 < len(tensors) < len(numbers) or (needs_a_list and len(tensors) == 1)
+    near = (target.fake.device,) if exact else (target.fake.device, _CPU)
+    elsewhere = any(tensor.fake.device not in near for tensor in tensors)
+    mixed = 0 < len(tensors) < len(numbers) or (exact and many and len(tensors) == 1)
     return elsewhere or mixed or any(isinstance(number, ScalarValue) for number in numbers)
 
 
@@ -140,12 +142,13 @@ def _in_single_precision(ctx: Tracer, operand: Value) -> Value:
     return operand
 
 
-def _as_tensors(ctx: Tracer, numbers: Sequence[Value], like: Sequence[Value]) -> list[Value]:
-    """One tensor without dimensions for each of the tensors in ``like``, where those are: all numbers move at once."""
+def _as_tensors(ctx: Tracer, numbers: Sequence[Value], like: Sequence[Value], *, exact: bool) -> list[Value]:
+    """One tensor without dimensions for each of the tensors in ``like``.  Torch takes those of the CPU for a factor of
+    any tensor; where it wants ``exact`` ones they are where those are, and all numbers move at once."""
     forms = [_form(ctx, number) for number in numbers]
     tensor = like[0]
     assert isinstance(tensor, TensorValue)
-    if any(form.fake.device != tensor.fake.device for form in forms):
+    if exact and any(form.fake.device != tensor.fake.device for form in forms):
         place = [ConstantValue(tensor.fake.device), ConstantValue(tensor.fake.dtype)]
         together = ctx.record(torch.stack, [ListValue(forms)], {})
         forms = ctx.record("to", [together, *place], {}, method=True).elements(ctx)  # type: ignore[assignment]
