@@ -20,15 +20,21 @@ LINE = 64
 def scratch_places(program: Program) -> dict[str, int]:
     """Where each small temporary that only kernels touch begins, in bytes."""
     others = set(_seen_by_others(program))
-    buffers = [step.buffer for step in program.steps if isinstance(step, Allocate)]
-    small = [buffer for buffer in buffers if buffer.name not in others and _is_small(buffer)]
+    owners: dict[str, list[Buffer]] = {}
+    for step in program.steps:
+        if isinstance(step, Allocate):  # what takes memory over may find there what it reads
+            chain = owners.get(step.reuse, []) if step.reuse is not None else []
+            chain.append(step.buffer)
+            owners[step.buffer.name] = chain
+    chains = {id(chain): chain for chain in owners.values()}.values()
+    small = [chain for chain in chains if all(_is_small(one) and one.name not in others for one in chain)]
     if len(small) < 2:
         return {}
     places: dict[str, int] = {}
     end = 0
-    for buffer in small:
-        places[buffer.name] = end
-        end += -(-_bytes(buffer) // LINE) * LINE
+    for chain in small:
+        places.update((buffer.name, end) for buffer in chain)
+        end += max(-(-_bytes(buffer) // LINE) * LINE for buffer in chain)
     return places
 
 

@@ -270,7 +270,7 @@ class _WrapperPrinter:
         if buffer.name in self.scratch:
             return
         name = self._local(buffer.name)
-        if step.reuse is None or step.reuse in self.scratch:
+        if step.reuse is None:
             device = self._bound(str(buffer.device).replace(":", ""), buffer.device)
             self.lines.line(
                 f"{name} = empty_strided({self._tuple(buffer.sizes)}, {self._tuple(buffer.strides)}, "

@@ -1,0 +1,42 @@
+"""Small temporaries of the CPU, which share one allocation."""
+
+import torch
+from compiled import traced
+from simulated import program_for_gpu
+
+import inductor
+from inductor.codegen.scratch import scratch_places
+
+
+def compiled(function, *inputs):
+    made = inductor.compile(traced(function, *inputs), inputs)
+    return made, made.source
+
+
+def test_many_small_temporaries_are_one_allocation():
+    def steps(x, y, one, two):
+        return x * 0.9 ** (one + 1).double(), y * 0.9 ** (two + 1).double()
+
+    inputs = [torch.rand(4), torch.rand(5), torch.tensor(1.0), torch.tensor(2.0)]
+    program, _ = program_for_gpu(steps, inputs, on_host=(2, 3))
+    assert sorted(scratch_places(program).values()) == [0, 64]
+
+
+def test_what_is_written_over_its_operand_finds_it_there():
+    def function(x, w):
+        rows = x.sum(1)
+        for _ in range(3):
+            rows = rows + torch.softmax(rows, 0) * torch.mm(w, rows[:, None])[:, 0].sum()
+        return rows * 2, torch.logsumexp(rows, 0) + 1
+
+    inputs = [torch.rand(6, 50), torch.rand(6, 6)]
+    made, _ = compiled(function, *inputs)
+    for ours, wanted in zip(made(*inputs), function(*inputs), strict=True):
+        torch.testing.assert_close(ours, wanted)
+
+
+def test_what_a_library_reads_is_a_tensor():
+    made, source = compiled(lambda x: torch.linalg.inv(x + torch.eye(3)) * x.sum(), torch.rand(3, 3))
+    assert "scratch" not in source
+    x = torch.rand(3, 3)
+    torch.testing.assert_close(made(x)[0], torch.linalg.inv(x + torch.eye(3)) * x.sum())
