@@ -25,10 +25,12 @@ from inductor.ir.index import ONE, Index, Symbol
 from inductor.ir.program import Bind, Buffer, Ref
 from inductor.lowerings.attention import attend
 from inductor.lowerings.context import Context
+from inductor.lowerings.epilogues import multiply_and_activate
 from inductor.lowerings.fallback import call_operator
 from inductor.lowerings.registry import LOWERINGS, Declined
 from inductor.lowerings.values import EIGHTHS, Tensor, broadcast_to, convert, cost, is_number, load, strided
 from inductor.rewrites.attention import Attention, find_attention
+from inductor.rewrites.epilogues import Epilogue, find_epilogues
 from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
 from inductor.rewrites.views import behind_outputs
@@ -54,14 +56,19 @@ SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
 
 
 def lower(
-    gm: GraphModule, example_inputs: Sequence[Any] = (), name: str = "graph", fused_random: bool = False
+    gm: GraphModule,
+    example_inputs: Sequence[Any] = (),
+    name: str = "graph",
+    fused_random: bool = False,
+    epilogues: bool = True,
 ) -> Graph:
-    """The graph as nests and calls in program order.  Every node carries the tracer's ``meta['val']``."""
-    return _Lowerer(gm, name, fused_random).run()
+    """The graph as nests and calls in program order.  Every node carries the tracer's ``meta['val']``.  ``epilogues``:
+    whether libraries' products take activations along."""
+    return _Lowerer(gm, name, fused_random, epilogues).run()
 
 
 class _Lowerer:
-    def __init__(self, gm: GraphModule, name: str, fused_random: bool) -> None:
+    def __init__(self, gm: GraphModule, name: str, fused_random: bool, epilogues: bool) -> None:
         self.gm, self.name = gm, name
         self.ctx = Context(fused_random=fused_random)
         self.env: dict[Node, Any] = self.ctx.values
@@ -70,6 +77,7 @@ class _Lowerer:
         self.lazy_readers: dict[str, list[Node]] = {}
         self.more_users: Counter[Node] = Counter()
         self.attention: Mapping[Node, Attention] = {}
+        self.epilogues: Mapping[Node, Epilogue] = find_epilogues(gm.graph) if epilogues else {}
         self.lowered: Counter[str] = Counter()
         self.needs_memory = behind_outputs(gm.graph)
         self.ctx.layouts = image_layouts(gm.graph, self.needs_memory)
@@ -82,6 +90,7 @@ class _Lowerer:
             self.more_users[first] += len(node.users)
         self.attention = find_attention(self.gm.graph, redundant)
         unread = redundant.dead.union(*(attention.inside for attention in self.attention.values()))
+        unread = unread.union(*(epilogue.between for epilogue in self.epilogues.values()))
         for node in self.gm.graph.nodes:
             if node in unread:
                 continue
@@ -146,6 +155,9 @@ class _Lowerer:
         if (attention := self.attention.get(node)) is not None:
             self.ctx.begin(node, [node.meta["val"]])
             return attend(self.ctx, attention)
+        if (epilogue := self.epilogues.get(node)) is not None:
+            self.ctx.done[epilogue.activation] = multiply_and_activate(self.ctx, epilogue)
+            return None
         args, kwargs = self._values(node.args), self._values(node.kwargs)
         if node.target is operator.getitem:
             return args[0][args[1]]

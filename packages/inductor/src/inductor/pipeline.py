@@ -60,7 +60,8 @@ def _prepare(work: Work) -> Work:
 
 def _lower(work: Work) -> Work:
     fused_random = work.options.random == "fused"
-    return replace(work, graph=lower.lower(work.gm, work.example_inputs, work.name, fused_random))
+    epilogues = not work.options.max_autotune  # which has kernels of ours in their place
+    return replace(work, graph=lower.lower(work.gm, work.example_inputs, work.name, fused_random, epilogues))
 
 
 def _schedule(work: Work) -> Work:

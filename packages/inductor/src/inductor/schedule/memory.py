@@ -28,6 +28,7 @@ _MemoryClass: TypeAlias = tuple[str, Index]
 
 FRESH = frozenset((
     aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.convolution.default,
+    aten._addmm_activation.default,
 ))  # fmt: skip
 """Library calls whose result is memory of its own, laid out as asked for: it is ours from then on."""
 

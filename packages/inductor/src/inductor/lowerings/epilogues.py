@@ -1,0 +1,21 @@
+"""A product of matrices with a bias and an activation, as the one call that torch has for them."""
+
+from __future__ import annotations
+
+import torch
+
+from inductor.lowerings.context import Context
+from inductor.lowerings.values import Tensor, load
+from inductor.lowerings.views import reshape
+from inductor.rewrites.epilogues import Epilogue
+
+
+def multiply_and_activate(ctx: Context, epilogue: Epilogue) -> Tensor:
+    """The activation's result; the graph asks for it later, when what it is made from may have been written to."""
+    product, shape = epilogue.product, epilogue.activation.meta["val"].shape
+    meta = product.meta["val"]
+    ctx.begin(product, [meta])
+    operands = [ctx.ref(ctx.current(ctx.values[operand])) for operand in product.args[:3]]
+    result = ctx.buffer(ctx.sizes.indices(meta.shape), meta.dtype, meta.device, ctx.sizes.strides(meta.stride()))
+    ctx.call(torch.ops.aten._addmm_activation.default, operands, {"use_gelu": True}, [result], None)
+    return reshape(load(result), ctx.sizes.indices(shape))
