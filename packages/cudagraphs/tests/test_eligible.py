@@ -40,6 +40,14 @@ def test_a_number_in_a_tensor_is_no_cpu_operator():
     check_graph(graph_module)
 
 
+def test_a_number_that_the_graph_writes_would_stay_as_it_is_in_replays():
+    """An optimizer's counter of steps."""
+    graph_module = make_fx(lambda step: torch.ops.aten.copy_.default(step, step + 1))(torch.tensor(1.0))
+    with pytest.raises(CannotRecord, match="writes to the CPU's memory") as caught:
+        check_graph(graph_module)
+    assert caught.value.reason is Refusal.CPU_OPERATOR
+
+
 def test_an_ineligible_graph_is_refused_when_captured_and_still_runs():
     graph_module = torch.fx.symbolic_trace(lambda x: torch.sin(x))
     for node in graph_module.graph.nodes:

@@ -5,7 +5,7 @@ Must not know trees or recordings.  What only shows while recording is found the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -45,22 +45,29 @@ def check_graph(graph_module: torch.fx.GraphModule) -> None:
                 raise CannotRecord(_UNSAFE_TAGS[tag], f"operator {node.target}", _line(node))
         if any(_in_host_memory(value) for value in _values(node)):
             raise CannotRecord(Refusal.CPU_OPERATOR, f"operator {node.target}", _line(node))
+        if any(_is_on_cpu(value) for written in _written_by(node) for value in _values(written)):
+            what = f"operator {node.target}, which writes to the CPU's memory: a replay would not"
+            raise CannotRecord(Refusal.CPU_OPERATOR, what, _line(node))
 
 
 def written_inputs(graph_module: torch.fx.GraphModule) -> set[int]:
     """The inputs that an operator of the graph writes to, by their position."""
     positions = {node: index for index, node in enumerate(graph_module.graph.find_nodes(op="placeholder"))}
-    written: set[int] = set()
-    for node in graph_module.graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload):
-            schema = node.target._schema
-            given = [*zip(schema.arguments, node.args, strict=False)]
-            given += [(argument, node.kwargs.get(argument.name)) for argument in schema.arguments]
-            for argument, value in given:
-                values = value if isinstance(value, list | tuple) else [value]
-                if argument.is_write:
-                    written |= {positions[one] for one in values if isinstance(one, torch.fx.Node) and one in positions}
-    return written
+    written = (one for node in graph_module.graph.nodes for one in _written_by(node))
+    return {positions[one] for one in written if one in positions}
+
+
+def _written_by(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    """What an operator writes to, by its schema."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return
+    schema = node.target._schema
+    given = [*zip(schema.arguments, node.args, strict=False)]
+    given += [(argument, node.kwargs.get(argument.name)) for argument in schema.arguments]
+    for argument, value in given:
+        values = value if isinstance(value, list | tuple) else [value]
+        if argument.is_write:
+            yield from (one for one in values if isinstance(one, torch.fx.Node))
 
 
 def _values(node: torch.fx.Node) -> list[Any]:
@@ -70,7 +77,11 @@ def _values(node: torch.fx.Node) -> list[Any]:
 
 def _in_host_memory(value: Any) -> bool:
     """A number in a 0-d tensor is harmless: kernels take it as an argument, and it is the same at every replay."""
-    return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 0
+    return _is_on_cpu(value) and value.dim() > 0
+
+
+def _is_on_cpu(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type == "cpu"
 
 
 def _line(node: torch.fx.Node) -> str:
