@@ -105,3 +105,18 @@ def test_tensors_that_come_to_share_memory_get_a_version_of_their_own():
             x, y = torch.arange(20.0), torch.arange(20.0)
             assert torch.equal(compiled(x[start : start + 6], x[:6]), step(y[start : start + 6], y[:6]))
             assert torch.equal(x, y)
+
+
+def test_pieces_of_tensors_whose_lengths_vary():
+    """The last step of each of many sequences: only a stride varies.  A warning would tell of a graph thrown away."""
+    f = compile_api.compile(lambda x: (x.sin() + 1).softmax(-1))
+    for length in (4, 5, 7, 9):
+        x = torch.randn(2, length, 8)[:, -1]
+        torch.testing.assert_close(f(x), (x.sin() + 1).softmax(-1))
+
+
+def test_the_same_sizes_in_another_order_of_memory():
+    f = compile_api.compile(lambda x: x * 2 if x.is_contiguous() else x * 3)
+    for rows in (4, 6, 7):
+        assert f(torch.ones(rows, 5)).eq(2).all()
+        assert f(torch.ones(5, rows).t()).eq(3).all()
