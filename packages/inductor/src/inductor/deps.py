@@ -96,18 +96,19 @@ def _call_access(call: Call, views: dict[str, View]) -> Access:
     reads |= _data_sizes(leaf for leaf in pytree.tree_leaves((call.args, dict(call.kwargs))) if isinstance(leaf, Index))
     writes = {buffer.name for buffer in call.outputs if buffer is not None} | set(call.into)
     writes |= {root(name, views) for name in mutated(call)}
+    writes |= set() if call.number is None else _data_sizes([Index.of(call.number)])
     writes |= _data_sizes(size for buffer in call.outputs if buffer is not None for size in buffer.sizes)
     if torch.Tag.nondeterministic_seeded in call.target.tags:
         writes.add(RANDOM_STATE)
-    if not any(call.outputs) or call.target.namespace not in ("aten", "prims"):
+    if not (any(call.outputs) or call.number) or call.target.namespace not in ("aten", "prims"):
         writes.add(OUTSIDE)
     return Access(frozenset(reads), frozenset(writes))
 
 
 def _data_sizes(sizes: Iterable[Index]) -> set[str]:
-    """Sizes that are known only once some call has returned, by name: they order operations as buffers do."""
+    """Numbers that are known only once some call has returned, by name: they order operations as buffers do."""
     found = (symbol for size in sizes for symbol in size.symbols)
-    return {f"<{symbol}>" for symbol in found if symbol.size is None and not symbol.lower}
+    return {f"<{symbol}>" for symbol in found if symbol.size is None and symbol.lower <= 0}
 
 
 def refs(call: Call) -> list[Ref]:

@@ -121,7 +121,7 @@ class _Lowerer:
             self._bind_sizes(buffer)
             return load(buffer)
         if isinstance(value, torch.SymInt):
-            index = self.ctx.sizes.index(value)
+            index = self.ctx.sizes.given(value)
             symbol = index.as_symbol()
             self.inputs.append(symbol)
             if symbol is not None and symbol not in {bind.symbol for bind in self.binds}:

@@ -364,6 +364,9 @@ class _WrapperPrinter:
             for name, result in zip(into, results, strict=True):
                 self.lines.line(f"{name}.copy_({result})")
             return
+        if step.number is not None:
+            self.lines.line(f"{self._local(step.number.name)} = {text}{reason}")
+            return
         names = ["_" if output is None else self._local(output.name) for output in step.outputs]
         if not names or into:
             self.lines.line(text + reason)

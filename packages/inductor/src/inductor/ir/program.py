@@ -62,7 +62,8 @@ class Ref:
 class Call:
     """Calls a torch operator (a library kernel, or a fallback, which has a ``reason``).  ``args`` and ``kwargs`` hold
     plain values, lists of them, ``Ref`` and ``Index``.  ``outputs`` are names for what it returns, flattened; None for
-    a result nobody reads.  With ``into`` the results are written into buffers that exist already."""
+    a result nobody reads.  With ``into`` the results are written into buffers that exist already.  ``number`` is the
+    name of the one integer that the operator returns instead."""
 
     target: torch._ops.OpOverload
     args: tuple[object, ...]
@@ -70,6 +71,7 @@ class Call:
     outputs: tuple[Buffer | None, ...]
     into: tuple[str, ...] = ()
     reason: str | None = None
+    number: Symbol | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,6 +202,7 @@ def step(value: Step) -> str:
 def _call(value: Call) -> str:
     args = [_plain(arg) for arg in value.args] + [f"{name}={_plain(arg)}" for name, arg in value.kwargs]
     results = ", ".join("_" if buffer is None else _buffer(buffer) for buffer in value.outputs)
+    results = results if value.number is None else value.number.name
     into = f" into {', '.join(value.into)}" if value.into else ""
     reason = f"  # {value.reason}" if value.reason else ""
     return f"{results + ' = ' if results else ''}call {value.target}({', '.join(args)}){into}{reason}"

@@ -266,9 +266,10 @@ class Context:
         kwargs: dict[str, object],
         outputs: Sequence[Buffer | None],
         reason: str | None,
+        number: Symbol | None = None,
     ) -> None:
         """A call of a torch operator; tensors in the arguments have become ``Ref`` already."""
-        self.emit(Call(target, tuple(args), tuple(kwargs.items()), tuple(outputs), (), reason))
+        self.emit(Call(target, tuple(args), tuple(kwargs.items()), tuple(outputs), (), reason, number))
 
     def constant(self, value: torch.Tensor, name: str | None = None) -> Tensor:
         """A tensor that the compiled graph keeps."""

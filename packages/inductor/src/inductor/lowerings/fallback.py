@@ -1,7 +1,7 @@
 """Operators that run as they are: library kernels, and whatever has no lowering or was declined.
 
 The arguments get memory with eager's strides, the results have the strides the tracer saw.  Nothing is refused here
-but results that are no tensors.
+but results that are neither tensors nor an integer.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from inductor.errors import UnsupportedGraph
+from inductor.ir.index import Index
 from inductor.ir.program import Buffer, Ref
 from inductor.lowerings.context import Context
 from inductor.lowerings.registry import LIBRARY
@@ -45,6 +46,10 @@ def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason:
         raise UnsupportedGraph(f"{ctx.node}, of which the tracer does not say what it returns")
     refs = _with_refs(ctx)
     call_args, call_kwargs = _map(refs, args), {name: _map(refs, value) for name, value in kwargs.items()}
+    if isinstance(metas, torch.SymInt):
+        number = ctx.sizes.number(metas)
+        ctx.call(target, call_args, call_kwargs, [], reason, number)
+        return Index.of(number)
     leaves, structure = pytree.tree_flatten(metas)
     buffers = [_result(ctx, leaf) for leaf in leaves]
     ctx.call(target, call_args, call_kwargs, buffers, reason)
@@ -68,7 +73,7 @@ def _result(ctx: Context, meta: Any) -> Buffer | None:
     if meta is None or isinstance(meta, (bool, int, float)):  # a number that follows from the shapes needs no memory
         return None
     if not isinstance(meta, torch.Tensor):
-        raise UnsupportedGraph(f"{ctx.node}, which returns {type(meta).__name__}: only tensors can be compiled")
+        raise UnsupportedGraph(f"{ctx.node}, which returns {type(meta).__name__}: neither tensors nor an integer")
     if meta.layout != torch.strided or meta.is_quantized:
         raise UnsupportedGraph(f"a result of layout {meta.layout}")
     sizes, strides = ctx.sizes.indices(meta.shape), ctx.sizes.strides(meta.stride())

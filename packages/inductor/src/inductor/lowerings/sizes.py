@@ -15,6 +15,8 @@ import torch
 from inductor.errors import UnsupportedGraph
 from inductor.ir.index import ONE, ZERO, Index, Symbol, size_symbol
 
+SMALLEST = -(1 << 62)
+
 
 @dataclass
 class Sizes:
@@ -38,8 +40,21 @@ class Sizes:
         return tuple(self.index(value if isinstance(value, int) else _without_max(value)) for value in values)
 
     def symbol(self, name: str) -> Symbol:
-        """The symbol of that name; sizes that come from data (``u0``) may be 0 and 1 too."""
-        return self.symbols.setdefault(name, size_symbol(name, 0 if name.startswith("u") else 2))
+        """The symbol of that name; sizes that come from data may be 0 and 1 too."""
+        return self.symbols.setdefault(name, size_symbol(name, 0 if _is_from_data(name) else 2))
+
+    def given(self, value: torch.SymInt) -> Index:
+        """An integer that the graph is given."""
+        if _is_from_data(str(value.node.expr)):
+            self.number(value)
+        return self.index(value)
+
+    def number(self, value: torch.SymInt) -> Symbol:
+        """The symbol of an integer read from a tensor: unlike a size it may be negative."""
+        name = str(value.node.expr)
+        if not name.isidentifier():
+            raise UnsupportedGraph(f"an integer read from a tensor that is known as {name}")
+        return self.symbols.setdefault(name, size_symbol(name, SMALLEST))
 
     def _from_sympy(self, expr: Any) -> Index:
         if expr.is_Integer:
@@ -73,6 +88,16 @@ def _without_max(value: torch.SymInt) -> Any:
         lambda node: type(node).__name__ == "Max" and 1 in node.args,
         lambda node: next(arg for arg in node.args if arg != 1),
     )
+
+
+def _is_from_data(name: str) -> bool:
+    """The tracer calls these u0, u1, ...; what follows from the sizes of inputs begins with other letters."""
+    return name.startswith("u") and name[1:].isdigit()
+
+
+def from_data(index: Index) -> bool:
+    """Whether nobody but the tensors' data can tell the value: torch checks such a position when it is used."""
+    return any(symbol.size is None and symbol.lower <= 0 for symbol in index.symbols)
 
 
 def numel(sizes: Iterable[Index]) -> Index:

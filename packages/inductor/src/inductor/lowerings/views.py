@@ -11,7 +11,7 @@ from inductor.ir.expr import Load, cast
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, lowering
-from inductor.lowerings.sizes import contiguous_strides, numel
+from inductor.lowerings.sizes import contiguous_strides, from_data, numel
 from inductor.lowerings.values import Tensor, broadcast_to, compute_dtype, positions, pure, reindex, strided
 
 aten = torch.ops.aten
@@ -218,6 +218,8 @@ def slice_(
 ) -> Tensor | Declined:
     dim = wrap(dim, x.ndim)
     size = x.sizes[dim]
+    if from_data(ctx.sizes.index(start or 0)) or from_data(ctx.sizes.index(end or 0)):
+        return Declined("a slice from or to where only data can tell")
     first = _clamped(ctx.sizes.index(0 if start is None else start), size)
     last = size if end is None else _clamped(ctx.sizes.index(end), size)
     stride = ctx.sizes.index(step)
@@ -246,9 +248,15 @@ def _clamped(position: Index, size: Index) -> Index | None:
 
 
 @lowering(aten.select.int)
-def select(ctx: Context, x: Tensor, dim: int, index: Size) -> Tensor:
+def select(ctx: Context, x: Tensor, dim: int, index: Size) -> Tensor | Declined:
     dim = wrap(dim, x.ndim)
     at = ctx.sizes.index(index)
+    if from_data(at) and not (at.is_nonnegative() and at.is_below(x.sizes[dim])):
+        return Declined("a position that only data can tell")
+    return _selected(x, dim, at)
+
+
+def _selected(x: Tensor, dim: int, at: Index) -> Tensor:
     if (known := at.as_int()) is not None and known < 0:
         at = at + x.sizes[dim]
     sizes = x.sizes[:dim] + x.sizes[dim + 1 :]
@@ -257,8 +265,11 @@ def select(ctx: Context, x: Tensor, dim: int, index: Size) -> Tensor:
 
 
 @lowering(aten.narrow.default)
-def narrow(ctx: Context, x: Tensor, dim: int, start: Size, length: Size) -> Tensor:
-    return window(x, wrap(dim, x.ndim), ctx.sizes.index(start), ctx.sizes.index(length))
+def narrow(ctx: Context, x: Tensor, dim: int, start: Size, length: Size) -> Tensor | Declined:
+    first, count = ctx.sizes.indices((start, length))
+    if from_data(first) or from_data(count):
+        return Declined("a part that only data can tell")
+    return window(x, wrap(dim, x.ndim), first, count)
 
 
 @lowering(aten.split.Tensor, aten.split_with_sizes.default)
@@ -269,8 +280,11 @@ def split(ctx: Context, x: Tensor, sizes: Any, dim: int = 0) -> list[Tensor] | D
         if total is None or not step:
             return Declined("a split into a number of parts known only at run time")
         sizes = [min(step, total - start) for start in range(0, total, step)] or [0]
+    lengths = ctx.sizes.indices(sizes)
+    if any(map(from_data, lengths)):
+        return Declined("a split into parts whose sizes only data can tell")
     parts, start = [], ZERO
-    for length in ctx.sizes.indices(sizes):
+    for length in lengths:
         parts.append(window(x, dim, start, length))
         start = start + length
     return parts
@@ -281,7 +295,7 @@ def unbind(ctx: Context, x: Tensor, dim: int = 0) -> list[Tensor] | Declined:
     count = x.sizes[wrap(dim, x.ndim)].as_int()
     if count is None:
         return Declined("a split into a number of parts known only at run time")
-    return [select(ctx, x, dim, k) for k in range(count)]
+    return [_selected(x, wrap(dim, x.ndim), Index.of(k)) for k in range(count)]
 
 
 @lowering(aten.diagonal.default)

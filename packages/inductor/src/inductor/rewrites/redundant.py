@@ -60,6 +60,8 @@ def _equal_nodes(graph: Graph, dead: set[Node]) -> dict[Node, Node]:
     for node in graph.nodes:
         if node in dead or not is_pure(node) or any(tag in node.target.tags for tag in _tags(node)):
             continue
+        if brings_symbols(node):
+            continue
         key = _key((node.target, node.args, node.kwargs), same)
         if key is None:
             continue
@@ -67,6 +69,18 @@ def _equal_nodes(graph: Graph, dead: set[Node]) -> dict[Node, Node]:
         if first is not node and not (node in visible and first in visible):
             same[node] = first
     return same
+
+
+def brings_symbols(node: Node) -> bool:
+    """Whether sizes of the result are named by it: what comes later refers to them."""
+    own = _symbols(node)
+    return bool(own) and not own.issubset(name for given in node.all_input_nodes for name in _symbols(given))
+
+
+def _symbols(node: Node) -> set[str]:
+    value = node.meta.get("val")
+    held = [*value.shape] if isinstance(value, torch.Tensor) else [value]
+    return {str(symbol) for part in held if isinstance(part, torch.SymInt) for symbol in part.node.expr.free_symbols}
 
 
 def _tags(node: Node) -> tuple[torch.Tag, ...]:
