@@ -77,3 +77,25 @@ def test_a_graph_that_fails_within_modes_leaves_them():
     with pytest.raises(aotgrad.Unsupported):
         aotgrad.compile(gm, [x], forward=aotgrad.run_eagerly)
     assert (torch.is_autocast_enabled("cpu"), torch.is_inference_mode_enabled()) == (False, False)
+
+
+LEAVES = {
+    "alone": lambda x, w: (x.clone().requires_grad_() * 2).sum(),
+    "made beside an input": lambda x, w: (lambda leaf: (leaf, leaf * w))(x.clone().requires_grad_()),
+    "and given": lambda x, w: (lambda leaf: (leaf, leaf * x))(x.detach().clone().requires_grad_()),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_what_is_made_within_and_wants_a_gradient_is_refused(name):
+    x, w = torch.rand(4, 4), torch.rand(4, 4, requires_grad=name != "alone")
+    with pytest.raises(aotgrad.Unsupported, match="made within the graph requires grad"):
+        aotgrad.compile(torch.fx.symbolic_trace(LEAVES[name]), [x, w], forward=aotgrad.run_eagerly)(x, w)
+
+
+def test_a_gradient_taken_within_of_what_is_made_there_is_compiled(same_as_eager):
+    def slope(x):
+        leaf = x.clone().requires_grad_()
+        return torch.autograd.grad(leaf.sin().sum(), leaf)[0]
+
+    same_as_eager(slope, torch.rand(4), within=lambda fn: lambda x: enabled(fn, x))

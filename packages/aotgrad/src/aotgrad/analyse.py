@@ -84,9 +84,21 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
     facts = Facts(tuple(mutations), kinds, len(reader.results), len(reader.sizes))
     updates = [inputs[index].value for index in facts.updates]
     within = frozenset(id(inner) for opened in recorder.opened_results for inner in opened.inner)
+    _refuse_leaves(recorder, inputs, reader.results)
     if not within.issubset(map(id, reader.results)):
         raise Unsupported("a tensor subclass that requires grad is returned as a view", "return a copy of it")
     return Analysis(facts, updates, reader.results, reader.result_nodes, reader.sizes, within, reader.views)
+
+
+def _refuse_leaves(recorder: Recorder, inputs: Sequence[TracedInput], results: Sequence[torch.Tensor]) -> None:
+    """Gradients arrive at inputs.  What the program makes itself and wants the gradient of is not one of them."""
+    given = any(entry.tracked or entry.within for entry in inputs) or bool(recorder.opened_leaves)
+    for result in results:
+        if result.requires_grad and (result.grad_fn is None or not given):
+            raise Unsupported(
+                "a tensor made within the graph requires grad, and so does what is returned",
+                "make it outside of the graph",
+            )
 
 
 def _mutation(index: int, entry: TracedInput) -> Mutation | None:

@@ -65,7 +65,7 @@ def trace_joint(
     """Run `program` once in the caller's grad mode and record all that it does, with `training` its backward too."""
     recorder = Recorder(signature.fake_mode, decompositions)
     inputs = _placeholders(recorder, signature.inputs)
-    with _tracing(recorder, training):
+    with _tracing(recorder):
         for entry, given in zip(inputs, signature.inputs, strict=True):
             _present(entry, given, training)
             if isinstance(entry.value, torch.Tensor):
@@ -120,12 +120,11 @@ def _place(source: fx.Node | None) -> str:
 
 
 @contextmanager
-def _tracing(recorder: Recorder, training: bool) -> Iterator[None]:
+def _tracing(recorder: Recorder) -> Iterator[None]:
     """Everything that must be in force, and back as it was, while the program runs."""
     with ExitStack() as stack:
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(_without_autocast_cache())
-        stack.enter_context(torch.set_grad_enabled(training and torch.is_grad_enabled()))
         stack.enter_context(recorder.draws.counted())
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)

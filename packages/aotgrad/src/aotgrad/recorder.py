@@ -208,7 +208,7 @@ class Recorder(TorchDispatchMode):
     def _bind_result(self, node: fx.Node, result: Any) -> None:
         if isinstance(result, torch.Tensor):
             self._remember(result, node)
-            if torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
+            if any(map(self.sizes.is_news, result.shape)):
                 self.sizes.bind_layout(result, node)  # how much the operator found is told by its result alone
         elif isinstance(result, (list, tuple)):
             for index, part in enumerate(result):

@@ -45,6 +45,12 @@ class SizeNodes:
             self._offer(stride, node, torch.ops.aten.sym_stride.int, dim)
         self._offer(tensor.storage_offset(), node, torch.ops.aten.sym_storage_offset.default)
 
+    def is_news(self, value: Any) -> bool:
+        """Is this a symbol that nothing before has told?"""
+        if not isinstance(value, torch.SymInt) or not value.node.expr.is_Symbol:
+            return False
+        return value.node.expr not in self._known and value.node.expr not in self._sources
+
     def _offer(self, value: Any, node: fx.Node, read: Any, *where: int) -> None:
         if not isinstance(value, torch.SymInt) or value.node.expr.is_number:
             return
