@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 import compile_api
 
@@ -24,3 +25,61 @@ def test_values_of_tensors(name):
     for shift in (0.0, 1.5, 4.0, 100.0):
         given = (torch.arange(12.0).reshape(3, 4) - shift).requires_grad_(name == "a gradient")
         torch.testing.assert_close(compiled(given), program(given), equal_nan=True)
+
+
+def count(x):
+    return (x > 0).sum().item()
+
+
+OF_NUMBERS = {
+    "new tensors": lambda x: torch.zeros(count(x) + 1, 3) + torch.arange(3) + x.sum(),
+    "prefixes": lambda x: (x[: count(x)].softmax(0), x[count(x) :] * 2, x[: -count(x)].sum()),
+    "one length, many slices": lambda x: (lambda n: (x[:n] * 2, x[:n] + 1, x[:n].shape[0]))(count(x)),
+    "rows": lambda x: x.view(2, 3)[count(x) % 2] * 2 + count(x),
+    "a mask of lengths": lambda x: (torch.arange(count(x) + 2)[None] < torch.arange(6)[:, None]).float().mean(1),
+    "values": lambda x: (x * (count(x) + 1), x.clamp(max=count(x) - 3), x.long() // (count(x) + 1)),
+    "negative values": lambda x: (x[count(x) - 9 :] * 2, x + (count(x) - 9), torch.full((2,), -count(x))),
+    "a square": lambda x: (lambda n: torch.ones(n, n).tril() @ torch.ones(n, 2))(count(x)),
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_results_are_eagers_for_every_number(name):
+    compiled = compile_api.compile(OF_NUMBERS[name])
+    for seed in range(12):
+        x = torch.randn(6, generator=torch.Generator().manual_seed(seed))
+        if count(x) > 0:
+            torch.testing.assert_close(compiled(x), OF_NUMBERS[name](x))
+    report = compile_api.report(compiled)
+    assert len(report.captured) == 1
+    assert not (report.breaks or report.refused or report.left_alone)
+
+
+def test_gradients_go_through_parts_whose_size_only_data_can_tell():
+    layer = nn.Linear(4, 4)
+
+    def loss(x, keep):
+        return layer(x)[: keep.sum().item()].square().sum() + layer(x)[keep.long().argmax().item()].sum()
+
+    x = torch.randn(6, 4)
+    for kept in (3, 5, 1, 6):
+        keep = torch.arange(6) < kept
+        expected = torch.autograd.grad(loss(x, keep), layer.weight)
+        torch.testing.assert_close(torch.autograd.grad(compile_api.compile(loss)(x, keep), layer.weight), expected)
+
+
+@pytest.mark.parametrize("position", [9, -9])
+def test_a_position_outside_is_the_users_error(position):
+    def pick(x):
+        return x[int((x > -1e9).sum()) - 6 + position] * 2
+
+    with pytest.raises(IndexError, match=f"index {position} is out of bounds"):
+        compile_api.compile(pick)(torch.randn(6))
+
+
+def test_a_negative_size_is_the_users_error():
+    def make(x):
+        return torch.zeros(count(x) - 100).sum() + 1
+
+    with pytest.raises(RuntimeError, match="non-negative"):
+        compile_api.compile(make)(torch.randn(6))

@@ -200,3 +200,47 @@ def test_a_training_step(name):
         runs.append((losses, [parameter.detach().clone() for parameter in copied.parameters()]))
     assert runs[0][0] == runs[1][0]
     assert all(torch.equal(one, other) for one, other in zip(runs[0][1], runs[1][1], strict=True))
+
+
+def between(function):
+    """The same with a break in the middle."""
+
+    def broken(x, w):
+        return function(x, w, capture.graph_break)
+
+    return broken
+
+
+def of_a_new_tensor(x, w, pause=lambda: None):
+    noise = torch.ones(3, requires_grad=True)
+    loss = (noise * x).sum()
+    pause()
+    loss.backward()
+    return noise.grad
+
+
+def of_a_changed_input(x, w, pause=lambda: None):
+    attacked = x.clone().detach().requires_grad_()
+    loss = (attacked * w).square().sum()
+    pause()
+    loss.backward()
+    return attacked.grad, w.grad
+
+
+def of_what_is_returned(x, w, pause=lambda: None):
+    leaf = x.clone().requires_grad_()
+    return leaf, leaf * w
+
+
+@pytest.mark.parametrize("function", [of_a_new_tensor, of_a_changed_input, of_what_is_returned])
+@pytest.mark.parametrize("broken", [False, True])
+def test_gradients_taken_later_arrive_at_what_was_made_within(same, x, w, function, broken):
+    ours, theirs = w.detach().clone().requires_grad_(), w
+    found = capture.optimize("eager", strict=True)(between(function) if broken else function)(x, ours)
+    expected = function(x, theirs)
+    if function is of_what_is_returned:
+        assert found[0].is_leaf
+        for leaf, result in (found, expected):
+            result.sum().backward()
+        found, expected = (found[0].grad, ours.grad), (expected[0].grad, theirs.grad)
+    same(expected, found)

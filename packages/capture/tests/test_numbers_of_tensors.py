@@ -123,3 +123,54 @@ def test_the_settings_turn_it_off(same, x):
     kinds = [type(record).__name__ for record in log.records()]
     assert kinds.count("BreakRecord") == 1
     assert kinds.count("RecompileRecord") >= 3
+
+
+def positives(a):
+    return (a > 2).sum().item()
+
+
+AS_SIZES = {
+    "a size": lambda a: torch.zeros(positives(a) + 1, 3) + 1,
+    "a size of a tensor made like another": lambda a: a.new_full((positives(a), 2), 1.5) * a.sum(),
+    "the end of a range": lambda a: torch.arange(positives(a)) * 2,
+    "a mask of lengths": lambda a: torch.arange(int(a.long().max()))[None] < a.long()[0][:, None],
+    "the end of a slice": lambda a: a.flatten()[: positives(a)] * 2,
+    "both ends": lambda a: a.flatten()[positives(a) - 2 : positives(a)] * 2,
+    "from the end": lambda a: (a.flatten()[-positives(a) :], a.flatten()[: -positives(a)]),
+    "a position": lambda a: a[a.sum(1).argmax().item()] * 2,
+    "a position from the end": lambda a: a[-int(a.long()[0, 1])] * 2,
+    "positions of a list": lambda a: [a[0][i] for i in torch.tensor([2, 0]).tolist()],
+    "an argument": lambda a: a.roll(positives(a)).repeat(positives(a), 1),
+    "the value of an operator": lambda a: (a.clamp(max=positives(a)), a.long() % (positives(a) + 1)),
+    "of narrow numbers": lambda a: (a.int() * positives(a), a.half() * positives(a)),
+    "half of it": lambda a: a.flatten()[: positives(a) // 2] + positives(a) % 2,
+    "at most": lambda a: a.flatten()[: min(positives(a), 2)] + a.flatten()[: max(2, positives(a))].sum(),
+    "and a number too": lambda a: (torch.zeros(n := positives(a)), n, n + 1),
+}
+
+
+@pytest.mark.parametrize("name", AS_SIZES)
+def test_a_whole_number_is_taken_as_a_size(check, x, name):
+    check(AS_SIZES[name], x)
+
+
+def test_one_graph_serves_every_number(same, x):
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(AS_SIZES["the end of a slice"])
+    for limit in range(6):
+        same(AS_SIZES["the end of a slice"](x - limit), region(x - limit))
+    assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 1
+
+
+def test_a_negative_size_is_the_users_error(x):
+    def missing(a):
+        return torch.zeros(int(a.long().sum()) - 100)
+
+    with pytest.raises(RuntimeError, match="negative"):
+        missing(x)
+    with pytest.raises(RuntimeError, match="negative"):
+        capture.optimize(lambda gm, examples: lambda *inputs: (torch.zeros(0), -85))(missing)(x)
+
+
+def test_a_size_that_has_to_equal_another_ends_the_graph(check, x):
+    check(lambda a: torch.zeros(positives(a)) + torch.ones(positives(a)), x, breaks=1)

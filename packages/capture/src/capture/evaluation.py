@@ -5,7 +5,7 @@ from __future__ import annotations
 from capture.graph import quiet
 from capture.machine import Machine
 from capture.options import Options
-from capture.outcomes import NeedSymbols, Returned, StopEarlier, Stopped, Varying
+from capture.outcomes import NeedLeaves, NeedSymbols, Returned, StopEarlier, Stopped, Varying
 from capture.sources import Inputs
 
 
@@ -26,7 +26,7 @@ def evaluate(
             return machine, outcome
         except StopEarlier as earlier:
             forced[earlier.stopped.step] = earlier.stopped
-        except NeedSymbols:
+        except (NeedSymbols, NeedLeaves):
             continue
         finally:
             if not finished:

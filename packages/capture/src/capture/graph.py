@@ -57,6 +57,7 @@ class GraphRecorder:
     def __init__(self, *, symbolic: bool) -> None:
         # Each size, stride and offset that varies is a symbol of its own: two that are equal now need not be later.
         self.shape_env = _shapes().ShapeEnv(duck_shape=False) if symbolic else None
+        self.assumed = None if self.shape_env is None else _shapes().Assumptions(self.shape_env)
         self.mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self.stand_ins = StandIns(self.mode)
         self.graph = fx.Graph()
@@ -139,9 +140,16 @@ class GraphRecorder:
         _describe(chosen, example)
         return chosen
 
-    def assumptions(self) -> int:
-        """How much was taken for granted of sizes that only data can tell; nothing checks it at run time."""
-        return 0 if self.shape_env is None else self.shape_env.num_deferred_runtime_asserts
+    def assumptions(self) -> Any:
+        """What is taken for granted of sizes that only data can tell, up to now; nothing checks it at run time."""
+        return None if self.assumed is None else self.assumed.mark()
+
+    def assumed_since(self, mark: Any) -> list[Any]:
+        return [] if self.assumed is None else list(self.assumed.since(mark))
+
+    def not_negative(self, condition: Any) -> Any:
+        """The expression that a condition wants to be no less than zero; None for other conditions."""
+        return _shapes().not_negative(condition)
 
     def is_data_dependent(self, symbol: Any) -> bool:
         """Whether a symbol stands for a value that only the tensors' data can tell."""

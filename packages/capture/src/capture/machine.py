@@ -32,11 +32,12 @@ from capture.guards import Guard, GuardSet
 from capture.identity import MetObjects, rely_on_distinct
 from capture.instructions import Body, Instruction, slot_names
 from capture.layouts import CLOSED, OpenLayout
+from capture.leaves import lead_to
 from capture.marks import marked
 from capture.opcodes import HANDLERS
 from capture.opcodes.exceptions import HandledValue
 from capture.options import Options
-from capture.outcomes import NeedSymbols, Returned, StopEarlier, Stopped, Varying
+from capture.outcomes import NeedLeaves, NeedSymbols, Returned, StopEarlier, Stopped, Varying
 from capture.parameters import bind_arguments
 from capture.record import record_operation, undecided
 from capture.sources import (
@@ -91,6 +92,7 @@ class Machine:
         self._met = MetObjects(inputs)
         self._bodies: dict[CodeType, list[Instruction]] = {}
         self.checks: Expectations = []  # what was expected: to be asked after the graph
+        self.leaves: list[torch.Tensor] = []  # made within the graph, with a gradient of their own
         self.handles_errors = False  # of operations, anywhere in the program
         self._inlined = 0
         self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
@@ -456,6 +458,18 @@ class Machine:
 
     def varies(self, source: Source) -> bool:
         return source in self.varying.floats
+
+    def made_leaf(self, fake: torch.Tensor) -> None:
+        if self.varying.leaves_outside:
+            fake.requires_grad_(False)
+            hint = "it is made as in eager; the rest of the function is captured"
+            self.stop("autograd", "a tensor that later code wants the gradient of is made", hint)
+        self.leaves.append(fake)
+
+    def keep_leaves_outside(self, results: Sequence[torch.Tensor]) -> None:
+        if lead_to(self.leaves, results):
+            self.varying.leaves_outside = True
+            raise NeedLeaves
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 

@@ -38,6 +38,11 @@ class NeedSymbols(Restart):
     """A size is a symbol after all; evaluation starts again with somewhere to keep symbols."""
 
 
+class NeedLeaves(Restart):
+    """A gradient that the graph does not give would have to arrive at a tensor made within it; evaluation starts again
+    and lets CPython make such tensors."""
+
+
 class Varying:
     """Which inputs are known to vary; the cache fills it as calls come."""
 
@@ -48,6 +53,7 @@ class Varying:
         self.all_sizes = False
         self.data_sizes = False
         self.cautious = False  # nothing is to be expected of what only the run will tell
+        self.leaves_outside = False  # CPython makes the tensors that gradients of later code arrive at
 
     def be_cautious(self) -> None:
         self.cautious = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -41,6 +42,9 @@ class Recording(Tracer, Protocol):
     def need_symbols(self) -> None:
         """Start again with symbols for sizes that only data can tell, unless there are some or they are not wanted."""
 
+    def made_leaf(self, fake: torch.Tensor) -> None:
+        """Told of a tensor that is the first of its history; stops where such are to be made outside of the graph."""
+
 
 def undecided() -> tuple[type[Exception], ...]:
     """What torch raises where a size that only data can tell decides; while nothing has such sizes, the module that
@@ -59,8 +63,11 @@ def record_operation(
     node_options, fake_options = operands.named(kwargs)
     assumed = ctx.graph.assumptions()
     result = _run(ctx, name, target, method, fakes, fake_options)
-    if ctx.graph.assumptions() != assumed:
-        ctx.stop("data-dependent operation", f"`{name}` needs a size to be what only the data can tell")
+    if _is_new_leaf(ctx, result):
+        ctx.made_leaf(result)
+    for condition in ctx.graph.assumed_since(assumed):
+        if not _expected(ctx, condition, operands.symbols):
+            ctx.stop("data-dependent operation", f"`{name}` needs a size to be what only the data can tell")
     if not _needs_a_node(result):
         return ctx.literal(result)
     if method:
@@ -69,6 +76,24 @@ def record_operation(
         node = ctx.graph.call(target, nodes, node_options, result)
     node.meta["location"] = ctx.location()  # whoever reads the graph can say whose line an operator is
     return result_value(ctx, node, result)
+
+
+def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber]) -> bool:
+    """A size that only data can tell may turn out to be negative, which the operation would refuse.  Nothing is read or
+    written then, so it is time enough to ask after the graph."""
+    size = ctx.graph.not_negative(condition)
+    given = next((symbol for symbol in symbols if symbol.example.node.expr == size), None)
+    if given is None:
+        return False
+    asked = ScalarValue(bool, function=operator.ge, operands=[given, ConstantValue(0)])
+    return ctx.expect(asked, True)
+
+
+def _is_new_leaf(ctx: Recording, result: Any) -> bool:
+    if not isinstance(result, torch.Tensor) or not result.requires_grad or result.grad_fn is not None:
+        return False
+    known = ctx.tensors.get(id(result))
+    return known is None or known.source is None
 
 
 def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -148,6 +173,7 @@ class _Operands:
     def __init__(self, ctx: Recording, operation: str) -> None:
         self.ctx = ctx
         self.operation = operation
+        self.symbols: list[SymbolicNumber] = []  # among them, numbers that only data can tell
 
     def all(self, values: Sequence[Value]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         pairs = [self.one(value) for value in values]
@@ -182,8 +208,47 @@ class _Operands:
             return {key: node for key, (node, _) in pairs.items()}, {key: fake for key, (_, fake) in pairs.items()}
         if isinstance(value, ScalarValue) and (number := value.of_this_call()) is not None:
             return number, number
+        if isinstance(value, ScalarValue) and (symbol := symbol_of(self.ctx, value)) is not None:
+            self.symbols.append(symbol)
+            return symbol.node, symbol.example
         try:
             constant = value.constant()
         except NotConstant:
             self.ctx.stop("operand", f"`{self.operation}` is given {value.describe()}, which a graph cannot hold")
         return constant, constant
+
+
+# What Python's whole numbers and symbols for them both compute, without error.
+_WHOLE = {
+    function: function
+    for function in (operator.add, operator.sub, operator.mul, operator.neg, operator.floordiv, operator.mod)
+} | {min: torch.sym_min, max: torch.sym_max}
+
+
+def symbol_of(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
+    """A whole number read out of a tensor, or computed from such, as a symbol of the graph: what an operator takes as a
+    size or a position.  None where there is no such symbol."""
+    if number.cls is not int or number.source is not None:
+        return None
+    if number.symbol is None:
+        number.symbol = _read(ctx, number) if number.function is None else _calculated(ctx, number)
+    return number.symbol
+
+
+def _read(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
+    ctx.need_symbols()
+    if ctx.graph.shape_env is None or number.tensor is None:
+        return None
+    symbol = record_operation(ctx, "item", [number.tensor], {}, method=True)
+    return symbol if isinstance(symbol, SymbolicNumber) else None
+
+
+def _calculated(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
+    function = None if number.function is None else _WHOLE.get(number.function)
+    if function is None:
+        return None
+    operands = [symbol_of(ctx, operand) if isinstance(operand, ScalarValue) else operand for operand in number.operands]
+    if any(operand is None or operand.python_type() is not int for operand in operands):
+        return None
+    symbol = record_operation(ctx, function, [o for o in operands if o is not None], {}, method=False)
+    return symbol if isinstance(symbol, SymbolicNumber) else None

@@ -87,6 +87,35 @@ def is_data_dependent(symbol: sympy.Symbol) -> bool:
     return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))
 
 
+class Assumptions:
+    """What operations take for granted of numbers that only data can tell.  Nothing checks it when the program runs."""
+
+    def __init__(self, env: ShapeEnv) -> None:
+        self._env = env
+        self._told: set[sympy.Basic] = set()
+
+    def mark(self) -> tuple[int, int]:
+        return self._env.num_deferred_runtime_asserts, len(self._env.var_to_range)
+
+    def since(self, mark: tuple[int, int]) -> list[sympy.Basic]:
+        """The new ones; but not on numbers that are new themselves, which an operation gives within limits."""
+        count, symbols = mark
+        if self._env.num_deferred_runtime_asserts == count:
+            return []
+        new = set(list(self._env.var_to_range)[symbols:])
+        held = [one.expr for some in self._env.deferred_runtime_asserts.values() for one in some]
+        found = [expr for expr in held if expr not in self._told and not expr.free_symbols <= new]
+        self._told.update(held)
+        return found
+
+
+def not_negative(condition: sympy.Basic) -> sympy.Basic | None:
+    """What a condition wants to be no less than zero, if that is all that it wants."""
+    if isinstance(condition, sympy.Ge):
+        return condition.lhs - condition.rhs
+    return condition.rhs - condition.lhs if isinstance(condition, sympy.Le) else None
+
+
 def relations(env: ShapeEnv, location: Location) -> list[Guard]:
     """The conditions on sizes that the trace relied on, each as a guard over what the frame starts from."""
     origins = {symbol: sources[0] for symbol, sources in env.var_to_sources.items() if sources}

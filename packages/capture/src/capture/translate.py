@@ -34,7 +34,7 @@ from capture.instructions import Instruction
 from capture.library_modes import with_modes_put_back
 from capture.machine import Machine
 from capture.options import Options
-from capture.outcomes import Returned, Stopped, Varying
+from capture.outcomes import NeedLeaves, Returned, Stopped, Varying
 from capture.parameters import all_positional
 from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, GraphRecord, Log
@@ -93,6 +93,8 @@ def translate(settings: Settings, inputs: Inputs, varying: Varying) -> Translati
             forced[earlier.stopped.step] = earlier.stopped
         except _Cautious:
             varying.cautious = True
+        except NeedLeaves:
+            pass
         finally:
             machine.balance()
             machine.let_go()
@@ -173,6 +175,9 @@ class _Translator:
         if machine.checks and changes_an_input:
             raise _Cautious
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
+        if not self.settings.nopython:
+            tensors = [value for value in results if isinstance(value, TensorValue) and not _is_spent(value)]
+            machine.keep_leaves_outside([value.fake for value in tensors])
         machine.balance()
         if not machine.graph.operations:
             return

@@ -89,6 +89,8 @@ def backward(
     create_graph: Value = FALSE,
     inputs: Value = NONE,
 ) -> Value:
+    if inputs is NONE:
+        ctx.keep_leaves_outside([loss.fake])
     leaves = _leaves(ctx, loss) if inputs is NONE else _tensors(inputs)
     if not leaves:
         ctx.stop("autograd", f"`backward()` of {loss.describe()} reaches no leaf in the graph")

@@ -41,6 +41,7 @@ from capture.values.iterator import (
     iterate,
 )
 from capture.values.mapping import DictValue, DictView
+from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, OutsideList, SequenceValue, SetValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
@@ -349,6 +350,8 @@ def _extreme(function: Any, better: Any) -> Any:
             ctx.throw(ValueError, f"{function.__name__}() arg is an empty sequence")
         if all(isinstance(value, (ConstantValue, SymbolicNumber)) for value in values) and key is NONE:
             return _extreme_number(ctx, function, better, values)
+        if len(values) == 2 and key is NONE and _are_whole_numbers(values):
+            return ScalarValue(int, function=function, operands=values)
         best, best_key = None, None
         for value in values:
             measure = value if key is NONE else ctx.call(key, [value])
@@ -358,6 +361,11 @@ def _extreme(function: Any, better: Any) -> Any:
         return best
 
     return extreme
+
+
+def _are_whole_numbers(values: list[Value]) -> bool:
+    known = (ConstantValue, SymbolicNumber, ScalarValue)
+    return all(isinstance(value, known) and value.python_type() is int for value in values)
 
 
 def _extreme_number(ctx: Tracer, function: Any, better: Any, values: list[Value]) -> Value:

@@ -16,6 +16,7 @@ from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolea
 from capture.values.function import BuiltinValue, CellValue, ClassValue, FunctionValue, PartialValue, PythonModuleValue
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
+from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, SequenceValue, SetValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
@@ -401,6 +402,8 @@ def item_in_object(ctx: Tracer, container: UserObject, item: Value) -> Value:
 
 @rule(operator.getitem, kinds=(TensorValue, None))
 def index_tensor(ctx: Tracer, tensor: TensorValue, index: Value) -> Value:
+    if isinstance(index, ScalarValue) and index.cls is int:  # torch's own indexing wants to know it at once
+        return ctx.record("select", [tensor, ConstantValue(0), index], {}, method=True)
     return ctx.record(operator.getitem, [tensor, index], {})
 
 

@@ -24,6 +24,7 @@ _ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.iadd, operator
 _COMPARISONS = (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge)
 _NEVER_RAISE = frozenset({*_ARITHMETIC, *_COMPARISONS, operator.neg, operator.pos, operator.abs, abs})
 _QUOTIENTS = (operator.truediv, operator.itruediv)
+_WHOLE_QUOTIENTS = (operator.floordiv, operator.ifloordiv, operator.mod, operator.imod)
 _EXACT = (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.abs, abs, float)
 _OF_SIZES: dict[Any, Any] = {
     math.sqrt: torch.sqrt,
@@ -102,6 +103,8 @@ def number_operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: 
         return _combine(ctx, plain_in_place(function), args)
     if function in _QUOTIENTS and _is_never_zero(ctx, args[1]):
         return _combine(ctx, operator.truediv, args)
+    if function in _WHOLE_QUOTIENTS and _is_never_zero(ctx, args[1]):
+        return _combine(ctx, plain_in_place(function), args)
     return None
 
 
@@ -177,8 +180,9 @@ def to_int(ctx: Tracer, value: ScalarValue) -> Value:
 # -- operands of tensors -----------------------------------------------------------------------------------------
 
 
-def with_tensor(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    """``tensor * number``, where a tensor without dimensions in the number's place gives the same to the bit."""
+def with_tensor(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """``tensor * number``, where a tensor without dimensions in the number's place gives the same to the bit.  Other
+    operators take whole numbers as symbols of the graph."""
     name = getattr(function, "__name__", "")
     tensors = [arg for arg in args if isinstance(arg, TensorValue)]
     divides = name.strip("_") in ("truediv", "itruediv", "div", "true_divide")
@@ -188,6 +192,8 @@ def with_tensor(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mappi
     fits = fits and not kwargs and len(args) == 2 and len(tensors) == 1 and name.strip("_") in _WITH_TENSORS
     if not fits and _as_it_is(number) is not number:
         return ctx.call_builtin(function, list(map(_as_it_is, args)), kwargs)
+    if number.cls is int and not (fits and number.function is None):
+        return None
     if kwargs or len(args) != 2 or len(tensors) != 1 or name.strip("_") not in _WITH_TENSORS:
         ctx.stop("tensor value", f"`{name}` of a tensor is given {_scalar(args).describe()}", "keep it a tensor")
     if not fits:

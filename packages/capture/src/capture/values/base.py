@@ -69,6 +69,9 @@ class Tracer(Protocol):
     def rehearsal(self) -> AbstractContextManager[None]:
         """Evaluate without a trace: what is recorded meanwhile is forgotten, and changes of older objects stop."""
 
+    def keep_leaves_outside(self, results: Sequence[Any]) -> None:
+        """Starts again if gradients of one of these arrive at a tensor made within the graph: CPython is to make it."""
+
     def region(self, options: Mapping[str, Any]) -> AbstractContextManager[None]:
         """What is recorded meanwhile is called by a checkpoint with these options; changes of older objects stop."""
 

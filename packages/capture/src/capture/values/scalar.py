@@ -35,6 +35,8 @@ class ScalarValue(Value):
         self.source = source
         self.now = now
         """The number that is found at ``source`` in this call."""
+        self.symbol: SymbolicNumber | None = None
+        """The number as the graph's own, once an operator took it as a size."""
 
     def python_type(self) -> type:
         return self.cls
