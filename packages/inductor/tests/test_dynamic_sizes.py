@@ -79,3 +79,24 @@ def test_an_integer_input_may_be_called_anything():
     gm = torch.fx.GraphModule({}, graph)
     compiled = inductor.compile(gm, [node.meta["val"] for node in graph.nodes if node.op == "placeholder"])
     assert torch.equal(compiled(5, x)[0], x * 5)
+
+
+def test_an_integer_read_from_a_tensor_may_be_negative_and_outside():
+    def parts(x):
+        n = x.long().sum().item()
+        return x[n:] * 2, x[:n] + 1, x * n, x.clamp(max=n)
+
+    compiled = inductor.compile(make_fx(parts, tracing_mode="symbolic")(torch.ones(4)), [torch.ones(4)])
+    for total in (-9, -2, 0, 1, 3, 9):
+        x = torch.tensor([0.0, 0.0, 0.0, total])
+        for found, expected in zip(compiled(x), parts(x), strict=True):
+            torch.testing.assert_close(found, expected)
+
+
+def test_a_position_read_from_a_tensor_is_checked():
+    def row(x):
+        return x.select(0, x.long().sum().item()) * 2
+
+    compiled = inductor.compile(make_fx(row, tracing_mode="symbolic")(torch.zeros(2, 2)), [torch.zeros(2, 2)])
+    with pytest.raises(IndexError, match="out of range"):
+        compiled(torch.ones(2, 2) * 5)
