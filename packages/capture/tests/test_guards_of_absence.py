@@ -92,6 +92,18 @@ def test_an_attribute_that_comes_later_is_seen(function, owner, x):
     changes_its_mind(function, x, lambda: setattr(owner, "flag", 1), lambda: delattr(owner, "flag"))
 
 
+@pytest.mark.parametrize(
+    ("function", "owner", "name", "method"),
+    [
+        (lambda x: x + 1 if instance else x - 1, Base, "__bool__", lambda self: False),
+        (lambda x: x + 1 if instance else x - 1, Child, "__len__", lambda self: 0),
+        (lambda x: x + 1 if net else x - 1, Net, "__len__", lambda self: 0),
+    ],
+)
+def test_a_special_method_that_comes_later_is_seen(function, owner, name, method, x):
+    changes_its_mind(function, x, lambda: setattr(owner, name, method), lambda: delattr(owner, name))
+
+
 def test_a_global_that_comes_later_is_seen(x):
     contents = globals()
     later = lambda: contents.__setitem__("undefined_so_far", 1)

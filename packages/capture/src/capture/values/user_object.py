@@ -217,7 +217,10 @@ class UserObject(Value):
     def special(self, ctx: Tracer, name: str) -> Value | None:
         """A special method, looked up on the type as Python does."""
         owner, member = lookup(self.cls, name)
-        if member is _MISSING or member is None:
+        if member is _MISSING:
+            rely_on_no_member(ctx, self.cls.__mro__, name)
+            return None
+        if member is None:
             return None
         return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
 
