@@ -176,3 +176,12 @@ def test_one_that_ends_within_the_function_is_no_reason_to_break(check, x):
         return a * len(tried), [str(error) for error in tried]
 
     check(search, x)
+
+
+def test_a_part_of_a_package_is_imported_where_the_program_does(check, x):
+    def first_import(a):
+        from wsgiref import util
+
+        return a + 1, util.__name__
+
+    check(first_import, x, graphs=None, breaks=None)

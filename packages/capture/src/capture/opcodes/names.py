@@ -171,6 +171,9 @@ def import_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
             "import it before the compiled function runs",
         )
     chosen = sys.modules[full if names.truth(ctx) else full.partition(".")[0] if not depth else full]
+    wanted = names.constant() or ()
+    if hasattr(chosen, "__path__") and not all(hasattr(chosen, name) for name in wanted):
+        ctx.stop("import", f"a part of the package `{full}` is imported for the first time")
     frame.push(ctx.literal(chosen))
 
 
