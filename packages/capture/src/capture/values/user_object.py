@@ -11,11 +11,11 @@ from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from capture.sources import AttrSource, DictSource, KeySource, Source, TypeSource
-from capture.values.base import LazyValue, Tracer, Value, realize, rely_on_no_member
+from capture.values.base import LazyValue, Tracer, Value, module_name, realize, rely_on_no_member
 from capture.values.constant import ConstantValue
 from capture.values.function import bind
 from capture.values.instance_dict import InstanceDict
-from capture.versions import NO_DICT
+from capture.versions import NO_DICT, PY313
 
 _MISSING = object()
 
@@ -88,7 +88,13 @@ class UserObject(Value):
         handler = getattr(self.cls, "__getattr__", None)
         if handler is not None:
             return ctx.call(ctx.literal(handler), [self, ConstantValue(name)])
-        return ctx.throw(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return ctx.throw(AttributeError, f"'{self._name_for_errors(name)}' object has no attribute '{name}'")
+
+    def _name_for_errors(self, attribute: str) -> str:
+        """From 3.13 on an empty slot says where its class is from."""
+        full = PY313 and isinstance(lookup(self.cls, attribute)[1], MemberDescriptorType)
+        module = module_name(self.cls)
+        return f"{module}.{self.cls.__qualname__}" if full and module != "__main__" else self.cls.__name__
 
     def absent(self, ctx: Tracer, name: str) -> None:
         _, member = lookup(self.cls, name)
