@@ -37,7 +37,7 @@ def test_each_replay_takes_part_in_the_collective(tmp_path):
         for part in parts:
             part.kill()
     assert [part.returncode for part in parts] == [0, 0], "\n".join(told)
-    assert ["recorded" in text for text in told] == [True, True], "\n".join(told)
+    assert ["7 replays" in text for text in told] == [True, True], "\n".join(told)
 
 
 def environment():
