@@ -58,7 +58,7 @@ def device():
 def manager(monkeypatch, device):
     manager = cudagraphs.Manager(device)
     monkeypatch.setattr("cudagraphs.api._pools_for", lambda example_inputs: (manager, None))
-    monkeypatch.setattr("cudagraphs.eligible._in_host_memory", lambda value: False)  # which is the device here
+    monkeypatch.setattr("cudagraphs.eligible._is_on_cpu", lambda value: False)  # which is the device here
     return manager
 
 

@@ -120,7 +120,7 @@ def test_small_kernels_beside_one_another_are_one():
 
 
 def test_large_kernels_beside_one_another_are_not():
-    assert len(launches(gpu_program_of(lambda a, b: (a + 1, b * 2), (1 << 20,), (1 << 20,)))) == 2
+    assert len(launches(gpu_program_of(lambda a, b: (a + 1, b * 2), (1 << 23,), (1 << 23,)))) == 2
 
 
 def test_what_is_wider_than_all_it_is_made_from_is_computed_again():
