@@ -27,13 +27,14 @@ from inductor.lowerings.attention import attend
 from inductor.lowerings.context import Context
 from inductor.lowerings.epilogues import multiply_and_activate
 from inductor.lowerings.fallback import call_operator
-from inductor.lowerings.registry import LOWERINGS, Declined
+from inductor.lowerings.registry import LIBRARY, LOWERINGS, Declined
+from inductor.lowerings.sizes import numel
 from inductor.lowerings.values import EIGHTHS, Tensor, broadcast_to, convert, cost, is_number, load, strided
 from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.epilogues import Epilogue, find_epilogues
 from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
-from inductor.rewrites.views import behind_outputs
+from inductor.rewrites.views import behind_outputs, is_view
 
 aten = torch.ops.aten
 
@@ -44,6 +45,8 @@ CHEAP_ON_GPUS = 24
 LARGEST = 80
 """An expression that costs more is given memory, so that trees stay small whatever the graph."""
 MOST_READS = 16
+MOST_WAITING = 1 << 20
+"""Bytes of terms that wait for their sum."""
 COMPUTED = frozenset((
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int64, torch.int32, torch.int16,
     torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8,
@@ -107,6 +110,7 @@ class _Lowerer:
         return Graph(
             self.name, tuple(self.inputs), self.ctx.constants, self.ctx.buffers, self.ctx.views, tuple(self.binds),
             tuple(self.ctx.operations), outputs, frozenset(self.ctx.mutated), dict(self.lowered),
+            frozenset(self.ctx.partial),
         )  # fmt: skip
 
     # -- what comes in ------------------------------------------------------------------------------------------------
@@ -222,13 +226,26 @@ class _Lowerer:
             return value
         if value.base is not None:
             return value
-        if node in self.needs_memory or _deserves_memory(value, len(node.users) + self.more_users[node]):
+        users = len(node.users) + self.more_users[node]
+        partial = self._makes_much_wait(node, value)
+        if partial or node in self.needs_memory or _deserves_memory(value, users):
             value = self.ctx.realize(value, self.ctx.strides_of(node))
+            if partial and value.base is not None:
+                self.ctx.partial.add(value.base)
         else:
             self.ctx.origins[node] = labels
             for buffer in {read.buffer for read in loads(value.expr)}:
                 self.lazy_readers.setdefault(buffer, []).append(node)
         return value
+
+    def _makes_much_wait(self, node: Node, value: Tensor) -> bool:
+        """Whether the terms of a sum, results of library calls, would lie in memory until all of them are there: the
+        gradients of a weight that is used in every step."""
+        if node.target is not aten.add.Tensor or not any(map(_adds_another_product, node.users)):
+            return False
+        waiting = {read.buffer for read in loads(value.expr)} & self.ctx.returned
+        sizes = [numel(self.ctx.buffers[name].sizes).as_int() or 0 for name in waiting]
+        return len(waiting) > 1 and sum(sizes) * value.dtype.itemsize > MOST_WAITING
 
     def _strides(self, node: Node) -> tuple[Index, ...] | None:
         meta = node.meta.get("val")
@@ -303,6 +320,15 @@ def _numbers_for_gpus(graph: fx.Graph) -> Iterator[Node]:
             used = (leaf for user in node.users for leaf in pytree.tree_leaves(user.meta.get("val")))
             if any(isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda" for leaf in used):
                 yield node
+
+
+def _adds_another_product(node: Node) -> bool:
+    if node.target is not aten.add.Tensor:
+        return False
+    term = node.args[1]
+    while isinstance(term, Node) and is_view(term):
+        term = term.args[0]
+    return isinstance(term, Node) and term.target in LIBRARY
 
 
 def _is_readable(value: torch.Tensor) -> bool:

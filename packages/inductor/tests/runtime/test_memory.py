@@ -73,7 +73,13 @@ def branches(x):
     return sum(part.sum() for part in parts)
 
 
+def gradients_of_many_steps(w, x):
+    """What backward of a recurrent layer does: a product for each step, and their sum."""
+    return sum((x[step].T @ x[step] for step in range(12)), w)
+
+
 CASES = {
+    "gradients of many steps": (gradients_of_many_steps, R(512, 512), R(12, 4, 512)),
     "mlp": (mlp, R(128, 64), R(64, 256), R(256, 64)),
     "attention block": (block, R(4, 128, 64), R(64, 192), R(64, 256)),
     "convolutions and norms": (norms, R(4, 8, 16, 16), R(8, 8, 3, 3), R(8)),

@@ -60,3 +60,5 @@ class Graph:
     mutated: frozenset[str] = frozenset()
     lowered: Mapping[str, int] = field(default_factory=dict)
     """How often each operator was lowered."""
+    partial: frozenset[str] = frozenset()
+    """Sums that are computed early, so that their terms need not wait for the rest."""

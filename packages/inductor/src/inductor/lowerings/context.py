@@ -26,14 +26,17 @@ Finish = Callable[..., Sequence[tuple[Expr, torch.dtype]]]
 @dataclass
 class Context:
     """The graph under construction.  ``node`` is the FX node being lowered, ``dtypes`` are those of its results;
-    ``values`` holds what came before, ``done`` what a lowering did ahead of its turn; ``fused_random`` says that random
-    numbers are computed in kernels, from the ``seeds`` of this call."""
+    ``values`` holds what came before, ``done`` what a lowering did ahead of its turn; ``returned`` names what calls
+    gave and ``partial`` sums of some of that; ``fused_random`` says that random numbers are computed in kernels, from
+    the ``seeds`` of this call."""
 
     sizes: Sizes = field(default_factory=Sizes)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
     operations: list[Operation] = field(default_factory=list)
+    returned: set[str] = field(default_factory=set)
+    partial: set[str] = field(default_factory=set)
     mutated: set[str] = field(default_factory=set)
     layouts: Mapping[Node, Layout] = field(default_factory=dict)
     values: dict[Node, Any] = field(default_factory=dict)
@@ -269,6 +272,7 @@ class Context:
         number: Symbol | None = None,
     ) -> None:
         """A call of a torch operator; tensors in the arguments have become ``Ref`` already."""
+        self.returned.update(buffer.name for buffer in outputs if buffer is not None)
         self.emit(Call(target, tuple(args), tuple(kwargs.items()), tuple(outputs), (), reason, number))
 
     def constant(self, value: torch.Tensor, name: str | None = None) -> Tensor:

@@ -107,7 +107,7 @@ class _Fusion:
         self, first: Operation, second: Nest, written: set[str], read: frozenset[str] | set[str]
     ) -> Nest | None:
         assert isinstance(first, Nest)
-        if not keeps_parallel(first, second):
+        if not keeps_parallel(first, second) or written & read & self.graph.partial:
             return None
         merged = merge(first, second)
         if merged is None or not is_small_enough(merged):
