@@ -35,6 +35,7 @@ class MetObjects:
     def forget(self) -> None:
         self._values.clear()
         self._alive.clear()
+        del self._inputs
 
     def rely_on_one_object(self, ctx: Tracer, known: Value, obj: Any, source: Source) -> None:
         """A second path to an object: the graph relies on both leading to the same one."""
