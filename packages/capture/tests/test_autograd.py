@@ -244,3 +244,14 @@ def test_gradients_taken_later_arrive_at_what_was_made_within(same, x, w, functi
             result.sum().backward()
         found, expected = (found[0].grad, ours.grad), (expected[0].grad, theirs.grad)
     same(expected, found)
+
+
+def test_a_graph_goes_on_past_a_tensor_whose_gradient_nobody_can_ask_for(check, x, w):
+    """As models do so that checkpoints of frozen layers have a history."""
+
+    def forward(x, w):
+        hidden = x * 2
+        hidden.requires_grad = True
+        return hidden.sin() * w
+
+    check(forward, x, w)

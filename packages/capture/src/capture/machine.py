@@ -32,7 +32,6 @@ from capture.guards import Guard, GuardSet
 from capture.identity import MetObjects, rely_on_distinct
 from capture.instructions import Body, Instruction, slot_names
 from capture.layouts import CLOSED, OpenLayout
-from capture.leaves import lead_to
 from capture.marks import marked
 from capture.opcodes import HANDLERS
 from capture.opcodes.exceptions import HandledValue
@@ -466,10 +465,9 @@ class Machine:
             self.stop("autograd", "a tensor that later code wants the gradient of is made", hint)
         self.leaves.append(fake)
 
-    def keep_leaves_outside(self, results: Sequence[torch.Tensor]) -> None:
-        if lead_to(self.leaves, results):
-            self.varying.leaves_outside = True
-            raise NeedLeaves
+    def keep_leaves_outside(self) -> NoReturn:
+        self.varying.leaves_outside = True
+        raise NeedLeaves
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from capture.errors import BackendError, Location, Reason, Restart, SkipFrame, U
 from capture.evaluation import evaluate
 from capture.guards import Guard
 from capture.instructions import Instruction
+from capture.leaves import are_needed
 from capture.library_modes import with_modes_put_back
 from capture.machine import Machine
 from capture.options import Options
@@ -177,7 +178,8 @@ class _Translator:
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
         if not self.settings.nopython:
             tensors = [value for value in results if isinstance(value, TensorValue) and not _is_spent(value)]
-            machine.keep_leaves_outside([value.fake for value in tensors])
+            if are_needed(machine.leaves, [value.fake for value in tensors]):
+                machine.keep_leaves_outside()
         machine.balance()
         if not machine.graph.operations:
             return

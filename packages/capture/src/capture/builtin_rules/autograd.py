@@ -19,6 +19,7 @@ from torch import fx
 
 from capture.builtin_rules.registry import rule
 from capture.function_context import FunctionContext
+from capture.leaves import lead_to
 from capture.sources import AttrSource
 from capture.values.base import Tracer, Value
 from capture.values.constant import FALSE, NONE, TRUE, boolean
@@ -89,8 +90,8 @@ def backward(
     create_graph: Value = FALSE,
     inputs: Value = NONE,
 ) -> Value:
-    if inputs is NONE:
-        ctx.keep_leaves_outside([loss.fake])
+    if inputs is NONE and lead_to(ctx.leaves, loss.fake):
+        ctx.keep_leaves_outside()
     leaves = _leaves(ctx, loss) if inputs is NONE else _tensors(inputs)
     if not leaves:
         ctx.stop("autograd", f"`backward()` of {loss.describe()} reaches no leaf in the graph")

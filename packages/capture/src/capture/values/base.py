@@ -29,6 +29,7 @@ class Tracer(Protocol):
     graph: Any
     effects: Any
     tensors: Any
+    leaves: Any
 
     def wrap(self, obj: Any, source: Source) -> Value:
         """The value of a real object found at ``source``; guards what its kind relies on."""
@@ -69,8 +70,8 @@ class Tracer(Protocol):
     def rehearsal(self) -> AbstractContextManager[None]:
         """Evaluate without a trace: what is recorded meanwhile is forgotten, and changes of older objects stop."""
 
-    def keep_leaves_outside(self, results: Sequence[Any]) -> None:
-        """Starts again if gradients of one of these arrive at a tensor made within the graph: CPython is to make it."""
+    def keep_leaves_outside(self) -> NoReturn:
+        """Starts again, with CPython making the tensors of this frame that want a gradient of their own."""
 
     def region(self, options: Mapping[str, Any]) -> AbstractContextManager[None]:
         """What is recorded meanwhile is called by a checkpoint with these options; changes of older objects stop."""
