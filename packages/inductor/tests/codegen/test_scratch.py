@@ -6,6 +6,8 @@ from simulated import program_for_gpu
 
 import inductor
 from inductor.codegen.scratch import scratch_places
+from inductor.ir.index import Index
+from inductor.ir.program import Allocate, Buffer, Program
 
 
 def compiled(function, *inputs):
@@ -40,3 +42,27 @@ def test_what_a_library_reads_is_a_tensor():
     assert "scratch" not in source
     x = torch.rand(3, 3)
     torch.testing.assert_close(made(x)[0], torch.linalg.inv(x + torch.eye(3)) * x.sum())
+
+
+def test_what_is_written_over_a_librarys_result_stays_there():
+    def function(x, w):
+        first, second = (torch.logsumexp(torch.mm(x, each), 0) for each in (w, w + 1))
+        return torch.softmax(first, 0).sum() + second.exp().sum().log(), (torch.mm(w, x).exp() + 1).log().sum(0).cos()
+
+    inputs = [torch.rand(3, 3), torch.rand(3, 3)]
+    made, _ = compiled(function, *inputs)
+    for ours, wanted in zip(made(*inputs), function(*inputs), strict=True):
+        torch.testing.assert_close(ours, wanted)
+
+
+def test_a_chain_that_begins_with_a_librarys_result_has_no_place():
+    def reused(name, source):
+        return Allocate(buffer(name), source)
+
+    steps = (Allocate(buffer("a"), None), Allocate(buffer("b"), None), reused("c", "given"), reused("d", "c"))
+    program = Program("graph", (), (), steps, ())
+    assert sorted(scratch_places(program)) == ["a", "b"]
+
+
+def buffer(name):
+    return Buffer(name, torch.float32, torch.device("cpu"), (Index.of(4),), (Index.of(1),))

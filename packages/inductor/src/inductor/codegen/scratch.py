@@ -24,6 +24,8 @@ def scratch_places(program: Program) -> dict[str, int]:
     for step in program.steps:
         if isinstance(step, Allocate):  # what takes memory over may find there what it reads
             chain = owners.get(step.reuse, []) if step.reuse is not None else []
+            if step.reuse is not None and not chain:
+                others.add(step.buffer.name)  # the memory is a library's
             chain.append(step.buffer)
             owners[step.buffer.name] = chain
     chains = {id(chain): chain for chain in owners.values()}.values()
