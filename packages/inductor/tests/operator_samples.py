@@ -106,10 +106,14 @@ def samples(op, dtype, device="cpu"):
     """Every sample of the operator that eager runs: some are refused by its kernels for one device or the other.
 
     If it runs none of them, that is said: a test of no sample would pass for ever."""
-    ran, complaint = False, None
+    ran, complaint, met = False, None, []
     for given in op.sample_inputs(device, dtype):
         leaves, structure = pytree.tree_flatten(([given.input, *given.args], given.kwargs))
         places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        for k in places:  # some operators have samples that are given the same statistics to write to
+            if any(_share_memory(leaves[k], other) for other in met):
+                leaves[k] = copied(leaves[k].detach())
+        met += [leaves[k] for k in places]
         sample = Sample(op, dtype, leaves, structure, places)
         if refusal := refusal_of(sample):
             complaint = refusal
@@ -117,6 +121,11 @@ def samples(op, dtype, device="cpu"):
         ran = True
         yield sample
     assert ran or complaint is None, f"eager runs no sample of {name_of(op)} in {dtype}: {complaint}"
+
+
+def _share_memory(one, other):
+    strided = one.layout is other.layout is torch.strided
+    return strided and one.numel() > 0 and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def refusal_of(sample):
