@@ -278,6 +278,49 @@ def test_unbound_variables_stay_unbound(check, x):
     check(unbound, x, graphs=None, breaks=None)
 
 
+def deleted_but_wanted(a, y):
+    z, r = y, a + 1
+    del y
+    try:
+        return r + y  # noqa: F821 - it is gone
+    except UnboundLocalError as error:
+        return str(error), z
+
+
+def deleted_twice(a, y):
+    inner, r = lambda: y, a + 1  # noqa: F821 - it will be gone
+    del y
+    try:
+        del y  # noqa: F821 - it is gone
+    except UnboundLocalError as error:
+        return str(error), r, inner is None
+
+
+def unbound_in_a_closure(a, y):
+    inner = lambda: (late, y)
+    r = a + 1
+    try:
+        inner()
+    except NameError as error:
+        first = type(error), str(error)
+    try:
+        late, r = late, y
+    except NameError as error:
+        return first, type(error), str(error), r
+
+
+def bound_in_one_branch(a, y):
+    if y is None:
+        late = 1
+    r = a + 1
+    return [late for _ in range(2)], r
+
+
+@pytest.mark.parametrize("play", [deleted_but_wanted, deleted_twice, unbound_in_a_closure, bound_in_one_branch])
+def test_a_variable_that_is_asked_for_in_vain(check, x, play):
+    check(play, x, 2 * x, graphs=None, breaks=None)
+
+
 def test_closures_made_in_a_broken_loop_share_their_variable(check, x):
     def closures(a):
         made = []

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 import capture
 
@@ -185,3 +186,53 @@ def test_code_without_a_graph_asks_for_the_mode_anew(x):
         with mode():
             compiled(x, answers)
         assert answers == [expected] * 2
+
+
+def default_devices(a):
+    with torch.device("meta") as device:
+        made = [torch.zeros(3), torch.ones(2, device="cpu"), torch.tensor([1.0]), torch.eye(2, device=None)]
+        inner = torch.get_default_device()
+        with torch.device("cpu"):
+            made.append(torch.rand(2))
+    return a + 1, [(each.device, each.shape) for each in made], device, inner, torch.zeros(1).device
+
+
+def test_default_devices(check, x):
+    check(default_devices, x)
+    with torch.device("meta"):
+        check(default_devices, x)
+
+
+def test_a_break_under_a_default_device(check, x):
+    def made(a):
+        with torch.device("meta"):
+            first = torch.zeros(3)
+            capture.graph_break()
+            second = torch.zeros(3)
+        return first.device, second.device, torch.zeros(3).device, a + 1
+
+    check(made, x, graphs=None, breaks=None)
+
+
+def test_the_default_device_around_a_call_is_relied_on(x):
+    where = capture.optimize("eager", strict=True)(lambda a: (a + 1, torch.zeros(1).device.type == "meta"))
+    seen = []
+    for device in ("cpu", "meta", "cpu", "meta"):
+        with torch.device(device):
+            seen.append(where(x)[1])
+    assert seen == [False, True, False, True]
+
+
+def test_under_a_mode_of_the_user_everything_is_done_once(x):
+    class Counting(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(function)
+            return torch.cos(*args) if function is torch.sin else function(*args, **(kwargs or {}))
+
+    seen = []
+    captured = capture.optimize("eager", strict=True)(lambda a: torch.sin(a) + 1)
+    with Counting():
+        results = [captured(x) for _ in range(2)]
+    assert torch.equal(captured(x), torch.sin(x) + 1)
+    assert all(torch.equal(result, torch.cos(x) + 1) for result in results)
+    assert seen.count(torch.sin) == 2

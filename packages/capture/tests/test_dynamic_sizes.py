@@ -1,6 +1,7 @@
 """Sizes and ints that vary become symbols of one graph."""
 
 import math
+import types
 
 import pytest
 import torch
@@ -29,6 +30,13 @@ def test_thirty_lengths_compile_twice():
 def test_ints_that_vary():
     function = lambda x, n: x[:, :n] + n
     assert len(graphs_for(function, [(torch.randn(4, 40), n) for n in range(2, 32)])) == 2
+
+
+def test_an_attribute_that_varies_is_one_symbol_however_often_it_is_read():
+    function = lambda x, held: x * held.n + held.n if held.n != 4 else x
+    calls = [(torch.ones(3), types.SimpleNamespace(n=n)) for n in (2, 3, 5, 6, 4)]
+    graphs = graphs_for(function, calls)
+    assert len(graphs) == 2
 
 
 def test_ints_of_either_sign():

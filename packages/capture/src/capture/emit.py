@@ -99,7 +99,8 @@ class Writer:
         spared = set()
         for value in map(settled, wanted):
             value = value.whole or value
-            spared.add(value.source.name if isinstance(value.source, ArgSource) else self._locals.get(id(value)))
+            argument = value.source.name if isinstance(value.source, ArgSource) else None
+            spared.add(self._locals.get(id(value), argument))
         for name in self._bound():
             if name not in spared:
                 self.emit.delete_fast(name)

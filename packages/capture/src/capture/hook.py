@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from capture import _engine, stance
+from capture import _engine, default_devices, stance
 from capture.cache import Cache, too_many, without_objects
 from capture.errors import BackendError, CaptureWarning, InternalError, Location, Reason, SkipFrame, Unsupported
 from capture.foreign_markers import is_disabled, is_triton_kernel
@@ -163,7 +163,9 @@ def _traceback() -> str:
 
 def _is_transformed() -> bool:
     """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, or under somebody's mode."""
-    return torch._C._functorch.maybe_current_level() is not None or torch._C._len_torch_dispatch_stack() > 0
+    if torch._C._functorch.maybe_current_level() is not None or torch._C._len_torch_dispatch_stack() > 0:
+        return True
+    return default_devices.is_overridden()
 
 
 def _give_up(config: Config, record: FallbackRecord) -> Any:

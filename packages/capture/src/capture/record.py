@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
+from capture import default_devices
 from capture.errors import Location, Signal
 from capture.graph import GraphRecorder
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
@@ -59,6 +60,7 @@ def record_operation(
 ) -> Value:
     name = target if method else getattr(target, "__name__", str(target))
     operands = _Operands(ctx, name)
+    kwargs = default_devices.told(ctx, target, kwargs)
     nodes, fakes = operands.all(args)
     node_options, fake_options = operands.named(kwargs)
     assumed = ctx.graph.assumptions()

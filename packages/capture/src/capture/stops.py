@@ -40,6 +40,8 @@ _AS_ATTRIBUTE = {
 _LEAVES = dict.fromkeys(("BEFORE_WITH", "FOR_ITER", "GET_LEN", "IMPORT_FROM", "CHECK_EXC_MATCH", "CHECK_EG_MATCH"), 2)
 _LEAVES |= dict.fromkeys(("MATCH_MAPPING", "MATCH_SEQUENCE", *_AS_ATTRIBUTE), 2)
 _LEAVES |= {"MATCH_KEYS": 3, "WITH_EXCEPT_START": 5}
+# These stop only where the variable is unbound.
+_NEED_A_VARIABLE = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "DELETE_FAST", "DELETE_DEREF"})
 _LEAVE_NOTHING = ("STORE_", "DELETE_", "POP_", "RAISE_", "RERAISE", "LIST_", "SET_", "DICT_", "MAP_", "RETURN_")
 
 
@@ -48,7 +50,9 @@ def operands_of(instruction: Instruction) -> int:
     op = instruction.op
     if op in ("UNPACK_SEQUENCE", "UNPACK_EX"):
         return 1
-    if op in ("LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE"):
+    if op == "DICT_MERGE":  # says what is called where it fails: below the dict lie the positional arguments and that
+        return 3 + int(instruction.arg) + (not NULL_UNDER_CALLABLE)
+    if op in ("LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE"):
         return 1 + int(instruction.arg)
     if op == "MAP_ADD":
         return 2 + int(instruction.arg)
@@ -68,6 +72,7 @@ class Stop:
         self.first = len(self.stack) - operands_of(instruction)
         self.shown = self.stack[self.first :]
         self.null_place = self._place_left_null()
+        self.unbound = self._unbound_variable()
         handler = instruction.handler
         self.after: Continuation | None = None
         self.jumped: Continuation | None = None
@@ -92,6 +97,12 @@ class Stop:
             return None
         return self.first if NULL_UNDER_CALLABLE else self.first + 1
 
+    def _unbound_variable(self) -> str | None:
+        """The variable of this frame that the instruction asks for in vain."""
+        arg = self.instruction.arg
+        needed = self.instruction.op in _NEED_A_VARIABLE and arg not in self.frame.code.co_freevars
+        return str(arg) if needed else None
+
     def _continuation(self, index: int, depth: int, *, raised: bool = False) -> Continuation:
         index = self.original.place(index)
         offsets = self.original.flow.offsets_kept[index]
@@ -107,7 +118,8 @@ class Stop:
         value = self.stack[place] if place < len(self.stack) else None
         if _is_handled(value):
             return Slot.HANDLED
-        null = place == self.null_place or (value is NULL and place < self.first)
+        untouched = place < self.first or self.instruction.op == "DICT_MERGE"
+        null = place == self.null_place or (value is NULL and untouched)
         return Slot.NULL if null else Slot.VALUE
 
     # -- what that needs -----------------------------------------------------------------------------------------
@@ -125,7 +137,7 @@ class Stop:
         emit = writer.emit
         emit.at(self.instruction)
         for value in self.values():
-            _load_before_the_instruction(writer, value)
+            _load_before_the_instruction(writer, value, self.unbound)
         writer.let_go(self.values())
         outer = [value for value in self.stack[: self.first] if _is_handled(value)]
         shown = outer + self.stack[self.first :]
@@ -145,6 +157,12 @@ class Stop:
 
     def _run(self, writer: Writer, target: Instruction) -> None:
         op, arg = self.instruction.op, self.instruction.arg
+        if self.unbound is not None:  # cells are variables like others here
+            if op.startswith("DELETE_"):
+                writer.emit.delete_fast(self.unbound)
+            else:
+                writer.emit.load_fast(self.unbound, may_be_unbound=True)
+            return
         if op == "RERAISE":
             arg = 0  # no offset of this code lies below
         writer.emit.emit(_AS_ATTRIBUTE.get(op, op), target if self.jumped is not None else arg)
@@ -230,10 +248,12 @@ def _show(writer: Writer, value: Value) -> None:
         writer.emit.pop()
 
 
-def _load_before_the_instruction(writer: Writer, value: Value) -> None:
-    """The instruction may change anything: what comes from a path is read before it, what is new is built before it."""
+def _load_before_the_instruction(writer: Writer, value: Value, unbound: str | None) -> None:
+    """The instruction may change anything: what comes from a path is read before it, what is new is built before it.
+    An argument that is wanted still, but not under its name, leaves that name."""
     value = settled(value)
-    if isinstance(value.source, ArgSource) or writer.is_kept(value):
+    stays = isinstance(value.source, ArgSource) and value.source.name != unbound
+    if stays or writer.is_kept(value):
         return
     writer.load(value)
     if writer.is_kept(value):

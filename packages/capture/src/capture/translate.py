@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
-from capture import memory
+from capture import default_devices, memory
 from capture._engine import Outside
 from capture.again import Failures, StartingOver
 from capture.assembler import assemble
@@ -399,8 +399,10 @@ _STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
 
 
 def _library_state() -> list[tuple[str, Callable[[], Any]]]:
-    """What all code relies on, as it may ask for a mode or set one; details of autocast only where it is on."""
+    """What all code relies on, as it may ask for a mode or set one; details only of what is on."""
     state = list(_STATE)
+    if default_devices.in_force():
+        state.append(("default devices", default_devices.in_force))
     if torch._C._is_any_autocast_enabled():
         for device in ("cpu", "cuda"):
             state.append((f"is_autocast_enabled for {device}", functools.partial(torch.is_autocast_enabled, device)))

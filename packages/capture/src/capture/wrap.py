@@ -148,8 +148,11 @@ def wrap_int(ctx: World, obj: int, source: Source) -> Value:
 
 
 def _symbol_for(ctx: World, number: int, source: Source) -> SymbolicNumber:
-    symbol = ctx.graph.symbolic_int(number, source)
-    return SymbolicNumber(ctx.graph.add_input(source, symbol), symbol, source)
+    """One symbol per path, however often it is read."""
+    node = ctx.graph.inputs.get(source)
+    if node is None:
+        node = ctx.graph.add_input(source, ctx.graph.symbolic_int(number, source))
+    return SymbolicNumber(node, node.meta["val"], source)
 
 
 @wraps(contextvars.ContextVar)

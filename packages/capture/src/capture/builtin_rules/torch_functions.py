@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 
+from capture import default_devices
 from capture.answers import QUESTIONS, answer_of, rely_on_where_it_begins
 from capture.builtin_rules.registry import constant_of, fallback, fold, rule
 from capture.sources import CallSource
 from capture.values.base import Tracer, Value, root_package
 from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
 from capture.values.context import (
+    DefaultDevice,
     GradModeSwitch,
     TorchContext,
     autocast_arguments,
@@ -227,7 +229,7 @@ def without_effect(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
 
 # Capture's own modes are not the program's.
 rule(torch._C._get_dispatch_mode)(lambda ctx, key: NONE)  # frames under a mode are not evaluated
-rule(torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack)(_answer(ConstantValue(0)))
+rule(torch._C._len_torch_dispatch_stack)(_answer(ConstantValue(0)))
 rule(torch._C._log_api_usage_once, torch._assert)(_answer(NONE))
 
 
@@ -246,16 +248,18 @@ def _reading(function: Callable[..., Any], *, guarded: bool) -> None:
     rule(function)(read)
 
 
-# Grad mode, inference mode and autocast are guarded for every graph, at its entry; what is read here may have been
-# switched since.
+# Grad mode, inference mode, autocast and default devices are guarded for every graph, at its entry; what is read here
+# may have been switched since.
 for _name in (
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "is_autocast_enabled",
     "get_autocast_dtype",
     "is_autocast_cache_enabled",
+    "get_default_device",
 ):
     _reading(getattr(torch, _name), guarded=False)
+_reading(torch._C._len_torch_function_stack, guarded=False)
 for _function in (
     torch.get_default_dtype,
     torch.cuda.is_available,
@@ -328,6 +332,21 @@ def leave(ctx: Tracer, context: TorchContext, *exception: Value) -> Value:
     context.leave(ctx.graph)
     ctx.effects.leave(context)
     return FALSE
+
+
+@rule(torch.device.__enter__, kinds=(ConstantValue,))
+def enter_default_device(ctx: Tracer, device: ConstantValue) -> Value:
+    enter(ctx, DefaultDevice(device.value))
+    return device
+
+
+@rule(torch.device.__exit__, kinds=(ConstantValue,))
+def leave_default_device(ctx: Tracer, device: ConstantValue, *exception: Value) -> Value:
+    context = default_devices.innermost(ctx.effects.contexts)
+    if context is None or context.device != device.value:
+        ctx.stop("context", f"the default device {device.value} was set outside of this function")
+    leave(ctx, context)
+    return NONE
 
 
 @rule(clone_context, kinds=(TorchContext,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from capture.builtin_rules.containers import append, extend, make_tuple, pairs_of, update
 from capture.builtin_rules.sets import add as add_to_set
 from capture.builtin_rules.sets import update_set
@@ -10,6 +12,7 @@ from capture.instructions import Instruction
 from capture.opcodes.registry import opcode
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.container_object import ContainerObject
 from capture.values.function import ClassValue
 from capture.values.iterator import iterate
 from capture.values.mapping import DictValue, key_of
@@ -96,6 +99,7 @@ def map_add(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 @opcode("DICT_UPDATE")
 def dict_update(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
+    _require_mapping(ctx, more)
     update(ctx, _at(frame, inst.arg), more)
 
 
@@ -104,10 +108,22 @@ def dict_merge(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     target = _at(frame, inst.arg)
     assert isinstance(target, DictValue)
+    _require_mapping(ctx, more)
     for key, _ in pairs_of(ctx, more):
         if key_of(ctx, key) in target.entries:
-            ctx.throw(TypeError, f"got multiple values for keyword argument '{realize(ctx, key).constant()}'")
+            _leave_type_error(ctx)
     update(ctx, target, more)
+
+
+def _require_mapping(ctx: Tracer, value: Value) -> None:
+    """``**`` takes no pairs, as ``dict()`` does."""
+    if not isinstance(value, (DictValue, ContainerObject)) and not hasattr(value.python_type(), "keys"):
+        _leave_type_error(ctx)
+
+
+def _leave_type_error(ctx: Tracer) -> NoReturn:
+    """CPython's names the function that is called."""
+    ctx.stop("exception", "the program raises TypeError")
 
 
 @opcode("UNPACK_SEQUENCE")

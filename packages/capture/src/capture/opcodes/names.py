@@ -85,13 +85,18 @@ def load_closure(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
 def load_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    cell = frame.cell(inst.arg)
+    frame.push(_bound_cell(ctx, frame, inst.arg).content)
+
+
+def _bound_cell(ctx: Tracer, frame: Frame, name: str) -> CellValue:
+    cell = frame.cell(name)
     if cell.content is UNBOUND:
-        ctx.throw(
-            NameError,
-            f"cannot access free variable '{inst.arg}' where it is not associated with a value in enclosing scope",
-        )
-    frame.push(cell.content)
+        if name in frame.code.co_freevars:
+            error, kind, where = NameError, "free", " in enclosing scope"
+        else:
+            error, kind, where = UnboundLocalError, "local", ""
+        ctx.throw(error, f"cannot access {kind} variable '{name}' where it is not associated with a value{where}")
+    return cell
 
 
 @opcode("STORE_DEREF")
@@ -103,7 +108,7 @@ def store_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("DELETE_DEREF")
 def delete_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    cell = frame.cell(inst.arg)
+    cell = _bound_cell(ctx, frame, inst.arg)
     ctx.changed(cell)
     cell.content = UNBOUND
 

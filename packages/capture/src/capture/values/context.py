@@ -89,6 +89,21 @@ class GradModeSwitch(TorchContext):
         return self.previous
 
 
+class DefaultDevice(TorchContext):
+    """``with torch.device(d)``: what is made within is told its device, so that the graph needs no switch."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(torch.device, (device,))
+        self.device = device
+
+    def enter(self, graph: StateRecorder) -> None:
+        self.grad_mode_before = self.grad_mode_within = torch.is_grad_enabled()
+        self.device.__enter__()
+
+    def leave(self, graph: StateRecorder) -> None:
+        self.device.__exit__(None, None, None)
+
+
 def enter_context(context: Any) -> Any:
     return context.__enter__()
 

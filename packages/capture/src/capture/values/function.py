@@ -36,7 +36,7 @@ class CellValue(Value):
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name == "cell_contents":
-            return realize(ctx, self.content)
+            return ctx.throw(ValueError, "Cell is empty") if self.content is UNBOUND else realize(ctx, self.content)
         return super().attribute(ctx, name)
 
     def parts(self) -> Iterator[Value]:

@@ -1,0 +1,44 @@
+"""The device of what is made without being told one: that of ``torch.set_default_device`` or ``with torch.device(d)``.
+
+The first is in force around a graph, which relies on it.  The second is switched within the function: there operators
+are told, so that the graph says it.  Must not know how operators are recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._device import DeviceContext, _device_constructors
+
+from capture.values.base import Value, realize
+from capture.values.constant import ConstantValue
+from capture.values.context import DefaultDevice, TorchContext
+
+
+def in_force() -> tuple[torch.device, ...]:
+    """The default devices that somebody set."""
+    modes = torch.overrides._get_current_function_mode_stack()
+    return tuple(mode.device for mode in modes if isinstance(mode, DeviceContext))
+
+
+def is_overridden() -> bool:
+    """Whether somebody's mode decides what torch's functions do."""
+    return torch._C._len_torch_function_stack() > len(in_force())
+
+
+def innermost(contexts: Sequence[TorchContext]) -> DefaultDevice | None:
+    """The default device that the program entered last and has not left."""
+    return next((context for context in reversed(contexts) if isinstance(context, DefaultDevice)), None)
+
+
+def told(ctx: Any, target: Any, kwargs: Mapping[str, Value]) -> Mapping[str, Value]:
+    """The options of an operator, with the device that a context within the function gives it."""
+    context = innermost(ctx.effects.contexts)
+    if context is None or isinstance(target, str) or target not in _device_constructors():
+        return kwargs
+    given = kwargs.get("device")
+    if given is not None and realize(ctx, given).python_type() is not type(None):
+        return kwargs
+    return {**kwargs, "device": ConstantValue(context.device)}
