@@ -65,6 +65,24 @@ def test_writing_while_gradients_are_recorded_is_refused():
         aotgrad.function(lambda x: scale(x * 2, 2.0), forward=aotgrad.run_eagerly)(torch.ones(2, requires_grad=True))
 
 
+torch.library.define("aotgrad_tests::unseen_scale", "(Tensor(a!) x, Tensor by) -> ()")
+torch.library.impl("aotgrad_tests::unseen_scale", "CompositeExplicitAutograd", lambda x, by: (x.data.mul_(by), None)[1])
+torch.library.impl("aotgrad_tests::unseen_scale", "Autograd", torch.library.fallthrough_kernel)
+torch.library.register_fake("aotgrad_tests::unseen_scale", lambda x, by: None)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: (torch.ops.aotgrad_tests.unseen_scale(y := torch.ones(3), x), (x * y).sum()),
+        lambda x: (torch.ops.aotgrad_tests.unseen_scale(y := x * 2, x), (y * x.sin()).sum()),
+        lambda x: (torch.ops.aotgrad_tests.unseen_scale((y := x * 2)[1:], x[1:]), y * 3),
+    ],
+)
+def test_what_autograd_passes_by_is_written_without_history(same_as_eager, program):
+    same_as_eager(program, torch.randn(3, requires_grad=True))
+
+
 def triton_double():
     """A user's Triton kernel behind an operator of its own, run by Triton's interpreter."""
     import triton

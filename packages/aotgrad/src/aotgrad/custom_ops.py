@@ -31,9 +31,23 @@ def writing_overload(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
 
 def call_functional(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call the twin of `op`, then write what it returns to the arguments that `op` would have written to."""
+    if has_no_history(op):
+        with torch.no_grad():
+            return _call_twin(op, args, kwargs)
     tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         raise Unsupported(f"{op} writes to its arguments while gradients are recorded", "call it under no_grad")
+    return _call_twin(op, args, kwargs)
+
+
+def has_no_history(op: OpOverload) -> bool:
+    """Whether autograd passes it by, because it was registered so: what it writes has no history in eager either."""
+    name = op.name()
+    registered = torch._C._dispatch_has_kernel_for_dispatch_key(name, "Autograd")
+    return registered and bool(torch._C._dispatch_kernel_for_dispatch_key_is_fallthrough(name, "Autograd"))
+
+
+def _call_twin(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     given = _by_name(op, args, kwargs)
     results = functional_twin(op)(**given)
     results = results if isinstance(results, (list, tuple)) else (results,)

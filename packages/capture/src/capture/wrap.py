@@ -29,6 +29,7 @@ import torch
 
 from capture._engine import Outside, Region
 from capture.graph import GraphRecorder
+from capture.kernels.launches import is_host_function, is_kernel
 from capture.layouts import OpenLayout
 from capture.sources import (
     ArgSource,
@@ -67,6 +68,7 @@ from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, OutsideList, SetValue, SliceValue, TupleValue, require_plain_tuple
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
+from capture.values.triton_kernel import HostFunction, KernelValue
 from capture.values.user_object import UserObject, instance_dict
 
 
@@ -113,7 +115,7 @@ def _by_ancestry(obj: Any) -> Rule:
     for cls, rule in _FALLBACKS:
         if issubclass(type(obj), cls):  # isinstance would ask the object, too
             return rule
-    return wrap_user_object
+    return wrap_of_triton if is_kernel(obj) or is_host_function(obj) else wrap_user_object
 
 
 # -- immutable objects -------------------------------------------------------------------------------------------
@@ -536,6 +538,11 @@ def wrap_user_object(ctx: World, obj: Any, source: Source) -> Value:
     if instance_dict(obj) is None and trusted(type(obj)) and _is_opaque(type(obj)):
         ctx.guard(source, "is", obj)  # opaque: all that is known of it is which one it is
     return UserObject(type(obj), obj, source)
+
+
+def wrap_of_triton(ctx: World, obj: Any, source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return (KernelValue if is_kernel(obj) else HostFunction)(type(obj), obj, source)
 
 
 def _is_opaque(cls: type) -> bool:

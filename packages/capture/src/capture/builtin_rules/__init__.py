@@ -21,6 +21,7 @@ from capture.builtin_rules import (
     signatures,
     storage,
     torch_functions,
+    triton_kernels,
 )
 from capture.builtin_rules.registry import call_builtin
 
@@ -46,4 +47,5 @@ __all__ = [
     "signatures",
     "storage",
     "torch_functions",
+    "triton_kernels",
 ]

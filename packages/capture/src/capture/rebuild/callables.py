@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from capture.values.function import (
     SuperValue,
 )
 from capture.values.tensor import TensorMethod
+from capture.values.triton_kernel import LaunchValue
 
 
 @builds(FunctionValue)
@@ -103,6 +105,11 @@ def build_partial(writer: Writer, value: PartialValue) -> None:
     emit.call_kw(count, tuple(value.kwargs))
     emit.copy()
     writer.keep(value, "partial")
+
+
+@builds(LaunchValue)
+def build_launch(writer: Writer, value: LaunchValue) -> None:
+    writer.call_const(operator.getitem, value.kernel, value.grid)
 
 
 @builds(SuperValue)

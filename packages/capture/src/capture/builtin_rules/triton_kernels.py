@@ -1,0 +1,118 @@
+"""The start of a user's Triton kernel: planned on values, recorded as one operator."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from capture.builtin_rules.registry import rule
+from capture.graph import memory_of
+from capture.kernels.planning import Refused, covers, plan
+from capture.record import symbol_of
+from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.constant import ConstantValue
+from capture.values.mapping import DictValue
+from capture.values.scalar import ScalarValue
+from capture.values.sequence import ListValue, TupleValue
+from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
+from capture.values.triton_kernel import KernelValue, StartedValue, start
+from capture.values.user_object import UserObject
+
+
+@rule(start, kinds=(KernelValue, None))
+def start_kernel(ctx: Tracer, kernel: KernelValue, grid: Value, /, *args: Value, **kwargs: Value) -> Value:
+    changed = len(ctx.effects.changed())
+    try:
+        target, tensors, *numbers = plan(_Evaluator(ctx), kernel.obj, grid, args, kwargs)
+    except Refused as reason:
+        hint = "what is before and behind it is compiled"
+        ctx.stop("triton", f"a Triton kernel is started as it is: {reason}", hint)
+    if len(ctx.effects.changed()) != changed:
+        ctx.stop("triton", "the grid of a Triton kernel is a function that changes objects outside of it")
+    ctx.record(target, [*tensors, *(ListValue(list(items)) for items in numbers)], {})
+    return StartedValue()
+
+
+class _Evaluator:
+    """Calls of kernels in evaluated code."""
+
+    def __init__(self, ctx: Any) -> None:
+        self.ctx = ctx
+
+    def seen(self, item: Value) -> Any:
+        value = realize(self.ctx, item)
+        if isinstance(value, TensorValue):
+            return value.fake
+        if isinstance(value, SymbolicNumber):
+            return value.example
+        if isinstance(value, ScalarValue):
+            return self._number(value)
+        if isinstance(value, UserObject):
+            return self._object(value)
+        try:
+            return value.constant()
+        except NotConstant:
+            raise Refused(f"it is given {value.describe()}") from None
+
+    def _number(self, value: ScalarValue) -> Any:
+        number = value.of_this_call()
+        if number is not None:
+            return number
+        symbol = symbol_of(self.ctx, value)
+        if symbol is None:
+            raise Refused(f"it is given {value.describe()}")
+        return symbol.example
+
+    def _object(self, value: UserObject) -> Any:
+        if value.source is None or value.overlay:
+            raise Refused(f"it is given {value.describe()}")
+        self.ctx.guard(value.source, "is", value.obj)
+        return value.obj
+
+    def item(self, constant: Any) -> Value:
+        made: Value = self.ctx.literal(constant)
+        return made
+
+    def holder(self, item: Value, *, written: bool) -> Value | None:
+        fake = self.seen(item)
+        over_it = [value for value in self.ctx.tensors.values() if memory_of(value.fake) == memory_of(fake)]
+        inputs = [value for value in over_it if value.source is not None]
+        if not inputs:
+            return next((value for value in over_it if covers(value.fake)), None)
+        given = inputs[0]
+        if len(inputs) > 1 or (written and not (covers(given.fake) and covers(given.obj))):
+            return None
+        return given
+
+    def layout(self, item: Value, holder: Value) -> list[Value]:
+        value, behind = realize(self.ctx, item), realize(self.ctx, holder)
+        assert isinstance(value, TensorValue)
+        assert isinstance(behind, TensorValue)
+        strides = [self._asked(value, "stride", stride, dim) for dim, stride in enumerate(value.fake.stride())]
+        begins = [self._asked(each, "storage_offset", each.fake.storage_offset()) for each in (value, behind)]
+        return [*value.shape(self.ctx).elements(self.ctx), *strides, self.ctx.call_builtin(operator.sub, begins, {})]
+
+    def _asked(self, value: TensorValue, question: str, answer: Any, *dim: int) -> Value:
+        if isinstance(answer, int):
+            return ConstantValue(answer)
+        asked: Value = self.ctx.record(question, [value, *map(ConstantValue, dim)], {}, method=True)
+        return asked
+
+    def call(self, function: Any, meta: Mapping[str, Value]) -> Value:
+        given = DictValue()
+        for name, item in meta.items():
+            given.put(self.ctx, ConstantValue(name), item)
+        return realize(self.ctx, self.ctx.call(function, [given]))
+
+    def is_function(self, item: Value) -> bool:
+        return not isinstance(realize(self.ctx, item), (TupleValue, ListValue, ConstantValue))
+
+    def parts(self, item: Value) -> list[Value]:
+        value = realize(self.ctx, item)
+        if not isinstance(value, (TupleValue, ListValue)) or value.python_type() not in (tuple, list, torch.Size):
+            raise Refused("its grid is not one to three whole numbers")
+        return value.elements(self.ctx)

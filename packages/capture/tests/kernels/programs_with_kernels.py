@@ -1,0 +1,164 @@
+"""Programs that start Triton kernels of their own, against themselves uncaptured.
+
+Run by ``test_triton_kernels.py`` in a process of its own: Triton's interpreter is chosen when Triton is imported.
+"""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+import capture
+
+
+@triton.jit
+def added(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, at < n) + tl.load(y + at, at < n), at < n)
+
+
+@triton.jit
+def doubled(x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, at < n) * 2, at < n)
+
+
+@triton.jit
+def scaled(x, n, factor, ROUND: tl.constexpr, TYPE: tl.constexpr, NAME: tl.constexpr, BLOCK: tl.constexpr = 64):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, at < n).to(TYPE) * factor
+    if ROUND and NAME == "down":
+        value = tl.floor(value)
+    tl.store(x + at, value, at < n)
+
+
+@pytest.fixture
+def same_as_plain():
+    """Captures, compares three calls with the plain function, and gives the graphs and the reasons of breaks."""
+
+    def check(function, *sizes, breaks=0):
+        graphs = []
+        capture.reset()
+        compiled = capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(function)
+        for size in sizes or (300, 300):
+            inputs = [torch.randn(size), torch.randn(size)]
+            theirs, ours = [[x.clone() for x in inputs] for _ in range(2)]
+            torch.testing.assert_close(compiled(*ours), function(*theirs), rtol=0, atol=0)
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+        found = [record for record in capture.records() if isinstance(record, capture.BreakRecord)]
+        assert len(found) == breaks, found
+        assert breaks or len({str(gm.code) for gm in graphs}) == len(graphs)
+        return graphs, [record.reason for record in found]
+
+    return check
+
+
+def test_a_kernel_is_an_operator_of_the_graph(same_as_plain):
+    def function(x, y):
+        x = x * 2
+        out = torch.empty_like(x)
+        added[(triton.cdiv(x.numel(), 128),)](x, y, out, x.numel(), BLOCK=128)
+        return out.relu() + 1
+
+    ((graph,), _) = same_as_plain(function)
+    (started,) = (node for node in graph.graph.nodes if getattr(node.target, "namespace", "") == "triton_kernels")
+    assert [argument.alias_info is not None for argument in started.target._schema.arguments[:3]] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_a_grid_may_be_a_function_of_the_meta_parameters_and_sizes_may_vary(same_as_plain):
+    def function(x, y):
+        out = torch.empty_like(x)
+        added[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]), 1)](x, y, out, x.numel(), BLOCK=128)
+        return out
+
+    graphs, _ = same_as_plain(function, 300, 301, 1000)
+    assert len(graphs) == 2
+
+
+def test_constants_of_every_kind(same_as_plain):
+    def function(x, y):
+        scaled[(5,)](x, 300, 1.5, True, tl.float32, "down")
+        scaled[(5,)](y, n=x.numel(), factor=2, ROUND=False, TYPE=tl.float32, NAME="up", BLOCK=64, num_warps=2)
+        return x + y
+
+    same_as_plain(function)
+
+
+def test_what_is_written_is_seen_by_whoever_reads_it_later_and_by_nobody_before(same_as_plain):
+    def function(x, y):
+        before = x + 1
+        view = x[10:]
+        doubled[(3,)](x, 20, BLOCK=16)
+        middle = view * 1
+        doubled[(1,)](view, 5, 16)
+        return before, middle, x.view(10, -1), y
+
+    same_as_plain(function)
+
+
+def test_tensors_over_one_memory_stay_so_within_the_kernel(same_as_plain):
+    def function(x, y):
+        z = (x + y).reshape(20, -1)
+        doubled[(1,)](z[:, 3:7], 20, BLOCK=32)
+        added[(1,)](z, z[2:], z[4:], 32, BLOCK=32)
+        added[(1,)](x, x, x, 32, BLOCK=32)
+        return z
+
+    same_as_plain(function)
+
+
+def test_a_window_on_an_argument_that_is_written_is_left_to_cpython(same_as_plain):
+    """What lies around the window belongs to somebody else, and the kernel might reach it."""
+
+    def function(x, y):
+        doubled[(1,)](x, 20, BLOCK=32)
+        return x + y
+
+    compiled = capture.optimize("eager")(function)
+    base = torch.ones(400)
+    capture.reset()
+    torch.testing.assert_close(compiled(base[50:], torch.zeros(350))[:25], torch.tensor([2.0] * 20 + [1.0] * 5))
+    assert [record.reason.kind for record in capture.records() if isinstance(record, capture.BreakRecord)] == ["triton"]
+
+
+def test_a_kernel_is_known_by_identity():
+    kernels = {"now": doubled}
+
+    def function(x):
+        kernels["now"][(1,)](x, 8, 8)
+        return x + 1
+
+    compiled = capture.optimize("eager")(function)
+    assert torch.equal(compiled(torch.ones(8)), torch.full((8,), 3.0))
+    kernels["now"] = triton.jit(doubled_twice)
+    assert torch.equal(compiled(torch.ones(8)), torch.full((8,), 5.0))
+
+
+def doubled_twice(x, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at) * 4)
+
+
+def test_an_error_of_a_kernel_is_the_program_s():
+    def function(x):
+        doubled[(1,)](x * 1, 8, BLOCK=7)
+        return x + 1
+
+    with pytest.raises(Exception) as plain:
+        function(torch.ones(8))
+    with pytest.raises(type(plain.value)) as captured:
+        capture.optimize("eager")(function)(torch.ones(8))
+    assert str(captured.value) == str(plain.value)
+
+
+def test_a_start_by_other_names_is_a_break(same_as_plain):
+    def function(x, y):
+        doubled.run(x, 8, BLOCK=8, grid=(1,), warmup=False)
+        return x + y
+
+    _, (reason,) = same_as_plain(function, breaks=1)
+    assert reason.kind == "triton"
