@@ -55,6 +55,69 @@ def test_results_are_eagers_for_every_number(name):
     assert not any((report.breaks, report.refused, report.left_alone))
 
 
+def number(k):
+    return k.sum().item()
+
+
+AT_NUMBERS = {
+    "a row": lambda w, n: w[n],
+    "an element of a row": lambda w, n: w[n][n - 1],
+    "from there on": lambda w, n: w[n:],
+    "up to there": lambda w, n: w[:n].square(),
+    "both ends": lambda w, n: w[n - 1 : n + 2],
+    "a row put in": lambda w, n: w.select_scatter(torch.ones(3), 0, n),
+    "rows put in": lambda w, n: w.slice_scatter(torch.ones(2, 3), 0, n, n + 2),
+    "rolled": lambda w, n: w.roll(n, 0) * torch.arange(6.0)[:, None],
+    "the largest": lambda w, n: w[:n].max(0).values,
+    "the largest of all": lambda w, n: w[:n].max(),
+    "padded": lambda w, n: nn.functional.pad(w, (0, n)),
+    "repeated": lambda w, n: w.repeat(n, 1),
+    "filled": lambda w, n: w.masked_fill(w > 0, n),
+    "a triangle": lambda w, n: w.tril(n),
+    "a power": lambda w, n: w.abs() ** n,
+    "a window on memory": lambda w, n: torch.as_strided(w.detach() * 2, (n,), (1,)) + w[0, 0],
+    "a stride": lambda w, n: torch.as_strided(w.detach() * 2, (2,), (n,)) + w[0, 0],
+}
+
+
+def outcome(function, w, k):
+    """The result and its gradient, or the kind of the error."""
+    try:
+        result = function(w, k)
+        return [result, *torch.autograd.grad(result.sin().sum(), w)]
+    except (IndexError, RuntimeError) as error:
+        return type(error)
+
+
+def compare(compiled, program, *given):
+    ours, eagers = (outcome(function, *given) for function in (compiled, program))
+    if isinstance(eagers, list) and isinstance(ours, list):
+        torch.testing.assert_close(ours, eagers)
+    else:
+        assert ours == eagers
+
+
+@pytest.mark.parametrize("name", AT_NUMBERS)
+def test_positions_and_sizes_may_be_negative_or_too_large(name):
+    def program(w, k):
+        return AT_NUMBERS[name](w * 2, number(k))
+
+    compiled = compile_api.compile(program)
+    w = torch.linspace(-1, 1, 18, dtype=torch.float64).reshape(6, 3).requires_grad_()
+    for value in (3, 2, 0, 5, -1, -2, -6, -7, 6, 7, 30):
+        compare(compiled, program, w, torch.tensor([value]))
+
+
+@pytest.mark.parametrize("name", AT_NUMBERS)
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_integers_that_are_given_may_be_negative_or_too_large(name, dynamic):
+    program = lambda w, n: AT_NUMBERS[name](w * 2, n)
+    compiled = compile_api.compile(program, dynamic=dynamic)
+    w = torch.linspace(-1, 1, 18, dtype=torch.float64).reshape(6, 3).requires_grad_()
+    for n in (3, 4, -1, -2, 0, 30):
+        compare(compiled, program, w, n)
+
+
 def test_gradients_go_through_parts_whose_size_only_data_can_tell():
     layer = nn.Linear(4, 4)
 

@@ -147,3 +147,28 @@ def test_every_size_in_the_graphs_knows_its_value(graphs_of):
     inputs = torch.randn(6, 4), torch.randn(4, 8, requires_grad=True)
     for graph in graphs_of(program, *inputs, dynamic=True):
         assert all(node.meta["val"] is not None for node in graph.nodes if node.op in ("placeholder", "call_function"))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, y: x.exp() * (y.shape[0] - 1),
+        lambda x, y: (x.sum() * torch.ones(x.shape[0] + y.shape[0])).exp(),
+        lambda x, y: F.pad(x, (y.shape[0] + 1, 0)).exp(),
+    ],
+)
+def test_backward_is_given_every_size_that_it_speaks_of(program):
+    halves = []
+
+    def compiler(gm, example_inputs):
+        halves.append(gm)
+        return aotgrad.run_eagerly(gm, example_inputs)
+
+    fn = aotgrad.function(program, forward=compiler, dynamic=True)
+    for a, b in ((4, 5), (6, 3)):
+        check(fn, program, torch.randn(a, requires_grad=True), torch.randn(b))
+    backward = halves[1]
+    told = {str(node.meta["val"]) for node in backward.graph.find_nodes(op="placeholder")}
+    for node in backward.graph.nodes:
+        for size in getattr(node.meta.get("val"), "shape", ()):
+            assert isinstance(size, int) or {str(symbol) for symbol in size.node.expr.free_symbols} <= told

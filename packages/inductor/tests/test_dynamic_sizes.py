@@ -100,3 +100,30 @@ def test_a_position_read_from_a_tensor_is_checked():
     compiled = inductor.compile(make_fx(row, tracing_mode="symbolic")(torch.zeros(2, 2)), [torch.zeros(2, 2)])
     with pytest.raises(IndexError, match="out of range"):
         compiled(torch.ones(2, 2) * 5)
+
+
+def test_a_size_that_no_input_tells_is_refused_by_name():
+    x = torch.ones(3)
+    graph = make_fx(lambda x, y: x.new_ones(y.shape[0]) + 1, tracing_mode="symbolic")(x, torch.ones(7)).graph
+    (number,) = (node for node in graph.nodes if node.target is torch.ops.aten.sym_size.int)
+    with graph.inserting_before(next(iter(graph.nodes))):
+        less = graph.placeholder("less")
+    less.meta = {"val": number.meta["val"] - 1}
+    number.replace_all_uses_with(less)
+    graph.eliminate_dead_code()
+    graph.erase_node(graph.find_nodes(op="placeholder")[2])
+    with pytest.raises(inductor.UnsupportedGraph, match="a size that no input tells"):
+        inductor.compile(torch.fx.GraphModule({}, graph), [2, x], options={"fallback": False})
+
+
+def test_a_division_by_a_number_that_may_be_zero_is_left_to_python(capfd):
+    divide = lambda x: x * (7 // x.long().sum().item())
+    gm = make_fx(divide, tracing_mode="symbolic")(torch.ones(4))
+    with pytest.warns(RuntimeWarning, match="a division by .*, which may be 0"):
+        compiled = inductor.compile(gm, [torch.ones(4)])
+    for total in (2, -3):
+        x = torch.tensor([0.0, 0.0, 0.0, total])
+        torch.testing.assert_close(compiled(x)[0], divide(x))
+    with pytest.raises(ZeroDivisionError):
+        compiled(torch.zeros(4))
+    assert not capfd.readouterr().err

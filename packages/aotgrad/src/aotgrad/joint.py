@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.immutable_collections import immutable_list
 
@@ -126,6 +127,8 @@ def _tracing(recorder: Recorder) -> Iterator[None]:
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(_without_autocast_cache())
         stack.enter_context(recorder.draws.counted())
+        if recorder.fake_mode.shape_env is not None:
+            stack.enter_context(enable_python_dispatcher())  # kernels that take numbers only are rules in Python, too
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
         stack.enter_context(functional.functionalization())

@@ -17,7 +17,7 @@ from aotgrad.facts import Facts
 from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.roles import AliasBase, Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
-from aotgrad.symbols import is_size, size_hint
+from aotgrad.symbols import is_size, size_hint, symbols_of, tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,12 @@ def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
     keep = needed(gradients)
     keep.update(needed(node for node in joint.graph.nodes if must_run(node) and runs_in_backward(node)))
     backward = _just_in_time([n for n in joint.graph.nodes if n in keep and runs_in_backward(n)], gradients, recomputed)
+    tangents = [node for node in joint.graph.find_nodes(op="placeholder") if isinstance(node.meta["role"], Tangent)]
     saved = _saved(backward, gradients, set(backward))
-    saved = [*filter(is_size, saved), *(node for node in saved if not is_size(node))]
+    sizes = dict.fromkeys([*_symbols_told(joint, [*backward, *saved, *tangents]), *filter(is_size, saved)])
+    saved = [*sizes, *(node for node in saved if not is_size(node))]
     roles = [SavedSize(node.name) if is_size(node) else Saved(node.name) for node in saved]
     forward_half = _forward(joint, results, joint.outputs[:split], saved, roles)
-    tangents = [node for node in joint.graph.find_nodes(op="placeholder") if isinstance(node.meta["role"], Tangent)]
     inputs = [*zip(saved, roles, strict=True), *((node, node.meta["role"]) for node in tangents)]
     backward_half = _extract(joint.root, inputs, backward, gradients, joint.outputs[split:])
     return Pair(forward_half, backward_half, joint.facts)
@@ -126,6 +127,13 @@ def _saved(backward: Sequence[fx.Node], gradients: Sequence[Any], inside: set[fx
         for node in dict.fromkeys(reads)
         if node not in inside and not isinstance(node.meta.get("role"), Tangent) and node.op != "get_attr"
     ]
+
+
+def _symbols_told(joint: JointGraph, of_backward: Sequence[fx.Node]) -> list[fx.Node]:
+    """What tells every symbol that backward's values are described with, so that its graph stands alone."""
+    mentioned = set[Any]().union(*map(symbols_of, of_backward))
+    forward = [n for n in joint.graph.nodes if not runs_in_backward(n) and not isinstance(n.meta.get("role"), Tangent)]
+    return tell(mentioned, forward)
 
 
 def _forward(

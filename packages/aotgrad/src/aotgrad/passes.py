@@ -14,7 +14,7 @@ from torch import fx
 
 from aotgrad.joint import JointGraph
 from aotgrad.partition import is_random, must_run, runs_in_backward
-from aotgrad.symbols import SYM_TYPES
+from aotgrad.symbols import symbols_of
 
 aten = torch.ops.aten
 
@@ -67,21 +67,8 @@ def _is_repeatable(node: fx.Node) -> bool:
 
 def _brings_sizes(node: fx.Node) -> bool:
     """Is its result, or the size of it, a number that nothing before it has, and that later sizes refer to?"""
-    own = _symbols(node)
-    return bool(own) and not own.issubset(symbol for given in node.all_input_nodes for symbol in _symbols(given))
-
-
-def _symbols(node: fx.Node) -> set[Any]:
-    held = node.meta.get("val")
-    values: list[Any] = []
-    for value in held if isinstance(held, (tuple, list)) else [held]:
-        values += [*value.shape, *_strides(value)] if isinstance(value, torch.Tensor) else [value]
-    numbers = (value for value in values if isinstance(value, SYM_TYPES))
-    return {symbol for number in numbers for symbol in number.node.expr.free_symbols}
-
-
-def _strides(value: torch.Tensor) -> tuple[Any, ...]:
-    return value.stride() if value.layout is torch.strided else ()
+    own = symbols_of(node)
+    return bool(own) and not own.issubset(symbol for given in node.all_input_nodes for symbol in symbols_of(given))
 
 
 def _frozen(value: Any) -> Any:

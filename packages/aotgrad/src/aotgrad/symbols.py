@@ -7,7 +7,8 @@ Must not know: tensors' values, autograd.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +19,8 @@ from aotgrad.errors import BadGraph
 
 if TYPE_CHECKING:  # static sizes need no sympy, and importing it takes half a second
     import sympy
+
+aten = torch.ops.aten
 
 SymScalar: TypeAlias = Any  # a torch.SymInt, SymFloat or SymBool
 SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -40,10 +43,10 @@ class SizeNodes:
     def bind_layout(self, tensor: torch.Tensor, node: fx.Node) -> None:
         """The symbols in the layout of the input `tensor` can be read from it, if nothing better is known."""
         for dim, size in enumerate(tensor.size()):
-            self._offer(size, node, torch.ops.aten.sym_size.int, dim)
+            self._offer(size, node, aten.sym_size.int, dim)
         for dim, stride in enumerate(tensor.stride()):
-            self._offer(stride, node, torch.ops.aten.sym_stride.int, dim)
-        self._offer(tensor.storage_offset(), node, torch.ops.aten.sym_storage_offset.default)
+            self._offer(stride, node, aten.sym_stride.int, dim)
+        self._offer(tensor.storage_offset(), node, aten.sym_storage_offset.default)
 
     def is_news(self, value: Any) -> bool:
         """Is this a symbol that nothing before has told?"""
@@ -66,11 +69,10 @@ class SizeNodes:
         if found is not None:
             return found
         from torch.utils._sympy.interp import sympy_interp
-        from torch.utils._sympy.reference import PythonReferenceAnalysis
 
         symbols = {symbol: fx.Proxy(self._symbol(symbol)) for symbol in expr.free_symbols}
         before = len(self._graph.nodes)
-        written = sympy_interp(PythonReferenceAnalysis, symbols, expr).node
+        written = sympy_interp(_arithmetic(), symbols, expr).node
         for node in reversed(list(islice(reversed(self._graph.nodes), len(self._graph.nodes) - before))):
             arguments = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in node.args]
             node.meta.update(val=node.target(*arguments), size=True)
@@ -99,6 +101,56 @@ def _as_number(expr: sympy.Basic) -> int | float | bool:
     if expr in (True, False):
         return bool(expr)
     return int(expr) if expr.is_integer else float(expr)
+
+
+@cache
+def _arithmetic() -> Any:
+    """What sympy's operations are in Python."""
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    class Arithmetic(PythonReferenceAnalysis):
+        @staticmethod
+        def int_truediv(a: Any, b: Any) -> Any:
+            return a / b  # torch's asks for the numbers, to divide large ones exactly
+
+    return Arithmetic
+
+
+def symbols_of(node: fx.Node) -> set[sympy.Symbol]:
+    """The symbols that the node's value, or the layout of it, is described with."""
+    held = node.meta.get("val")
+    values: list[Any] = []
+    for value in held if isinstance(held, (tuple, list)) else [held]:
+        values += [*value.shape, *_strides(value)] if isinstance(value, torch.Tensor) else [value]
+    numbers = (value for value in values if isinstance(value, SYM_TYPES))
+    return {symbol for number in numbers for symbol in number.node.expr.free_symbols}
+
+
+def _strides(value: torch.Tensor) -> tuple[Any, ...]:
+    return value.stride() if value.layout is torch.strided else ()
+
+
+def tell(symbols: set[sympy.Symbol], nodes: Sequence[fx.Node]) -> list[fx.Node]:
+    """The nodes among these that compute the symbols; a symbol that only the layout of a tensor has is read from it."""
+    told: dict[sympy.Symbol, fx.Node] = {}
+    for node in nodes if symbols else ():
+        if is_size(node) and (symbol := node.meta["val"].node.expr) in symbols:
+            told.setdefault(symbol, node)
+    for node in nodes if symbols - told.keys() else ():
+        if isinstance(value := node.meta.get("val"), torch.Tensor):
+            for read, layout in ((aten.sym_size.int, value.shape), (aten.sym_stride.int, _strides(value))):
+                for dim, number in enumerate(layout):
+                    if isinstance(number, torch.SymInt) and (symbol := number.node.expr) in symbols - told.keys():
+                        told[symbol] = _reading(read, node, dim, number)
+    return [told[symbol] for symbol in sorted(told, key=str)]
+
+
+def _reading(read: Any, node: fx.Node, dim: int, value: torch.SymInt) -> fx.Node:
+    last_input = node if node.op != "placeholder" else node.graph.find_nodes(op="placeholder")[-1]
+    with node.graph.inserting_after(last_input):
+        reading = node.graph.call_function(read, (node, dim))
+    reading.meta.update(val=value, size=True)
+    return reading
 
 
 def is_size(node: fx.Node) -> bool:

@@ -53,7 +53,7 @@ def _uncompiled(gm: GraphModule, reason: str) -> CompiledGraph:
     def call(inputs: list[Any]) -> tuple[Any, ...]:
         arguments = tuple(inputs)
         inputs.clear()
-        outputs = gm(*arguments)
+        outputs = gm.forward(*arguments)  # calling the module would print the user's error a second time
         return tuple(outputs) if isinstance(outputs, list | tuple) else (outputs,)
 
     return CompiledGraph(as_eager_lays(gm, call), gm.code, None, Report(failure=reason))

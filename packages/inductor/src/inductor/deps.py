@@ -108,7 +108,7 @@ def _call_access(call: Call, views: dict[str, View]) -> Access:
 def _data_sizes(sizes: Iterable[Index]) -> set[str]:
     """Numbers that are known only once some call has returned, by name: they order operations as buffers do."""
     found = (symbol for size in sizes for symbol in size.symbols)
-    return {f"<{symbol}>" for symbol in found if symbol.size is None and symbol.lower <= 0}
+    return {f"<{symbol}>" for symbol in found if symbol.unbounded}
 
 
 def refs(call: Call) -> list[Ref]:

@@ -27,7 +27,7 @@ from inductor.lowerings.attention import attend
 from inductor.lowerings.context import Context
 from inductor.lowerings.epilogues import multiply_and_activate
 from inductor.lowerings.fallback import call_operator
-from inductor.lowerings.registry import LIBRARY, LOWERINGS, Declined
+from inductor.lowerings.registry import LIBRARY, LOWERINGS, OF_ANY_SIZE, Declined
 from inductor.lowerings.sizes import numel
 from inductor.lowerings.values import EIGHTHS, Tensor, broadcast_to, convert, cost, is_number, load, strided
 from inductor.rewrites.attention import Attention, find_attention
@@ -94,6 +94,9 @@ class _Lowerer:
         self.attention = find_attention(self.gm.graph, redundant)
         unread = redundant.dead.union(*(attention.inside for attention in self.attention.values()))
         unread = unread.union(*(epilogue.between for epilogue in self.epilogues.values()))
+        for node in self.gm.graph.find_nodes(op="placeholder"):
+            if isinstance(value := node.meta.get("val"), torch.SymInt):
+                self.ctx.sizes.given(value)
         for node in self.gm.graph.nodes:
             if node in unread:
                 continue
@@ -125,7 +128,7 @@ class _Lowerer:
             self._bind_sizes(buffer)
             return load(buffer)
         if isinstance(value, torch.SymInt):
-            index = self.ctx.sizes.given(value)
+            index = self.ctx.sizes.index(value)
             symbol = index.as_symbol()
             self.inputs.append(symbol)
             if symbol is not None and symbol not in {bind.symbol for bind in self.binds}:
@@ -181,11 +184,20 @@ class _Lowerer:
                 else "a tensor of a dtype, a device or a layout that has no kernels"
             )
             return self._fall_back(node, args, kwargs, reason)
+        if self._takes_any_number(node.target, args, kwargs):
+            return self._fall_back(node, args, kwargs, "a size or position that is known only when it runs")
         result = lower_operator(self.ctx, *args, **kwargs)
         if isinstance(result, Declined):
             return self._fall_back(node, args, kwargs, result.reason)
         self.lowered[str(node.target)] += 1
         return result
+
+    def _takes_any_number(self, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> bool:
+        """Whether nothing is known of a size or position of the call, and its lowering does not reckon with that: it
+        may be negative, or out of range, which torch's kernel will tell."""
+        if target in OF_ANY_SIZE or not self.ctx.sizes.some_unbounded() or "SymInt" not in str(target._schema):
+            return False
+        return any(isinstance(leaf, Index) and leaf.unbounded for leaf in pytree.tree_leaves((args, kwargs)))
 
     def _on_sizes(self, node: Node, args: Any) -> Any:
         """Arithmetic of sizes: the tracer did it already."""

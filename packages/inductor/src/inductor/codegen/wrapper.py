@@ -18,6 +18,7 @@ from inductor.codegen.expressions import IndexStyle, Precedence, index_text, inf
 from inductor.codegen.printer import Lines, Names
 from inductor.codegen.runs import Plan, Run, gathered, plan_of, work_of
 from inductor.codegen.scratch import scratch_bytes, scratch_places
+from inductor.errors import UnsupportedGraph
 from inductor.ir.index import Index
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
 
@@ -58,6 +59,23 @@ def print_wrapper(
     return _WrapperPrinter(program, kernels, constants, check_inputs).print()
 
 
+def _touched_by_kernels(program: Program) -> tuple[set[str], set[str]]:
+    """The buffers that kernels read or write, and those they write."""
+    launches = [step for step in program.steps if isinstance(step, Launch)]
+    touched = {name for step in launches for name in step.buffers}
+    written = {
+        name
+        for step in launches
+        for name, argument in zip(step.buffers, step.kernel.arguments, strict=True)
+        if argument.role != "in"
+    }
+    touched |= {step.base for step in program.steps if isinstance(step, View)}
+    for step in reversed(program.steps):  # what is written where it lies is read there
+        if isinstance(step, Allocate) and step.reuse is not None and step.buffer.name in touched:
+            touched.add(step.reuse)
+    return touched, written
+
+
 class _WrapperPrinter:
     """One program being printed."""
 
@@ -70,22 +88,8 @@ class _WrapperPrinter:
         self.plans: dict[str, Plan] = {}
         self.check_inputs = check_inputs
         self.lines = Lines()
-        self.namespace: dict[str, Any] = {
-            "torch": torch,
-            "empty_strided": torch.empty_strided,
-            "threads": torch.get_num_threads,
-            "check_input": check_input,
-            "reinterpret": reinterpret,
-            "laid_out": laid_out,
-            "plain": plain,
-            "refuse_negated": refuse_negated,
-        }
-        self.imports = [
-            "import torch",
-            "from torch import empty_strided",
-            "from torch import get_num_threads as threads",
-            "from inductor.codegen.wrapper import check_input, laid_out, plain, refuse_negated, reinterpret",
-        ]
+        self.namespace: dict[str, Any] = dict(_NAMESPACE)
+        self.imports = list(_IMPORTS)
         self.names = Names(
             set(self.namespace)
             | set(keyword.kwlist)
@@ -101,18 +105,9 @@ class _WrapperPrinter:
         self.devices = program.launches()
         gpus = {device for device in self.devices.values() if device.type == "cuda"}
         self.only_gpu = next(iter(gpus)) if len(gpus) == 1 else None
-        launches = [step for step in program.steps if isinstance(step, Launch)]
-        self.read_by_kernels = {name for step in launches for name in step.buffers}
-        self.written_by_kernels = {
-            name
-            for step in launches
-            for name, argument in zip(step.buffers, step.kernel.arguments, strict=True)
-            if argument.role != "in"
-        }
-        self.read_by_kernels |= {step.base for step in program.steps if isinstance(step, View)}
-        for step in reversed(program.steps):  # what is written where it lies is read there
-            if isinstance(step, Allocate) and step.reuse is not None and step.buffer.name in self.read_by_kernels:
-                self.read_by_kernels.add(step.reuse)
+        self.told = {step.symbol for step in program.steps if isinstance(step, Bind)}
+        self.told |= {step.number for step in program.steps if isinstance(step, Call) and step.number is not None}
+        self.read_by_kernels, self.written_by_kernels = _touched_by_kernels(program)
 
     def print(self) -> Wrapper:
         for name, tensor in self.constants.items():
@@ -191,6 +186,9 @@ class _WrapperPrinter:
         return name
 
     def _index(self, index: Index) -> str:
+        if untold := index.symbols - self.told:
+            missing = ", ".join(sorted(map(str, untold)))
+            raise UnsupportedGraph(f"a size that no input tells: {missing}; give the graph that number as an input")
         names = {symbol: self._local(symbol.name) for symbol in index.symbols}
         return str(index_text(index, INDEX_STYLE, names))
 
@@ -518,3 +516,21 @@ def laid_out(given: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], 
     if lies and given.dtype == dtype:
         return given
     return torch.empty_strided(sizes, strides, dtype=dtype, device=given.device).copy_(given)
+
+
+_NAMESPACE: Mapping[str, Any] = {
+    "torch": torch,
+    "empty_strided": torch.empty_strided,
+    "threads": torch.get_num_threads,
+    "check_input": check_input,
+    "reinterpret": reinterpret,
+    "laid_out": laid_out,
+    "plain": plain,
+    "refuse_negated": refuse_negated,
+}
+_IMPORTS = (
+    "import torch",
+    "from torch import empty_strided",
+    "from torch import get_num_threads as threads",
+    "from inductor.codegen.wrapper import check_input, laid_out, plain, refuse_negated, reinterpret",
+)

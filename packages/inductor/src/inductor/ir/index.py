@@ -25,6 +25,11 @@ class Symbol:
     size: Index | None = None
     lower: int = 0
 
+    @property
+    def unbounded(self) -> bool:
+        """Whether nothing is known of it before the graph runs: it is read from a tensor, or an integer of any sign."""
+        return self.size is None and self.lower <= 0
+
     @cached_property
     def _hash(self) -> int:
         return hash((self.name, self.lower))
@@ -132,6 +137,11 @@ class Index:
     def symbols(self) -> frozenset[Symbol]:
         """Every symbol that occurs, also inside divisions."""
         return frozenset(symbol for monomial, _ in self.terms for atom in monomial for symbol in _symbols_of(atom))
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether a number of which nothing is known is in it: it may be negative, 0 or too large."""
+        return any(symbol.unbounded for symbol in self.symbols)
 
     def stride_of(self, symbol: Symbol) -> Index | None:
         """How far the index moves when ``symbol`` grows by one; None where that is not the same everywhere."""

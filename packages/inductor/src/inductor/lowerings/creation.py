@@ -37,7 +37,7 @@ def _representable(value: bool | int | float, dtype: torch.dtype) -> Expr:
     return number(value, compute_dtype(dtype))
 
 
-@lowering(aten.full.default)
+@lowering(aten.full.default, of_any_size=True)
 def full(ctx: Context, size: Sequence[Any], value: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     if isinstance(value, Tensor):
         return Declined("a fill value that is a tensor")
@@ -49,12 +49,12 @@ def full_like(ctx: Context, x: Tensor, value: Any, *, dtype: Any = None, device:
     return filled(ctx, x.sizes, value, dtype or x.dtype, device or x.device)
 
 
-@lowering(aten.zeros.default)
+@lowering(aten.zeros.default, of_any_size=True)
 def zeros(ctx: Context, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     return filled(ctx, size, 0, dtype or torch.get_default_dtype(), device)
 
 
-@lowering(aten.ones.default)
+@lowering(aten.ones.default, of_any_size=True)
 def ones(ctx: Context, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     return filled(ctx, size, 1, dtype or torch.get_default_dtype(), device)
 
@@ -69,17 +69,17 @@ def ones_like(ctx: Context, x: Tensor, *, dtype: Any = None, device: Any = None,
     return filled(ctx, x.sizes, 1, dtype or x.dtype, device or x.device)
 
 
-@lowering(aten.new_zeros.default)
+@lowering(aten.new_zeros.default, of_any_size=True)
 def new_zeros(ctx: Context, x: Tensor, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     return filled(ctx, size, 0, dtype or x.dtype, device or x.device)
 
 
-@lowering(aten.new_ones.default)
+@lowering(aten.new_ones.default, of_any_size=True)
 def new_ones(ctx: Context, x: Tensor, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     return filled(ctx, size, 1, dtype or x.dtype, device or x.device)
 
 
-@lowering(aten.new_full.default)
+@lowering(aten.new_full.default, of_any_size=True)
 def new_full(
     ctx: Context, x: Tensor, size: Sequence[Any], value: Any, *, dtype: Any = None, device: Any = None, **_: Any
 ) -> Any:
@@ -104,7 +104,7 @@ def fill_tensor(ctx: Context, x: Tensor, value: Tensor) -> Any:
 # -- positions --------------------------------------------------------------------------------------------------------
 
 
-@lowering(prims.iota.default)
+@lowering(prims.iota.default, of_any_size=True)
 def iota(
     ctx: Context, length: Any, *, start: Any, step: Any, dtype: torch.dtype, device: Any, requires_grad: bool = False
 ) -> Tensor:
@@ -171,7 +171,7 @@ def uninitialised(ctx: Context, size: Sequence[Any], dtype: torch.dtype, device:
     return filled(ctx, size, 0, dtype, device)
 
 
-@lowering(aten.empty.memory_format)
+@lowering(aten.empty.memory_format, of_any_size=True)
 def empty(ctx: Context, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     return uninitialised(ctx, size, dtype or torch.get_default_dtype(), device)
 
@@ -181,7 +181,7 @@ def empty_like(ctx: Context, x: Tensor, *, dtype: Any = None, device: Any = None
     return uninitialised(ctx, x.sizes, dtype or x.dtype, device or x.device)
 
 
-@lowering(aten.new_empty.default)
+@lowering(aten.new_empty.default, of_any_size=True)
 def new_empty(ctx: Context, x: Tensor, size: Sequence[Any], *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     return uninitialised(ctx, size, dtype or x.dtype, device or x.device)
 

@@ -360,9 +360,10 @@ def masked_fill(ctx: Context, x: Tensor, mask: Tensor, value: Any) -> Tensor | D
         return Declined("a mask that is not bool")
     if x.dtype.is_complex or isinstance(value, complex):
         return Declined("complex numbers")
-    filler = convert(value, x.dtype) if isinstance(value, Tensor) else value
-    if not isinstance(filler, Tensor):
-        filler = Tensor((), x.dtype, x.device, number(filler, compute_dtype(x.dtype)))
+    if isinstance(value, Tensor):
+        filler = convert(value, x.dtype)
+    else:
+        filler = Tensor((), x.dtype, x.device, _operand(value, (), x.dtype).expr)
     return _choice(mask, filler, x)
 
 

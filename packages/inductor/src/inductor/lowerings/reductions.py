@@ -129,6 +129,13 @@ def _truth(ctx: Context, x: Tensor, kind: str, dim: Dims, keepdim: bool) -> Tens
 # -- extremes ---------------------------------------------------------------------------------------------------------
 
 
+NO_EXTREME = Declined("an extreme of as many elements as only data can tell: of none, that is an error")
+
+
+def _perhaps_nothing(x: Tensor, dims: Sequence[int]) -> bool:
+    return any(x.sizes[dim] == 0 or x.sizes[dim].unbounded for dim in dims)
+
+
 def _extreme_kind(x: Tensor, kind: str) -> str:
     """The largest of truths is whether any is true."""
     return {"max": "any", "min": "all"}[kind] if x.dtype == torch.bool else kind
@@ -141,12 +148,18 @@ def _ordered(x: Tensor) -> Expr:
 
 @lowering(aten.amax.default)
 def amax(ctx: Context, x: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor | Declined:
-    return reduce(ctx, x, _extreme_kind(x, "max"), dims_of(x, dim), keepdim, Value(x.expr), x.dtype)
+    return _outermost(ctx, x, _extreme_kind(x, "max"), dims_of(x, dim), keepdim, x.dtype)
 
 
 @lowering(aten.amin.default)
 def amin(ctx: Context, x: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor | Declined:
-    return reduce(ctx, x, _extreme_kind(x, "min"), dims_of(x, dim), keepdim, Value(x.expr), x.dtype)
+    return _outermost(ctx, x, _extreme_kind(x, "min"), dims_of(x, dim), keepdim, x.dtype)
+
+
+def _outermost(
+    ctx: Context, x: Tensor, kind: str, dims: Sequence[int], keepdim: bool, dtype: torch.dtype
+) -> Tensor | Declined:
+    return NO_EXTREME if _perhaps_nothing(x, dims) else reduce(ctx, x, kind, dims, keepdim, Value(x.expr), dtype)
 
 
 @lowering(aten.max.default)
@@ -159,7 +172,9 @@ def min_all(ctx: Context, x: Tensor) -> Tensor | Declined:
     return amin(ctx, x)
 
 
-def _extreme(ctx: Context, x: Tensor, kind: str, dim: int, keepdim: bool) -> list[Tensor]:
+def _extreme(ctx: Context, x: Tensor, kind: str, dim: int, keepdim: bool) -> list[Tensor] | Declined:
+    if _perhaps_nothing(x, dims_of(x, dim)):
+        return NO_EXTREME
     return ctx.reduce(
         x,
         dims_of(x, dim),
@@ -170,23 +185,23 @@ def _extreme(ctx: Context, x: Tensor, kind: str, dim: int, keepdim: bool) -> lis
 
 
 @lowering(aten.max.dim)
-def max_dim(ctx: Context, x: Tensor, dim: int, keepdim: bool = False) -> list[Tensor]:
+def max_dim(ctx: Context, x: Tensor, dim: int, keepdim: bool = False) -> list[Tensor] | Declined:
     return _extreme(ctx, x, "max", dim, keepdim)
 
 
 @lowering(aten.min.dim)
-def min_dim(ctx: Context, x: Tensor, dim: int, keepdim: bool = False) -> list[Tensor]:
+def min_dim(ctx: Context, x: Tensor, dim: int, keepdim: bool = False) -> list[Tensor] | Declined:
     return _extreme(ctx, x, "min", dim, keepdim)
 
 
 @lowering(aten.argmax.default)
-def argmax(ctx: Context, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    return reduce(ctx, x, "argmax", dims_of(x, dim), keepdim, Value(x.expr), torch.int64)
+def argmax(ctx: Context, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | Declined:
+    return _outermost(ctx, x, "argmax", dims_of(x, dim), keepdim, torch.int64)
 
 
 @lowering(aten.argmin.default)
-def argmin(ctx: Context, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    return reduce(ctx, x, "argmin", dims_of(x, dim), keepdim, Value(x.expr), torch.int64)
+def argmin(ctx: Context, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | Declined:
+    return _outermost(ctx, x, "argmin", dims_of(x, dim), keepdim, torch.int64)
 
 
 # -- moments ----------------------------------------------------------------------------------------------------------
@@ -241,7 +256,7 @@ def vector_norm(
     if not result.is_floating_point or x.dtype.is_complex:
         return Declined("complex numbers")
     dims, value = dims_of(x, dim), absolute(Value(x.expr).to(compute_dtype(result)))
-    if any(x.sizes[d] == 0 for d in dims):
+    if any(x.sizes[d] == 0 for d in dims) or (abs(ord) == math.inf and _perhaps_nothing(x, dims)):
         return Declined("a norm of nothing")
     if ord in (math.inf, -math.inf):
         return reduce(ctx, x, "max" if ord > 0 else "min", dims, keepdim, value, result)

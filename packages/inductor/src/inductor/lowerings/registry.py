@@ -16,6 +16,10 @@ or ``Declined``."""
 LOWERINGS: dict[OpOverload, Lowering] = {}
 """Operator to lowering; filled by ``lowering`` and by the data rows of the families."""
 
+OF_ANY_SIZE: set[OpOverload] = set()
+"""Operators whose lowerings are right for sizes and positions that only data can tell: the rest is left to torch's
+kernels then, which look at the numbers when they get them."""
+
 LIBRARY: set[OpOverload] = set()
 """Operators that libraries do best: a call of them is no fallback."""
 
@@ -29,7 +33,7 @@ class Declined:
     reason: str
 
 
-def lowering(*overloads: OpOverload) -> Callable[[_F], _F]:
+def lowering(*overloads: OpOverload, of_any_size: bool = False) -> Callable[[_F], _F]:
     """Registers a function as the meaning of the operators."""
 
     def register(function: _F) -> _F:
@@ -37,6 +41,7 @@ def lowering(*overloads: OpOverload) -> Callable[[_F], _F]:
             if overload in LOWERINGS:
                 raise ValueError(f"{overload} has a lowering already")
             LOWERINGS[overload] = function
+        OF_ANY_SIZE.update(overloads if of_any_size else ())
         return function
 
     return register

@@ -43,11 +43,15 @@ class Sizes:
         """The symbol of that name; sizes that come from data may be 0 and 1 too."""
         return self.symbols.setdefault(name, size_symbol(name, 0 if _is_from_data(name) else 2))
 
-    def given(self, value: torch.SymInt) -> Index:
-        """An integer that the graph is given."""
-        if _is_from_data(str(value.node.expr)):
-            self.number(value)
-        return self.index(value)
+    def some_unbounded(self) -> bool:
+        return any(symbol.unbounded for symbol in self.symbols.values())
+
+    def given(self, value: torch.SymInt) -> None:
+        """An integer that the graph is given, told before anything is described with it: it may be negative."""
+        for symbol in value.node.expr.free_symbols:
+            if not symbol.is_positive:  # sizes are
+                name = str(symbol)
+                self.symbols.setdefault(name, size_symbol(name, _smallest(symbol, value.node.shape_env)))
 
     def number(self, value: torch.SymInt) -> Symbol:
         """The symbol of an integer read from a tensor: unlike a size it may be negative."""
@@ -69,10 +73,10 @@ class Sizes:
             for arg in args:
                 product = product * arg
             return product
-        if type(expr).__name__ in ("FloorDiv", "CleanDiv"):
-            return args[0] // args[1]
-        if type(expr).__name__ in ("Mod", "PythonMod"):
-            return args[0] % args[1]
+        if (kind := type(expr).__name__) in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
+            if not (args[1] - 1).is_nonnegative() and args[1].as_int() in (None, 0):
+                raise UnsupportedGraph(f"a division by {args[1]}, which may be 0")
+            return args[0] // args[1] if kind.endswith("Div") else args[0] % args[1]
         if expr.is_Pow and (exponent := args[1].as_int()) is not None and exponent > 0:
             product = ONE
             for _ in range(exponent):
@@ -90,14 +94,15 @@ def _without_max(value: torch.SymInt) -> Any:
     )
 
 
+def _smallest(symbol: Any, shape_env: Any) -> int:
+    """The least that an integer can be, after the comparisons that the tracer has seen."""
+    known = None if _is_from_data(str(symbol)) else shape_env.var_to_range.get(symbol)
+    return int(known.lower) if known is not None and known.lower > SMALLEST else SMALLEST
+
+
 def _is_from_data(name: str) -> bool:
     """The tracer calls these u0, u1, ...; what follows from the sizes of inputs begins with other letters."""
     return name.startswith("u") and name[1:].isdigit()
-
-
-def from_data(index: Index) -> bool:
-    """Whether nobody but the tensors' data can tell the value: torch checks such a position when it is used."""
-    return any(symbol.size is None and symbol.lower <= 0 for symbol in index.symbols)
 
 
 def numel(sizes: Iterable[Index]) -> Index:

@@ -11,7 +11,7 @@ from inductor.ir.expr import Load, cast
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, lowering
-from inductor.lowerings.sizes import contiguous_strides, from_data, numel
+from inductor.lowerings.sizes import contiguous_strides, numel
 from inductor.lowerings.values import Tensor, broadcast_to, compute_dtype, positions, pure, reindex, strided
 
 aten = torch.ops.aten
@@ -78,12 +78,14 @@ def _is_smaller(left: Index, right: Index) -> bool:
     return len(left.terms[0][0]) < len(right.terms[0][0]) if left.terms and right.terms else bool(right.terms)
 
 
-@lowering(aten.view.default, aten._unsafe_view.default, aten.reshape.default)
-def view(ctx: Context, x: Tensor, size: Sequence[Size]) -> Tensor:
+@lowering(aten.view.default, aten._unsafe_view.default, aten.reshape.default, of_any_size=True)
+def view(ctx: Context, x: Tensor, size: Sequence[Size]) -> Tensor | Declined:
     sizes = [ctx.sizes.index(value) for value in size]
     if (hole := next((k for k, value in enumerate(sizes) if value == -1), None)) is not None:
         known = numel(value for k, value in enumerate(sizes) if k != hole)
         sizes[hole] = x.numel // known if known != 0 else ZERO
+    if numel(sizes) != x.numel and (numel(sizes).unbounded or x.numel.unbounded):
+        return Declined("a view of as many elements as only data can tell")
     seen = _as_traced(ctx, x, sizes)
     return reshape(x, sizes) if seen is None else seen
 
@@ -196,11 +198,13 @@ def flip(ctx: Context, x: Tensor, dims: Sequence[int]) -> Tensor:
 # -- windows ----------------------------------------------------------------------------------------------------------
 
 
-@lowering(aten.expand.default)
-def expand(ctx: Context, x: Tensor, size: Sequence[Size], implicit: bool = False) -> Tensor:
+@lowering(aten.expand.default, of_any_size=True)
+def expand(ctx: Context, x: Tensor, size: Sequence[Size], implicit: bool = False) -> Tensor | Declined:
     sizes = [ctx.sizes.index(value) for value in size]
     lead = len(sizes) - x.ndim
     sizes = [x.sizes[dim - lead] if value == -1 else value for dim, value in enumerate(sizes)]
+    if any(old not in (ONE, new) and new.unbounded for old, new in zip(x.sizes, sizes[lead:], strict=True)):
+        return Declined("an expansion to a size that only data can tell")
     return broadcast_to(x, sizes)
 
 
@@ -218,8 +222,6 @@ def slice_(
 ) -> Tensor | Declined:
     dim = wrap(dim, x.ndim)
     size = x.sizes[dim]
-    if from_data(ctx.sizes.index(start or 0)) or from_data(ctx.sizes.index(end or 0)):
-        return Declined("a slice from or to where only data can tell")
     first = _clamped(ctx.sizes.index(0 if start is None else start), size)
     last = size if end is None else _clamped(ctx.sizes.index(end), size)
     stride = ctx.sizes.index(step)
@@ -247,11 +249,11 @@ def _clamped(position: Index, size: Index) -> Index | None:
     return size if size.is_below(position + 1) else None
 
 
-@lowering(aten.select.int)
+@lowering(aten.select.int, of_any_size=True)
 def select(ctx: Context, x: Tensor, dim: int, index: Size) -> Tensor | Declined:
     dim = wrap(dim, x.ndim)
     at = ctx.sizes.index(index)
-    if from_data(at) and not (at.is_nonnegative() and at.is_below(x.sizes[dim])):
+    if at.unbounded and not (at.is_nonnegative() and at.is_below(x.sizes[dim])):
         return Declined("a position that only data can tell")
     return _selected(x, dim, at)
 
@@ -265,11 +267,8 @@ def _selected(x: Tensor, dim: int, at: Index) -> Tensor:
 
 
 @lowering(aten.narrow.default)
-def narrow(ctx: Context, x: Tensor, dim: int, start: Size, length: Size) -> Tensor | Declined:
-    first, count = ctx.sizes.indices((start, length))
-    if from_data(first) or from_data(count):
-        return Declined("a part that only data can tell")
-    return window(x, wrap(dim, x.ndim), first, count)
+def narrow(ctx: Context, x: Tensor, dim: int, start: Size, length: Size) -> Tensor:
+    return window(x, wrap(dim, x.ndim), ctx.sizes.index(start), ctx.sizes.index(length))
 
 
 @lowering(aten.split.Tensor, aten.split_with_sizes.default)
@@ -281,8 +280,6 @@ def split(ctx: Context, x: Tensor, sizes: Any, dim: int = 0) -> list[Tensor] | D
             return Declined("a split into a number of parts known only at run time")
         sizes = [min(step, total - start) for start in range(0, total, step)] or [0]
     lengths = ctx.sizes.indices(sizes)
-    if any(map(from_data, lengths)):
-        return Declined("a split into parts whose sizes only data can tell")
     parts, start = [], ZERO
     for length in lengths:
         parts.append(window(x, dim, start, length))
