@@ -135,3 +135,22 @@ def test_distributions_with_properties_made_on_demand(check):
 def test_an_exported_graph_holds_no_check_that_somebody_else_must_make():
     with pytest.raises(capture.Unsupported, match="truth of a tensor"):
         capture.export(positive)(torch.ones(3))
+
+
+def test_a_failed_check_draws_the_same_numbers_again():
+    def play():
+        number = torch.randint(0, 10, ())
+        if number.item() > 4:
+            raise ValueError(number.item())
+        return number
+
+    captured = capture.optimize("eager", strict=True)(play)
+    for seed in range(20):
+        outcomes = []
+        for function in (play, captured):
+            torch.manual_seed(seed)
+            try:
+                outcomes.append((int(function()), torch.rand(1)))
+            except ValueError as error:
+                outcomes.append((error.args, torch.rand(1)))
+        assert outcomes[0] == outcomes[1]

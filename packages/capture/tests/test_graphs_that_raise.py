@@ -37,6 +37,32 @@ def test_the_users_handler_sees_it():
     assert torch.equal(captured(function)(torch.ones(2)), torch.full((2,), 2.0))
 
 
+def test_the_users_handler_sees_it_through_a_mode_of_torchs():
+    def function(table):
+        try:
+            with torch.no_grad():
+                return rows(table * 2)
+        except IndexError:
+            return table + 1
+
+    assert torch.equal(captured(function)(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_random_numbers_are_the_same_again():
+    def function(table):
+        noise = torch.nn.functional.dropout(table, 0.5) + torch.rand(2)
+        try:
+            return rows(noise)
+        except IndexError:
+            return noise
+
+    torch.manual_seed(0)
+    expected = function(torch.ones(2)), torch.rand(1)
+    torch.manual_seed(0)
+    actual = captured(function)(torch.ones(2)), torch.rand(1)
+    assert all(map(torch.equal, actual, expected))
+
+
 def test_effects_before_it_happened_and_those_after_did_not():
     def function(table, seen, *more, last):
         seen.append(len(more))

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+
+import torch
 
 from capture._engine import Outside
+from capture.draws import put_back, states_of
 from capture.emit import Writer
 from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Reason
 from capture.parameters import all_positional, argument_names
@@ -67,15 +70,22 @@ class Failures:
 class StartingOver:
     """Writes the code for it around the call of the graph."""
 
-    def __init__(self, writer: Writer, failures: Failures) -> None:
+    def __init__(self, writer: Writer, failures: Failures, drawn_on: Collection[torch.device]) -> None:
         self.writer = writer
         self.failures = failures
+        self.drawn_on = drawn_on
+        self._states = writer.fresh("states")
         self._failed = writer.emit.label()
         self._refuted = writer.emit.label()
 
     @contextlib.contextmanager
     def around_the_graph(self) -> Iterator[None]:
-        with self.writer.emit.handled_by(self._failed, 0):
+        emit = self.writer.emit
+        if self.drawn_on:
+            emit.load_callable(states_of(self.drawn_on))
+            emit.call(0)
+            emit.store_fast(self._states)
+        with emit.handled_by(self._failed, 0):
             yield
 
     def unless(self, value: Value, truth: bool) -> None:
@@ -106,6 +116,11 @@ class StartingOver:
         emit.call(0)
         emit.pop()
         emit.place(run)
+        if self.drawn_on:
+            emit.load_callable(put_back)
+            emit.load_fast(self._states)
+            emit.call(1)
+            emit.pop()
         self._run_the_frame()
         emit.load_callable(self.failures.passed)
         emit.call(0)

@@ -22,6 +22,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from capture.draws import NotingDraws
 from capture.errors import Location
 from capture.fakes import StandIns
 from capture.guards import Guard
@@ -58,7 +59,7 @@ class GraphRecorder:
         # Each size, stride and offset that varies is a symbol of its own: two that are equal now need not be later.
         self.shape_env = _shapes().ShapeEnv(duck_shape=False) if symbolic else None
         self.assumed = None if self.shape_env is None else _shapes().Assumptions(self.shape_env)
-        self.mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
+        self.mode = NotingDraws(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self.stand_ins = StandIns(self.mode)
         self.graph = fx.Graph()
         self.inputs: dict[Source, fx.Node] = {}

@@ -212,7 +212,8 @@ class _Translator:
             handled=self.machine.handles_errors,
             strict=settings.options.strict,
         )
-        self.starting_over = StartingOver(self.writer, failures)
+        drawn_on = frozenset(self.machine.graph.mode.drawn_on)
+        self.starting_over = StartingOver(self.writer, failures, drawn_on)
         return self.starting_over.around_the_graph()
 
     def _compile(self, module: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:

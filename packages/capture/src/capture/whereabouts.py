@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from capture.frame import Frame
+from capture.instructions import Handler
 from capture.values.base import settled
 from capture.values.context import TorchContext
 from capture.values.function import BuiltinValue
@@ -12,10 +13,20 @@ from capture.values.iterator import OutsideIterator, UserIterator
 def may_handle_an_error(frame: Frame) -> bool:
     """Here and now; torch's own context managers let errors pass."""
     handler = frame.current.handler
-    if handler is None or frame.instructions[handler.target.index + 1].op != "WITH_EXCEPT_START":
-        return handler is not None
+    while handler is not None:
+        target = handler.target
+        ends_another = target.op == "COPY"  # what puts away an exception that left a handler
+        if not ends_another and not _is_torchs_own_exit(frame, handler):
+            return True
+        handler = target.handler
+    return False
+
+
+def _is_torchs_own_exit(frame: Frame, handler: Handler) -> bool:
+    if frame.instructions[handler.target.index + 1].op != "WITH_EXCEPT_START":
+        return False
     leave = frame.stack[handler.depth - 1]
-    return not (isinstance(leave, BuiltinValue) and isinstance(leave.receiver, TorchContext))
+    return isinstance(leave, BuiltinValue) and isinstance(leave.receiver, TorchContext)
 
 
 def has_something_to_do_at_the_end(frame: Frame) -> bool:
