@@ -98,6 +98,38 @@ def test_globals(x):
     assert COUNT == 5
 
 
+def test_globals_that_are_deleted(x):
+    def play(a):
+        global PASSING
+        PASSING = a
+        b = PASSING + 1
+        del PASSING
+        try:
+            del PASSING
+        except NameError as error:
+            return b, str(error), "PASSING" in globals()
+
+    region = capture.optimize("eager", strict=True)(play)
+    for held in (False, True, True, False):
+        if held:
+            globals()["PASSING"] = 1
+        b, text, remains = region(x)
+        assert torch.equal(b, x + 1)
+        assert (text, remains) == ("name 'PASSING' is not defined", False)
+
+
+def test_a_builtin_is_no_global_to_delete(check, x):
+    def play(a):
+        global len
+        b = a + 1
+        try:
+            del len
+        except NameError as error:
+            return b, str(error)
+
+    check(play, x)
+
+
 def test_closure_cells(x):
     def counter():
         count = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import sys
+from typing import NoReturn
 
 from capture.frame import NULL, Frame
 from capture.instructions import Instruction
@@ -135,10 +136,14 @@ def read_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> Value:
     if held is not builtins and held is not vars(builtins):
         ctx.stop("builtins", f"the builtins of `{namespace.contents.get('__name__')}` are its own")
     if name not in vars(builtins):
-        if name not in namespace.written:
-            ctx.guard(global_source(namespace, name), "absent")
-        ctx.throw(NameError, f"name '{name}' is not defined")
+        _no_such_global(ctx, namespace, name)
     return ctx.wrap(vars(builtins)[name], builtin_source(ctx, namespace, name))
+
+
+def _no_such_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> NoReturn:
+    if name not in namespace.written:
+        ctx.guard(global_source(namespace, name), "absent")
+    ctx.throw(NameError, f"name '{name}' is not defined")
 
 
 def builtin_source(ctx: Tracer, namespace: NamespaceValue, name: str) -> AttrSource:
@@ -158,9 +163,13 @@ def store_global(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("DELETE_GLOBAL")
 def delete_global(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    read_global(ctx, frame.function.namespace, inst.arg)
-    ctx.changed(frame.function.namespace)
-    frame.function.namespace.written[inst.arg] = None
+    namespace, name = frame.function.namespace, inst.arg
+    if namespace.written.get(name) is None:
+        if name in namespace.written or name not in namespace.contents:
+            _no_such_global(ctx, namespace, name)
+        read_global(ctx, namespace, name)
+    ctx.changed(namespace)
+    namespace.written[name] = None
 
 
 @opcode("IMPORT_NAME")

@@ -115,8 +115,12 @@ def replay_namespace(writer: Writer, value: NamespaceValue) -> None:
     for name, item in value.written.items():
         if item is None:
             writer.load(value)
+            emit.load_attr("pop")
+            emit.to_callable()
             emit.load_const(name)
-            emit.delete_subscr()
+            emit.load_const(None)  # what was set and deleted again may not have been there before
+            emit.call(2)
+            emit.pop()
         else:
             writer.load(item)
             writer.load(value)
