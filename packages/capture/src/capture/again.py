@@ -74,7 +74,7 @@ class StartingOver:
         self.writer = writer
         self.failures = failures
         self.drawn_on = drawn_on
-        self._states = writer.fresh("states")
+        self._states = writer.fresh("states") if drawn_on else ""
         self._failed = writer.emit.label()
         self._refuted = writer.emit.label()
 
