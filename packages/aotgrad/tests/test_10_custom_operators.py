@@ -34,6 +34,18 @@ def scale_and_sum(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
     return x.sum()
 
 
+@torch.library.custom_op("aotgrad_tests::scale_by_all", mutates_args={"x"})
+def scale_by_all(
+    x: torch.Tensor, factors: list[float], rows: list[int] | None = None, mode: str = "a, b"
+) -> torch.Tensor:
+    for factor in factors:
+        x.mul_(factor * (1 if rows is None else sum(rows)))
+    return x + 1
+
+
+scale_by_all.register_fake(lambda x, factors, rows=None, mode="": torch.empty_like(x))
+
+
 @scale_and_sum.register_fake
 def _(x, factor=2.0):
     return x.new_empty(())
@@ -54,6 +66,7 @@ def test_a_custom_operator_keeps_its_gradient_and_stays_whole(same_as_eager, gra
         lambda x: (scale(y := x * 2, 2.0), y, y[0]),
         lambda x: (scale_and_sum(x), scale_and_sum(x, factor=5.0)),
         lambda x: torch.ops.aotgrad_tests.scale(x, 2.0),
+        lambda x: (scale_by_all(x, [2.0, 3.0], rows=[x.shape[0]]), scale_by_all(x, [])),
     ],
 )
 def test_a_custom_operator_may_write(same_as_eager, program):

@@ -6,6 +6,7 @@ Must not know: tracing, graphs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -17,6 +18,8 @@ from torch.utils import _pytree as pytree
 from aotgrad.errors import Unsupported
 
 _NAMESPACE = "aotgrad_functional"
+_ORIGINALS: dict[OpOverload, OpOverload] = {}
+"""Of each functional twin; filled where they are made."""
 
 
 def writing_overload(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> OpOverload | None:
@@ -53,7 +56,7 @@ def _call_twin(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> A
     results = results if isinstance(results, (list, tuple)) else (results,)
     names = written_names(op)
     for name, value in zip(names, results[len(results) - len(names) :], strict=True):
-        given[name].copy_(value)
+        (given[name].data if has_no_history(op) else given[name]).copy_(value)
     own = results[: len(results) - len(names)]
     return None if not own else own[0] if len(own) == 1 else own
 
@@ -77,9 +80,7 @@ def functional_twin(op: OpOverload) -> OpOverload:
     if any(result.alias_info is not None for result in op._schema.returns):
         raise Unsupported(f"{op} returns an alias of an argument", "it runs eagerly")
     name = f"{_NAMESPACE}::{op.namespace}_{op._opname}_{op._overloadname}"
-    arguments = ", ".join(f"{a.real_type} {a.name}" for a in op._schema.arguments)
-    results = ", ".join([str(r.real_type) for r in op._schema.returns] + ["Tensor"] * len(names))
-    torch.library.define(name, f"(*, {arguments}) -> ({results})")
+    torch.library.define(name, _functional_schema(op, len(names)))
 
     def compute(**given: Any) -> Any:
         copies = {key: value.clone() if key in names else value for key, value in given.items()}
@@ -91,4 +92,18 @@ def functional_twin(op: OpOverload) -> OpOverload:
     torch.library.impl(name, "CompositeExplicitAutograd", compute)
     torch.library.register_fake(name, compute)
     twin: OpOverload = getattr(torch.ops, _NAMESPACE).__getattr__(name.split("::")[1]).default
+    _ORIGINALS[twin] = op
     return twin
+
+
+def in_place(func: OpOverload) -> OpOverload | None:
+    """The operator that `func` is the functional twin of."""
+    return _ORIGINALS.get(func)
+
+
+def _functional_schema(op: OpOverload, written: int) -> str:
+    """By name all that `op` takes, and what it returns with the written arguments behind."""
+    taken, _, returned = str(op._schema).partition("(")[2].rpartition(") -> ")
+    arguments = re.sub(r"(?<=\w)\([^()]*\)", "", taken).replace("*, ", "")  # without marks of what is written
+    results = ", ".join([*filter(None, [returned.strip("()")]), *["Tensor"] * written])
+    return f"(*, {arguments}) -> ({results})"

@@ -47,6 +47,9 @@ class EarlyRules(TorchFunctionMode):
         rule = RULES.get(func)
         if rule is not None:
             return rule(*args, **kwargs)
+        if func is torch.autograd.grad and not (kwargs["is_grads_batched"] or kwargs["materialize_grads"]):
+            with self:
+                return _gradients(*args, **kwargs)
         self._follow(func, args, kwargs)
         writing = writing_overload(func, args, kwargs)
         return func(*args, **kwargs) if writing is None else call_functional(writing, args, kwargs)
@@ -56,6 +59,20 @@ class EarlyRules(TorchFunctionMode):
         if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
             with torch._C._DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
+
+
+def _gradients(outputs: Any, inputs: Any, *, grad_outputs: Any, only_inputs: bool, **options: Any) -> Any:
+    """What ``torch.autograd.grad`` comes to, with the rules in force during backward: a mode that is told of a function
+    is out of force while that runs."""
+    outputs = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
+    given = (grad_outputs,) if grad_outputs is None or isinstance(grad_outputs, torch.Tensor) else tuple(grad_outputs)
+    given = given * len(outputs) if given == (None,) else given
+    tangents = torch.autograd._make_grads(outputs, given, is_grads_batched=False)
+    create, keep, unused = (bool(options[name]) for name in ("create_graph", "retain_graph", "allow_unused"))
+    return torch.autograd.graph._engine_run_backward(
+        outputs, tangents, keep or (options["retain_graph"] is None and create), create, inputs, unused,
+        accumulate_grad=False,
+    )  # fmt: skip
 
 
 def _refuse_overlapping_write(func: Any, args: Sequence[Any]) -> None:

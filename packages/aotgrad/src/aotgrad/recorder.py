@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotgrad import functional
+from aotgrad.custom_ops import in_place
 from aotgrad.draws import Draws, dropout_scale
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
@@ -141,6 +142,8 @@ class Recorder(TorchDispatchMode):
             "call_function", func, self._encode(args), self._encode(kwargs), func.overloadpacket.__name__
         )
         self._annotate(node, result)
+        if (original := in_place(func)) is not None:
+            node.meta["in_place"] = original  # for compilers that know when nobody needs the old values
         self._bind_result(node, result)
         if draws:
             self.draws.made(func, result)

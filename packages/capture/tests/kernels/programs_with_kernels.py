@@ -3,12 +3,17 @@
 Run by ``test_triton_kernels.py`` in a process of its own: Triton's interpreter is chosen when Triton is imported.
 """
 
+import itertools
+import threading
+
 import pytest
 import torch
 import triton
 import triton.language as tl
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import capture
+from capture.kernels.traces import apply_traced
 
 
 @triton.jit
@@ -153,6 +158,104 @@ def test_an_error_of_a_kernel_is_the_program_s():
     with pytest.raises(type(plain.value)) as captured:
         capture.optimize("eager")(function)(torch.ones(8))
     assert str(captured.value) == str(plain.value)
+
+
+def timings():
+    """Stands for Triton's measurements, which need a GPU: the last configuration is the fastest."""
+    times = itertools.count(0, -1)
+    return lambda call, quantiles: (call(), [next(times)] * 3)[1]
+
+
+@triton.autotune([triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 64})], key=["n"], do_bench=timings())
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def programs(out, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    """How many programs there are, and whether all of them are full."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.num_programs(0) * 2 + EVEN, at < n)
+
+
+def test_a_tuned_kernel_gets_the_grid_of_the_configuration_that_triton_settles_on(same_as_plain):
+    def function(x, y):
+        programs[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]) + meta["EVEN"],)](x, x.numel())
+        programs[(3,)](y, 40)
+        return x * y
+
+    ((graph,), _) = same_as_plain(function, 320, 320)
+    (tuned, fixed) = (node for node in graph.graph.nodes if getattr(node.target, "namespace", "") == "triton_kernels")
+    assert (list(tuned.args[-1]), list(fixed.args[-1])) == ([11, 6], [3])
+
+
+def test_a_configuration_that_nobody_knew_of_starts_the_frame_over():
+    """Pruning may make configurations up; the grid for one of those is the program's to say."""
+
+    def prune(configs, named_args, **kwargs):
+        return [triton.Config({"BLOCK": 16}), *configs]
+
+    times = itertools.count()  # the first is the fastest
+    tuned = triton.autotune(
+        [triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 64})], key=["n"],
+        prune_configs_by={"early_config_prune": prune}, do_bench=lambda call, quantiles: (call(), [next(times)] * 3)[1],
+    )(programs.fn)  # fmt: skip
+
+    def function(x):
+        out = torch.empty_like(x)
+        tuned[lambda meta: (triton.cdiv(out.numel(), meta["BLOCK"]),)](out, out.numel())
+        return out + x
+
+    compiled = capture.optimize("eager")(function)
+    with pytest.warns(capture.CaptureWarning):
+        assert torch.equal(compiled(torch.ones(64)), torch.full((64,), 10.0))
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x = x.clone()
+        doubled[(triton.cdiv(x.numel(), 64),)](x, x.numel(), BLOCK=64)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.clone()
+        doubled[lambda meta: (triton.cdiv(grad.numel(), meta["BLOCK"]),)](grad, grad.numel(), BLOCK=64)
+        return grad
+
+
+def test_a_function_with_a_backward_of_its_own_starts_kernels():
+    def function(x):
+        return (Doubled.apply(x * 3).sin() ** 2).sum()
+
+    graphs = []
+    capture.reset()
+    compiled = capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(function)
+    for size in (300, 300, 301):
+        x, y = (torch.linspace(0, 1, size, requires_grad=True) for _ in range(2))
+        compiled(x).backward()
+        function(y).backward()
+        assert torch.equal(x.grad, y.grad)
+    assert len(graphs) == 2
+    assert not [record for record in capture.records() if isinstance(record, capture.BreakRecord)]
+
+
+def test_kernels_of_other_threads_start_while_one_traces():
+    """What lies in the way of ``kernel[grid]`` meanwhile lets tensors with data pass, and is gone afterwards."""
+    original = triton.runtime.jit.KernelInterface.__getitem__
+    real = torch.ones(8)
+
+    class Tracing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            assert triton.runtime.jit.KernelInterface.__getitem__ is not original
+            thread = threading.Thread(target=lambda: doubled[(1,)](real, 8, 8))
+            thread.start()
+            thread.join()
+            return x * 2
+
+    with FakeTensorMode() as mode:
+        apply_traced(Tracing, (mode.from_tensor(torch.ones(8)),))
+    assert torch.equal(real, torch.full((8,), 2.0))
+    assert triton.runtime.jit.KernelInterface.__getitem__ is original
 
 
 def test_a_start_by_other_names_is_a_break(same_as_plain):

@@ -10,6 +10,7 @@ from typing import Any
 
 import capture
 from capture.errors import Location
+from capture.kernels.launches import kernel_name
 from compile_api.errors import CompileApiError
 from compile_api.ledger import GraphCaptured, GraphCompiled, GraphInaccurate, GraphRefused, Kernel, Ledger, total
 from compile_api.memory import Written
@@ -34,6 +35,12 @@ class Report:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(kernel for graph in self.compiled for kernel in graph.kernels)
+
+    @property
+    def own_kernels(self) -> tuple[str, ...]:
+        """The program's own Triton kernels, once for each place where a graph starts one."""
+        names = (kernel_name(call) for graph in self.compiled for call in graph.library_calls)
+        return tuple(name for name in names if name is not None)
 
     @property
     def fused_operators(self) -> int:
@@ -73,10 +80,12 @@ class Report:
             f"graphs captured    {len(self.captured)} ({operators} operators)",
             f"graphs compiled    {len(self.compiled)}" + (f" ({by_direction})" if by_direction else ""),
             f"kernels            {len(self.kernels)} (from {self.fused_operators} operators)",
-            f"library calls      {sum(len(graph.library_calls) for graph in self.compiled)}",
+            f"library calls      {sum(len(graph.library_calls) for graph in self.compiled) - len(self.own_kernels)}",
             f"fallback operators {_names(self.compiled)}",
             f"compile time       {sum(self.stages.values()):.2f} s" + (f" ({stages})" if stages else ""),
         ]
+        if own := self.own_kernels:
+            lines.insert(4, f"your Triton kernels {len(own)} ({', '.join(sorted(set(own)))}), called as they are")
         if self.written.eager:
             lines.append(f"memory saved       {_bytes(self.written.saved)} of {_bytes(self.written.eager)} written")
         return lines

@@ -189,8 +189,10 @@ def _is_ready(node: Node) -> bool:
 
 def _writes_input(node: Node) -> bool:
     """``copy_`` into a graph input is how functional graphs say that it is changed."""
+    if node.target is not aten.copy_.default:
+        return False
     target = node.args[0]
-    return node.target is aten.copy_.default and isinstance(target, Node) and target.op == "placeholder"
+    return isinstance(target, Node) and target.op == "placeholder"
 
 
 def _is_composite(overload: torch._ops.OpOverload) -> bool:

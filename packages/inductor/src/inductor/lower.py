@@ -10,6 +10,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from inductor.lowerings.attention import attend
 from inductor.lowerings.context import Context
 from inductor.lowerings.epilogues import multiply_and_activate
 from inductor.lowerings.fallback import call_operator
+from inductor.lowerings.in_place import InPlace, Uses, operator_in_place
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, OF_ANY_SIZE, Declined
 from inductor.lowerings.sizes import numel
 from inductor.lowerings.values import EIGHTHS, Tensor, broadcast_to, convert, cost, is_number, load, strided
@@ -82,6 +84,7 @@ class _Lowerer:
         self.attention: Mapping[Node, Attention] = {}
         self.epilogues: Mapping[Node, Epilogue] = find_epilogues(gm.graph) if epilogues else {}
         self.lowered: Counter[str] = Counter()
+        self.same: Mapping[Node, Node] = {}
         self.needs_memory = behind_outputs(gm.graph)
         self.ctx.layouts = image_layouts(gm.graph, self.needs_memory)
         self.needs_memory = self.needs_memory.union(_numbers_for_gpus(gm.graph))
@@ -89,6 +92,7 @@ class _Lowerer:
     def run(self) -> Graph:
         outputs: tuple[Any, ...] = ()
         redundant = find_redundant(self.gm.graph)
+        self.same = redundant.same
         for node, first in redundant.same.items():
             self.more_users[first] += len(node.users)
         self.attention = find_attention(self.gm.graph, redundant)
@@ -172,6 +176,8 @@ class _Lowerer:
             return self._on_sizes(node, args)
         metas = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
         self.ctx.begin(node, metas)
+        if (operator_that_writes := operator_in_place(node)) is not None:
+            return self.in_place.call(node, operator_that_writes, kwargs)
         if node.target in UNDECLARED_WRITES:
             self._before_writing(args[3:5], {})
         if node.target is aten.copy_.default:
@@ -263,15 +269,23 @@ class _Lowerer:
         meta = node.meta.get("val")
         return self.ctx.sizes.strides(meta.stride()) if isinstance(meta, torch.Tensor) else None
 
+    @cached_property
+    def in_place(self) -> InPlace:
+        inputs = frozenset(given.name for given in self.inputs if isinstance(given, Buffer))
+        return InPlace(self.ctx, Uses.of(self.gm.graph, self.same), inputs, self._before_writing)
+
     # -- writes -------------------------------------------------------------------------------------------------------
 
     def _copy_into(self, node: Node, target: Tensor, source: Tensor) -> Any:
         there = target.device == source.device or is_number(source)
         if target.base is None or strided(target) is None or not there:
             raise UnsupportedGraph(f"{node.name} writes to a tensor that is not a window on an input")
+        value = broadcast_to(convert(source, target.dtype), target.sizes).expr
+        if value == target.expr:  # a call has written there already
+            return target
         self._before_writing([target], {})
         self.ctx.mutated.add(target.base)
-        self.ctx.store(target, broadcast_to(convert(source, target.dtype), target.sizes).expr)
+        self.ctx.store(target, value)
         return target
 
     def _before_writing(self, args: Any, kwargs: Any) -> None:

@@ -19,6 +19,7 @@ from torch import fx
 
 from capture.builtin_rules.registry import rule
 from capture.function_context import FunctionContext
+from capture.kernels.traces import apply_traced
 from capture.leaves import lead_to
 from capture.sources import AttrSource
 from capture.values.base import Tracer, Value
@@ -184,7 +185,7 @@ def _rehearse(ctx: Tracer, cls: ClassValue, args: tuple[Value, ...]) -> None:
 @functools.cache
 def _calling(cls: Any) -> Callable[..., Any]:
     def apply(*args: Any) -> Any:
-        return cls.apply(*args)
+        return apply_traced(cls, args)
 
     apply.__name__ = apply.__qualname__ = f"apply_{cls.__name__}"
     return apply

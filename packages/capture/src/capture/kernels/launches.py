@@ -139,6 +139,12 @@ def _free_name(launch: Launch) -> str:
     return f"{NAMESPACE}::{name}"
 
 
+def kernel_name(operator: str) -> str | None:
+    """What the program calls the kernel behind an operator, told by the operator's name; None for other operators."""
+    found = re.match(rf"{NAMESPACE}(?:::|\.)(\w+)_[0-9a-f]{{8}}(?:_\d+)?(?:\.|$)", operator)
+    return None if found is None else found[1]
+
+
 def _noting_writes(launch: Launch) -> Callable[..., None]:
     """What a fake run does: nothing is computed, and whoever looks at the counts of changes sees them."""
 

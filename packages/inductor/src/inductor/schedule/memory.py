@@ -58,6 +58,7 @@ class _Planner:
         self.present |= inputs | set(self.graph.constants)
         self._find_last_uses()
         for number, item in enumerate(self.work):
+            self._make_for_call(item)
             for name in self._windows(item):
                 self._window(name)
             if isinstance(item, Kernel):
@@ -143,14 +144,27 @@ class _Planner:
                 self.present.discard(victim)
                 self.steps += [Allocate(buffer, victim), Free(victim)]
                 continue
-            idle = self.dead.get(_memory_class(buffer))
-            if not idle:
-                self.steps.append(Allocate(buffer))
-                continue
-            name, freed = idle.pop()
-            self.steps[freed] = None
-            self.steps += [Allocate(buffer, name), Free(name)]
+            self._make(buffer)
         return kernel
+
+    def _make_for_call(self, item: Work) -> None:
+        """Memory that nothing has written yet, for a call that writes to its arguments."""
+        for ref in refs(item) if isinstance(item, Call) else ():
+            name = root(ref.name, self.graph.views)
+            if name not in self.present:
+                self.present.add(name)
+                self.allocated.add(name)
+                self._make(self.graph.buffers[name])
+
+    def _make(self, buffer: Buffer) -> None:
+        """Memory for a buffer: a dead one's, if one is of its size."""
+        idle = self.dead.get(_memory_class(buffer))
+        if not idle:
+            self.steps.append(Allocate(buffer))
+            return
+        name, freed = idle.pop()
+        self.steps[freed] = None
+        self.steps += [Allocate(buffer, name), Free(name)]
 
     def _overwritable(self, kernel: Kernel, target: Argument, number: int) -> str | None:
         """An input that dies here and that every element is read from before it is written there."""

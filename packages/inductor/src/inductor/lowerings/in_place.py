@@ -1,0 +1,143 @@
+"""Operators that write to their arguments, where the graph says so: ``meta['in_place']`` of a functional operator names
+the one that does the same to its arguments.  The results are then those arguments' new contents, and where nobody needs
+the old ones nothing is copied.
+
+The operator is called as it is, and may look at strides: every tensor has exactly those that the tracer saw.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from inductor.ir.index import Index
+from inductor.lowerings.context import Context
+from inductor.lowerings.values import Tensor, load, strided
+from inductor.rewrites.views import is_view
+
+aten = torch.ops.aten
+
+UNINITIALISED = frozenset(
+    getattr(aten, name).default for name in ("empty_like", "new_empty", "new_empty_strided", "empty_strided")
+) | {aten.empty.memory_format}
+
+
+def operator_in_place(node: Node) -> torch._ops.OpOverload | None:
+    """What the node may call instead, on its own arguments; None for a node without."""
+    found = node.meta.get("in_place")
+    return found if isinstance(found, torch._ops.OpOverload) and not found._schema.returns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """For each node its place and that of the last one that reads its contents, and for each input that is written at
+    the end what it is then."""
+
+    place: dict[Node, int]
+    last: dict[Node, int]
+    final: dict[str, Node]
+
+    @staticmethod
+    def of(graph: Graph, same: Mapping[Node, Node]) -> Uses:
+        """``same``: nodes that stand for an earlier one, which is read where they are."""
+        place = {node: number for number, node in enumerate(graph.nodes)}
+        last: dict[Node, int] = {}
+        for node in reversed(graph.nodes):
+            read = [user for user in node.users if not _only_looks(user, node)]
+            last[node] = max((last[user] if is_view(user) else place[user] for user in read), default=place[node])
+        for node, first in same.items():
+            last[first] = max(last[first], last[node])
+        copies = [node.args for node in graph.nodes if node.target is aten.copy_.default]
+        return Uses(place, last, {target.name: _copied(source) for target, source, *_ in copies})
+
+
+def _copied(node: Any) -> Any:
+    while isinstance(node, Node) and node.target is aten.copy.default:
+        node = node.args[1]
+    return node
+
+
+def _only_looks(user: Node, node: Node) -> bool:
+    """``copy`` takes nothing but the shape of what it replaces; an empty tensor like another nothing but that, too."""
+    if user.target in UNINITIALISED:
+        return True
+    return user.target in (aten.copy.default, aten.copy_.default) and node is user.args[0] and node is not user.args[1]
+
+
+class InPlace:
+    """Calls of one graph."""
+
+    def __init__(self, ctx: Context, uses: Uses, inputs: frozenset[str], before_writing: Callable[..., None]) -> None:
+        self._ctx = ctx
+        self._uses = uses
+        self._inputs = inputs
+        self._before_writing = before_writing
+
+    def call(self, node: Node, target: torch._ops.OpOverload, given: Mapping[str, Any]) -> Any:
+        """Emits the call; gives back what the arguments that it writes to hold then."""
+        results: list[Tensor] = []
+        arguments: list[Any] = []
+        for argument in target._schema.arguments:
+            value, source = given[argument.name], node.kwargs[argument.name]
+            if isinstance(value, Tensor) and isinstance(source, Node):
+                strides = self._ctx.sizes.strides(source.meta["val"].stride())
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    value = self._to_be_written(node, source, value, strides)
+                    results.append(value)
+                else:
+                    value = laid_out(self._ctx, value, strides)
+                value = self._ctx.ref(value)
+            arguments.append(value)
+        self._ctx.call(target, arguments, {}, [], None)
+        self._ctx.mutated.update(value.base for value in results if value.base is not None)
+        return results[0] if len(results) == 1 else results
+
+    def _to_be_written(self, node: Node, source: Node, value: Tensor, strides: Sequence[Index]) -> Tensor:
+        """Memory with the argument's contents that the call may write to."""
+        if self._is_free(node, source, value) and laid_out(self._ctx, value, strides) is value:
+            self._before_writing([value], {})
+            return value
+        buffer = self._ctx.buffer(value.sizes, value.dtype, value.device, tuple(strides))
+        if source.target not in UNINITIALISED:
+            self._ctx.store(load(buffer), value.expr)
+        return load(buffer)
+
+    def _is_free(self, node: Node, source: Node, value: Tensor) -> bool:
+        """Whether the memory is the graph's to write to, all of it, and nobody reads what is in it any more."""
+        base, ctx = value.base, self._ctx
+        if base is None or base in ctx.constants or base in ctx.returned or ctx.buffers[base].sizes != value.sizes:
+            return False
+        if base in self._inputs and not _gives(node, self._uses.final.get(base)):
+            return False
+        if list(node.kwargs.values()).count(source) > 1:
+            return False
+        over_it = (other for other, held in ctx.values.items() if _lies_in(held, base))
+        return all(self._uses.last[other] <= self._uses.place[node] for other in over_it)
+
+
+def _gives(node: Node, value: Node | None) -> bool:
+    """Whether the value is a result of the node."""
+    return value is node or (value is not None and value.target is operator.getitem and value.args[0] is node)
+
+
+def _lies_in(held: Any, base: str) -> bool:
+    if isinstance(held, list | tuple):
+        return any(_lies_in(part, base) for part in held)
+    return isinstance(held, Tensor) and held.base == base
+
+
+def laid_out(ctx: Context, value: Tensor, strides: Sequence[Index]) -> Tensor:
+    """The tensor in memory, with these strides."""
+    wanted = tuple(strides)
+    value = ctx.realize(value, wanted)
+    layout = strided(value)
+    if layout is not None and all(
+        size == 1 or have == want for size, have, want in zip(value.sizes, layout[0], wanted, strict=True)
+    ):
+        return value
+    return ctx.realize(replace(value, base=None), wanted)

@@ -1,0 +1,233 @@
+"""Programs that start Triton kernels of their own, compiled and as they are.
+
+On a GPU run by ``tests/gpu/test_triton_kernels.py``, without one by ``tests/test_19_triton_kernels.py`` under Triton's
+interpreter, which takes tensors of the CPU.
+"""
+
+import copy
+import itertools
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+import compile_api
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@triton.jit
+def added(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, at < n) + tl.load(y + at, at < n), at < n)
+
+
+@triton.jit
+def doubled(x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, at < n) * 2, at < n)
+
+
+trials = itertools.count(100, -1)
+
+
+@triton.autotune(
+    [triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 128}, num_warps=8)],
+    key=["n"],
+    do_bench=None if DEVICE == "cuda" else lambda call, quantiles: (call(), [next(trials)] * 3)[1],
+)
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def tuned(x, out, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at) if EVEN else tl.load(x + at, at < n)
+    tl.store(out + at, value + tl.num_programs(0), at < n)
+
+
+@triton.jit
+def normalised(x, w, out, scales, stride, n, eps, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    value = tl.load(x + row * stride + at, mask=at < n, other=0.0)
+    scale = 1.0 / tl.sqrt(tl.sum(value * value, axis=0) / n + eps)
+    tl.store(scales + row, scale)
+    tl.store(out + row * stride + at, value * scale * tl.load(w + at, mask=at < n), mask=at < n)
+
+
+@triton.jit
+def normalised_backward(grad, x, w, scales, grad_x, grad_w, stride, n, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    g = tl.load(grad + row * stride + at, mask=at < n, other=0.0)
+    value = tl.load(x + row * stride + at, mask=at < n, other=0.0)
+    scale = tl.load(scales + row)
+    tl.store(grad_w + row * stride + at, g * value * scale, mask=at < n)
+    g *= tl.load(w + at, mask=at < n, other=0.0)
+    mean = tl.sum(g * value, axis=0) / n
+    tl.store(grad_x + row * stride + at, scale * g - scale * scale * scale * value * mean, mask=at < n)
+
+
+class RMSNorm(torch.autograd.Function):
+    """Written as the libraries of such kernels write it."""
+
+    @staticmethod
+    def forward(ctx, x, w, eps):
+        shape = x.shape
+        x = x.contiguous().view(-1, shape[-1])
+        rows, n = x.shape
+        out, scales = torch.empty_like(x), torch.empty(rows, device=x.device, dtype=torch.float32)
+        ctx.block = triton.next_power_of_2(n)
+        normalised[(rows,)](x, w, out, scales, x.stride(0), n, eps, BLOCK=ctx.block, num_warps=4)
+        ctx.save_for_backward(x, w, scales)
+        return out.view(shape)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w, scales = ctx.saved_tensors
+        shape, grad = grad.shape, grad.contiguous().view(-1, grad.shape[-1])
+        grad_x, grad_w = torch.empty_like(x), torch.empty_like(x)
+        grid = lambda meta: (x.shape[0],)
+        normalised_backward[grid](grad, x, w, scales, grad_x, grad_w, x.stride(0), x.shape[1], BLOCK=ctx.block)
+        return grad_x.view(shape), grad_w.sum(0), None
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(48))
+        self.linear = nn.Linear(48, 48)
+
+    def forward(self, x):
+        return self.linear(RMSNorm.apply(self.linear(x), self.weight, 1e-6).relu()).sin()
+
+
+# -- functions of two tensors of 384 elements ------------------------------------------------------------------------
+
+
+def between_others(x, y):
+    x = x * 2
+    out = torch.empty_like(x)
+    added[(triton.cdiv(x.numel(), 128),)](x, y, out, x.numel(), BLOCK=128)
+    return out.relu() + 1
+
+
+def in_place(x, y):
+    z = x.sin()
+    doubled[(3,)](x, x.numel(), 128)
+    doubled[(3,)](z, x.numel(), 128)
+    return z + 1, x.cos()
+
+
+def into_views(x, y):
+    z = (x + y).reshape(20, -1)
+    window = z[:, 3:7]
+    doubled[lambda meta: (1,)](window, 20, BLOCK=32)
+    doubled[lambda meta: (1,)](z[2:], 20, BLOCK=32)
+    added[(1,)](z, z[2:], z[6:], 32, BLOCK=32)
+    return window * 1, z
+
+
+def over_an_argument(x, y):
+    part = x.view(-1)[20:]
+    doubled[(1,)](part, 20, BLOCK=32)
+    added[(1,)](x, part, x.view(10, -1)[:2], 25, BLOCK=32)
+    return x.sum(), part + 1
+
+
+def one_after_another(x, y):
+    out = torch.zeros_like(x)
+    added[(3,)](x, y, out, 100, BLOCK=128)
+    kept = out.clone()
+    doubled[(3,)](out, 50, BLOCK=128)
+    return kept - out, out.sum()
+
+
+def by_configuration(x, y):
+    out = torch.empty_like(x)
+    tuned[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x * y, out, x.numel())
+    return out - y
+
+
+def without_history(x, y):
+    a = x.exp()
+    out = torch.empty_like(a)
+    added[(triton.cdiv(x.numel(), 128),)](a, y, out, x.numel(), BLOCK=128)
+    return (out * a).sum(), out
+
+
+def into_what_backward_reads(x, y):
+    a = x * 3
+    b = a.sin()
+    doubled[(3,)](a, x.numel(), 128)
+    return (a * b).sum()
+
+
+FUNCTIONS = [
+    between_others, in_place, into_views, over_an_argument, one_after_another, by_configuration, without_history,
+    into_what_backward_reads,
+]  # fmt: skip
+
+
+def is_whole(compiled):
+    report = compile_api.report(compiled)
+    assert (report.breaks, report.refused, report.left_alone) == ((), (), ())
+    assert report.own_kernels
+    return report
+
+
+def run(function, x, y, training):
+    x.requires_grad_(training)
+    results = function(x, y)
+    results = results if isinstance(results, tuple) else (results,)
+    if training and results[0].requires_grad:
+        results[0].sum().backward()
+    return results, [result.requires_grad for result in results], x.detach(), x.grad
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions(function, training):
+    compiled = compile_api.compile(function)
+    for size in (300, 300, 360, 640):
+        inputs = [torch.randn(size, device=DEVICE) for _ in range(2)]
+        ours = run(compiled, *copy.deepcopy(inputs), training)
+        torch.testing.assert_close(ours, run(function, *inputs, training))
+    is_whole(compiled)
+
+
+@pytest.mark.parametrize("varying", [False, True])
+def test_a_function_with_a_backward_of_its_own(varying):
+    plain = Net().to(DEVICE)
+    compiled = compile_api.compile(copy.deepcopy(plain))
+    for step in range(3):
+        x = torch.randn(2, 3 + varying * step, 48, device=DEVICE)
+        theirs, ours = plain(x), compiled(x)
+        torch.testing.assert_close(ours, theirs)
+        for model, result in ((plain, theirs), (compiled, ours)):
+            model.zero_grad()
+            result.sum().backward()
+        for ours, theirs in zip(compiled.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(ours.grad, theirs.grad)
+    report = is_whole(compiled)
+    assert {graph.direction for graph in report.compiled} == {"forward", "backward"}
+
+
+def test_the_neighbours_of_a_kernel_are_fused_around_it_and_nothing_is_copied_for_it():
+    compiled = compile_api.compile(lambda x, y: between_others(x, y))
+    compiled(torch.randn(300, device=DEVICE), torch.randn(300, device=DEVICE))
+    report = is_whole(compiled)
+    (graph,) = report.compiled
+    assert (len(graph.kernels), graph.fallbacks) == (2, ())
+    assert "your Triton kernels 1 (added), called as they are" in str(report)
+
+
+def test_an_error_of_a_kernel_is_raised_as_it_is():
+    def function(x):
+        x = x * 1
+        doubled[(1,)](x, 8, BLOCK=7)
+        return x + 1
+
+    with pytest.raises(Exception) as plain:
+        function(torch.ones(8, device=DEVICE))
+    with pytest.raises(type(plain.value)):
+        compile_api.compile(function)(torch.ones(8, device=DEVICE))
