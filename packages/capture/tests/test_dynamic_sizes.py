@@ -205,3 +205,28 @@ def test_a_list_that_is_looked_into_after_its_length_was_asked_for():
         found, expected = compiled(torch.ones(2), given), f(torch.ones(2), same)
         assert torch.equal(found[0], expected[0])
         assert (found[1:], given) == (expected[1:], same)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_recurrent_networks_over_lengths_that_vary(kind, batch_first):
+    network = kind(3, 4, batch_first=batch_first)
+    function = lambda x: network(x + 1)[0].sin()
+    sizes = [(2, n, 3) if batch_first else (n, 2, 3) for n in range(2, 12)]
+    assert len(graphs_for(function, [(torch.randn(size),) for size in sizes])) <= 6
+
+
+def test_recurrent_networks_over_batches_that_vary():
+    network = torch.nn.LSTM(3, 4, batch_first=True)
+    assert len(graphs_for(lambda x: network(x)[0], [(torch.randn(n, 5, 3),) for n in range(2, 8)])) == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 1}, {"padding": [1], "dilation": 2}, {"ceil_mode": True}])
+def test_pooling_over_a_length_that_varies(options):
+    function = lambda x: torch.nn.functional.max_pool1d(x, (3,), **options)
+    assert len(graphs_for(function, [(torch.randn(2, 3, n),) for n in range(6, 12)])) == 2
+
+
+def test_grids_and_windows_of_lengths_that_vary():
+    function = lambda x: torch.linspace(0, 1, len(x)) * x + torch.hann_window(len(x))
+    assert len(graphs_for(function, [(torch.randn(n),) for n in range(2, 12)])) <= 6

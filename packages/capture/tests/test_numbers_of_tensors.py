@@ -174,3 +174,10 @@ def test_a_negative_size_is_the_users_error(x):
 
 def test_a_size_that_has_to_equal_another_ends_the_graph(check, x):
     check(lambda a: torch.zeros(positives(a)) + torch.ones(positives(a)), x, breaks=1)
+
+
+def test_a_factor_of_a_number_that_is_added():
+    function = lambda x, k: x.add(1, alpha=k.item())
+    captured = capture.optimize("eager", strict=True)(function)
+    for k in (0.5, 1.5, 2.0):
+        assert torch.equal(captured(torch.ones(3), torch.tensor(k)), function(torch.ones(3), torch.tensor(k)))

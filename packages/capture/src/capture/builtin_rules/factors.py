@@ -63,6 +63,8 @@ def _with_a_factor(
     if factor is None or len(operands) < 2 or not any(_is_of_the_run(part) for part in _parts(ctx, factor)):
         return None
     many = isinstance(operands[1], SequenceValue)
+    if not all(isinstance(part, TensorValue) for part in _parts(ctx, operands[1])):
+        return None
     multiplied = [_in_single_precision(ctx, operand) for operand in _parts(ctx, operands[1])]
     factors = _as_tensors(ctx, _parts(ctx, factor), multiplied, exact=False)
     if many:
