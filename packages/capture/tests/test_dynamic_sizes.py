@@ -230,3 +230,58 @@ def test_pooling_over_a_length_that_varies(options):
 def test_grids_and_windows_of_lengths_that_vary():
     function = lambda x: torch.linspace(0, 1, len(x)) * x + torch.hann_window(len(x))
     assert len(graphs_for(function, [(torch.randn(n),) for n in range(2, 12)])) <= 6
+
+
+TABLE = torch.arange(480.0).reshape(20, 4, 6)
+
+
+def assigned(x, n):
+    made = TABLE.clone()
+    made[n, 1:3] = 7.0
+    made[..., n % 4 + 2] += 1
+    made[n] *= x[0]
+    return made
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: TABLE[n] * x[0],
+        lambda x, n: TABLE[:, -2, n // 3],
+        lambda x, n: TABLE[None, n, ..., None, 1:3],
+        lambda x, n: TABLE[n, [0, 1]],
+        lambda x, n: TABLE[TABLE[:, 0, 0] > 90, n // 5],
+        assigned,
+    ],
+)
+def test_positions_that_vary(function):
+    graphs = graphs_for(function, [(torch.ones(3), n) for n in range(2, 15)])
+    assert len(graphs) <= 3
+    captured = capture.optimize("eager", strict=True)(function)
+    for n in (2, 3, 4):
+        assert captured(torch.ones(3), n).stride() == function(torch.ones(3), n).stride()
+
+
+def test_a_position_that_varies_may_be_outside():
+    captured = capture.optimize("eager", strict=True)(lambda x, n: x[n] + 1)
+    for n in (2, 3, 4):
+        captured(torch.ones(5), n)
+    with pytest.raises(IndexError, match="index 5 is out of bounds for dimension 0 with size 5"):
+        captured(torch.ones(5), 5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: torch.tensor(n),
+        lambda x, n: torch.tensor([n, 2.5]) * x[:2],
+        lambda x, n: torch.tensor([[n, 1], [True, n + 1]]),
+        lambda x, n: x.new_tensor([n, x.shape[0]]),
+        lambda x, n: torch.as_tensor((n,), dtype=torch.float16),
+    ],
+)
+def test_tensors_of_numbers_that_vary(function):
+    graphs = graphs_for(function, [(torch.ones(3), n) for n in range(2, 12)])
+    assert len(graphs) == 2
+    captured = capture.optimize("eager", strict=True)(function)
+    assert {captured(torch.ones(3), n).dtype for n in (2, 3, 4)} == {function(torch.ones(3), 2).dtype}

@@ -54,7 +54,7 @@ def _varies(tensor: Value, dimension: int) -> bool:
 
 
 def _pooled_as_an_image(ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-    options = dict(zip((*_BESIDE, "ceil_mode", "return_indices"), args[1:], strict=False)) | kwargs
+    options = dict(zip((*_BESIDE, "ceil_mode", "return_indices"), args[1:], strict=False)) | dict(kwargs)
     if "stride" not in options or options["stride"].python_type() is type(None):
         options["stride"] = options["kernel_size"]
     options |= {name: _of_two(options[name], beside) for name, beside in _BESIDE.items() if name in options}

@@ -8,15 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-import torch
-
 from capture.builtin_rules.registry import fallback, fold, pure, rule
 from capture.values.base import Tracer, Value, derives, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean
 from capture.values.function import BuiltinValue, CellValue, ClassValue, FunctionValue, PartialValue, PythonModuleValue
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
-from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, SequenceValue, SetValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
@@ -398,22 +395,6 @@ def item_in_object(ctx: Tracer, container: UserObject, item: Value) -> Value:
 
 
 # -- indexing ----------------------------------------------------------------------------------------------------
-
-
-@rule(operator.getitem, kinds=(TensorValue, None))
-def index_tensor(ctx: Tracer, tensor: TensorValue, index: Value) -> Value:
-    if isinstance(index, ScalarValue) and index.cls is int:  # torch's own indexing wants to know it at once
-        return ctx.record("select", [tensor, ConstantValue(0), index], {}, method=True)
-    return ctx.record(operator.getitem, [tensor, index], {})
-
-
-@rule(operator.setitem, kinds=(TensorValue, None, None))
-def assign_tensor(ctx: Tracer, tensor: TensorValue, index: Value, value: Value) -> Value:
-    if isinstance(index, TensorValue) and index.fake.dim() == 0 and index.fake.dtype is torch.int64:
-        # As a number it would have to be read out of the tensor; a list of one position assigns the same.
-        index = ctx.record("reshape", [index, ConstantValue(1)], {}, method=True)
-    ctx.record(operator.setitem, [tensor, index, value], {})
-    return ConstantValue(None)
 
 
 def _refuse_slices_of_deques(ctx: Tracer, items: SequenceValue) -> None:

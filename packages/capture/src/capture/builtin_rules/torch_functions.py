@@ -173,7 +173,8 @@ def tensor_text(ctx: Tracer, value: TensorValue, *rest: Value) -> Value:
     )
 
 
-@rule(torch.Tensor.new_tensor, torch.tensor, torch.as_tensor, kinds=(TensorValue,))
+@rule(torch.Tensor.new_tensor, kinds=(TensorValue, TensorValue))
+@rule(torch.tensor, torch.as_tensor, kinds=(TensorValue,))
 def copy_of_tensor(ctx: Tracer, value: TensorValue, *rest: Value, **options: Value) -> Value:
     ctx.stop("tensor value", "a tensor is made from another tensor's values", "use clone().detach()")
 
