@@ -212,7 +212,7 @@ def test_a_function_with_a_backward_of_its_own(varying):
     assert {graph.direction for graph in report.compiled} == {"forward", "backward"}
 
 
-def test_the_neighbours_of_a_kernel_are_fused_around_it_and_nothing_is_copied_for_it():
+def test_the_neighbours_of_a_kernel_are_fused_without_copies():
     compiled = compile_api.compile(lambda x, y: between_others(x, y))
     compiled(torch.randn(300, device=DEVICE), torch.randn(300, device=DEVICE))
     report = is_whole(compiled)

@@ -91,6 +91,8 @@ def functional_twin(op: OpOverload) -> OpOverload:
 
     torch.library.impl(name, "CompositeExplicitAutograd", compute)
     torch.library.register_fake(name, compute)
+    if has_no_history(op):
+        torch.library.impl(name, "Autograd", torch.library.fallthrough_kernel)
     twin: OpOverload = getattr(torch.ops, _NAMESPACE).__getattr__(name.split("::")[1]).default
     _ORIGINALS[twin] = op
     return twin

@@ -124,10 +124,37 @@ def test_a_window_on_an_argument_that_is_written_is_left_to_cpython(same_as_plai
         return x + y
 
     compiled = capture.optimize("eager")(function)
-    base = torch.ones(400)
     capture.reset()
-    torch.testing.assert_close(compiled(base[50:], torch.zeros(350))[:25], torch.tensor([2.0] * 20 + [1.0] * 5))
+    for x in (torch.ones(350), torch.ones(400)[50:]):
+        torch.testing.assert_close(compiled(x, torch.zeros(350))[:25], torch.tensor([2.0] * 20 + [1.0] * 5))
     assert [record.reason.kind for record in capture.records() if isinstance(record, capture.BreakRecord)] == ["triton"]
+
+
+def test_arguments_that_share_memory_are_told_apart():
+    def function(x, y):
+        out = torch.zeros_like(x)
+        added[(1,)](x, y[1:], out, 8, BLOCK=8)
+        doubled[(1,)](x, 8, BLOCK=8)
+        return out, y * 1
+
+    capture.reset()
+    compiled = capture.optimize("eager")(function)
+    for apart in (True, False, True):
+        results = []
+        for run in (compiled, function):
+            x = torch.arange(9.0)
+            results.append((run(x, torch.ones(9) if apart else x), x))
+        torch.testing.assert_close(*results)
+
+
+def test_what_a_start_gives_back_is_what_triton_gives_back():
+    def function(x, y):
+        given = doubled[(1,)](y, 8, BLOCK=8)
+        return (x + 1 if given is None else x + 2), y
+
+    assert doubled[(1,)](torch.ones(8), 8, BLOCK=8) is None
+    compiled = capture.optimize("eager")(function)
+    assert torch.equal(compiled(torch.ones(8), torch.ones(8))[0], torch.full((8,), 2.0))
 
 
 def test_a_kernel_is_known_by_identity():

@@ -10,10 +10,11 @@ import torch
 
 from capture.builtin_rules.registry import rule
 from capture.graph import memory_of
+from capture.kernels.launches import is_interpreted
 from capture.kernels.planning import Refused, covers, plan
 from capture.record import symbol_of
 from capture.values.base import NotConstant, Tracer, Value, realize
-from capture.values.constant import ConstantValue
+from capture.values.constant import NONE, ConstantValue
 from capture.values.mapping import DictValue
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, TupleValue
@@ -34,7 +35,7 @@ def start_kernel(ctx: Tracer, kernel: KernelValue, grid: Value, /, *args: Value,
     if len(ctx.effects.changed()) != changed:
         ctx.stop("triton", "the grid of a Triton kernel is a function that changes objects outside of it")
     ctx.record(target, [*tensors, *(ListValue(list(items)) for items in numbers)], {})
-    return StartedValue()
+    return NONE if is_interpreted(kernel.obj) else StartedValue()
 
 
 class _Evaluator:
@@ -83,9 +84,16 @@ class _Evaluator:
         inputs = [value for value in over_it if value.source is not None]
         if not inputs:
             return next((value for value in over_it if covers(value.fake)), None)
-        given = inputs[0]
-        if len(inputs) > 1 or (written and not (covers(given.fake) and covers(given.obj))):
+        if not written and any(value.fake is fake for value in inputs):
+            return item
+        if len(inputs) > 1:
             return None
+        given = inputs[0]
+        if written and not (covers(given.fake) and covers(given.obj)):
+            return None
+        if written:
+            text = f"{given.source.expression()} is all that is in its memory"
+            self.ctx.guard(given.source, "python", covers, text=text)
         return given
 
     def layout(self, item: Value, holder: Value) -> list[Value]:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -117,10 +118,12 @@ def operator_of(launch: Launch) -> OpOverload:
     tensors = [f"Tensor{f'(a{i}!)' if writes else ''} t{i}" for i, writes in enumerate(launch.written)]
     schema = ", ".join([*tensors, "SymInt[] numbers", "float[] reals", "SymInt[] grid"])
     torch.library.define(name, f"({schema}) -> ()")
-    torch.library.impl(name, "CompositeExplicitAutograd", _starter(launch))
+    start = _starter(launch)
+    torch.library.impl(name, "CompositeExplicitAutograd", start)
     torch.library.impl(name, "Autograd", torch.library.fallthrough_kernel)
     torch.library.register_fake(name, _noting_writes(launch))
     operator: OpOverload = getattr(getattr(torch.ops, NAMESPACE), name.split("::")[1]).default
+    operator.direct = start  # for callers who know that there is nothing to dispatch on
     return operator
 
 
@@ -157,35 +160,39 @@ def _noting_writes(launch: Launch) -> Callable[..., None]:
 
 
 def _starter(launch: Launch) -> Callable[..., None]:
-    kernel, count = launch.kernel.object, len(launch.written)
-    names = [name for name, _ in launch.named]
-    slots = [*launch.positional, *(slot for _, slot in launch.named)]
-    by_position = len(launch.positional)
-    fixed = launch.branches[0].dims if len(launch.branches) == 1 else None
-
-    def start(*args: Any) -> None:
-        tensors, (numbers, reals, extents) = args[:count], args[count:]
-        given = [_argument(slot, tensors, numbers, reals) for slot in slots]
-        grid = tuple(extents) if fixed is not None else _choice(launch.branches, extents)
-        kernel[grid](*given[:by_position], **dict(zip(names, given[by_position:], strict=True)))
-
+    """A function with nothing in it but the call."""
+    known: dict[str, Any] = {"kernel": launch.kernel.object, "window": _window, "choice": _choice}
+    positional = [_text(slot, known) for slot in launch.positional]
+    named = [f"{name}={_text(slot, known)}" for name, slot in launch.named]
+    if len(launch.branches) == 1:
+        grid = "(" + "".join(f"grid[{dim}], " for dim in range(launch.branches[0].dims)) + ")"
+    else:
+        known["branches"], grid = launch.branches, "choice(branches, grid)"
+    taken = [*(f"t{index}" for index in range(len(launch.written))), "numbers", "reals", "grid"]
+    text = f"def start({', '.join(taken)}):\n    kernel[{grid}]({', '.join([*positional, *named])})\n"
+    exec(compile(text, "<generated: the start of a kernel>", "exec"), known)
+    start: Callable[..., None] = known["start"]
     return start
 
 
-def _argument(slot: Slot, tensors: Sequence[torch.Tensor], numbers: Sequence[int], reals: Sequence[float]) -> Any:
+def _text(slot: Slot, known: dict[str, Any]) -> str:
     match slot:
         case Operand(index):
-            return tensors[index]
+            return f"t{index}"
         case Window(index, dims, at):
-            base, end = tensors[index], at + 2 * dims
-            offset = base.storage_offset() + numbers[end]
-            return base.as_strided(numbers[at : at + dims], numbers[at + dims : end], offset)
+            return f"window(t{index}, {dims}, numbers[{at}:{at + 2 * dims + 1}])"
         case Whole(index):
-            return numbers[index]
+            return f"numbers[{index}]"
         case Real(index):
-            return reals[index]
+            return f"reals[{index}]"
         case Constant():
-            return slot.value
+            name = f"constant{len(known)}"
+            known[name] = slot.value
+            return name
+
+
+def _window(base: torch.Tensor, dims: int, numbers: Sequence[int]) -> torch.Tensor:
+    return base.as_strided(numbers[:dims], numbers[dims : 2 * dims], base.storage_offset() + numbers[2 * dims])
 
 
 def _choice(branches: Sequence[Branch], extents: Sequence[int]) -> Callable[[Any], tuple[int, ...]]:
@@ -212,6 +219,13 @@ def is_kernel(obj: Any) -> bool:
 def is_host_function(obj: Any) -> bool:
     """Whether it is a function of Triton's for kernels and programs alike."""
     return _is_a("ConstexprFunction", obj)
+
+
+def is_interpreted(kernel: Any) -> bool:
+    """Whether Triton's interpreter runs it, which gives nothing back for a start."""
+    while not isinstance(kernel.fn, FunctionType):
+        kernel = kernel.fn
+    return type(kernel).__name__ == "InterpretedFunction"
 
 
 def _is_a(name: str, obj: Any) -> bool:

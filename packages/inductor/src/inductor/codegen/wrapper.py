@@ -174,14 +174,14 @@ class _WrapperPrinter:
             self.local[name] = self.names.reserve(plain) if free else self.names.fresh(f"{plain}_")
         return self.local[name]
 
-    def _bound(self, prefix: str, value: object) -> str:
-        """A name for an object that the function uses."""
+    def _bound(self, prefix: str, value: object, text: str | None = None) -> str:
+        """A name for an object that the function uses; ``text`` is how Python writes it where that is not plain."""
         for name, known in self.namespace.items():
             if known is value:
                 return name
         name = self.names.fresh(prefix) if prefix in self.names else self.names.reserve(prefix)
         self.namespace[name] = value
-        if (text := _as_python(value)) is not None:
+        if (text := text or _as_python(value)) is not None:
             self.imports.append(f"{name} = {text}")
         return name
 
@@ -348,7 +348,7 @@ class _WrapperPrinter:
             self.lines.line(f"{launcher}({', '.join([f'stream_of({device})', *arguments])})")
 
     def _call(self, step: Call) -> None:
-        target = self._bound(_target_name(step.target), _DIRECT.get(step.target, step.target))
+        target = self._target(step.target)
         arguments = [self._argument(argument) for argument in step.args]
         arguments += [f"{name}={self._argument(value)}" for name, value in step.kwargs]
         into = [self._local(name) for name in step.into]
@@ -376,6 +376,12 @@ class _WrapperPrinter:
         for output in step.outputs:
             if output is not None:
                 self._receive(output)
+
+    def _target(self, target: torch._ops.OpOverload) -> str:
+        """What is called: where an operator says what it comes to, as those behind Python functions may, that."""
+        if (direct := getattr(target, "direct", None)) is not None:
+            return self._bound(_target_name(target), direct, f"{_as_python(target)}.direct")
+        return self._bound(_target_name(target), _DIRECT.get(target, target))
 
     def _receive(self, output: Buffer) -> None:
         """What a library returns may be laid out otherwise than the tracer said, or wider: the gradient of a bias under
