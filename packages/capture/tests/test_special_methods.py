@@ -322,7 +322,7 @@ class Vicious:
 
 
 def test_names_among_objects(x):
-    """A look at such a ``__dict__`` runs code of the program."""
+    """A look at such a ``__dict__`` runs code of the program, as often as the hash of the name makes it collide."""
 
     def play(a, thing):
         before = getattr(Vicious, "asked", 0)
@@ -330,8 +330,9 @@ def test_names_among_objects(x):
 
     thing = Vicious()
     thing.__dict__[Vicious()] = 0
+    expected = play(x, thing)[::2]
     for _ in range(2):
-        assert capture.optimize("eager", strict=True)(play)(x, thing)[::2] == ("found", 1)
+        assert capture.optimize("eager", strict=True)(play)(x, thing)[::2] == expected
 
 
 def test_a_bound_method_is_bound_already(check, x):

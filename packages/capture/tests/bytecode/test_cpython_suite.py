@@ -24,7 +24,9 @@ def round_trip(code):
 
 read = external.SourceLoader.get_code
 external.SourceLoader.get_code = lambda self, name: round_trip(read(self, name))
+import signal
 import unittest
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have had it ignored
 unittest.main(module=None, argv=["-", *sys.argv[1:]])
 """
 

@@ -3,6 +3,7 @@
 import collections
 import gc
 import math
+import signal
 import sys
 import weakref
 
@@ -350,6 +351,15 @@ def test_targets_are_held_weakly_and_a_dead_one_fails(kind):
     assert not guards.check(None, (3,))
 
 
+@pytest.fixture
+def ctrl_c():
+    """Interrupts raise, also where whoever started the tests made them ignore signals."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_during_a_check_is_delivered_later():
     def interrupt(value):
         raise KeyboardInterrupt
