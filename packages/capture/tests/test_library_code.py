@@ -103,6 +103,28 @@ def test_a_memoised_function_runs_once_and_gives_one_object(x):
     assert kept == [6.0, 1.0]
 
 
+def test_a_memoised_method_changes_its_object_once(x):
+    class Counting:
+        count = 0
+
+        @functools.lru_cache(None)  # noqa: B019 - that it keeps the object is what is meant
+        def counted(self, by):
+            self.count += by
+            return self.count
+
+    def play(counting, a):
+        counting.count += 1
+        b = a * counting.count
+        return b + counting.counted(10), counting.count
+
+    captured = capture.optimize("eager", strict=True)(play)
+    for known, other in ((Counting(), Counting()), (Counting(), Counting())):
+        for _ in range(2):
+            expected, actual = play(known, x), captured(other, x)
+            assert torch.equal(actual[0], expected[0])
+            assert actual[1] == expected[1]
+
+
 def test_a_memoised_function_of_a_tensor_is_evaluated(check, x):
     check(lambda x: of_tensor(x) * 2, x)
 

@@ -13,6 +13,7 @@ from typing import Any
 from capture.builtin_rules.registry import constant_of, fallback
 from capture.sources import ConstSource
 from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.module import ModuleValue
 from capture.values.user_object import UserObject
 
 _MUTABLE = (list, dict, set)
@@ -37,10 +38,12 @@ def memoised(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[
 
 
 def _existing(ctx: Tracer, value: Value) -> Any:
-    """The real object behind a value that is as it was when the frame began."""
+    """The real object behind a value; of one that may change nobody knows what the function does to it, but that
+    modules are rarely changed by what they memoise."""
     value = realize(ctx, value)
-    if isinstance(value, UserObject):
-        if value.obj is None or value.overlay:
-            raise NotConstant
+    if isinstance(value, ModuleValue) and value.obj is not None and not value.overlay:
         return value.obj
+    if isinstance(value, UserObject) and value.obj is not None:
+        hint = "memoise a function of numbers and texts, or what it returns"
+        ctx.stop("memoised", f"a memoised function is given {value.describe()}, which may change", hint)
     return constant_of(ctx, value)
