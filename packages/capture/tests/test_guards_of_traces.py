@@ -78,6 +78,26 @@ def scaled(a):
     return a * 2
 
 
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, a):
+        return scaled(a) * self.weight
+
+
+def test_a_function_that_is_reloaded_in_place(x, monkeypatch):
+    model = torch.nn.Sequential(*(Layer() for _ in range(3)))
+    region = capture.optimize("eager", strict=True)(model)
+    assert torch.equal(region(x), x * 8)
+    assert torch.equal(region(x), x * 8)
+    monkeypatch.setattr(scaled, "__code__", (lambda a: a * 3).__code__)
+    assert torch.equal(region(x), x * 27)
+    monkeypatch.setattr(Layer.forward, "__code__", (lambda self, a: a + self.weight).__code__)
+    assert torch.equal(region(x), x + 3)
+
+
 def test_a_global_that_hides_a_builtin(x, monkeypatch):
     region = capture.optimize("eager", strict=True)(lambda a: a * len([1, 2]))
     assert torch.equal(region(x), x * 2)

@@ -107,7 +107,7 @@ def test_a_memoised_method_changes_its_object_once(x):
     class Counting:
         count = 0
 
-        @functools.lru_cache(None)  # noqa: B019 - that it keeps the object is what is meant
+        @functools.lru_cache(None)
         def counted(self, by):
             self.count += by
             return self.count

@@ -41,6 +41,7 @@ from capture.parameters import bind_arguments
 from capture.record import record_operation, undecided
 from capture.sources import (
     ArgSource,
+    AttrSource,
     CallSource,
     CellSource,
     ClosureSource,
@@ -306,6 +307,7 @@ class Machine:
         code = function.code
         if code is _DISABLED_FOR_DYNAMO:
             return self._call_wrapped(function, args, kwargs)
+        self._rely_on_code(function)
         if code.co_flags & _COROUTINE:
             leave_coroutine(self, code)
         slots = bind_arguments(self, function, args, kwargs)
@@ -320,6 +322,12 @@ class Machine:
         result = self._run(frame)
         assert result is not None
         return result
+
+    def _rely_on_code(self, function: FunctionValue) -> None:
+        """What reloads a module under development gives its functions new code; those of installed packages stay."""
+        source, installed = function.source, function.code.co_filename.startswith(_INSTALLED)
+        if source is not None and not installed and not isinstance(source, ConstSource):
+            self.guard(AttrSource(source, "__code__"), "is", function.code)
 
     def _call_wrapped(self, wrapper: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """What a wrapper of torch's hides from torch's compiler alone."""
