@@ -1,7 +1,11 @@
 """What the printed C++ looks like: precedence, names, and three whole kernels."""
 
+import ast
+
+import pytest
 import torch
 
+from inductor.codegen import triton_dialect
 from inductor.codegen.cpp import print_kernel
 from inductor.codegen.cpp_dialect import INDEX_STYLE
 from inductor.codegen.cpp_strategy import choose
@@ -22,6 +26,17 @@ def test_parentheses_stand_only_where_needed():
     assert str(subtract(a, subtract(b, c))) == "a - (b - c)"
     assert str(subtract(subtract(a, b), c)) == "a - b - c"
     assert str(prefix("-")(prefix("-")(a))) == "-(-a)"
+
+
+@pytest.mark.parametrize("form", [form for forms in triton_dialect.FORMATS.values() for form in forms.values()])
+def test_operands_of_every_form_stay_what_they_are(form):
+    """Triton is Python, so Python says what an expression is made of, however loosely its operands bind."""
+    operands = [Text(f"x{k} | y{k}", Precedence.OR) for k in range(len(form.demands))]
+    inner = form(*operands)
+    outer = times(inner, c)
+    parts = {ast.unparse(node) for node in ast.walk(ast.parse(str(outer), mode="eval"))}
+    assert parts >= {*map(str, operands), ast.unparse(ast.parse(str(inner), mode="eval"))}
+    assert ast.unparse(ast.parse(str(outer), mode="eval")).endswith(" * c")
 
 
 def test_indices_divide_plainly_where_nothing_is_negative():

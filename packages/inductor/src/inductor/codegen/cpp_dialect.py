@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from inductor.codegen.expressions import Format, IndexStyle, Precedence, call, infix, prefix, template
+from inductor.codegen.expressions import ITSELF, Format, IndexStyle, Precedence, call, infix, prefix
 
 ANY = "any"
 
@@ -52,7 +52,7 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     "div": {ANY: infix("/", Precedence.MULTIPLY)},
     "neg": {ANY: prefix("-")},
     "abs": {ANY: call("magnitude", 1), "float": call("absolute", 1), "vector float": call("absolute", 1)},
-    "sign": {ANY: call("sign", 1), "bool": template("{0}", 1), "mask": template("{0}", 1)},
+    "sign": {ANY: call("sign", 1), "bool": ITSELF, "mask": ITSELF},
     "floordiv": _by_lane("floor_divide"),
     "truncdiv": _by_lane("truncate_divide"),
     "mod": _by_lane("modulo"),
@@ -92,8 +92,8 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     ),
     "pow": {ANY: call("pow", 2), "int": call("integer_power", 2), "vector int": call("integer_power_lanes", 2)},
     # indexing
-    "wrapped": {ANY: template("wrap_index({0}, {1}, outside)", 2)},
-    "within": {ANY: template("check_index({0}, {1}, outside)", 2)},
+    "wrapped": {ANY: call("wrap_index", 2, "outside")},
+    "within": {ANY: call("check_index", 2, "outside")},
 }  # fmt: skip
 
 RANDOM: Mapping[str, Format] = {

@@ -75,14 +75,14 @@ def prefix(operator: str) -> Format:
     return Format(f"{operator}{{0}}", Precedence.UNARY, (Precedence.ATOM,))
 
 
-def call(function: str, arity: int) -> Format:
-    places = ", ".join(f"{{{position}}}" for position in range(arity))
+def call(function: str, arity: int, *more: str) -> Format:
+    """A function's call; ``more`` are arguments that are the same in each."""
+    places = ", ".join([*(f"{{{position}}}" for position in range(arity)), *more])
     return Format(f"{function}({places})", Precedence.ATOM, (Precedence.ANY,) * arity)
 
 
-def template(text: str, arity: int) -> Format:
-    """Any text that closes over its operands by itself."""
-    return Format(text, Precedence.ATOM, (Precedence.ANY,) * arity)
+ITSELF = Format("{0}", Precedence.ATOM, (Precedence.ATOM,))
+"""What leaves its operand as it is."""
 
 
 # -- index expressions ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import torch
 
-from inductor.codegen.expressions import Format, IndexStyle, Precedence, call, infix, prefix, template
+from inductor.codegen.expressions import ITSELF, Format, IndexStyle, Precedence, call, infix, prefix
 
 ANY = "any"
 
@@ -40,6 +40,9 @@ DTYPES: dict[torch.dtype, str] = {
 _OR = infix("|", Precedence.OR, closed=True)
 _AND = infix("&", Precedence.AND, closed=True)
 _XOR = infix("^", Precedence.XOR, closed=True)
+_ONE_OVER = Format("1.0 / {0}", Precedence.MULTIPLY, (Precedence.UNARY,))
+_QUOTIENT = infix("/", Precedence.MULTIPLY)
+_TRUNCATED_QUOTIENT = Format(f"libdevice.trunc({_QUOTIENT.template})", Precedence.ATOM, _QUOTIENT.demands)
 
 
 def _compare(operator: str) -> Format:
@@ -58,9 +61,9 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     "div": {ANY: infix("/", Precedence.MULTIPLY), "float32": call("tl.div_rn", 2)},
     "neg": {ANY: prefix("-")},
     "abs": {ANY: call("tl.abs", 1)},
-    "sign": {ANY: call("sign", 1), "bool": template("{0}", 1)},
+    "sign": {ANY: call("sign", 1), "bool": ITSELF},
     "floordiv": {ANY: call("floor_divide", 2), "float": call("floor_divide_floats", 2)},
-    "truncdiv": {ANY: infix("//", Precedence.MULTIPLY), "float": template("libdevice.trunc({0} / {1})", 2)},
+    "truncdiv": {ANY: infix("//", Precedence.MULTIPLY), "float": _TRUNCATED_QUOTIENT},
     "mod": {ANY: call("modulo", 2), "float": call("modulo_floats", 2)},
     "fmod": {ANY: infix("%", Precedence.MULTIPLY), "float": call("libdevice.fmod", 2)},
     "maximum": {ANY: call("maximum", 2), "bool": _OR},
@@ -78,7 +81,7 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     "ge": {ANY: _compare(">=")},
     "isnan": {ANY: call("is_nan", 1)},
     "isinf": {ANY: call("is_inf", 1)},
-    "signbit": {ANY: template("libdevice.signbit({0}) != 0", 1)},
+    "signbit": {ANY: Format("libdevice.signbit({0}) != 0", Precedence.OR, (Precedence.ANY,))},
     # logic
     "and": {ANY: _AND},
     "or": {ANY: _OR},
@@ -98,7 +101,7 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     "sigmoid": {ANY: call("tl.sigmoid", 1), "float32": call("sigmoid_of_single", 1)},
     "erf_and_one": {ANY: call("erf_and_one", 1)},
     "tanh": {ANY: call("libdevice.tanh", 1), "float32": call("tanh_of_single", 1)},
-    "reciprocal": {ANY: template("1.0 / {0}", 1), "float32": template("tl.div_rn(1.0, {0})", 1)},
+    "reciprocal": {ANY: _ONE_OVER, "float32": Format("tl.div_rn(1.0, {0})", Precedence.ATOM, (Precedence.ANY,))},
     **_library(
         "expm1", "log10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
         "erfc", "erfinv", "lgamma",
