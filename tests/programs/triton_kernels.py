@@ -11,8 +11,12 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch import nn
 
+import aotgrad
+import capture
 import compile_api
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -231,3 +235,72 @@ def test_an_error_of_a_kernel_is_raised_as_it_is():
         function(torch.ones(8, device=DEVICE))
     with pytest.raises(type(plain.value)):
         compile_api.compile(function)(torch.ones(8, device=DEVICE))
+
+
+# -- programs nobody thought of --------------------------------------------------------------------------------------
+
+STEPS = {
+    "sin": lambda a, b, c, share: a.sin(),
+    "clone": lambda a, b, c, share: a.clone(),
+    "zeros": lambda a, b, c, share: torch.zeros_like(a),
+    "rows": lambda a, b, c, share: a[1:] if a.shape[0] > 2 else None,
+    "every second": lambda a, b, c, share: a[::2] if a.shape[0] > 2 else None,
+    "columns": lambda a, b, c, share: a[:, 1:] if a.dim() > 1 else None,
+    "other shape": lambda a, b, c, share: a.view(4, -1) if a.is_contiguous() and a.numel() % 4 == 0 else None,
+    "turned": lambda a, b, c, share: a.t() if a.dim() == 2 else None,
+    "in place": lambda a, b, c, share: a.data.add_(1),
+    "double": lambda a, b, c, share: doubled[(1,)](a, 1 + a.numel() * share // 10, BLOCK=32),
+    "add": lambda a, b, c, share: added[(1,)](a, b, c, min(a.numel(), b.numel(), c.numel()), BLOCK=32),
+}
+"""What a step makes of three of the tensors there are; nothing, where it writes to one of them."""
+ARGUMENTS = {
+    "apart": lambda x: (x, x * 3),
+    "a view": lambda x: (x, x.view(4, 6)),
+    "one": lambda x: (x, x),
+    "shapes": lambda x: (x.view(6, 4), x.view(4, 6) + 1),
+}
+drawn = st.lists(st.tuples(st.sampled_from(sorted(STEPS)), *[st.integers(0, 9)] * 4), min_size=2, max_size=9)
+
+
+def program(steps):
+    def function(x, y):
+        held = [x, y]
+        for kind, *chosen, share in steps:
+            made = STEPS[kind](*(held[number % len(held)] for number in chosen), share)
+            if isinstance(made, torch.Tensor) and kind != "in place":
+                held.append(made)
+        return (*held[2:], x * 1, y * 1)
+
+    return function
+
+
+def check_program(steps, arguments, training, backend):
+    capture.reset()
+    function = program(steps)
+    compiled = compile_api.compile(function, backend=backend)
+    for number in range(2):
+        results = []
+        for each in (function, compiled):
+            x, y = ARGUMENTS[arguments](torch.arange(24.0, device=DEVICE) / 10 + number)
+            results.append(run(each, x, y, training and x is not y and arguments != "a view"))
+            results[-1] += (y.detach(),)
+        torch.testing.assert_close(*results)
+
+
+def as_torch_runs_it(gm, example_inputs):
+    return aotgrad.compile(gm, example_inputs, forward=aotgrad.run_eagerly)
+
+
+quick = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+
+
+@settings(quick, max_examples=60)
+@given(drawn, st.sampled_from(sorted(ARGUMENTS)), st.booleans(), st.sampled_from(["eager", as_torch_runs_it]))
+def test_random_programs(steps, arguments, training, backend):
+    check_program(steps, arguments, training, backend)
+
+
+@settings(quick, max_examples=15)
+@given(drawn, st.sampled_from(sorted(ARGUMENTS)), st.booleans())
+def test_random_programs_as_kernels(steps, arguments, training):
+    check_program(steps, arguments, training, "inductor")

@@ -96,6 +96,20 @@ def test_what_autograd_passes_by_is_written_without_history(same_as_eager, progr
     same_as_eager(program, torch.randn(3, requires_grad=True))
 
 
+def test_what_autograd_passes_by_is_no_change_that_it_counts():
+    def program(x, y):
+        torch.ops.aotgrad_tests.unseen_scale(x, y)
+        return (x * y).sum()
+
+    x, weight = torch.ones(3), torch.ones(3, requires_grad=True)
+    earlier = (weight * x).sum()
+    before = x._version
+    aotgrad.function(program, forward=aotgrad.run_eagerly)(x, torch.full((3,), 2.0))
+    assert x._version == before
+    earlier.backward()  # reads what is in x by now, as in eager
+    assert torch.equal(weight.grad, torch.full((3,), 2.0))
+
+
 def triton_double():
     """A user's Triton kernel behind an operator of its own, run by Triton's interpreter."""
     import triton

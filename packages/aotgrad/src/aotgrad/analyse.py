@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -124,7 +124,7 @@ def _mutation(index: int, entry: TracedInput) -> Mutation | None:
         raise Unsupported(
             f"graph input {index} requires grad and changes its shape in place", "use the returning operator"
         )
-    return Mutation(index, data, tracked, new_layout)
+    return Mutation(index, data, tracked, new_layout, data and functional.mutations_hidden(value))
 
 
 def _layout_after(entry: TracedInput) -> Restride | None:
@@ -182,7 +182,7 @@ class _Outputs:
     def with_sizes(self, mutation: Mutation) -> Mutation:
         if mutation.layout is None:
             return mutation
-        return Mutation(mutation.input, mutation.data, mutation.tracked, self._portable(mutation.layout))
+        return replace(mutation, layout=self._portable(mutation.layout))
 
     def _size(self, value: Any) -> Output:
         node = self.recorder.sizes.node_for(value)

@@ -15,6 +15,7 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils import _pytree as pytree
 
+from aotgrad import functional
 from aotgrad.errors import Unsupported
 
 _NAMESPACE = "aotgrad_functional"
@@ -56,7 +57,11 @@ def _call_twin(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> A
     results = results if isinstance(results, (list, tuple)) else (results,)
     names = written_names(op)
     for name, value in zip(names, results[len(results) - len(names) :], strict=True):
-        (given[name].data if has_no_history(op) else given[name]).copy_(value)
+        if has_no_history(op):
+            given[name].data.copy_(value)
+            functional.hide_mutation(given[name])
+        else:
+            given[name].copy_(value)
     own = results[: len(results) - len(names)]
     return None if not own else own[0] if len(own) == 1 else own
 

@@ -54,6 +54,7 @@ class Mutation:
     data: bool
     tracked: bool  # autograd saw the change, so the write-back must be seen too
     layout: Restride | None
+    hidden: bool = False  # nobody counted the change
 
 
 @dataclass(frozen=True, slots=True)

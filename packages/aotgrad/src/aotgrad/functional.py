@@ -78,6 +78,16 @@ def data_mutated(value: torch.Tensor) -> bool:
     return bool(torch._functionalize_has_data_mutation(value))
 
 
+def hide_mutation(value: torch.Tensor) -> None:
+    """The last change of it is one that autograd is not to hear of: no count of changes tells it."""
+    if is_functional(value):
+        torch._functionalize_mark_mutation_hidden_from_autograd(value)
+
+
+def mutations_hidden(value: torch.Tensor) -> bool:
+    return bool(torch._functionalize_are_all_mutations_hidden_from_autograd(value))
+
+
 def layout_mutated(value: torch.Tensor) -> bool:
     return bool(torch._functionalize_has_metadata_mutation(value))
 

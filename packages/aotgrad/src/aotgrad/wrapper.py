@@ -71,8 +71,9 @@ def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool,
     returned += [f"n{i}" for i in range(facts.sizes)]
     arguments = f"[{', '.join(given)}]" if boxed else ", ".join(given)
     source.add(f"{', '.join(returned)}{',' if returned else '_'} = inner({arguments})", 1)
-    if written:
-        changed = ", ".join(given[index] for index in sorted(written))
+    hidden = {mutation.input for mutation in facts.mutations if mutation.hidden}
+    if counted := sorted(written - hidden):
+        changed = ", ".join(given[index] for index in counted)
         source.add(f"{source.constant(note_changes, 'note_changes')}([{changed}])", 1)
     _write_mutations(source, signature, facts, given, written)
     outputs = [_output(source, output, given) for output in _shared_once(source, facts.outputs, given)]
@@ -113,8 +114,8 @@ def _write_mutations(
             source.add(f"{name}.copy_({new})", 1)
         elif mutation.data:
             entry = signature.inputs[mutation.input]
-            hidden = f"{name}.detach()" if entry.requires_grad else name
-            together.setdefault(entry.value.dtype, []).append((hidden, new))
+            target = f"{name}.data" if mutation.hidden else f"{name}.detach()" if entry.requires_grad else name
+            together.setdefault(entry.value.dtype, []).append((target, new))
     for pairs in together.values():
         if len(pairs) == 1:
             source.add("{}.copy_({})".format(*pairs[0]), 1)
