@@ -1,0 +1,56 @@
+"""``with torch.cuda.device(...)`` in captured code, on a machine whose GPUs are made up."""
+
+import pytest
+import torch
+
+import capture
+
+
+class GPUs:
+    current = 0
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    gpus = GPUs()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: gpus.current)
+    return gpus
+
+
+def on_the_first(x):
+    with torch.cuda.device(0):
+        x = x + 1
+    return x * 2
+
+
+def captured(function):
+    graphs = []
+    capture.reset()
+    return capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(function), graphs
+
+
+def test_a_device_that_is_the_current_one_is_no_break(gpus):
+    compiled, graphs = captured(on_the_first)
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 4.0))
+    assert len(graphs) == 1
+
+
+def test_what_is_current_is_guarded(gpus):
+    compiled, _ = captured(on_the_first)
+    compiled(torch.ones(2))
+    gpus.current = 1
+    with pytest.raises(RuntimeError, match="CUDA"):  # what torch without CUDA says of a real exchange
+        compiled(torch.ones(2))
+
+
+def test_no_device_is_no_break_either():
+    def function(x):
+        with torch.cuda.device_of(x):
+            return x + 1
+
+    compiled, graphs = captured(function)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    assert len(graphs) == 1
+    assert not [record for record in capture.records() if isinstance(record, capture.BreakRecord)]
