@@ -1,5 +1,7 @@
 """``with torch.cuda.device(...)`` in captured code, on a machine whose GPUs are made up."""
 
+import types
+
 import pytest
 import torch
 
@@ -43,6 +45,19 @@ def test_what_is_current_is_guarded(gpus):
     gpus.current = 1
     with pytest.raises(RuntimeError, match="CUDA"):  # what torch without CUDA says of a real exchange
         compiled(torch.ones(2))
+
+
+def test_what_a_device_is_like_is_a_constant(gpus, monkeypatch):
+    properties = torch.cuda.get_device_properties
+    like = types.SimpleNamespace(multi_processor_count=132, major=9, minor=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: like)
+
+    def function(x):
+        return x * properties("cuda").multi_processor_count + properties().major
+
+    compiled, graphs = captured(function)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 141.0))
+    assert len(graphs) == 1
 
 
 def test_no_device_is_no_break_either():

@@ -1,4 +1,5 @@
-"""``with torch.cuda.device(x.device):`` around the start of a kernel: nothing, where that device is the current one."""
+"""GPUs: ``with torch.cuda.device(x.device):`` around the start of a kernel is nothing where that device is the current
+one, and what a device is like holds as long as the process lives."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ from typing import NoReturn
 
 import torch
 
-from capture.builtin_rules.registry import rule
+from capture.builtin_rules.registry import constant_of, rule
 from capture.sources import CallSource
 from capture.values.base import Tracer, Value
-from capture.values.constant import ConstantValue
+from capture.values.constant import NONE, ConstantValue
 
 
 @rule(torch.cuda._exchange_device, torch.cuda._maybe_exchange_device, kinds=(ConstantValue,))
@@ -25,6 +26,24 @@ def exchange_device(ctx: Tracer, device: ConstantValue) -> Value:
 @rule(torch.cuda.current_device)
 def current_device(ctx: Tracer) -> Value:
     return ConstantValue(_current(ctx))
+
+
+class Properties(ConstantValue):
+    """Read from C, by a descriptor that only C knows."""
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        return ctx.literal(getattr(self.value, name))
+
+
+@rule(torch.cuda.get_device_properties)
+def get_device_properties(ctx: Tracer, device: Value = NONE) -> Value:
+    asked = constant_of(ctx, device)
+    return Properties(torch.cuda.get_device_properties(_current(ctx) if asked is None else asked))
+
+
+@rule(torch.cuda.device_count)
+def device_count(ctx: Tracer) -> Value:
+    return ConstantValue(torch.cuda.device_count())
 
 
 @rule(torch.cuda.set_device, kinds=(None,))
