@@ -212,3 +212,18 @@ def test_slices_that_are_assigned_to(check, x):
     check(play, x, [1, 2, 3, 4], 2, [5], graphs=0)
     check(play, x, [1, 2, 3, 4], 1, [])
     check(play, x, deque([1, 2]), 1, [], graphs=0)
+
+
+def test_sums_and_products_of_sizes(check, x):
+    check(
+        lambda a: (
+            a.shape + (1,),
+            (1,) + a.shape,
+            a.shape * 2,
+            2 * a.shape,
+            a.shape + a.shape,
+            a.reshape(a.shape + (1,)),
+        ),
+        x,
+    )
+    check(lambda a: (a + 1, a.shape + ("a",)), x, graphs=None, breaks=None)

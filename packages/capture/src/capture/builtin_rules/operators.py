@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+import torch
+
 from capture.builtin_rules.registry import fallback, fold, pure, rule
 from capture.values.base import Tracer, Value, derives, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean
@@ -274,8 +276,18 @@ def _like(items: ListValue, contents: Sequence[Value]) -> ListValue:
 
 @rule(operator.add, operator.iadd, kinds=(TupleValue, TupleValue))
 def add_tuples(ctx: Tracer, left: TupleValue, right: TupleValue) -> Value:
-    cls = left.cls if left.cls.__name__ == "Size" and right.cls is left.cls else tuple
-    return TupleValue([*left.items, *right.items], cls=cls)
+    return _tuple(ctx, [*left.items, *right.items], type(_empty(left.cls) + _empty(right.cls)))
+
+
+def _empty(cls: type) -> tuple[Any, ...]:
+    """Which sums and products of sizes are sizes differs between torch's releases."""
+    return torch.Size() if cls is torch.Size else ()
+
+
+def _tuple(ctx: Tracer, items: Sequence[Value], cls: type) -> TupleValue:
+    if cls is torch.Size and any(item.python_type() is not int for item in items):
+        ctx.stop("size", "a size is extended by what is no number")
+    return TupleValue(items, cls=cls)
 
 
 @rule(operator.iadd, kinds=(ListValue, None))
@@ -294,7 +306,7 @@ def repeat(ctx: Tracer, items: SequenceValue, count: ConstantValue) -> Value:
         return _like(items, items.items * times)
     if times == 1 and items.cls is tuple:
         return items
-    return TupleValue(items.items * times)
+    return _tuple(ctx, items.items * times, type(_empty(items.cls) * times))
 
 
 def _times(ctx: Tracer, items: SequenceValue, count: ConstantValue) -> int:
