@@ -168,3 +168,32 @@ def test_a_break_without_gradients_leaves_those_after_it(first):
         settled(x, w)
     (ours,) = torch.autograd.grad(settled(x, w).sum(), w)
     torch.testing.assert_close(ours, torch.autograd.grad(settle(x, w).sum(), w)[0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_gradient_scaler_in_the_step(backend):
+    """Also where a step is left out because a gradient is infinite."""
+    module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    twin = copy.deepcopy(module)
+
+    def step_of(module):
+        optimizer = torch.optim.SGD(module.parameters(), 0.1, momentum=0.9)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=2)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = module(x).square().mean()
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            return loss, scaler.get_scale()
+
+        return step
+
+    plain, compiled = step_of(twin), compile_api.compile(step_of(module), backend=backend)
+    for factor in (1, 1, float("inf"), 1, 1):
+        x = torch.randn(4, 6) * factor
+        torch.testing.assert_close(compiled(x), plain(x), equal_nan=True)
+    torch.testing.assert_close(list(module.parameters()), list(twin.parameters()))

@@ -89,3 +89,12 @@ def test_plain_tensors_become_fakes_without_torchs_slow_way(monkeypatch):
     table, weight = torch.arange(3.0), torch.nn.Parameter(torch.ones(3), requires_grad=False)
     fn = aotgrad.function(lambda x: x * table + weight, forward=aotgrad.run_eagerly)
     torch.testing.assert_close(fn(torch.ones(3)), torch.arange(3.0) + 1)
+
+
+def test_an_operator_that_gives_a_list_beside_a_tensor(same_as_eager):
+    def unscale(a, b, scale):
+        gradients, found = [a * 1, b * 1], torch.zeros(1)
+        torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, scale)
+        return *gradients, found
+
+    same_as_eager(unscale, torch.ones(3), torch.tensor([1.0, torch.inf]), torch.tensor(0.5))

@@ -79,6 +79,16 @@ def test_a_graph_that_fails_within_modes_leaves_them():
     assert (torch.is_autocast_enabled("cpu"), torch.is_inference_mode_enabled()) == (False, False)
 
 
+def test_a_graph_that_fails_without_gradients_leaves_grad_mode():
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(torch._C._set_grad_enabled, (False,))
+    graph.output(graph.call_method("tolist", (x,)))
+    with pytest.raises(aotgrad.Unsupported):
+        aotgrad.compile(torch.fx.GraphModule({}, graph), [torch.ones(3)], forward=aotgrad.run_eagerly)
+    assert torch.is_grad_enabled()
+
+
 LEAVES = {
     "alone": lambda x, w: (x.clone().requires_grad_() * 2).sum(),
     "made beside an input": lambda x, w: (lambda leaf: (leaf, leaf * w))(x.clone().requires_grad_()),

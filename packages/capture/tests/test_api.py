@@ -251,3 +251,12 @@ def test_run_captures_nothing_more(same, x):
     assert len([record for record in log.records() if isinstance(record, capture.GraphRecord)]) == 1
     region(x, 3)
     assert len([record for record in log.records() if isinstance(record, capture.GraphRecord)]) == 2
+
+
+def test_a_backend_leaves_the_modes_as_they_are(x):
+    def backend(gm, example_inputs):
+        torch.set_grad_enabled(False)
+        return gm.forward
+
+    assert not capture.optimize(backend, strict=True)(lambda a: a * 2)(x).requires_grad
+    assert torch.is_grad_enabled()

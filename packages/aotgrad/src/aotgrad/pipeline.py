@@ -182,7 +182,7 @@ class _GraphProgram:
 class _Narrator(fx.Interpreter):
     """Interprets a graph and names the current node as the source of what is recorded.
 
-    Contexts that the graph is in when it fails are left.
+    Contexts that the graph is in when it fails are left, and grad mode is what it was.
     """
 
     def __init__(self, gm: fx.GraphModule, recorder: Recorder) -> None:
@@ -191,11 +191,13 @@ class _Narrator(fx.Interpreter):
         self._entered: list[tuple[Callable[[Any], Any], Any]] = []
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
+        mode = torch.is_grad_enabled()
         try:
             return super().run(*args, **kwargs)
         finally:
             for leave, handle in reversed(self._entered):
                 leave(handle)
+            torch._C._set_grad_enabled(mode)
 
     def run_node(self, n: fx.Node) -> Any:
         self._recorder.source = n

@@ -215,10 +215,10 @@ class Recorder(TorchDispatchMode):
                 self.sizes.bind_layout(result, node)  # how much the operator found is told by its result alone
         elif isinstance(result, (list, tuple)):
             for index, part in enumerate(result):
-                if isinstance(part, torch.Tensor):
+                if isinstance(part, (torch.Tensor, list)):  # some operators give a list beside a tensor
                     item = self.graph.create_node("call_function", operator.getitem, (node, index), {}, "getitem")
                     self._annotate(item, part)
-                    self._remember(part, item)
+                    self._bind_result(item, part)
         elif isinstance(result, SYM_TYPES):
             self.sizes.bind(result, node)
 

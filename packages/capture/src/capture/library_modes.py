@@ -5,8 +5,9 @@ Must not know how graphs are recorded or compiled.
 
 from __future__ import annotations
 
+import contextlib
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -43,6 +44,16 @@ class _Modes:
             torch.autocast_decrement_nesting()
         if not self.depth:
             torch.clear_autocast_cache()
+
+
+@contextlib.contextmanager
+def modes_kept() -> Iterator[None]:
+    """Whatever runs within leaves the modes as they are, also where it fails half way."""
+    before = _Modes(("cpu", "cuda"))
+    try:
+        yield
+    finally:
+        before.put_back()
 
 
 def _autocast_depth() -> int:

@@ -32,7 +32,7 @@ from capture.evaluation import evaluate
 from capture.guards import Guard
 from capture.instructions import Instruction
 from capture.leaves import are_needed
-from capture.library_modes import with_modes_put_back
+from capture.library_modes import modes_kept, with_modes_put_back
 from capture.machine import Machine
 from capture.options import Options
 from capture.outcomes import NeedLeaves, Returned, Stopped, Varying
@@ -218,7 +218,8 @@ class _Translator:
 
     def _compile(self, module: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
         try:
-            compiled = self.settings.backend(module, examples)
+            with modes_kept():
+                compiled = self.settings.backend(module, examples)
         except Exception as error:
             raise BackendError(
                 f"the backend failed on a graph of {self.code.co_qualname}: {type(error).__name__}: {error}"

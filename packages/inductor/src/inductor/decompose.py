@@ -64,7 +64,19 @@ def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
         and not overload._schema.is_mutable
     }
     right = {overload: _where_right(overload, function) for overload, function in table.items()}
-    return {**right, aten._log_softmax.default: _log_softmax}
+    return {**right, **_OWN}
+
+
+def _unscaled(
+    gradients: Sequence[torch.Tensor], found: torch.Tensor, scale: torch.Tensor
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """What a gradient scaler does to gradients: scales them, and tells whether one of them is infinite or no number."""
+    scaled = []
+    for gradient in gradients:
+        found = torch.where(gradient.isfinite().all(), found, torch.ones_like(found))
+        wide = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
+        scaled.append((wide * scale.reshape(())).to(gradient.dtype))
+    return scaled, found
 
 
 def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
@@ -76,6 +88,12 @@ def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
     shifted = wide - wide.amax(dim, keepdim=True)
     result = shifted - shifted.exp().sum(dim, keepdim=True).log()
     return (result if half_to_float else result.to(x.dtype)).contiguous()  # as eager's, whatever the strides of x
+
+
+_OWN: Mapping[torch._ops.OpOverload, Callable[..., Any]] = {
+    aten._log_softmax.default: _log_softmax,
+    aten._amp_foreach_non_finite_check_and_unscale.default: _unscaled,
+}
 
 
 _RIGHT: Mapping[torch._ops.OpOverload, Callable[..., bool]] = {
