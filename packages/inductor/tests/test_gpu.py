@@ -81,6 +81,14 @@ def test_a_graph_runs_on_the_device_of_its_tensors(device, current, tmp_path):
     torch.testing.assert_close(found, function(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("at", [[3, 0, 2], 3, -1])
+def test_positions_in_the_hosts_memory(at, tmp_path):
+    x, at = torch.randn(8, 8, device="cuda"), torch.tensor(at)
+    function = lambda x, at: (x[at] * 2, x[:, at] + 1, x.index_put((at,), x[0]))
+    compiled = inductor.compile(make_fx(function)(x, at), [x, at], options={"cache_dir": str(tmp_path)})
+    torch.testing.assert_close(compiled(x, at), function(x, at))
+
+
 def test_another_thread_that_has_not_used_the_device(tmp_path):
     x = torch.randn(1000, device="cuda")
     compiled = inductor.compile(make_fx(lambda x: x * 2 + 1)(x), [x], options={"cache_dir": str(tmp_path)})

@@ -183,13 +183,8 @@ class _Lowerer:
         if node.target is aten.copy_.default:
             return self._copy_into(node, *args[:2])
         lower_operator = LOWERINGS.get(node.target)
-        if lower_operator is None or not _ordinary(node, metas):
-            reason = (
-                "no lowering"
-                if lower_operator is None
-                else "a tensor of a dtype, a device or a layout that has no kernels"
-            )
-            return self._fall_back(node, args, kwargs, reason)
+        if lower_operator is None or (reason := _beyond_kernels(node, metas)):
+            return self._fall_back(node, args, kwargs, "no lowering" if lower_operator is None else reason)
         if self._takes_any_number(node.target, args, kwargs):
             return self._fall_back(node, args, kwargs, "a size or position that is known only when it runs")
         result = lower_operator(self.ctx, *args, **kwargs)
@@ -326,16 +321,20 @@ class _Lowerer:
         return Ref(self.ctx.window(base.name, value, wanted, offset))
 
 
-def _ordinary(node: Node, metas: Sequence[torch.Tensor]) -> bool:
-    """True if only plain strided tensors of numbers that we compute with take part, where we compute."""
+def _beyond_kernels(node: Node, metas: Sequence[torch.Tensor]) -> str:
+    """Why no kernel takes part in this: not all are plain strided tensors of numbers that we compute with, in one
+    place where we compute; "" where they are."""
     inputs = [arg.meta.get("val") for arg in node.all_input_nodes]
     tensors = [value for value in (*metas, *inputs) if isinstance(value, torch.Tensor)]
     if not all(value.layout == torch.strided and value.device.type in DEVICES for value in tensors):
-        return False
+        return "a tensor of a device or a layout that has no kernels"
+    if len({value.device for value in tensors if value.ndim or value.device.type != "cpu"}) > 1:
+        return "operands on several devices"  # torch moves positions to the device of what they are positions in
     strange = [value for value in tensors if value.dtype not in COMPUTED]
     if not strange:
-        return True
-    return node.target in CONVERSIONS and all(value is inputs[0] for value in strange) and _is_readable(strange[0])
+        return ""
+    converted = node.target in CONVERSIONS and all(value is inputs[0] for value in strange)
+    return "" if converted and _is_readable(strange[0]) else "a tensor of a dtype that has no kernels"
 
 
 def _numbers_for_gpus(graph: fx.Graph) -> Iterator[Node]:

@@ -6,11 +6,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from compiled import gpu_program_of
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from inductor.codegen.triton import print_kernel
 from inductor.codegen.wrapper import Kernels, laid_out, print_wrapper
 from inductor.ir.program import Call, Launch
+from inductor.lower import lower
+from inductor.schedule import schedule
 
+aten = torch.ops.aten
 SIZES = (64, 128), (96, 128), (96,)
 
 
@@ -147,3 +151,18 @@ def test_a_result_of_a_library_is_laid_out_as_expected():
     found = laid_out(wide, (2, 3), (1, 2), torch.bfloat16)
     assert (found.dtype, found.stride()) == (torch.bfloat16, (1, 2))
     assert torch.equal(found.float(), wide)
+
+
+@pytest.mark.parametrize("operator", [aten.index.Tensor, aten.index_put.default])
+def test_positions_in_the_hosts_memory_are_left_to_torch(operator):
+    """A kernel on a GPU cannot read them; ``x[torch.randperm(n)]`` is the commonest program that has some."""
+    graph = torch.fx.Graph()
+    with FakeTensorMode():  # the graph is written by hand, as a torch without CUDA moves nothing there
+        inputs = [torch.empty(8, 8, device="cuda"), torch.empty(8, dtype=torch.int64)]
+    x, at = graph.placeholder("x"), graph.placeholder("at")
+    found = graph.call_function(operator, (x, [at], *[x][: operator is aten.index_put.default]))
+    graph.output((found,))
+    for node, value in ((x, inputs[0]), (at, inputs[1]), (found, inputs[0])):
+        node.meta["val"] = value
+    program = schedule(lower(torch.fx.GraphModule({}, graph), inputs))
+    assert (calls(program), launches(program)) == ([str(operator)], [])

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Literal
 
 from inductor.deps import counts_positions, expressions, indices_of, loads_of, stores_of
+from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Const, Expr, IndexValue, Load, Result, rewrite, substitute, walk
 from inductor.ir.graph import Nest
 from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
@@ -291,7 +292,11 @@ def arguments_of(loops: Sequence[Loop], buffers: Mapping[str, Buffer]) -> tuple[
         arguments.append(Argument(name, buffers[name].dtype, storage(buffers[name]), role))  # type: ignore[arg-type]
     if all(buffers[name].device.type == "cpu" for name in written):
         return tuple(arguments)
-    return numbers_last(replace(a, number=buffers[a.name].device.type == "cpu") for a in arguments)
+    of_the_host = [argument for argument in arguments if buffers[argument.name].device.type == "cpu"]
+    for argument in of_the_host:
+        if argument.numel != 1:
+            raise UnsupportedGraph(f"a kernel on a GPU reads {argument.name}, which lies in the host's memory")
+    return numbers_last(replace(argument, number=argument in of_the_host) for argument in arguments)
 
 
 def storage(buffer: Buffer) -> Index:
