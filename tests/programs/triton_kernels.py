@@ -283,6 +283,28 @@ def test_a_function_with_a_backward_of_its_own(kind, sizes, varying):
     assert {graph.direction for graph in report.compiled} == {"forward", "backward"}
 
 
+class TunedByRun(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        out = torch.empty_like(grad)
+        tuned.run(grad, out, grad.numel(), grid=lambda meta: (triton.cdiv(64, meta["BLOCK"]),), warmup=False)
+        return out
+
+
+def test_a_backward_that_cannot_be_traced_runs_as_it_is():
+    compiled = compile_api.compile(lambda x: TunedByRun.apply(x).sin())
+    ours, theirs = (torch.ones(64, device=DEVICE, requires_grad=True) for _ in range(2))
+    compiled(ours).sum().backward()
+    TunedByRun.apply(theirs).sin().sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+    (refused,) = compile_api.report(compiled).refused
+    assert "started by `run`" in refused.reason
+
+
 def test_the_neighbours_of_a_kernel_are_fused_without_copies():
     compiled = compile_api.compile(lambda x, y: between_others(x, y))
     compiled(torch.randn(300, device=DEVICE), torch.randn(300, device=DEVICE))

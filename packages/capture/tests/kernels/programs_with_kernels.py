@@ -265,6 +265,28 @@ def test_a_function_with_a_backward_of_its_own_starts_kernels():
     assert not [record for record in capture.records() if isinstance(record, capture.BreakRecord)]
 
 
+class StartedByRun(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.clone()
+        doubled.run(grad, grad.numel(), BLOCK=64, grid=(1,), warmup=False)
+        return grad
+
+
+def test_a_start_by_another_name_does_not_get_tensors_without_data():
+    with FakeTensorMode() as mode:
+        x = mode.from_tensor(torch.ones(8).requires_grad_())
+        with pytest.raises(RuntimeError, match="started by `run`"):
+            apply_traced(StartedByRun, (x,)).sum().backward()
+    x = torch.ones(8, requires_grad=True)
+    capture.optimize("eager")(StartedByRun.apply)(x).sum().backward()
+    assert torch.equal(x.grad, torch.full((8,), 2.0))
+
+
 def test_kernels_of_other_threads_start_while_one_traces():
     """What lies in the way of ``kernel[grid]`` meanwhile lets tensors with data pass, and is gone afterwards."""
     original = triton.runtime.jit.KernelInterface.__getitem__

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -283,13 +283,14 @@ class _Lowerer:
         self.ctx.store(target, value)
         return target
 
-    def _before_writing(self, args: Any, kwargs: Any) -> None:
-        """What was not computed yet and reads a buffer about to be written is computed now."""
+    def _before_writing(self, args: Any, kwargs: Any, needed: Callable[[Node], bool] = lambda _: True) -> None:
+        """What was not computed yet, reads a buffer about to be written and is needed later is computed now."""
         values = pytree.tree_leaves((args, kwargs), is_leaf=lambda leaf: isinstance(leaf, Tensor))
         for base in {value.base for value in values if isinstance(value, Tensor) and value.base is not None}:
             for reader in self.lazy_readers.pop(base, []):
                 value = self.env.get(reader)
-                if isinstance(value, Tensor) and any(user not in self.env for user in reader.users):
+                later = needed(reader) and any(user not in self.env for user in reader.users)
+                if isinstance(value, Tensor) and later:
                     self.env[reader] = self.ctx.realize(value)
 
     # -- what goes out ------------------------------------------------------------------------------------------------

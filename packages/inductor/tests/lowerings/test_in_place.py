@@ -37,6 +37,20 @@ def both_are_read_afterwards(library, x, y):
     return library.doubled(x=z, by=one), library.doubled(x=one, by=z)
 
 
+def one_after_another(library, x, y):
+    fresh = torch.empty_like(x)
+    first = torch.ops.aten.copy.default(fresh, library.doubled(x=fresh, by=y))
+    second = torch.ops.aten.copy.default(first, library.doubled(x=first, by=y))
+    return torch.where(y == y, y, second)
+
+
+def one_after_another_and_between(library, x, y):
+    first = torch.ops.aten.copy.default(x, library.doubled(x=x.sin(), by=y))
+    between = first.exp()
+    second = torch.ops.aten.copy.default(first, library.doubled(x=first, by=y))
+    return second + 1, between
+
+
 def twice_the_same(library, x, y):
     zeros, others = torch.zeros_like(x), torch.zeros_like(x)
     return library.doubled(x=zeros, by=y) + library.doubled(x=others, by=x)
@@ -76,7 +90,8 @@ def other_strides(library, x, y):
 
 
 PROGRAMS = {
-    empty: 1, nobody_needs_the_old: 2, somebody_does: 2, both_are_read_afterwards: 3, twice_the_same: 3,
+    empty: 1, nobody_needs_the_old: 2, somebody_does: 2, both_are_read_afterwards: 3, one_after_another: 1,
+    one_after_another_and_between: 3, twice_the_same: 3,
     through_a_view: 2, to_itself: 2, an_input_at_the_end: 1, an_input_that_is_read_afterwards: 3,
     an_input_that_becomes_something_else: 2, other_strides: 2,
 }  # fmt: skip

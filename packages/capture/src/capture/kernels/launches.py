@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -112,8 +113,16 @@ class Launch:
     branches: tuple[Branch, ...]
 
 
-@cache
+_DEFINING = threading.Lock()
+
+
 def operator_of(launch: Launch) -> OpOverload:
+    with _DEFINING:
+        return _defined(launch)
+
+
+@cache
+def _defined(launch: Launch) -> OpOverload:
     name = _free_name(launch)
     tensors = [f"Tensor{f'(a{i}!)' if writes else ''} t{i}" for i, writes in enumerate(launch.written)]
     schema = ", ".join([*tensors, "SymInt[] numbers", "float[] reals", "SymInt[] grid"])

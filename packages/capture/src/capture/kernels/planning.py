@@ -30,7 +30,7 @@ _LAYERS = frozenset(
 _DIMENSIONS = 3
 
 
-class Refused(Exception):
+class Refused(RuntimeError):
     """The call cannot be an operator; the message says why."""
 
 

@@ -51,40 +51,59 @@ def _traceable(function: Any) -> Any:
 
 
 class _Doors:
-    """Triton's ``kernel[grid]`` with a second way, there while anybody traces."""
+    """Triton's ``kernel[grid]`` with a second way, there while anybody traces; ``kernel.run`` leads nowhere then."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
-        self._original: Callable[[Any, Any], Callable[..., Any]] | None = None
+        self._originals: list[tuple[type, str, Any]] = []
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        interface = sys.modules["triton.runtime.jit"].KernelInterface
         with self._lock:
             self._inside += 1
             if self._inside == 1:
-                self._original = interface.__getitem__
-                interface.__getitem__ = self._launcher(interface.__getitem__)
+                self._put_in()
         try:
             yield
         finally:
             with self._lock:
                 self._inside -= 1
-                if self._inside == 0:
-                    interface.__getitem__ = self._original
+                while self._inside == 0 and self._originals:
+                    cls, name, original = self._originals.pop()
+                    setattr(cls, name, original)
 
-    @staticmethod
-    def _launcher(original: Callable[[Any, Any], Callable[..., Any]]) -> Callable[[Any, Any], Callable[..., Any]]:
-        def with_grid(kernel: Any, grid: Any) -> Callable[..., Any]:
-            def launch(*args: Any, **kwargs: Any) -> Any:
-                if is_stand_in([*args, *kwargs.values()]):
-                    return start(kernel, grid, args, kwargs)
-                return original(kernel, grid)(*args, **kwargs)
+    def _put_in(self) -> None:
+        self._replace(sys.modules["triton.runtime.jit"].KernelInterface, "__getitem__", _launcher)
+        self._replace(sys.modules["triton.runtime.jit"].JITFunction, "run", _only_with_data)
+        if (interpreter := sys.modules.get("triton.runtime.interpreter")) is not None:
+            self._replace(interpreter.InterpretedFunction, "run", _only_with_data)
 
-            return launch
+    def _replace(self, cls: type, name: str, by: Callable[[Any], Any]) -> None:
+        original = vars(cls)[name]
+        self._originals.append((cls, name, original))
+        setattr(cls, name, by(original))
 
-        return with_grid
+
+def _launcher(original: Callable[[Any, Any], Callable[..., Any]]) -> Callable[[Any, Any], Callable[..., Any]]:
+    def with_grid(kernel: Any, grid: Any) -> Callable[..., Any]:
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            if is_stand_in([*args, *kwargs.values()]):
+                return start(kernel, grid, args, kwargs)
+            return original(kernel, grid)(*args, **kwargs)
+
+        return launch
+
+    return with_grid
+
+
+def _only_with_data(original: Callable[..., Any]) -> Callable[..., Any]:
+    def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_stand_in([*args, *kwargs.values()]):
+            raise Refused("a Triton kernel is started by `run` on tensors without data")
+        return original(kernel, *args, **kwargs)
+
+    return run
 
 
 _DOORS = _Doors()

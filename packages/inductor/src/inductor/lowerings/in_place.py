@@ -16,7 +16,7 @@ import torch
 from torch.fx import Graph, Node
 
 from inductor.ir.index import Index
-from inductor.lowerings.context import Context
+from inductor.lowerings.context import Context, read_buffers
 from inductor.lowerings.values import Tensor, load, strided
 from inductor.rewrites.views import is_view
 
@@ -99,13 +99,22 @@ class InPlace:
 
     def _to_be_written(self, node: Node, source: Node, value: Tensor, strides: Sequence[Index]) -> Tensor:
         """Memory with the argument's contents that the call may write to."""
-        if self._is_free(node, source, value) and laid_out(self._ctx, value, strides) is value:
-            self._before_writing([value], {})
-            return value
+        whole = self._in_memory(value)
+        if self._is_free(node, source, whole) and laid_out(self._ctx, whole, strides) is whole:
+            self._before_writing([whole], {}, lambda other: self._uses.last[other] > self._uses.place[node])
+            return whole
         buffer = self._ctx.buffer(value.sizes, value.dtype, value.device, tuple(strides))
         if source.target not in UNINITIALISED:
             self._ctx.store(load(buffer), value.expr)
         return load(buffer)
+
+    def _in_memory(self, value: Tensor) -> Tensor:
+        """The tensor in the memory that all of it would be read from."""
+        names = read_buffers(value.expr) if value.base is None else ()
+        for whole in (load(self._ctx.buffers[name]) for name in names):
+            if (whole.expr, whole.sizes, whole.dtype) == (value.expr, value.sizes, value.dtype):
+                return whole
+        return value
 
     def _is_free(self, node: Node, source: Node, value: Tensor) -> bool:
         """Whether the memory is the graph's to write to, all of it, and nobody reads what is in it any more."""
