@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from capture.sources import ArgSource, ConstSource, Inputs, Source, comes_with_the_call
+from capture.sources import ArgSource, CellSource, ConstSource, Inputs, Source, comes_with_the_call
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
+from capture.values.tensor import TensorValue
 
 
 class MetObjects:
@@ -48,8 +49,10 @@ class MetObjects:
             ctx.guard(
                 None, "relation", _same_object(first, source), text=f"{source.expression()} is {first.expression()}"
             )
-        elif not isinstance(next(source.chain()), ConstSource):
-            ctx.guard(source, "is", obj)
+            return
+        for path in (first, source):
+            if not isinstance(next(path.chain()), (ConstSource, CellSource)):
+                ctx.guard(path, "is", obj)
 
     def rely_on_others_than(self, ctx: Tracer, value: Value) -> None:
         """No other object of its type that was met is this one."""
@@ -65,10 +68,57 @@ class MetObjects:
         return root is source or not isinstance(self._inputs.args[root.index], torch.nn.Module)
 
 
-def rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
-    """Rely on two paths from the arguments leading to two objects."""
+_MOST_COMPARED = 8
+
+
+class SearchedKeys:
+    """Objects that are looked for by their identity, as keys of dicts and items of sets.
+
+    Among keys made here it matters which are one object; among those of a dict outside, which objects they are.
+    """
+
+    def __init__(self) -> None:
+        self._searched: dict[int, Value] = {}
+        self._by_object = False
+
+    def add(self, ctx: Tracer, value: Value) -> None:
+        if id(value) in self._searched:
+            return
+        if len(self._searched) == _MOST_COMPARED:
+            self.rely_on_objects(ctx)
+        if self._by_object:
+            _rely_on_object(ctx, value)
+        else:
+            for other in self._searched.values():
+                _rely_on_another(ctx, value, other)
+        self._searched[id(value)] = value
+
+    def rely_on_objects(self, ctx: Tracer) -> None:
+        if not self._by_object:
+            self._by_object = True
+            for value in self._searched.values():
+                _rely_on_object(ctx, value)
+
+
+def _rely_on_object(ctx: Tracer, value: Value) -> None:
+    found = value.obj if isinstance(value, TensorValue) else value.identity()
+    if value.source is not None and found is not value:
+        ctx.guard(value.source, "is", found)
+
+
+def _rely_on_another(ctx: Tracer, left: Value, right: Value) -> None:
     first, second = left.source, right.source
-    if first is None or second is None or not (comes_with_the_call(first) and comes_with_the_call(second)):
+    if first is None or second is None or left.python_type() is not right.python_type():
+        return
+    if not (isinstance(first, ConstSource) and isinstance(second, ConstSource)):
+        text = f"{first.expression()} is not {second.expression()}"
+        ctx.guard(None, "relation", _distinct_paths(first, second), text=text)
+
+
+def rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
+    """Rely on two paths, of which one is from the arguments, leading to two objects."""
+    first, second = left.source, right.source
+    if first is None or second is None or not (comes_with_the_call(first) or comes_with_the_call(second)):
         return
     if isinstance(left, ConstantValue) or left.python_type() is not right.python_type():
         return

@@ -29,7 +29,7 @@ from capture.foreign_markers import is_disabled, is_torchs_own, starts_triton_ke
 from capture.frame import Frame
 from capture.graph import GraphRecorder
 from capture.guards import Guard, GuardSet
-from capture.identity import MetObjects, rely_on_distinct
+from capture.identity import MetObjects, SearchedKeys, rely_on_distinct
 from capture.instructions import Body, Instruction, slot_names
 from capture.layouts import CLOSED, OpenLayout
 from capture.marks import marked
@@ -90,6 +90,7 @@ class Machine:
         self.grad_mode = self.grad_mode_left = torch.is_grad_enabled()
         self._balanced = False
         self._met = MetObjects(inputs)
+        self.keys = SearchedKeys()
         self._bodies: dict[CodeType, list[Instruction]] = {}
         self.checks: Expectations = []  # what was expected: to be asked after the graph
         self.leaves: list[torch.Tensor] = []  # made within the graph, with a gradient of their own

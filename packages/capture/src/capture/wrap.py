@@ -297,11 +297,14 @@ _KEY_TYPES = (str, int, float, bool, type(None), bytes, enum.Enum, torch.dtype, 
 
 def _hashed(ctx: World, key: Any, source: Source) -> Any:
     """What a key of a real dict is kept under."""
+    if type(key) is tuple:
+        return tuple(_hashed(ctx, item, source) for item in key)
     if isinstance(key, _KEY_TYPES) and not is_compared_by_code(key):
         return key
     hashing: Any = type(key).__hash__
     if hashing is not object.__hash__ and not isinstance(key, (FunctionType, torch.nn.Module, torch.Tensor)):
         ctx.stop("dict keys", f"`{source.expression()}` has keys with a hash of their own", "use strings or numbers")
+    ctx.keys.rely_on_objects(ctx)
     return ObjectKey(ctx.literal(key))
 
 

@@ -132,7 +132,10 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
         if answer is not None and answer is not NOT_IMPLEMENTED and not _not_implemented(answer):
             return answer
     if function in (operator.eq, operator.ne):
-        return boolean((left.identity() is right.identity()) == (function is operator.eq))
+        same = left.identity() is right.identity()
+        if not same:
+            ctx.rely_on_distinct(left, right)
+        return boolean(same == (function is operator.eq))
     names = [arg.python_type().__name__ for arg in args]
     if function in _COMPARISONS:
         text = f"'{_symbol(function)}' not supported between instances of '{names[0]}' and '{names[1]}'"
@@ -206,6 +209,7 @@ def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return bool(left.value == right.value)
     if isinstance(left, _COMPARED_BY_KIND) and isinstance(right, _COMPARED_BY_KIND):
+        ctx.rely_on_distinct(left, right)
         return False
     return ctx.stop("comparison", f"{left.describe()} is compared with {right.describe()}")
 

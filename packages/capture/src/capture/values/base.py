@@ -30,6 +30,7 @@ class Tracer(Protocol):
     effects: Any
     tensors: Any
     leaves: Any
+    keys: Any
 
     def wrap(self, obj: Any, source: Source) -> Value:
         """The value of a real object found at ``source``; guards what its kind relies on."""

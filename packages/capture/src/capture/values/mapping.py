@@ -64,6 +64,7 @@ def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
     own: Any = cls.__hash__
     if own is not object.__hash__ and not _hashes_by_identity(cls):
         ctx.stop("hash", f"{value.describe()} is hashed by code of its own", "use a constant as key")
+    ctx.keys.add(ctx, value)
     return ObjectKey(value)
 
 
