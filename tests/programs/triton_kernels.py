@@ -51,6 +51,12 @@ def tuned(x, out, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def scaled(x, out, factor, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, at < n) * factor, at < n)
+
+
+@triton.jit
 def normalised(x, w, out, scales, stride, n, eps, BLOCK: tl.constexpr):
     row, at = tl.program_id(0), tl.arange(0, BLOCK)
     value = tl.load(x + row * stride + at, mask=at < n, other=0.0)
@@ -281,6 +287,21 @@ def test_a_function_with_a_backward_of_its_own(kind, sizes, varying):
             torch.testing.assert_close(ours.grad, theirs.grad)
     report = is_whole(compiled)
     assert {graph.direction for graph in report.compiled} == {"forward", "backward"}
+
+
+def test_floats_that_only_the_run_knows():
+    def function(x, factor):
+        out = torch.empty_like(x)
+        scaled[(1,)](x * 2, out, factor * 3.0, 8, BLOCK=8)
+        scaled[(1,)](out, x, out.max().item(), 8, BLOCK=8)
+        return out.sin() * factor
+
+    compiled = compile_api.compile(function)
+    for factor in (0.1, 0.7, 2.5, 3.25):
+        ours, theirs = (torch.arange(8.0, device=DEVICE) for _ in range(2))
+        torch.testing.assert_close(compiled(ours, factor), function(theirs, factor))
+        torch.testing.assert_close(ours, theirs)
+    assert len(is_whole(compiled).captured) == 2
 
 
 class TunedByRun(torch.autograd.Function):

@@ -93,6 +93,29 @@ def test_constants_of_every_kind(same_as_plain):
     same_as_plain(function)
 
 
+@pytest.mark.parametrize("kind", ["given", "read", "computed"])
+def test_floats_that_only_the_run_knows(kind):
+    numbers = {
+        "given": lambda x, factor: factor,
+        "read": lambda x, factor: x.max().item(),
+        "computed": lambda x, factor: x.max().item() * 0.1 + factor,
+    }
+
+    def function(x, factor):
+        out = x.clone()
+        scaled[(1,)](out, 8, numbers[kind](x, factor), ROUND=False, TYPE=tl.float32, NAME="")
+        return out + 1
+
+    graphs = []
+    capture.reset()
+    compiled = capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(function)
+    for factor in (0.1, 0.7, 2.5, 3.25):
+        x = torch.randn(8)
+        assert torch.equal(compiled(x, factor), function(x, factor))
+    assert len(graphs) == (1 if kind == "read" else 2)
+    assert not [record for record in capture.records() if isinstance(record, capture.BreakRecord)]
+
+
 def test_what_is_written_is_seen_by_whoever_reads_it_later_and_by_nobody_before(same_as_plain):
     def function(x, y):
         before = x + 1

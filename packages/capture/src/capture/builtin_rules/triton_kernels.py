@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from capture.builtin_rules.registry import rule
+from capture.builtin_rules.scalars import tensor_form
 from capture.graph import memory_of
 from capture.kernels.launches import is_interpreted
-from capture.kernels.planning import Refused, covers, plan
+from capture.kernels.planning import Measured, Refused, covers, plan
 from capture.record import symbol_of
 from capture.values.base import NotConstant, Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
@@ -63,6 +64,8 @@ class _Evaluator:
         number = value.of_this_call()
         if number is not None:
             return number
+        if value.cls is float:
+            return Measured(tensor_form(self.ctx, value))
         symbol = symbol_of(self.ctx, value)
         if symbol is None:
             raise Refused(f"it is given {value.describe()}")

@@ -71,6 +71,13 @@ class Real:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """A float that an operand holds: one that only the run knows."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class Constant:
     """Anything else, fixed when the operator is made: a type, a text, a truth, another kernel."""
 
@@ -90,7 +97,7 @@ class Constant:
         return found is self.value or (type(found) is self.kind and bool(found == self.value))
 
 
-Slot = Operand | Window | Whole | Real | Constant
+Slot = Operand | Window | Whole | Real | Read | Constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +201,8 @@ def _text(slot: Slot, known: dict[str, Any]) -> str:
             return f"numbers[{index}]"
         case Real(index):
             return f"reals[{index}]"
+        case Read(index):
+            return f"t{index}.item()"
         case Constant():
             name = f"constant{len(known)}"
             known[name] = slot.value

@@ -17,7 +17,19 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch._ops import OpOverload
 
-from capture.kernels.launches import Branch, Constant, Held, Launch, Operand, Real, Slot, Whole, Window, operator_of
+from capture.kernels.launches import (
+    Branch,
+    Constant,
+    Held,
+    Launch,
+    Operand,
+    Read,
+    Real,
+    Slot,
+    Whole,
+    Window,
+    operator_of,
+)
 from capture.kernels.writes import Unfollowed, function_of, parameters, reach, text_of
 
 Item = TypeVar("Item")
@@ -34,11 +46,18 @@ class Refused(RuntimeError):
     """The call cannot be an operator; the message says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Measured(Generic[Item]):
+    """A float that only the run knows, in a tensor without dimensions."""
+
+    tensor: Item
+
+
 class Caller(Protocol[Item]):
     """Who calls.  An item is whatever stands for an object there."""
 
     def seen(self, item: Item) -> Any:
-        """A tensor, a number, a symbol for one, or a constant; raises ``Refused`` for anything else."""
+        """A tensor, a number, a symbol for one, a ``Measured`` one or a constant; raises ``Refused`` for all else."""
 
     def item(self, constant: Any) -> Item: ...
 
@@ -156,7 +175,7 @@ def _settings(
         for name, function in layer.values.items():
             meta = meta | {name: caller.call(caller.item(function), meta)}
             value = caller.seen(meta[name])
-            if not isinstance(value, (torch.SymInt, torch.SymBool)):
+            if not isinstance(value, (torch.SymInt, torch.SymBool, Measured)):
                 chosen = (*chosen, (name, value))
         yield from _settings(caller, rest, meta, chosen)
     else:
@@ -211,12 +230,12 @@ class _Plan(Generic[Item]):
             if holder is None:
                 raise Refused("it is given a view of which the tensor behind is not known")
             held = item if as_it_is else holder
-            index = self._operand(held, written)
+            index = self._operand(held, written=written)
             self._slots[id(tensor)] = (
                 Operand(index) if self.caller.seen(held) is tensor else self._window(item, held, index)
             )
 
-    def _operand(self, item: Item, written: bool) -> int:
+    def _operand(self, item: Item, *, written: bool) -> int:
         tensor = self.caller.seen(item)
         if id(tensor) not in self._index:
             self._index[id(tensor)] = len(self.tensors)
@@ -242,6 +261,8 @@ class _Plan(Generic[Item]):
         if isinstance(value, float):
             self.reals.append(item)
             return Real(len(self.reals) - 1)
+        if isinstance(value, Measured):
+            return Read(self._operand(value.tensor, written=False))
         if value is None or isinstance(value, (bool, str, torch.dtype)) or _is_tritons(value):
             return Constant.of(value)
         raise Refused(f"its argument `{name}` is a {type(value).__qualname__}")
