@@ -63,9 +63,10 @@ EXCLUDED = {
     ),
 }
 """Operators that are not compared, and why."""
-EXCLUDED_ON_GPUS = {
-    "native_batch_norm": "in inference torch's stand-ins say that its statistics are empty, its kernels do not"
-}
+EXCLUDED_ON_GPUS = dict.fromkeys(
+    ("native_batch_norm", "_native_batch_norm_legit"),
+    "in inference torch's stand-ins say that its statistics are empty, its kernels do not",
+)
 
 
 def name_of(op):
