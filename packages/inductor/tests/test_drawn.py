@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from operator_samples import FRACTION, SEED, batches, built, check, drawn, drawn_sample
 from simulated import INTERPRETED, simulated
+from test_random_dtypes import GRAPHS as ANY_DTYPE
+from test_random_dtypes import compiled_agrees
 from test_random_graphs import LAYOUTS, SIZES, function_of, graphs
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -53,11 +55,23 @@ def graphs_agree(graph, first, second, first_layout, second_layout):
         torch.testing.assert_close(list(compiled(*inputs)), expected, atol=1e-4, rtol=1e-4, equal_nan=True)
 
 
+@seed(SEED)
+@settings(max_examples=GRAPHS, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(*ANY_DTYPE)
+def graphs_of_any_dtype_agree(steps, wanted):
+    assume(not INTERPRETED or all(name != "bf16" for name, *_ in steps))
+    with torch.device(DEVICE):
+        compiled_agrees(steps, wanted, simulated if INTERPRETED else built)
+
+
 class TestRandomGraphs:
     pytestmark = needs_triton
 
     def test_compiled_agrees_with_eager(self):
         graphs_agree()
+
+    def test_of_any_dtype(self):
+        graphs_of_any_dtype_agree()
 
 
 @pytest.mark.skipif(INTERPRETED, reason="this is the interpreter")

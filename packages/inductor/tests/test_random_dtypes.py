@@ -40,6 +40,16 @@ MORE_STEPS = {
     "shifted": lambda x, y: x << 2,
     "quotient": lambda x, y: x // 3,
     "remainder": lambda x, y: x.fmod(2),
+    "whole quotient": lambda x, y: torch.div(x + 1, y * y + 0.5, rounding_mode="trunc"),
+    "one over": lambda x, y: 1 / (x + 0.75) * 3,
+    "one over the root": lambda x, y: (x * x + 0.5).rsqrt() + 1,
+    "sign": lambda x, y: (x - 0.25).sign() * 2,
+    "sign bit": lambda x, y: (x - 0.25).signbit() & (y < 1),
+    "sign of the other": lambda x, y: torch.copysign(x + 1, y),
+    "angle": lambda x, y: torch.atan2(x - 1, y + 2),
+    "power": lambda x, y: (x.abs() + 0.1) ** 1.5,
+    "less or more": lambda x, y: (x < y) | (x > y + 1),
+    "unless": lambda x, y: torch.where((x > 0) ^ (y > 0), x - y, y - x),
     "broadcast": lambda x, y: x + y,
     "exponential": lambda x, y: x.clamp(max=3).exp(),
     "gelu": lambda x, y: F.gelu(x),
@@ -120,15 +130,25 @@ STEP = st.tuples(st.sampled_from(sorted(ALL_STEPS)), st.integers(0, 20), st.inte
 INPUT = st.tuples(SIZES, st.sampled_from(sorted(LAYOUTS)), DTYPES)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEP, min_size=2, max_size=14), st.lists(INPUT, min_size=1, max_size=3))
-def test_random_graphs_of_any_dtype(steps, wanted):
+GRAPHS = st.lists(STEP, min_size=2, max_size=14), st.lists(INPUT, min_size=1, max_size=3)
+
+
+def compiled_agrees(steps, wanted, build):
+    """``build`` makes a callable of a function and its inputs."""
     torch.manual_seed(0)
     inputs = [made(*each) for each in wanted]
     function = function_of(settled(steps, inputs))
     expected = function(*map(copied, inputs))
     exact = function(*[x.double() if x.is_floating_point() else copied(x) for x in inputs])
-    options = {"fallback": False, "cpp_flags": ("-O1",)}
-    compiled = inductor.compile(make_fx(function)(*map(copied, inputs)), inputs, options=options)
+    compiled = build(function, [copied(x) for x in inputs])
     for result, value, right in zip(compiled(*map(copied, inputs)), expected, exact, strict=True):
         agree(result, value, right.double() if right.is_floating_point() else right)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(*GRAPHS)
+def test_random_graphs_of_any_dtype(steps, wanted):
+    options = {"fallback": False, "cpp_flags": ("-O1",)}
+    compiled_agrees(
+        steps, wanted, lambda function, given: inductor.compile(make_fx(function)(*given), given, options=options)
+    )

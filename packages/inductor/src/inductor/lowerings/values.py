@@ -136,7 +136,12 @@ def number(value: float | int | bool, dtype: torch.dtype) -> Const:
     """A constant as ``dtype`` would hold it in arithmetic."""
     if dtype == torch.bool:
         return Const(bool(value), dtype)
-    return Const(float(value) if dtype.is_floating_point else int(value), dtype)
+    if dtype.is_floating_point:
+        return Const(float(value), dtype)
+    value = int(value)
+    if value < 0 and not dtype.is_signed:
+        value %= 1 << (8 * dtype.itemsize)  # torch takes -1 for 255
+    return Const(value, dtype)
 
 
 def as_index_value(index: Index, dtype: torch.dtype) -> Expr:
