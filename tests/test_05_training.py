@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import aotgrad
+import capture.hook
 import compile_api
 import inductor
 
@@ -197,3 +198,38 @@ def test_a_gradient_scaler_in_the_step(backend):
         x = torch.randn(4, 6) * factor
         torch.testing.assert_close(compiled(x), plain(x), equal_nan=True)
     torch.testing.assert_close(list(module.parameters()), list(twin.parameters()))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_compiler_wrote_is_not_captured(backend, monkeypatch):
+    """Here the graph ends at the checks of the distribution: CPython runs backward, while capture is on."""
+    module = nn.Linear(4, 2)
+    twin = copy.deepcopy(module)
+
+    def step_of(module):
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+
+        def step(x, chosen):
+            policy = torch.distributions.Categorical(logits=module(x))
+            loss = policy.log_prob(chosen).mean() - 0.01 * policy.entropy().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step
+
+    plain, compiled = step_of(twin), compile_api.compile(step_of(module), backend=backend)
+    captured, translate = [], capture.hook.translate
+
+    def noting(settings, inputs, varying):
+        captured.append(inputs.function.__code__.co_filename)
+        return translate(settings, inputs, varying)
+
+    monkeypatch.setattr(capture.hook, "translate", noting)
+    for _ in range(4):
+        x, chosen = torch.randn(3, 4), torch.randint(0, 2, (3,))
+        torch.testing.assert_close(compiled(x, chosen), plain(x, chosen))
+    torch.testing.assert_close(list(module.parameters()), list(twin.parameters()))
+    assert captured
+    assert not [name for name in captured if name.startswith(("<compiled", "<generated"))]

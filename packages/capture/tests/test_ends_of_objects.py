@@ -63,6 +63,19 @@ def test_a_view_goes_on_to_fix_the_size_of_its_buffer(x):
     assert outcome(play, x, bytearray) == ("fixed", "fixed")
 
 
+def test_memory_whose_address_was_read_stays(x):
+    def play(a):
+        scratch = a + 1
+        reference = weakref.ref(scratch)
+        address = scratch.data_ptr()
+        print(end="")
+        a = a * 2
+        print(end="")
+        return reference() is not None, address > 0
+
+    assert outcome(play, x) == ((True, True),) * 2
+
+
 def test_an_object_made_here_that_others_refer_to_weakly(x):
     def play(a):
         made = Plain()

@@ -236,9 +236,11 @@ def _stack_parameters(point: Point, rest: Iterable[Instruction]) -> dict[int, st
     return names
 
 
-# What reads local variables by other means than instructions; a debugger should show them all.
+# What reads local variables by other means than instructions: a debugger should show them all, and what is at an
+# address has to stay there.
 _FRAME_READERS = frozenset(
     {"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "breakpoint", "set_trace"}
+    | {"data_ptr", "const_data_ptr", "mutable_data_ptr", "__array_interface__", "__cuda_array_interface__"}
 )
 
 

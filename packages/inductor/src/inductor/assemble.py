@@ -109,7 +109,7 @@ def finish(
     graph: Graph | None = None,
 ) -> CompiledGraph:
     """The wrapper's function, with its report; ``graph`` is what the program was made from."""
-    file = f"<compiled {program.name} {id(wrapper)}>"
+    file = f"<generated: inductor {program.name} {id(wrapper)}>"
     linecache.cache[file] = (len(wrapper.source), None, wrapper.source.splitlines(keepends=True), file)
     namespace = dict(wrapper.namespace)
     exec(compile(wrapper.source, file, "exec"), namespace)
