@@ -34,6 +34,15 @@ def doubled(x, n, BLOCK: tl.constexpr):
     tl.store(x + at, tl.load(x + at, at < n) * 2, at < n)
 
 
+@triton.jit
+def both(x, y, n, BLOCK: tl.constexpr):
+    """Writes to two tensors, reading what it wrote where they are one."""
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, at < n) + 1, at < n)
+    tl.debug_barrier()
+    tl.store(y + at, tl.load(y + at, at < n) * 3, at < n)
+
+
 trials = itertools.count(100, -1)
 
 
@@ -248,6 +257,27 @@ def over_an_argument(x, y):
     return x.sum(), part + 1
 
 
+def two_shapes_of_one(x, y):
+    z = x * 2
+    added[(1,)](z, z.view(20, -1), z, 40, BLOCK=64)
+    both[(1,)](z, z.view(-1, 20), 20, BLOCK=32)
+    return z, z.view(2, -1)
+
+
+class TwoShapes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return two_shapes_of_one(x, None)[0]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return two_shapes_of_one(grad, None)[0]
+
+
+def two_shapes_traced(x, y):
+    return TwoShapes.apply(x.sin()) * y
+
+
 def one_after_another(x, y):
     out = torch.zeros_like(x)
     added[(3,)](x, y, out, 100, BLOCK=128)
@@ -277,7 +307,8 @@ def into_what_backward_reads(x, y):
 
 
 FUNCTIONS = [
-    between_others, in_place, into_views, over_an_argument, one_after_another, by_configuration, without_history,
+    between_others, two_shapes_of_one, two_shapes_traced,
+    in_place, into_views, over_an_argument, one_after_another, by_configuration, without_history,
     into_what_backward_reads,
 ]  # fmt: skip
 
@@ -293,8 +324,8 @@ def run(function, x, y, training):
     x.requires_grad_(training)
     results = function(x, y)
     results = results if isinstance(results, tuple) else (results,)
-    if training and results[0].requires_grad:
-        results[0].sum().backward()
+    if followed := [result.sum() for result in results if result.requires_grad]:
+        sum(followed).backward()
     return results, [result.requires_grad for result in results], x.detach(), x.grad
 
 
@@ -399,6 +430,7 @@ STEPS = {
     "turned": lambda a, b, c, share: a.t() if a.dim() == 2 else None,
     "in place": lambda a, b, c, share: a.data.add_(1),
     "double": lambda a, b, c, share: doubled[(1,)](a, 1 + a.numel() * share // 10, BLOCK=32),
+    "both": lambda a, b, c, share: both[(1,)](a, b, min(a.numel(), b.numel()), BLOCK=32),
     "add": lambda a, b, c, share: added[(1,)](a, b, c, min(a.numel(), b.numel(), c.numel()), BLOCK=32),
 }
 """What a step makes of three of the tensors there are; nothing, where it writes to one of them."""
@@ -423,9 +455,24 @@ def program(steps):
     return function
 
 
-def check_program(steps, arguments, training, backend):
+def with_a_backward(function):
+    """The same in a forward that a backend traces by itself."""
+
+    class Forward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return tuple(each * 1 for each in function(x * 1, y * 1))
+
+        @staticmethod
+        def backward(ctx, *grads):
+            return grads[-2:]
+
+    return lambda x, y: Forward.apply(x, y)
+
+
+def check_program(steps, arguments, training, backend, within):
     capture.reset()
-    function = program(steps)
+    function = with_a_backward(program(steps)) if within else program(steps)
     compiled = compile_api.compile(function, backend=backend)
     for number in range(2):
         results = []
@@ -444,12 +491,18 @@ quick = settings(deadline=None, suppress_health_check=list(HealthCheck), derando
 
 
 @settings(quick, max_examples=60)
-@given(drawn, st.sampled_from(sorted(ARGUMENTS)), st.booleans(), st.sampled_from(["eager", as_torch_runs_it]))
-def test_random_programs(steps, arguments, training, backend):
-    check_program(steps, arguments, training, backend)
+@given(
+    drawn,
+    st.sampled_from(sorted(ARGUMENTS)),
+    st.booleans(),
+    st.sampled_from(["eager", as_torch_runs_it]),
+    st.booleans(),
+)
+def test_random_programs(steps, arguments, training, backend, within):
+    check_program(steps, arguments, training, backend, within)
 
 
 @settings(quick, max_examples=15)
-@given(drawn, st.sampled_from(sorted(ARGUMENTS)), st.booleans())
-def test_random_programs_as_kernels(steps, arguments, training):
-    check_program(steps, arguments, training, "inductor")
+@given(drawn, st.sampled_from(sorted(ARGUMENTS)), st.booleans(), st.booleans())
+def test_random_programs_as_kernels(steps, arguments, training, within):
+    check_program(steps, arguments, training, "inductor", within)

@@ -63,6 +63,7 @@ class GraphRecorder:
         self.stand_ins = StandIns(self.mode)
         self.graph = fx.Graph()
         self.inputs: dict[Source, fx.Node] = {}
+        self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
         self.operations = 0
         self.regions = Regions()
         self._names: set[str] = set()
@@ -76,6 +77,8 @@ class GraphRecorder:
         with self._insertion_point():
             node = self.graph.placeholder(name)
         _describe(node, example)
+        if isinstance(example, torch.Tensor):
+            self.inputs_over.setdefault(memory_of(example), []).append(example)
         self.inputs[source] = self._last_input = node
         return node
 

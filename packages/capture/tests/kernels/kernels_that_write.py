@@ -65,8 +65,14 @@ def by_a_function_that_is_given(w, r, APPLY: tl.constexpr):
 
 @triton.jit
 def by_assembly(w, r):
-    tl.inline_asm_elementwise("st.global $1, 0;", "=r,l", [w], dtype=tl.int32, is_pure=False, pack=1)
+    tl.inline_asm_elementwise("mov $0, $1;", "=l,l", [w], dtype=tl.int64, is_pure=True, pack=1)
     tl.inline_asm_elementwise("mov $0, $1;", "=r,r", [tl.load(r)], dtype=tl.int32, is_pure=True, pack=1)
+
+
+@triton.jit
+def stored_by_assembly(addresses):
+    address = tl.load(addresses)
+    tl.inline_asm_elementwise("st.global.b32 [$1], 0;", "=r,l", [address], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
@@ -89,6 +95,14 @@ def strange(w, w_too):
 @triton.jit
 def address_from_memory(addresses, value):
     tl.store(tl.load(addresses).to(tl.pointer_type(tl.float32)), value)
+
+
+FLOATS = tl.constexpr(tl.pointer_type(tl.float32))
+
+
+@triton.jit
+def cast_to_a_type_from_outside(addresses, value):
+    tl.store(tl.load(addresses).to(FLOATS), value)
 
 
 @triton.jit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from capture.builtin_rules.registry import rule
 from capture.builtin_rules.scalars import tensor_form
 from capture.graph import memory_of
 from capture.kernels.launches import is_interpreted
-from capture.kernels.planning import Measured, Refused, covers, plan
+from capture.kernels.planning import Measured, Refused, covers, fills_its_memory, plan
 from capture.record import symbol_of
 from capture.values.base import NotConstant, Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
@@ -83,20 +83,25 @@ class _Evaluator:
 
     def holder(self, item: Value, *, written: bool) -> Value | None:
         fake = self.seen(item)
-        over_it = [value for value in self.ctx.tensors.values() if memory_of(value.fake) == memory_of(fake)]
-        inputs = [value for value in over_it if value.source is not None]
-        if not inputs:
-            return next((value for value in over_it if covers(value.fake)), None)
-        if not written and any(value.fake is fake for value in inputs):
+        memory = memory_of(fake)
+        inputs = [self.ctx.tensors[id(given)] for given in self.ctx.graph.inputs_over.get(memory, ())]
+        if inputs:
+            return self._input(item, inputs, written=written)
+        if covers(fake):
             return item
-        if len(inputs) > 1:
-            return None
+        return next((v for v in self.ctx.tensors.values() if memory_of(v.fake) == memory and covers(v.fake)), None)
+
+    def _input(self, item: Value, inputs: Sequence[TensorValue], *, written: bool) -> Value | None:
+        """One of the inputs over the tensor's memory: the tensor itself or, where there is no other, what it views."""
         given = inputs[0]
-        if written and not (covers(given.fake) and covers(given.obj)):
+        if not written and any(value is realize(self.ctx, item) for value in inputs):
+            return item
+        if len(inputs) > 1 or (written and not (covers(given.fake) and covers(given.obj))):
             return None
         if written:
+            assert given.source is not None
             text = f"{given.source.expression()} is all that is in its memory"
-            self.ctx.guard(given.source, "python", covers, text=text)
+            self.ctx.guard(given.source, "python", fills_its_memory, text=text)
         return given
 
     def layout(self, item: Value, holder: Value) -> list[Value]:

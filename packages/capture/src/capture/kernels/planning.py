@@ -124,7 +124,7 @@ def _reached(layers: Sequence[Any], function: FunctionType) -> tuple[frozenset[s
         raise Refused(f"nobody can say what it writes to: {reason}") from None
     written = found.written
     for layer in filter(_tunes, layers):
-        hooked = layer.user_defined_pre_hook or layer.user_defined_post_hook
+        hooked = any(getattr(layer, f"user_defined_{name}_hook", True) for name in ("pre", "post"))
         if hooked or any(config.pre_hook for config in layer.configs):
             return frozenset(parameters(function)), found.types
         written |= {*layer.reset_to_zero, *layer.restore_value}
@@ -219,21 +219,25 @@ class _Plan(Generic[Item]):
             self._place(group, any(name in self.names_written for name, _ in group))
 
     def _place(self, group: Sequence[tuple[str, Item]], written: bool) -> None:
-        """The tensors over one memory."""
-        alone = len({id(self.caller.seen(item)) for _, item in group}) == 1
-        for _, item in group:
-            tensor = self.caller.seen(item)
-            as_it_is = covers(tensor) and (alone or not written)
-            holder = self.caller.holder(item, written=written)
-            if holder is None and as_it_is and not written:
-                holder = item
-            if holder is None:
-                raise Refused("it is given a view of which the tensor behind is not known")
-            held = item if as_it_is else holder
+        """The tensors over one memory.  Where it is written to, all of them are made of one operand."""
+        tensors = [self.caller.seen(item) for _, item in group]
+        apart = not written or len(set(map(id, tensors))) == 1
+        shared = [self._holder([item for _, item in group], written=True)] if written else []
+        for (_, item), tensor in zip(group, tensors, strict=True):
+            if apart and covers(tensor):
+                held = item
+            else:
+                held = shared[0] if shared else self._holder([item], written=False)
             index = self._operand(held, written=written)
-            self._slots[id(tensor)] = (
-                Operand(index) if self.caller.seen(held) is tensor else self._window(item, held, index)
-            )
+            same = self.caller.seen(held) is tensor
+            self._slots[id(tensor)] = Operand(index) if same else self._window(item, held, index)
+
+    def _holder(self, items: Sequence[Item], *, written: bool) -> Item:
+        found = (self.caller.holder(item, written=written) for item in items)
+        holder = next((each for each in found if each is not None), None)
+        if holder is None:
+            raise Refused("it is given a view of which the tensor behind is not known")
+        return holder
 
     def _operand(self, item: Item, *, written: bool) -> int:
         tensor = self.caller.seen(item)
@@ -278,6 +282,11 @@ def _memory_of(tensor: torch.Tensor) -> int:
     if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
         raise Refused("it is given a tensor that is not laid out plainly")
     return int(tensor.untyped_storage()._cdata)
+
+
+def fills_its_memory(tensor: torch.Tensor) -> bool:
+    """The same of a tensor with the strides of one that does."""
+    return tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def covers(tensor: torch.Tensor) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -203,10 +204,12 @@ class _Body:
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         found = _NONE.union(*map(self._of, given))
         callee = self._outside(node.func)
+        if str(getattr(callee, "__name__", "")).startswith("inline_asm"):
+            _refuse_stores(node)
         if callee is None and isinstance(node.func, ast.Attribute):
             owner = self._of(node.func.value)
             if node.func.attr in _CASTS:
-                self._types |= found
+                self._cast(given)
                 return owner
             return self._of_language(node.func.attr, owner | found)
         if callee is None or not found:
@@ -216,13 +219,19 @@ class _Body:
             return found
         if str(getattr(callee, "__module__", "")).startswith("triton.language"):
             if name in _CASTS:
-                types = [*node.args[1:], *(keyword.value for keyword in node.keywords if keyword.arg != "input")]
-                self._types = self._types.union(*map(self._of, types))
+                self._cast([*node.args[1:], *(keyword.value for keyword in node.keywords if keyword.arg != "input")])
             return self._of_language(name, found)
         function = None if isinstance(callee, FunctionType) else function_of(callee)
         if function is None:
             return self._write(found)
         return self._call_device_function(node, _reach(function, text_of(callee), self._callers), parameters(function))
+
+    def _cast(self, types: Sequence[ast.expr]) -> None:
+        """Something becomes one of these types."""
+        self._types = self._types.union(*map(self._of, types))
+        for found in map(self._outside, types):
+            if type(getattr(found, "value", found)).__name__ == "pointer_type":
+                raise Unfollowed("it makes pointers of numbers")
 
     def _of_language(self, name: str, given: Names) -> Names:
         if name in _GIVE_DATA or name in _ONLY_LOOK:
@@ -263,6 +272,13 @@ class _Body:
         if node.id in function.__code__.co_freevars:
             return _content((function.__closure__ or ())[function.__code__.co_freevars.index(node.id)])
         return function.__globals__.get(node.id, getattr(builtins, node.id, None))
+
+
+def _refuse_stores(call: ast.Call) -> None:
+    """Assembly may write to an address that it is given as a number."""
+    texts = [part.value for part in ast.walk(call) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    if not texts or any(re.search(r"\b(st|red|atom|cp|stmatrix|mbarrier)\.", text) for text in texts):
+        raise Unfollowed("there is assembly in it that writes to memory")
 
 
 def _strange(node: ast.AST) -> Unfollowed:
