@@ -116,6 +116,20 @@ def test_a_size_that_no_input_tells_is_refused_by_name():
         inductor.compile(torch.fx.GraphModule({}, graph), [2, x], options={"fallback": False})
 
 
+def test_a_float_that_varies_is_never_taken_for_its_example():
+    graph = make_fx(lambda x, y: x * (y.shape[0] / 3), tracing_mode="symbolic")(torch.ones(4), torch.ones(7)).graph
+    (ratio,) = (node for node in graph.nodes if isinstance(node.meta["val"], torch.SymFloat))
+    with graph.inserting_before(next(iter(graph.nodes))):
+        given = graph.placeholder("ratio")
+    given.meta = dict(ratio.meta)
+    ratio.replace_all_uses_with(given)
+    graph.eliminate_dead_code()
+    graph.erase_node(graph.find_nodes(op="placeholder")[2])
+    with pytest.warns(RuntimeWarning, match="a number that is no integer"):
+        compiled = inductor.compile(torch.fx.GraphModule({}, graph), [7 / 3, torch.ones(4)])
+    assert torch.equal(compiled(0.5, torch.ones(4))[0], torch.full((4,), 0.5))
+
+
 def test_a_division_by_a_number_that_may_be_zero_is_left_to_python(capfd):
     divide = lambda x: x * (7 // x.long().sum().item())
     gm = make_fx(divide, tracing_mode="symbolic")(torch.ones(4))

@@ -138,6 +138,8 @@ class _Lowerer:
             if symbol is not None and symbol not in {bind.symbol for bind in self.binds}:
                 self.binds.append(Bind(symbol, node.name, None))
             return index
+        if isinstance(value, torch.SymFloat | torch.SymBool):  # to compute with it would take its example for good
+            raise UnsupportedGraph(f"{node.name}, a number that is no integer and known only at run time")
         self.inputs.append(None)
         return value
 
