@@ -190,10 +190,10 @@ def _source(argument: Any) -> tuple[Node, list[Node]]:
 
 
 def laid(operand: Node) -> Node:
-    """The tensor before it was copied to be an operand of a product."""
-    node = operand
+    """The tensor before it was copied to be an operand of a product, where that has the same rows and columns."""
+    node, matrix = operand, _shape(operand)[-2:]
     while _passes_on(node) and node.target is not aten._to_copy.default:
-        if node.target is aten.clone.default:
+        if node.target is aten.clone.default and _shape(node.args[0])[-2:] == matrix:
             operand = node.args[0]
         node = node.args[0]
     return operand
