@@ -118,7 +118,7 @@ def test_a_size_that_no_input_tells_is_refused_by_name():
 
 def test_a_float_that_varies_is_never_taken_for_its_example():
     graph = make_fx(lambda x, y: x * (y.shape[0] / 3), tracing_mode="symbolic")(torch.ones(4), torch.ones(7)).graph
-    (ratio,) = (node for node in graph.nodes if isinstance(node.meta["val"], torch.SymFloat))
+    (ratio,) = (node for node in graph.nodes if isinstance(node.meta.get("val"), torch.SymFloat))
     with graph.inserting_before(next(iter(graph.nodes))):
         given = graph.placeholder("ratio")
     given.meta = dict(ratio.meta)
