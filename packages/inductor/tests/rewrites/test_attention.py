@@ -58,11 +58,9 @@ def half(*tensors):
     return tuple(tensor.bfloat16() for tensor in tensors)
 
 
-def windows(image, bias=None):
-    """As Swin: every window of an image attends to itself; what is copied for the product has other rows before."""
-    q = image.view(2, 3, 4, 2, 5, 16).permute(0, 1, 3, 2, 4, 5).reshape(-1, 20, 16)
-    scores = q @ q.mT if bias is None else q @ q.mT + bias
-    return scores.softmax(-1) @ q
+def cut(image):
+    """Windows of an image, as in Swin: what is copied for a product had other rows before."""
+    return image.view(2, 3, 4, 2, 5, 16).permute(0, 1, 3, 2, 4, 5).reshape(-1, 20, 16)
 
 
 FINITE = torch.where(PADDING, torch.finfo(torch.float32).min, 0.0)
@@ -79,8 +77,12 @@ FORMS = {
     "a bias of rows, no heads": (relative, *[R(4, 7, 1, 16)[:, :, 0]] * 3, R(4, 1, 7), R(7, 7)),
     "added by the product": (added_by_the_product, *QKV, R(6, 1, 9)),
     "einsum": (einsum, *QKV),
-    "windows": (windows, R(2, 12, 10, 16)),
-    "windows with a bias": (windows, R(2, 12, 10, 16), R(12, 20, 20)),
+    "windows": (lambda q, k, v: plain(cut(q), cut(k), cut(v)), *[R(2, 12, 10, 16)] * 3),
+    "windows with a bias": (
+        lambda q, k, v, bias: relative(cut(q), cut(k), cut(v), bias, bias),
+        *[R(2, 12, 10, 16)] * 3,
+        R(12, 20, 20),
+    ),
     "a row of minus infinity": (relative, *QKV, torch.zeros(7, 9), torch.where(CAUSAL.flip(0), -torch.inf, 0.0)),
 }
 
