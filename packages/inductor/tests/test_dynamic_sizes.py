@@ -116,7 +116,21 @@ def test_a_size_that_no_input_tells_is_refused_by_name():
         inductor.compile(torch.fx.GraphModule({}, graph), [2, x], options={"fallback": False})
 
 
-def test_a_float_that_varies_is_never_taken_for_its_example():
+@pytest.mark.parametrize("function", [
+    lambda x, y: x * (y.shape[0] / 3),
+    lambda x, y: x / (2.0 * y.shape[0] - 1) + y.shape[0] ** 0.5,
+    lambda x, y: x.div(y.shape[0] / x.shape[0]) + torch.arange(4) * (x.shape[0] / (y.shape[0] + 1)),
+])  # fmt: skip
+def test_floats_made_of_sizes_are_computed_by_kernels(function):
+    graph = make_fx(function, tracing_mode="symbolic")(torch.ones(4), torch.ones(7))
+    compiled = inductor.compile(graph, [torch.ones(4), torch.ones(7)], options={"fallback": False})
+    assert compiled.report.kernels
+    for length in (7, 3, 12):
+        given = torch.randn(4), torch.ones(length)
+        torch.testing.assert_close(compiled(*given)[0], function(*given))
+
+
+def test_a_float_that_is_given_is_never_taken_for_its_example():
     graph = make_fx(lambda x, y: x * (y.shape[0] / 3), tracing_mode="symbolic")(torch.ones(4), torch.ones(7)).graph
     (ratio,) = (node for node in graph.nodes if isinstance(node.meta.get("val"), torch.SymFloat))
     with graph.inserting_before(next(iter(graph.nodes))):
@@ -125,7 +139,7 @@ def test_a_float_that_varies_is_never_taken_for_its_example():
     ratio.replace_all_uses_with(given)
     graph.eliminate_dead_code()
     graph.erase_node(graph.find_nodes(op="placeholder")[2])
-    with pytest.warns(RuntimeWarning, match="a number that is no integer"):
+    with pytest.warns(RuntimeWarning, match="a size that no input tells"):
         compiled = inductor.compile(torch.fx.GraphModule({}, graph), [7 / 3, torch.ones(4)])
     assert torch.equal(compiled(0.5, torch.ones(4))[0], torch.full((4,), 0.5))
 

@@ -85,6 +85,7 @@ def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
     keep = needed(gradients)
     keep.update(needed(node for node in joint.graph.nodes if must_run(node) and runs_in_backward(node)))
     backward = _just_in_time([n for n in joint.graph.nodes if n in keep and runs_in_backward(n)], gradients, recomputed)
+    backward = [*_arithmetic_of_sizes(joint, backward), *backward]
     tangents = [node for node in joint.graph.find_nodes(op="placeholder") if isinstance(node.meta["role"], Tangent)]
     saved = _saved(backward, gradients, set(backward))
     sizes = dict.fromkeys([*_symbols_told(joint, [*backward, *saved, *tangents]), *filter(is_size, saved)])
@@ -117,6 +118,19 @@ def _just_in_time(
         if gradient in recomputed and gradient not in ordered:
             place(gradient)
     return list(ordered)
+
+
+def _arithmetic_of_sizes(joint: JointGraph, backward: Sequence[fx.Node]) -> list[fx.Node]:
+    """What backward computes with sizes, again, from the sizes that tensors have."""
+    read = needed(source for node in backward for source in node.all_input_nodes if is_size(source))
+    return [
+        node
+        for node in joint.graph.nodes
+        if node in read
+        and node.op == "call_function"
+        and all(map(is_size, node.all_input_nodes))
+        and node.all_input_nodes
+    ]
 
 
 def _saved(backward: Sequence[fx.Node], gradients: Sequence[Any], inside: set[fx.Node]) -> list[fx.Node]:

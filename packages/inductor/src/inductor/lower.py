@@ -29,6 +29,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.epilogues import multiply_and_activate
 from inductor.lowerings.fallback import call_operator
 from inductor.lowerings.in_place import InPlace, Uses, operator_in_place
+from inductor.lowerings.reals import real, takes_reals
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, OF_ANY_SIZE, Declined
 from inductor.lowerings.sizes import numel
 from inductor.lowerings.values import EIGHTHS, Tensor, broadcast_to, convert, cost, is_number, load, strided
@@ -138,9 +139,11 @@ class _Lowerer:
             if symbol is not None and symbol not in {bind.symbol for bind in self.binds}:
                 self.binds.append(Bind(symbol, node.name, None))
             return index
-        if isinstance(value, torch.SymFloat | torch.SymBool):  # to compute with it would take its example for good
-            raise UnsupportedGraph(f"{node.name}, a number that is no integer and known only at run time")
         self.inputs.append(None)
+        if isinstance(value, torch.SymFloat):  # of the sizes that it is made of, never its example
+            return real(self.ctx.sizes, value)
+        if isinstance(value, torch.SymBool):
+            raise UnsupportedGraph(f"{node.name}, a truth known only at run time")
         return value
 
     def _bind_sizes(self, buffer: Buffer) -> None:
@@ -189,6 +192,8 @@ class _Lowerer:
             return self._fall_back(node, args, kwargs, "no lowering" if lower_operator is None else reason)
         if self._takes_any_number(node.target, args, kwargs):
             return self._fall_back(node, args, kwargs, "a size or position that is known only when it runs")
+        if not takes_reals(node.target, (*args, *kwargs.values())):
+            raise UnsupportedGraph(f"{node.target} of {node.name} takes a float known only at run time")
         result = lower_operator(self.ctx, *args, **kwargs)
         if isinstance(result, Declined):
             return self._fall_back(node, args, kwargs, result.reason)
@@ -207,6 +212,8 @@ class _Lowerer:
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt):
             return self.ctx.sizes.index(value)
+        if isinstance(value, torch.SymFloat):
+            return real(self.ctx.sizes, value)
         if isinstance(value, bool | int | float):
             return value
         raise UnsupportedGraph(f"{node.target} of {node.name} is no tensor operator")

@@ -105,8 +105,8 @@ class _WrapperPrinter:
         self.devices = program.launches()
         gpus = {device for device in self.devices.values() if device.type == "cuda"}
         self.only_gpu = next(iter(gpus)) if len(gpus) == 1 else None
-        self.told = {step.symbol for step in program.steps if isinstance(step, Bind)}
-        self.told |= {step.number for step in program.steps if isinstance(step, Call) and step.number is not None}
+        self.told = {step.symbol.name for step in program.steps if isinstance(step, Bind)}
+        self.told |= {step.number.name for step in program.steps if isinstance(step, Call) and step.number is not None}
         self.read_by_kernels, self.written_by_kernels = _touched_by_kernels(program)
 
     def print(self) -> Wrapper:
@@ -185,11 +185,13 @@ class _WrapperPrinter:
             self.imports.append(f"{name} = {text}")
         return name
 
+    def _size(self, name: str) -> str:
+        if name not in self.told:
+            raise UnsupportedGraph(f"a size that no input tells: {name}; give the graph that number as an input")
+        return self._local(name)
+
     def _index(self, index: Index) -> str:
-        if untold := index.symbols - self.told:
-            missing = ", ".join(sorted(map(str, untold)))
-            raise UnsupportedGraph(f"a size that no input tells: {missing}; give the graph that number as an input")
-        names = {symbol: self._local(symbol.name) for symbol in index.symbols}
+        names = {symbol: self._size(symbol.name) for symbol in index.symbols}
         return str(index_text(index, INDEX_STYLE, names))
 
     def _tuple(self, indices: Sequence[Index]) -> str:
@@ -310,7 +312,7 @@ class _WrapperPrinter:
         self.plans[name] = plan
         function = self._bound(name, self.kernels.run(name, plan))
         arguments = [self._address(buffer) for buffer in run.buffers]
-        arguments += [self._local(size) for size in run.sizes]
+        arguments += [self._size(size) for size in run.sizes]
         text = f"{function}({', '.join([*arguments, self._threads(run, plan)])})"
         checked = [launch.kernel for launch in launches if self.kernels.printed[launch.kernel.name].checked]
         if not checked:
@@ -335,7 +337,7 @@ class _WrapperPrinter:
     def _launch(self, step: Launch) -> None:
         kernel = step.kernel
         arguments = [self._address(name) for name in step.buffers]
-        arguments += [self._local(size.name) for size in kernel.sizes]
+        arguments += [self._size(size.name) for size in kernel.sizes]
         launcher = self._bound(kernel.name, self.kernels.launchers[kernel.name])
         self._launch_on_gpu(launcher, arguments, self.devices[kernel.name].index or 0)
 

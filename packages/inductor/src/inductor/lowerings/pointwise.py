@@ -30,6 +30,7 @@ from inductor.lowerings.algebra import (
 )
 from inductor.lowerings.context import Context
 from inductor.lowerings.promotion import Kind, category, promote, result_dtype
+from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.values import (
     Tensor,
@@ -68,6 +69,8 @@ def _operand(operand: Any, sizes: Sequence[Index], dtype: torch.dtype) -> Value:
         return Value(promoted(broadcast_to(operand, sizes), dtype))
     if isinstance(operand, Index):
         return Value(as_index_value(operand, compute_dtype(dtype)))
+    if isinstance(operand, Real):
+        return Value(cast(operand.expr, compute_dtype(dtype)))
     return Value(number(operand, compute_dtype(dtype)))
 
 

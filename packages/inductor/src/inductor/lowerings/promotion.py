@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import torch
 
 from inductor.ir.index import Index
+from inductor.lowerings.reals import Real
 from inductor.lowerings.values import Tensor
 
 Kind: TypeAlias = Literal["default", "float", "bool", "compare", "keep"]
@@ -19,7 +20,7 @@ Kind: TypeAlias = Literal["default", "float", "bool", "compare", "keep"]
 ``compare``: operands are promoted, the result is bool; ``bool``: likewise, after a conversion to bool; ``keep``: bool
 arguments become int64."""
 
-Operand: TypeAlias = "Tensor | Index | bool | int | float"
+Operand: TypeAlias = "Tensor | Index | Real | bool | int | float"
 
 
 def category(dtype: torch.dtype) -> int:
@@ -31,11 +32,11 @@ def category(dtype: torch.dtype) -> int:
     return 2 if dtype.is_floating_point else 1
 
 
-def scalar_dtype(value: Index | bool | int | float) -> torch.dtype:
+def scalar_dtype(value: Index | Real | bool | int | float) -> torch.dtype:
     """What a Python number promotes as."""
     if isinstance(value, bool):
         return torch.bool
-    if isinstance(value, float):
+    if isinstance(value, float | Real):
         return torch.get_default_dtype()
     return torch.int64
 

@@ -326,6 +326,9 @@ def as_strided(
         return Declined("a window at an offset that is not known")
     if base.dtype != x.dtype:
         return Declined("a window on memory of another dtype")
+    last = sum(((length - 1) * step for length, step in zip(sizes, strides, strict=True)), offset)
+    if last.as_int() is None and not last.is_below(numel(base.sizes)):
+        return Declined("a window that may end outside of the memory")
     return window_on(ctx, base.name, sizes, strides, offset, x.dtype)
 
 

@@ -1,0 +1,85 @@
+"""Floats made of sizes, known only at run time: kernels compute them where they use them, in double precision."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+
+from inductor.errors import UnsupportedGraph
+from inductor.ir.expr import Apply, Const, Expr, IndexValue, apply, cast
+from inductor.ir.index import ONE, ZERO, Index
+from inductor.lowerings.sizes import Sizes
+
+aten = torch.ops.aten
+
+_TAKE_REALS = frozenset(
+    (
+        aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.add.Scalar, aten.sub.Scalar,
+        aten.mul.Scalar, aten.div.Scalar, aten.pow.Tensor_Scalar, aten.maximum.default, aten.minimum.default,
+    )
+)  # fmt: skip
+"""Operators whose second operand may be one."""
+
+_OF_TWO = {"Add": "add", "Mul": "mul", "IntTrueDiv": "div", "FloatTrueDiv": "div", "FloatPow": "pow"}
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """What a Python float would be; it promotes as one."""
+
+    expr: Expr
+
+
+def takes_reals(target: torch._ops.OpOverload, operands: Sequence[Any]) -> bool:
+    """Whether the lowering of such a call reckons with what floats known only at run time it is given."""
+    places = [place for place, operand in enumerate(operands) if isinstance(operand, Real)]
+    return not places or (places == [1] and target in _TAKE_REALS)
+
+
+def real(sizes: Sizes, value: torch.SymFloat) -> Real:
+    """The float behind the tracer's; raises ``UnsupportedGraph`` for what is not made of sizes by arithmetic."""
+    return Real(_double(sizes, value.node.expr))
+
+
+def _is_positive(sizes: Sizes, expr: Any) -> bool:
+    whole = _whole(sizes, expr)
+    return whole is not None and (whole - 1).is_nonnegative()
+
+
+def _whole(sizes: Sizes, expr: Any) -> Index | None:
+    """A whole number that is written as a float."""
+    if expr.is_integer:
+        return sizes.index(expr)
+    if expr.is_Float:
+        return Index.of(int(expr)) if float(expr).is_integer() else None
+    kind = type(expr).__name__
+    parts = [_whole(sizes, arg) for arg in expr.args] if kind in ("ToFloat", "Add", "Mul") else [None]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return sum(known, ZERO) if kind != "Mul" else reduce(operator.mul, known, ONE)
+
+
+def _double(sizes: Sizes, expr: Any) -> Expr:
+    if expr.is_number:
+        return Const(float(expr), torch.float64)
+    if expr.is_integer:
+        return cast(IndexValue(sizes.index(expr), torch.int64), torch.float64)
+    kind = type(expr).__name__
+    if kind == "ToFloat":
+        return _double(sizes, expr.args[0])
+    if _OF_TWO.get(kind) == "div" and not _is_positive(sizes, expr.args[1]):
+        raise UnsupportedGraph(f"a division by {expr.args[1]}, which may be 0")
+    if kind in _OF_TWO:
+        first, *rest = (_double(sizes, arg) for arg in expr.args)
+        for operand in rest:
+            first = Apply(_OF_TWO[kind], (first, operand), torch.float64)
+        return first
+    if kind == "OpaqueUnaryFn_sqrt":
+        return apply("sqrt", _double(sizes, expr.args[0]))
+    raise UnsupportedGraph(f"a float known only at run time: {expr}")
