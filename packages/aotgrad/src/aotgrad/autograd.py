@@ -159,7 +159,8 @@ def _write_tangent(source: Source, arrives: str, name: str, expected: torch.Tens
 def _write_gradients(source: Source, pair: Pair, tangents: int, fewer: bool) -> None:
     gradients = {role.input: role for role in pair.backward.outputs if isinstance(role, Gradient)}
     run = "(fewer(absent, inputs) if absent else inner_backward(inputs))" if fewer else "inner_backward(inputs)"
-    source.add(f"{', '.join(f'g{index}' for index in gradients)}, = {run}", 2)
+    names = [f"g{index}" for index in gradients]
+    source.add(f"{', '.join(names)}, = {run}" if names else run, 2)
     if tangents > 1 and not fewer:
         source.add("if absent:", 2)
         for index, role in gradients.items():

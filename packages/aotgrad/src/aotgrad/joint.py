@@ -46,7 +46,8 @@ class JointGraph:
 
     @property
     def trains(self) -> bool:
-        return any(isinstance(role, Gradient) for role in self.outputs)
+        """Whether autograd shall follow what the caller gets, though the gradient of every input may be none."""
+        return any(isinstance(role, Gradient) or getattr(role, "differentiable", False) for role in self.outputs)
 
     @property
     def values(self) -> Sequence[Any]:
