@@ -254,6 +254,30 @@ def test_a_result_whose_gradient_is_zero_still_requires_it():
     assert compiled(lambda x: torch.linalg.vector_norm(x, 0))(x).requires_grad
 
 
+class Gone(torch.autograd.Function):
+    """Has a history and no gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None
+
+
+@pytest.mark.parametrize("program", [Gone.apply, lambda x: Gone.apply(x.sin()).cos(), lambda x: Gone.apply(x) + x])
+def test_a_gradient_that_a_function_keeps_to_itself(program):
+    found = []
+    for function in (compiled(program), program):
+        x = torch.arange(3.0).requires_grad_()
+        result = function(x)
+        assert result.requires_grad
+        result.sum().backward()
+        found.append(x.grad)
+    assert str(found[0]) == str(found[1])
+
+
 class Marked(torch.autograd.Function):
     """Changes its input, says so, and has a backward that no operator has."""
 
