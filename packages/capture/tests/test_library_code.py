@@ -4,8 +4,10 @@ import contextvars
 import copy
 import functools
 import inspect
+import logging
 import math
 import sysconfig
+import typing
 
 import numpy
 import pytest
@@ -15,6 +17,8 @@ import capture
 
 LEVEL = contextvars.ContextVar("level", default=1.0)
 UNSET = contextvars.ContextVar("unset")
+LOGGER = logging.getLogger("a library's")
+OLD_LIST = typing.List  # noqa: UP006 - as libraries write it
 
 
 @pytest.fixture
@@ -123,6 +127,22 @@ def test_a_memoised_method_changes_its_object_once(x):
             expected, actual = play(known, x), captured(other, x)
             assert torch.equal(actual[0], expected[0])
             assert actual[1] == expected[1]
+
+
+@functools.cache
+def warn_once(logger, text):
+    logger.warning(text)
+
+
+def test_a_memoised_warning_of_a_logger_is_given_once_and_costs_no_graph(x, caplog):
+    def play(a):
+        warn_once(LOGGER, "slow")
+        return torch.stack(torch.jit.annotate(OLD_LIST[torch.Tensor], [a + 1]))
+
+    captured = capture.optimize("eager", strict=True, nopython=True)(play)
+    for _ in range(2):
+        assert torch.equal(captured(x), play(x))
+    assert [record.message for record in caplog.records if record.name == LOGGER.name] == ["slow"]
 
 
 def test_a_memoised_function_of_a_tensor_is_evaluated(check, x):

@@ -7,6 +7,7 @@ does besides (a warning that is given once) happens as often as in the plain pro
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,11 @@ def memoised(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[
     return ctx.literal(answer)
 
 
+def _keeps_as_it_is(obj: Any) -> bool:
+    """Loggers, of which libraries ask for a warning once, and what annotations are made of."""
+    return isinstance(obj, logging.Logger) or type(obj).__module__ == "typing"
+
+
 def _existing(ctx: Tracer, value: Value) -> Any:
     """The real object behind a value; of one that may change nobody knows what the function does to it, but that
     modules are rarely changed by what they memoise."""
@@ -44,6 +50,10 @@ def _existing(ctx: Tracer, value: Value) -> Any:
     if isinstance(value, ModuleValue) and value.obj is not None and not value.overlay:
         return value.obj
     if isinstance(value, UserObject) and value.obj is not None:
+        if _keeps_as_it_is(value.obj):
+            if value.source is not None:
+                ctx.guard(value.source, "is", value.obj)
+            return value.obj
         hint = "memoise a function of numbers and texts, or what it returns"
         ctx.stop("memoised", f"a memoised function is given {value.describe()}, which may change", hint)
     return constant_of(ctx, value)
