@@ -4,15 +4,17 @@ import ast
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from inductor.codegen import triton_dialect
+from inductor.codegen import triton_dialect, wrapper
 from inductor.codegen.cpp import print_kernel
 from inductor.codegen.cpp_dialect import INDEX_STYLE
 from inductor.codegen.cpp_strategy import choose
 from inductor.codegen.expressions import Precedence, Text, index_text, infix, prefix
 from inductor.codegen.printer import Lines, Names
 from inductor.ir.expr import Const, Load, Result, apply
-from inductor.ir.index import Index, loop_variable
+from inductor.ir.index import Index, loop_variable, size_symbol
 from inductor.ir.kernel import Argument, Kernel, Loop, Reduce, Store
 
 F32 = torch.float32
@@ -43,6 +45,28 @@ def test_indices_divide_plainly_where_nothing_is_negative():
     i = Index.of(loop_variable("i", 100))
     assert str(index_text((i + 3) // 4 * 2, INDEX_STYLE)) == "2 * ((i + 3) / 4)"
     assert "floor_divide<i64>(" in str(index_text((50 - i) // 7, INDEX_STYLE))
+
+
+SYMBOLS = size_symbol("s"), size_symbol("t", -50)
+INDICES = st.recursive(
+    st.one_of(st.integers(-9, 9).map(Index.of), st.sampled_from([Index.of(symbol) for symbol in SYMBOLS])),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda ab: ab[0] + ab[1]),
+        st.tuples(inner, inner).map(lambda ab: ab[0] * ab[1]),
+        inner.map(lambda a: -a),
+        st.tuples(inner, st.integers(1, 7)).map(lambda ab: ab[0] // ab[1]),
+        st.tuples(inner, st.integers(1, 7)).map(lambda ab: ab[0] % ab[1]),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(INDICES, st.integers(2, 40), st.integers(-40, 40))
+def test_python_reads_an_index_as_it_is_meant(index, s, t):
+    """A size that is rounded up, ``-(-s // 3)``, was printed as ``--s // 3``."""
+    text = str(index_text(index, wrapper.INDEX_STYLE))
+    assert eval(text, {"s": s, "t": t}) == index.evaluate(dict(zip(SYMBOLS, (s, t), strict=True)))
 
 
 def test_blocks_indent_and_names_are_new():

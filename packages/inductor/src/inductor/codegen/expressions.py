@@ -106,10 +106,10 @@ def index_text(index: Index, style: IndexStyle, names: Mapping[Symbol, str] | No
         return Text("0")
     total: Text | None = None
     for monomial, coefficient in index.terms:
-        term = _product(monomial, abs(coefficient), style, names)
         if total is None:
-            total = term if coefficient > 0 else Text(f"-{term.within(Precedence.MULTIPLY)}", Precedence.MULTIPLY)
+            total = _product(monomial, coefficient, style, names)
         else:
+            term = _product(monomial, abs(coefficient), style, names)
             total = (_PLUS if coefficient > 0 else _MINUS)(total, term)
     assert total is not None
     return total
@@ -122,8 +122,10 @@ _TIMES = infix("*", Precedence.MULTIPLY)
 
 def _product(monomial: tuple[Atom, ...], coefficient: int, style: IndexStyle, names: Mapping[Symbol, str]) -> Text:
     factors = [_atom(atom, style, names) for atom in monomial]
-    if coefficient != 1 or not factors:
-        factors.insert(0, Text(str(coefficient)))
+    if factors and coefficient == -1:  # -(a // b), as -a // b is another number in Python
+        factors[0] = Text(f"-{factors[0].within(Precedence.ATOM)}", Precedence.UNARY)
+    elif coefficient != 1 or not factors:
+        factors.insert(0, Text(str(coefficient), Precedence.ATOM if coefficient >= 0 else Precedence.UNARY))
     product = factors[0]
     for factor in factors[1:]:
         product = _TIMES(product, factor)
