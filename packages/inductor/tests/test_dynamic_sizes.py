@@ -22,6 +22,8 @@ def open_program(function, *inputs):
 
 
 CASES = {
+    "halves": (lambda x: x.view(x.shape[0] // 2, 2, -1).sum(1) + x.view(-1, x.shape[0] // 2).sum(0)[:, None],
+               lambda n, m: (torch.randn(2 * n, m),)),
     "pointwise": (lambda x, y: (x + y).relu() * 2, lambda n, m: (torch.randn(n, m), torch.randn(m))),
     "reduction": (lambda x: (x.sum(1), x.mean(), x.amax(0)), lambda n, m: (torch.randn(n, m),)),
     "softmax": (lambda x: F.softmax(x, -1), lambda n, m: (torch.randn(n, m),)),
@@ -155,3 +157,11 @@ def test_a_division_by_a_number_that_may_be_zero_is_left_to_python(capfd):
     with pytest.raises(ZeroDivisionError):
         compiled(torch.zeros(4))
     assert not capfd.readouterr().err
+
+
+def test_a_number_divided_by_part_of_a_size_is_left_to_python():
+    gm = make_fx(lambda x: x * (7 // (x.shape[0] // 4)), tracing_mode="symbolic")(torch.ones(8))
+    with pytest.warns(RuntimeWarning, match="a division by .*, which may be 0"):
+        compiled = inductor.compile(gm, [torch.ones(8)])
+    with pytest.raises(ZeroDivisionError):
+        compiled(torch.ones(3))

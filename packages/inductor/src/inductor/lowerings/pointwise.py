@@ -32,6 +32,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.promotion import Kind, category, promote, result_dtype
 from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.sizes import refuse_division_by_zero
 from inductor.lowerings.values import (
     Tensor,
     as_index_value,
@@ -68,6 +69,7 @@ def _operand(operand: Any, sizes: Sequence[Index], dtype: torch.dtype) -> Value:
     if isinstance(operand, Tensor):
         return Value(promoted(broadcast_to(operand, sizes), dtype))
     if isinstance(operand, Index):
+        refuse_division_by_zero(operand)
         return Value(as_index_value(operand, compute_dtype(dtype)))
     if isinstance(operand, Real):
         return Value(cast(operand.expr, compute_dtype(dtype)))

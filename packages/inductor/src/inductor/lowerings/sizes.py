@@ -74,7 +74,7 @@ class Sizes:
                 product = product * arg
             return product
         if (kind := type(expr).__name__) in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
-            if not (args[1] - 1).is_nonnegative() and args[1].as_int() in (None, 0):
+            if args[1].unbounded and _may_be_zero(args[1]):
                 raise UnsupportedGraph(f"a division by {args[1]}, which may be 0")
             return args[0] // args[1] if kind.endswith("Div") else args[0] % args[1]
         if expr.is_Pow and (exponent := args[1].as_int()) is not None and exponent > 0:
@@ -103,6 +103,21 @@ def _smallest(symbol: Any, shape_env: Any) -> int:
 def _is_from_data(name: str) -> bool:
     """The tracer calls these u0, u1, ...; what follows from the sizes of inputs begins with other letters."""
     return name.startswith("u") and name[1:].isdigit()
+
+
+def refuse_division_by_zero(value: Index) -> None:
+    """A size is divided by another where there are elements; a number that is computed with must raise as Python does,
+    which no kernel can."""
+    for monomial, _ in value.terms:
+        for atom in monomial:
+            if not isinstance(atom, Symbol):
+                if _may_be_zero(atom.divisor):
+                    raise UnsupportedGraph(f"a division by {atom.divisor}, which may be 0")
+                refuse_division_by_zero(atom.numerator)
+
+
+def _may_be_zero(divisor: Index) -> bool:
+    return divisor.as_int() in (None, 0) and not (divisor - 1).is_nonnegative()
 
 
 def numel(sizes: Iterable[Index]) -> Index:
