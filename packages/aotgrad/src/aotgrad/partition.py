@@ -17,7 +17,7 @@ from aotgrad.facts import Facts
 from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.roles import AliasBase, Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
-from aotgrad.symbols import is_size, size_hint, symbols_of, tell
+from aotgrad.symbols import is_size, may_divide_by_zero, size_hint, symbols_of, tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +121,19 @@ def _just_in_time(
 
 
 def _arithmetic_of_sizes(joint: JointGraph, backward: Sequence[fx.Node]) -> list[fx.Node]:
-    """What backward computes with sizes, again, from the sizes that tensors have."""
+    """What backward computes with sizes, again, from the sizes that tensors have; not what may raise, which forward
+    does, as it can still be run in another way."""
     read = needed(source for node in backward for source in node.all_input_nodes if is_size(source))
-    return [
-        node
-        for node in joint.graph.nodes
-        if node in read
-        and node.op == "call_function"
-        and all(map(is_size, node.all_input_nodes))
-        and node.all_input_nodes
-    ]
+    again: dict[fx.Node, None] = {}
+    for node in filter(_is_arithmetic, joint.graph.nodes):
+        known = all(source in again or not _is_arithmetic(source) for source in node.all_input_nodes)
+        if node in read and known and not may_divide_by_zero(node):
+            again[node] = None
+    return list(again)
+
+
+def _is_arithmetic(node: fx.Node) -> bool:
+    return node.op == "call_function" and bool(node.all_input_nodes) and all(map(is_size, node.all_input_nodes))
 
 
 def _saved(backward: Sequence[fx.Node], gradients: Sequence[Any], inside: set[fx.Node]) -> list[fx.Node]:

@@ -7,6 +7,7 @@ Must not know: tensors' values, autograd.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import islice
@@ -156,6 +157,16 @@ def _reading(read: Any, node: fx.Node, dim: int, value: torch.SymInt) -> fx.Node
 def is_size(node: fx.Node) -> bool:
     """Does this node compute a number, rather than a tensor?"""
     return bool(node.meta.get("size")) or isinstance(node.meta.get("val"), SYM_TYPES)
+
+
+def may_divide_by_zero(node: fx.Node) -> bool:
+    """Is it a division by a number that may be 0, for all that is known of the symbols?"""
+    if node.target not in (operator.truediv, operator.floordiv, operator.mod):
+        return False
+    divisor = node.args[1].meta["val"] if isinstance(node.args[1], fx.Node) else node.args[1]
+    if not isinstance(divisor, SYM_TYPES):
+        return bool(divisor == 0)
+    return not bool(divisor.node.shape_env.bound_sympy(divisor.node.expr).lower > 0)
 
 
 def size_hint(value: Any) -> int:
