@@ -35,7 +35,7 @@ class JointGraph:
     """One graph of forward and backward.  Placeholders carry their role in `meta["role"]`.
 
     Outputs, in this order: new data of mutated inputs, results, sizes, gradients.  ``followed``: autograd follows some
-    of what the caller gets, whether or not gradients were asked for.
+    of what the caller gets, whether or not gradients were asked for.  ``varies``: sizes may be symbols.
     """
 
     graph: fx.Graph
@@ -43,6 +43,7 @@ class JointGraph:
     facts: Facts
     outputs: tuple[OutputRole, ...]
     followed: bool = False
+    varies: bool = False
 
     @property
     def trains(self) -> bool:
@@ -339,7 +340,8 @@ def _finish(
             outputs.append(Gradient(index, reached[node]))
     values = (*returned, *(node for node in gradients if node is not None))
     recorder.graph.output(values)
-    return JointGraph(recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed)
+    varies = recorder.fake_mode.shape_env is not None
+    return JointGraph(recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed, varies)
 
 
 def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal | AliasBase | Size]:

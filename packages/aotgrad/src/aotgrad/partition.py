@@ -85,10 +85,12 @@ def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
     keep = needed(gradients)
     keep.update(needed(node for node in joint.graph.nodes if must_run(node) and runs_in_backward(node)))
     backward = _just_in_time([n for n in joint.graph.nodes if n in keep and runs_in_backward(n)], gradients, recomputed)
-    backward = [*_arithmetic_of_sizes(joint, backward), *backward]
+    if joint.varies:
+        backward = [*_arithmetic_of_sizes(joint, backward), *backward]
     tangents = [node for node in joint.graph.find_nodes(op="placeholder") if isinstance(node.meta["role"], Tangent)]
     saved = _saved(backward, gradients, set(backward))
-    sizes = dict.fromkeys([*_symbols_told(joint, [*backward, *saved, *tangents]), *filter(is_size, saved)])
+    told = _symbols_told(joint, [*backward, *saved, *tangents]) if joint.varies else []
+    sizes = dict.fromkeys([*told, *filter(is_size, saved)])
     saved = [*sizes, *(node for node in saved if not is_size(node))]
     roles = [SavedSize(node.name) if is_size(node) else Saved(node.name) for node in saved]
     forward_half = _forward(joint, results, joint.outputs[:split], saved, roles)

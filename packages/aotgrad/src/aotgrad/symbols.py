@@ -8,7 +8,7 @@ Must not know: tensors' values, autograd.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -134,16 +134,23 @@ def _strides(value: torch.Tensor) -> tuple[Any, ...]:
 def tell(symbols: set[sympy.Symbol], nodes: Sequence[fx.Node]) -> list[fx.Node]:
     """The nodes among these that compute the symbols; a symbol that only the layout of a tensor has is read from it."""
     told: dict[sympy.Symbol, fx.Node] = {}
-    for node in nodes if symbols else ():
-        if is_size(node) and (symbol := node.meta["val"].node.expr) in symbols:
+    for node in nodes:
+        if isinstance(value := node.meta.get("val"), SYM_TYPES) and (symbol := value.node.expr) in symbols:
             told.setdefault(symbol, node)
     for node in nodes if symbols - told.keys() else ():
-        if isinstance(value := node.meta.get("val"), torch.Tensor):
-            for read, layout in ((aten.sym_size.int, value.shape), (aten.sym_stride.int, _strides(value))):
-                for dim, number in enumerate(layout):
-                    if isinstance(number, torch.SymInt) and (symbol := number.node.expr) in symbols - told.keys():
-                        told[symbol] = _reading(read, node, dim, number)
+        for read, dim, number in _in_layout(node.meta.get("val")):
+            if (symbol := number.node.expr) in symbols - told.keys():
+                told[symbol] = _reading(read, node, dim, number)
     return [told[symbol] for symbol in sorted(told, key=str)]
+
+
+def _in_layout(value: Any) -> Iterator[tuple[Any, int, torch.SymInt]]:
+    """The sizes and strides of a tensor that vary, and how each is read from it."""
+    if isinstance(value, torch.Tensor):
+        for read, layout in ((aten.sym_size.int, value.shape), (aten.sym_stride.int, _strides(value))):
+            for dim, number in enumerate(layout):
+                if isinstance(number, torch.SymInt):
+                    yield read, dim, number
 
 
 def _reading(read: Any, node: fx.Node, dim: int, value: torch.SymInt) -> fx.Node:
