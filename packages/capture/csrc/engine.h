@@ -25,6 +25,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Another number whenever the Python modules would not get on with an engine of before: with every change of a name, of
+   arguments, or of what specs may say.  capture/interface.py holds the one that they need. */
+#define INTERFACE 2
+
 /* One call of a Python function, as guards see it: the function and its argument slots (borrowed). */
 typedef struct {
     PyObject *function;

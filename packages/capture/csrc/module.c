@@ -187,7 +187,8 @@ module_exec(PyObject *module)
         || PyModule_AddType(module, engine.guards_type) < 0 || PyModule_AddType(module, engine.guarded_code_type) < 0
         || PyModule_AddType(module, engine.decision_type) < 0
         || PyModule_AddObjectRef(module, "SKIP_ONCE", engine.skip_once) < 0
-        || PyModule_AddObjectRef(module, "SKIP_ALWAYS", engine.skip_always) < 0) {
+        || PyModule_AddObjectRef(module, "SKIP_ALWAYS", engine.skip_always) < 0
+        || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
         return -1;
     }
     return 0;

@@ -1,5 +1,8 @@
 """Captures the torch operations of Python functions as guarded FX graphs, through CPython's frame-evaluation hook."""
 
+from capture import interface as interface  # first: an engine that does not fit says so here
+
+# isort: split
 from capture.api import LOG, Explanation, as_written, disable, eager, explain, export, optimize, records, reset, run
 from capture.errors import (
     BackendError,

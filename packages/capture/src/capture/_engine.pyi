@@ -4,6 +4,8 @@ from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final, overload
 
+INTERFACE: Final[int]
+
 class Region:
     """Calls ``function`` with capture on under ``config``, which is never None."""
 
