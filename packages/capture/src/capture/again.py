@@ -94,12 +94,14 @@ class StartingOver:
         jump = self.writer.emit.jump_if_false if truth else self.writer.emit.jump_if_true
         jump(self._refuted)
 
-    def write(self) -> None:
-        """To be written behind the last instruction: nothing else leads here."""
+    def write(self, let_go: Callable[[], None]) -> None:
+        """To be written behind the last instruction: nothing else leads here.  ``let_go`` writes the release of the
+        locks that are held around the graph."""
         emit = self.writer.emit
         begin, run = emit.label(), emit.label()
         emit.place(self._failed)
         emit.emit("PUSH_EXC_INFO")
+        let_go()
         emit.load_callable(self.failures.start_over)
         emit.copy(3)
         emit.call(1)
@@ -112,6 +114,7 @@ class StartingOver:
         emit.emit("POP_EXCEPT")
         emit.jump(run)
         emit.place(self._refuted)
+        let_go()
         emit.load_callable(self.failures.count)
         emit.call(0)
         emit.pop()
@@ -121,21 +124,23 @@ class StartingOver:
             emit.load_fast(self._states)
             emit.call(1)
             emit.pop()
-        self._run_the_frame()
+        run_the_frame(self.writer)
         emit.load_callable(self.failures.passed)
         emit.call(0)
         emit.pop()
         emit.return_value()
 
-    def _run_the_frame(self) -> None:
-        emit, code = self.writer.emit, self.writer.code
-        emit.load_callable(Outside)
-        if code.co_freevars:
-            emit.build_closure(code.co_freevars)
-        emit.make_function(all_positional(code), closure=bool(code.co_freevars))
-        emit.call(1)
-        emit.to_callable()
-        names = argument_names(code)
-        for name in names:
-            emit.move_fast(name)
-        emit.call(len(names))
+
+def run_the_frame(writer: Writer) -> None:
+    """The original code, by CPython, with the arguments as they came; leaves its result."""
+    emit, code = writer.emit, writer.code
+    emit.load_callable(Outside)
+    if code.co_freevars:
+        emit.build_closure(code.co_freevars)
+    emit.make_function(all_positional(code), closure=bool(code.co_freevars))
+    emit.call(1)
+    emit.to_callable()
+    names = argument_names(code)
+    for name in names:
+        emit.move_fast(name)
+    emit.call(len(names))

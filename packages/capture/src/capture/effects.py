@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from capture.locks import Locks
 from capture.values.base import Value
 from capture.values.context import TorchContext
 from capture.values.function import NamespaceValue
@@ -19,6 +20,7 @@ class Effects:
     def __init__(self) -> None:
         self._changed: dict[Value, None] = {}
         self.contexts: list[TorchContext] = []
+        self.locks = Locks()
 
     def note(self, value: Value) -> None:
         """``value`` is about to change; only objects that exist already need a replay."""

@@ -192,6 +192,8 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     state.varying.all_sizes = config.options.dynamic is True
     made = translate(config, inputs, state.varying)
     guards = _engine.Guards(to_spec(made.guards))
+    if made.recheck is not None:
+        made.recheck.guards = guards
     entry = _engine.GuardedCode(made.code, guards, config)
     state.add(entry, without_objects(made.guards))
     return entry

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
@@ -30,9 +30,11 @@ from capture.emitting import Emitter
 from capture.errors import BackendError, Location, Reason, Restart, SkipFrame, Unsupported
 from capture.evaluation import evaluate
 from capture.guards import Guard
+from capture.holding import Holding, Recheck
 from capture.instructions import Instruction
 from capture.leaves import are_needed
 from capture.library_modes import modes_kept, with_modes_put_back
+from capture.locks import Locks
 from capture.machine import Machine
 from capture.options import Options
 from capture.outcomes import NeedLeaves, Returned, Stopped, Varying
@@ -75,6 +77,7 @@ class Translation:
     guards: tuple[Guard, ...]
     graph: fx.GraphModule | None
     stopped: Stopped | None
+    recheck: Recheck | None = None
 
 
 def translate(settings: Settings, inputs: Inputs, varying: Varying) -> Translation:
@@ -139,10 +142,19 @@ class _Translator:
             rest.unraised = self._unraised(outcome)  # type: ignore[union-attr]
         self.emit.at(_first_with_a_line(self.machine.root.instructions))
         self.emit.prologue()
-        self._call_graph([*wanted, *self.machine.effects.written_values()])
-        self._load_before_changes(wanted)
-        for value in self.machine.effects.changed():
-            self.writer.replay(value)
+        locks = self.machine.effects.locks
+        holding = Holding(self.writer, locks)
+        holds_over_graph = self._holds_over_graph(locks)
+        with ExitStack() as held:
+            if holds_over_graph:
+                held.enter_context(holding.held())
+            self._call_graph([*wanted, *self.machine.effects.written_values()])
+            if not holds_over_graph:
+                held.enter_context(holding.held())
+            self._load_before_changes(wanted)
+            for value in self.machine.effects.changed():
+                self.writer.replay(value)
+        holding.settle()
         self._enter_contexts()
         if rest is None:
             self.writer.load(wanted[0])
@@ -150,13 +162,14 @@ class _Translator:
         else:
             rest.write(self.writer)
         if self.starting_over is not None:
-            self.starting_over.write()
+            self.starting_over.write(holding.let_go if holds_over_graph else lambda: None)
+        holding.write()
         if isinstance(outcome, Stopped):
             self._record_break(outcome)
         stopped = outcome if isinstance(outcome, Stopped) else None
         guards = tuple(self.guards())
         self._record_graph(guards)
-        return Translation(self._assemble(), guards, self.graph, stopped)
+        return Translation(self._assemble(), guards, self.graph, stopped, holding.recheck)
 
     def _assemble(self) -> CodeType:
         template = all_positional(self.code)
@@ -200,6 +213,11 @@ class _Translator:
         for value, truth in machine.checks:
             assert self.starting_over is not None
             self.starting_over.unless(value, truth)
+
+    def _holds_over_graph(self, locks: Locks) -> bool:
+        """Where the graph cannot simply be called again, the locks are taken before it, too."""
+        graph = self.machine.graph
+        return locks.over_graph(len(graph.graph.nodes)) or graph.changes_an_input() or bool(graph.mode.drawn_on)
 
     def _started_over_if_it_raises(self, changes_an_input: bool) -> AbstractContextManager[None]:
         if changes_an_input:  # which cannot be taken back

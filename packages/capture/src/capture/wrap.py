@@ -9,7 +9,6 @@ import functools
 import gc
 import itertools
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from types import (
@@ -62,6 +61,7 @@ from capture.values.function import (
     PythonModuleValue,
 )
 from capture.values.iterator import OutsideIterator
+from capture.values.lock import LOCK, RLOCK, LockValue
 from capture.values.mapping import DictValue, ObjectKey, is_compared_by_code
 from capture.values.module import ModuleValue
 from capture.values.scalar import ScalarValue
@@ -143,7 +143,12 @@ def wrap_plain_data(ctx: World, obj: Any, source: Source) -> Value:
 
 @wraps(int)
 def wrap_int(ctx: World, obj: int, source: Source) -> Value:
-    if obj in (0, 1) or not ctx.is_dynamic(source):  # 0 and 1 mean too much to be any number
+    dynamic = ctx.is_dynamic(source)
+    if dynamic and source not in ctx.graph.inputs and ctx.effects.locks.is_holding():
+        # Python's own number: as a symbol it would be read before the graph, and the lock be held as long.
+        ctx.guard(source, "type", int)
+        return ScalarValue(int, source=source, now=obj)
+    if obj in (0, 1) or not dynamic:  # 0 and 1 mean too much to be any number
         return wrap_constant(ctx, obj, source)
     ctx.guard(source, "type", int)
     return _symbol_for(ctx, obj, source)
@@ -484,11 +489,11 @@ def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
     return receiver.attribute(ctx, name)
 
 
-@wraps(type(threading.Lock()), type(threading.RLock()))
+@wraps(LOCK, RLOCK)
 def wrap_lock(ctx: World, obj: Any, source: Source) -> Value:
-    """Whichever it is: what is done with it is left to CPython."""
+    """Whichever it is."""
     ctx.guard(source, "type", type(obj))
-    return UserObject(type(obj), obj, source)
+    return LockValue(type(obj), obj, source)
 
 
 # -- iterators ---------------------------------------------------------------------------------------------------

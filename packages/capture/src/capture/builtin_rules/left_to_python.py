@@ -1,19 +1,16 @@
-"""What is always left to CPython, with a reason: new classes, locks, coroutines, schedules, transforms of functions."""
+"""What is always left to CPython, with a reason: new classes, coroutines, schedules, transforms of functions."""
 
 from __future__ import annotations
 
 import builtins
-import threading
 from types import CodeType, FunctionType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from torch.optim import lr_scheduler
 
 from capture.builtin_rules.registry import rule
 from capture.values.base import Tracer, Value
 
-_LOCKS = (type(threading.Lock()), type(threading.RLock()))
-_TAKING = {"__enter__": "taken", "acquire": "taken", "__exit__": "released", "release": "released"}
 _INLINED_TRANSFORMS = ("torch._functorch.functional_call", "torch._functorch.utils")
 
 
@@ -22,19 +19,6 @@ def build_class(ctx: Tracer, body: Value, name: Value, *bases: Value, **keywords
     return ctx.stop(
         "class", f"the class `{name.constant()}` is defined in the captured code", "define it outside of the function"
     )
-
-
-def _leave_lock(what: str) -> Any:
-    def leave(ctx: Tracer, lock: Value, *args: Value, **keywords: Value) -> Value:
-        hint = "what runs under the lock is captured on its own; hold it around the compiled function for one graph"
-        return ctx.stop("lock", f"{lock.describe()} is {what}", hint)
-
-    return leave
-
-
-for _lock in _LOCKS:
-    for _name, _what in _TAKING.items():
-        rule(getattr(_lock, _name))(_leave_lock(_what))
 
 
 def leave_coroutine(ctx: Tracer, code: CodeType) -> NoReturn:

@@ -4,6 +4,6 @@ Importing the package fills the writer's tables; whoever writes code takes the w
 """
 
 from capture.emit import Writer, is_result
-from capture.rebuild import callables, containers, effects, iterators, objects, plain
+from capture.rebuild import callables, containers, effects, iterators, locks, objects, plain
 
-__all__ = ["Writer", "callables", "containers", "effects", "is_result", "iterators", "objects", "plain"]
+__all__ = ["Writer", "callables", "containers", "effects", "is_result", "iterators", "locks", "objects", "plain"]
