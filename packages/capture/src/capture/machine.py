@@ -255,6 +255,8 @@ class Machine:
 
     def _unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
         handler = instruction.handler
+        if not _raises_again(instruction):
+            raised.value.was_raised()
         if handler is None:
             try:
                 raise raised
@@ -575,6 +577,11 @@ class Machine:
     def stop(self, kind: str, explanation: str, hint: str = "") -> NoReturn:
         # Not by way of a variable: the exception would keep this frame, and the frame the exception.
         raise Break(Reason(kind, explanation, hint), self.location())
+
+
+def _raises_again(instruction: Instruction) -> bool:
+    """Whether this raises what was being handled, which leaves the traceback as it is."""
+    return instruction.op == "RERAISE" or (instruction.op == "RAISE_VARARGS" and instruction.arg == 0)
 
 
 def stack_depth() -> int:

@@ -50,6 +50,7 @@ from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.context_var import ContextVarValue
 from capture.values.exception import ExceptionValue
+from capture.values.exception_group import ExceptionGroupValue
 from capture.values.function import (
     BoundMethod,
     BuiltinValue,
@@ -538,7 +539,8 @@ def wrap_module(ctx: World, obj: torch.nn.Module, source: Source) -> Value:
 
 def wrap_exception(ctx: World, obj: BaseException, source: Source) -> Value:
     ctx.guard(source, "type", type(obj))
-    return ExceptionValue(type(obj), (), obj, source)
+    kind = ExceptionGroupValue if issubclass(type(obj), BaseExceptionGroup) else ExceptionValue
+    return kind(type(obj), (), obj, source)
 
 
 def wrap_user_object(ctx: World, obj: Any, source: Source) -> Value:

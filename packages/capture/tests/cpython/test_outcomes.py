@@ -30,6 +30,8 @@ MODULES = [
     "test_dict",
     "test_dictcomps",
     "test_enumerate",
+    "test_except_star",
+    "test_exception_group",
     "test_exception_variations",
     "test_extcall",
     "test_float",

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from capture.builtin_rules.exceptions import make_exception
 from capture.builtin_rules.registry import constant_of, fallback, fold, pure, rule
 from capture.values.base import (
     NotConstant,
@@ -27,7 +28,6 @@ from capture.values.base import (
 )
 from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, boolean
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
-from capture.values.exception import ExceptionValue
 from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PartialValue, SuperValue, bind
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
@@ -479,7 +479,7 @@ def call_class(ctx: Tracer, cls: ClassValue, /, *args: Value, **kwargs: Value) -
 
 def _call_of_type(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if issubclass(cls, BaseException):
-        return _make_exception(ctx, cls, args, kwargs)
+        return make_exception(ctx, cls, args, kwargs)
     return _make_instance(ctx, cls, args, kwargs)
 
 
@@ -495,18 +495,6 @@ def _through_metaclass(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Ma
     if isinstance(own, FunctionType):
         return ctx.call(ctx.literal(own), [ctx.literal(cls), *args], kwargs)
     return None
-
-
-def _make_exception(
-    ctx: Tracer, cls: type[BaseException], args: Sequence[Value], kwargs: Mapping[str, Value]
-) -> Value | None:
-    made = ExceptionValue(cls, args)
-    made.class_source = ctx.literal(cls).source
-    if isinstance(cls.__init__, FunctionType):
-        ctx.call(bind(ctx, cls.__init__, _owner(cls, "__init__"), "__init__", made), args, kwargs)
-    elif kwargs:
-        return None
-    return made
 
 
 def _owner(cls: type, name: str) -> type:

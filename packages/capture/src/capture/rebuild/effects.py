@@ -10,6 +10,7 @@ from capture.values.constant import UNBOUND
 from capture.values.container_object import ContainerObject
 from capture.values.context_var import ContextVarValue
 from capture.values.exception import ExceptionValue
+from capture.values.exception_group import ExceptionGroupValue
 from capture.values.function import (
     CellValue,
     NamespaceValue,
@@ -21,7 +22,7 @@ from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
 
-@replays(UserObject, ModuleValue, ExceptionValue, ContainerObject)
+@replays(UserObject, ModuleValue, ExceptionValue, ExceptionGroupValue, ContainerObject)
 def replay_object(writer: Writer, value: UserObject) -> None:
     write_attributes(writer, value)
 

@@ -11,7 +11,8 @@ from capture.values.base import Value
 from capture.values.constant import ConstantValue
 from capture.values.container_object import ContainerObject, storage_class
 from capture.values.context_var import ContextVarValue, TokenValue
-from capture.values.exception import ExceptionValue
+from capture.values.exception import ExceptionValue, made_in_c
+from capture.values.exception_group import ExceptionGroupValue
 from capture.values.function import (
     ClassValue,
 )
@@ -30,22 +31,18 @@ def build_object(writer: Writer, value: UserObject) -> None:
     _fill_object(writer, value)
 
 
-@builds(ExceptionValue)
+@builds(ExceptionValue, ExceptionGroupValue)
 def build_exception(writer: Writer, value: ExceptionValue) -> None:
     emit = writer.emit
-    emit.load_callable(value.cls.__new__)
+    emit.load_callable(made_in_c(value.cls, "__new__"))
     writer.load(_class_value(value))
-    emit.call(1 + writer.load_all(value.new_args))
+    args = [value.message, value.members] if isinstance(value, ExceptionGroupValue) else value.new_args
+    emit.call(1 + writer.load_all(args))
     writer.keep(value, "object")
-    initialize = next(vars(cls)["__init__"] for cls in value.cls.__mro__ if _has_init_in_c(cls))
-    writer.call_const(initialize, value, *value.new_args)
+    writer.call_const(made_in_c(value.cls, "__init__"), value, *value.new_args)
     emit.pop()
     write_attributes(writer, value)
     writer.load(value)
-
-
-def _has_init_in_c(cls: type) -> bool:
-    return isinstance(vars(cls).get("__init__"), types.WrapperDescriptorType)
 
 
 @builds(ContainerObject)

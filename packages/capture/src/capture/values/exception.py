@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import GetSetDescriptorType, MemberDescriptorType, TracebackType
+from types import BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType, TracebackType, WrapperDescriptorType
 from typing import Any
 
 from capture.sources import AttrSource, Source
@@ -22,11 +22,25 @@ class ExceptionValue(UserObject):
         super().__init__(cls, obj, source)
         self.new_args = list(args)
         self.caught = False
+        self.trace: object = None if source is None else self
+        """Stands for the traceback: another object after each addition to it; the exception itself for the one that it
+        came with, None for none."""
 
     def raise_while(self, handled: Value | None) -> None:
         """It is raised while another one is being handled."""
-        if handled is not None and handled is not self and self.source is None:
-            self.overlay["__context__"] = handled
+        if handled is None or handled is self or self.source is not None:
+            return
+        link: Value | None = handled
+        while isinstance(link, ExceptionValue):  # as CPython does, lest it follows from itself
+            further = link.overlay.get("__context__")
+            if further is self:
+                link.overlay["__context__"] = NONE
+            link = further
+        self.overlay["__context__"] = handled
+
+    def was_raised(self) -> None:
+        """A frame was added to its traceback."""
+        self.trace = object()
 
     def plain_attribute(self, ctx: Tracer, name: str) -> Value | None:
         if name in self.overlay:
@@ -58,6 +72,12 @@ class ExceptionValue(UserObject):
             self.overlay[name] = value
             return
         super().plain_set(ctx, name, value)
+
+
+def made_in_c(cls: type[BaseException], name: str) -> Any:
+    """``__new__`` or ``__init__`` of the class, or of the nearest before it that has one without Python code."""
+    found = (vars(base)[name] for base in cls.__mro__ if name in vars(base))
+    return next(member for member in found if isinstance(member, (BuiltinFunctionType, WrapperDescriptorType)))
 
 
 class UnseenTraceback(Value):
