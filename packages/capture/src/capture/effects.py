@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from capture.locks import Locks
 from capture.values.base import Value
 from capture.values.context import TorchContext
-from capture.values.function import NamespaceValue
+from capture.values.function import ClassValue, NamespaceValue
 
 
 class Effects:
@@ -21,11 +21,13 @@ class Effects:
         self._changed: dict[Value, None] = {}
         self.contexts: list[TorchContext] = []
         self.locks = Locks()
+        self.classes = False  # whether members of some were written
 
     def note(self, value: Value) -> None:
         """``value`` is about to change; only objects that exist already need a replay."""
         if value.source is not None or isinstance(value, NamespaceValue):
             self._changed.setdefault(value)
+            self.classes |= isinstance(value, ClassValue)
 
     def changed(self) -> list[Value]:
         return list(self._changed)

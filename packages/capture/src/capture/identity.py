@@ -15,6 +15,7 @@ import torch
 from capture.sources import ArgSource, CellSource, ConstSource, Inputs, Source, comes_with_the_call
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
+from capture.values.function import ClassValue
 from capture.values.tensor import TensorValue
 
 
@@ -55,7 +56,9 @@ class MetObjects:
                 ctx.guard(path, "is", obj)
 
     def rely_on_others_than(self, ctx: Tracer, value: Value) -> None:
-        """No other object of its type that was met is this one."""
+        """No other object of its type that was met is this one.  Classes are each relied on as themselves."""
+        if isinstance(value, ClassValue):
+            return
         for other in self._values.values():
             if other is not value and other.source is not None and type(other) is type(value):
                 rely_on_distinct(ctx, value, other)

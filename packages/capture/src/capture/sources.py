@@ -362,5 +362,8 @@ def comes_with_the_call(source: Source) -> bool:
 
 
 def may_vary(source: Source) -> bool:
-    """What is reached through torch and the standard library does not."""
-    return isinstance(next(source.chain()), (ArgSource, ClosureSource, GlobalSource))
+    """What is reached through torch and the standard library does not; what classes hold may."""
+    root = next(source.chain())
+    return isinstance(root, (ArgSource, ClosureSource, GlobalSource)) or (
+        isinstance(root, ConstSource) and issubclass(type(root.obj), type)
+    )

@@ -178,6 +178,18 @@ def plain_deletion(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value
     return NONE
 
 
+@rule(type.__setattr__, kinds=(ClassValue, ConstantValue, None))
+def plain_assignment_to_class(ctx: Tracer, owner: ClassValue, name: ConstantValue, value: Value) -> Value:
+    owner.plain_set(ctx, name.value, value)
+    return NONE
+
+
+@rule(type.__delattr__, kinds=(ClassValue, ConstantValue))
+def plain_deletion_from_class(ctx: Tracer, owner: ClassValue, name: ConstantValue) -> Value:
+    owner.plain_set(ctx, name.value, None)
+    return NONE
+
+
 @rule(object.__getattribute__, kinds=(UserObject, ConstantValue))
 def plain_reading(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value:
     found = owner.plain_attribute(ctx, name.value)

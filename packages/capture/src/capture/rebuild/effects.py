@@ -6,15 +6,12 @@ from capture.emit import Writer, replays
 from capture.rebuild.containers import write_attributes_of_dict
 from capture.rebuild.objects import fill_contents, set_pending, write_attributes
 from capture.values.base import Value
-from capture.values.constant import UNBOUND
+from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.container_object import ContainerObject
 from capture.values.context_var import ContextVarValue
 from capture.values.exception import ExceptionValue
 from capture.values.exception_group import ExceptionGroupValue
-from capture.values.function import (
-    CellValue,
-    NamespaceValue,
-)
+from capture.values.function import CellValue, ClassValue, NamespaceValue
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
 from capture.values.sequence import ListValue, OutsideList, SetValue
@@ -108,6 +105,18 @@ def replay_cell(writer: Writer, value: CellValue) -> None:
     writer.load(value.content)
     writer.load(value)
     emit.store_attr("cell_contents")
+
+
+@replays(ClassValue)
+def replay_class(writer: Writer, value: ClassValue) -> None:
+    """Past the metaclass's own ``__setattr__``: what that does was evaluated already."""
+    for name, item in value.written.items():
+        if item is not None:
+            writer.call_const(type.__setattr__, value, ConstantValue(name), item)
+            writer.emit.pop()
+        elif name in vars(value.cls):
+            writer.call_const(type.__delattr__, value, ConstantValue(name))
+            writer.emit.pop()
 
 
 @replays(NamespaceValue)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
 from typing import Any
+
+import torch
 
 from capture.sources import AttrSource, DictSource, KeySource, Source
 from capture.values.base import (
@@ -242,6 +245,8 @@ class ClassValue(Value):
     def __init__(self, cls: type, source: Source | None = None) -> None:
         self.cls = cls
         self.source = source
+        self.written: dict[str, Value | None] = {}
+        self.is_shown = False  # as a mapping, where what is written would be missed
 
     def python_type(self) -> type:
         return type(self.cls)
@@ -252,6 +257,9 @@ class ClassValue(Value):
     def identity(self) -> Any:
         return self.cls
 
+    def parts(self) -> Iterator[Value]:
+        return (value for value in self.written.values() if value is not None)
+
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         return ctx.call_builtin(self.cls, list(args), dict(kwargs))
 
@@ -261,6 +269,13 @@ class ClassValue(Value):
             return _bind_to_class(ctx, of_metaclass, metaclass, name, self)
         if name in ("__name__", "__qualname__", "__module__", "__doc__") and metaclass is type:
             return ctx.literal(getattr(self.cls, name))
+        written = written_member(ctx, self.cls.__mro__ or (), name)
+        if written is not None:
+            return realize(ctx, written)
+        if name == "__dict__":
+            self.is_shown = True
+            if self.written:
+                ctx.stop("class attribute", f"all attributes of {self.describe()} are read after some were written")
         if _runs_code(self.cls, name):
             ctx.stop("class attribute", f"`{name}` of {self.describe()} is computed by code of its own")
         try:
@@ -274,6 +289,30 @@ class ClassValue(Value):
             return BoundMethod(self, ctx.wrap(static.__func__, self._member(name, "__func__")))
         return ctx.wrap(found, self._member(name)) if self.source is not None else ctx.literal(found)
 
+    def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        setter = getattr(type(self.cls), "__setattr__" if value is not None else "__delattr__")
+        if isinstance(setter, FunctionType):
+            args = [self, ConstantValue(name)] if value is None else [self, ConstantValue(name), value]
+            ctx.call(ctx.literal(setter), args)
+            return
+        self.plain_set(ctx, name, value)
+
+    def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        """``type.__setattr__`` and ``type.__delattr__``, for members that mean nothing but themselves."""
+        value = None if value is None else realize(ctx, value)
+        _, held = _static_lookup(self.cls, name)
+        simple = not (name.startswith("__") and name.endswith("__")) and not hasattr(type(self.cls), name)
+        simple = simple and not any(hasattr(type(held), special) for special in ("__set__", "__delete__"))
+        simple = simple and (value is None or not hasattr(value.python_type(), "__get__"))
+        if not simple or not _has_plain_instances(self.cls) or self.is_shown or self.source is None:
+            ctx.stop("class attribute", f"the attribute `{name}` of {self.describe()} is assigned")
+        if value is None and self.written.get(name) is None and (name in self.written or name not in vars(self.cls)):
+            ctx.stop("class attribute", f"the attribute `{name}` of {self.describe()} is deleted, which has none")
+        if name not in self.written and name not in vars(self.cls):
+            rely_on_no_member(ctx, [self.cls], name)
+        ctx.changed(self)
+        self.written[name] = value
+
     def _member(self, *names: str) -> Source:
         assert self.source is not None
         path: Source = self.source
@@ -283,6 +322,36 @@ class ClassValue(Value):
 
     def describe(self) -> str:
         return f"the class `{module_name(self.cls)}.{self.cls.__qualname__}`"
+
+
+def written_member(ctx: Tracer, order: Iterable[type], name: str) -> Value | None:
+    """A member by this name, where the first of these classes to have it was given it by the evaluated code."""
+    if not ctx.effects.classes:
+        return None
+    for cls in order:
+        known = ctx.known(cls)
+        if isinstance(known, ClassValue) and name in known.written:
+            found = known.written[name]
+            if found is None:
+                ctx.stop("class attribute", f"`{name}` is looked up in {known.describe()} after it was deleted")
+            return found
+        if name in vars(cls):
+            return None
+    return None
+
+
+def _has_plain_instances(cls: type) -> bool:
+    """Whether a class is the program's, and its instances look up members where ``written_member`` is asked."""
+    special = (type, tuple, set, frozenset, str, bytes, int, float, complex, enum.Enum, torch.Tensor)
+    return is_made_by_code(cls) and not trusted(cls) and not issubclass(cls, special)
+
+
+_HEAP_TYPE = 1 << 9
+
+
+def is_made_by_code(cls: type) -> bool:
+    """Whether a class statement made it, and not C."""
+    return bool(cls.__flags__ & _HEAP_TYPE)
 
 
 def _runs_code(cls: type, name: str) -> bool:
@@ -377,6 +446,9 @@ class SuperValue(Value):
         if self.cls not in order:
             ctx.stop("class", f"`super()` of {self.cls!r} is used on an object of another class")
         behind = order[order.index(self.cls) + 1 :]
+        written = written_member(ctx, behind, name)
+        if written is not None:
+            return realize(ctx, written)
         for owner in behind:
             if name not in vars(owner):
                 continue

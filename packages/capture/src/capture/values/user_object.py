@@ -13,7 +13,7 @@ from typing import Any
 from capture.sources import AttrSource, DictSource, KeySource, Source, TypeSource
 from capture.values.base import LazyValue, Tracer, Value, module_name, realize, rely_on_no_member
 from capture.values.constant import ConstantValue
-from capture.values.function import bind
+from capture.values.function import bind, is_made_by_code, written_member
 from capture.values.instance_dict import InstanceDict
 from capture.versions import NO_DICT, PY313
 
@@ -65,6 +65,10 @@ class UserObject(Value):
             held = self._held(ctx, name)
             if held is not _MISSING:
                 return ctx.wrap(held, self._entry(name))
+        written = written_member(ctx, self.cls.__mro__, name)
+        if written is not None:
+            self.absent(ctx, name)
+            return realize(ctx, written)
         if member is _MISSING:
             return None
         self.absent(ctx, name)
@@ -263,14 +267,6 @@ def _no_place(cls: type, name: str, member: Any) -> str:
     if member is not _MISSING:
         return f"'{cls.__name__}' object attribute '{name}' is read-only"
     return f"'{cls.__name__}' object has no attribute '{name}'{NO_DICT}"
-
-
-_HEAP_TYPE = 1 << 9
-
-
-def is_made_by_code(cls: type) -> bool:
-    """Whether a class statement made it, and not C."""
-    return bool(cls.__flags__ & _HEAP_TYPE)
 
 
 def instance_dict(obj: Any) -> dict[str, Any] | None:
