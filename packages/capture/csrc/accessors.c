@@ -38,6 +38,14 @@ fetch_closure(const Node *node, PyObject *parent, const Call *call)
 }
 
 static PyObject *
+fetch_cell(const Node *node, PyObject *parent, const Call *call)
+{
+    PyObject *cells = PyFunction_Check(parent) ? PyFunction_GET_CLOSURE(parent) : NULL;
+    return cells == NULL || node->number >= PyTuple_GET_SIZE(cells) ? wrong_kind()
+                                                                    : Py_NewRef(PyTuple_GET_ITEM(cells, node->number));
+}
+
+static PyObject *
 fetch_global(const Node *node, PyObject *parent, const Call *call)
 {
     if (!PyFunction_Check(parent)) {
@@ -111,6 +119,30 @@ fetch_call(const Node *node, PyObject *parent, const Call *call)
 }
 
 static PyObject *
+fetch_made(const Node *node, PyObject *parent, const Call *call)
+{
+    return PyObject_CallOneArg(node->object, parent);
+}
+
+/* All that a proxy refers to is the mapping that it shows. */
+static int
+take_first(PyObject *found, void *place)
+{
+    *(PyObject **)place = found;
+    return 1;
+}
+
+static PyObject *
+fetch_shown(const Node *node, PyObject *parent, const Call *call)
+{
+    PyObject *mapping = NULL;
+    if (Py_IS_TYPE(parent, &PyDictProxy_Type)) {
+        PyDictProxy_Type.tp_traverse(parent, take_first, &mapping);
+    }
+    return mapping == NULL ? wrong_kind() : Py_NewRef(mapping);
+}
+
+static PyObject *
 fetch_method(const Node *node, PyObject *parent, const Call *call)
 {
     return PyObject_CallMethodNoArgs(parent, node->object);
@@ -127,6 +159,7 @@ static const struct {
     {"root", NOTHING, fetch_root},
     {"arg", NUMBER, fetch_argument},
     {"closure", NUMBER, fetch_closure},
+    {"cell", NUMBER, fetch_cell},
     {"global", NAME, fetch_global},
     {"attr", NAME, fetch_attribute},
     {"dict", NOTHING, fetch_instance_dict, BY_INSTANCE_DICT},
@@ -137,6 +170,8 @@ static const struct {
     {"const", OBJECT, fetch_constant},
     {"call", OBJECT, fetch_call},
     {"method", NAME, fetch_method},
+    {"made", OBJECT, fetch_made},
+    {"shown", NOTHING, fetch_shown},
 };
 
 /* Reads the operand, the tuple's second item, into the node. */

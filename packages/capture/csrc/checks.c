@@ -129,36 +129,50 @@ passes_absent(const Check *check, PyObject *value, const Call *call)
     return false; /* there is a value; the tree answers for the missing one */
 }
 
-/* Consumes the verdict of Python code. */
 static bool
-is_true(PyObject *verdict)
+passes_python(const Check *check, PyObject *value, const Call *call)
 {
+    PyObject *verdict = PyObject_CallOneArg(check->object, value);
     bool yes = verdict != NULL && PyObject_IsTrue(verdict) == 1;
     Py_XDECREF(verdict);
     return yes;
 }
 
+/* A set of exactly these items, which are strings and numbers. */
 static bool
-passes_python(const Check *check, PyObject *value, const Call *call)
+passes_items(const Check *check, PyObject *value, const Call *call)
 {
-    return is_true(PyObject_CallOneArg(check->object, value));
+    return PySet_CheckExact(value) && same_members(value, check->object);
+}
+
+/* The object at an address: one that lives as long as what asks for it, and must not be held by it. */
+static bool
+passes_address(const Check *check, PyObject *value, const Call *call)
+{
+    return (Py_ssize_t)(uintptr_t)value == check->number;
+}
+
+/* A plain weak reference to an object. */
+static bool
+passes_reference(const Check *check, PyObject *value, const Call *call)
+{
+    PyObject *target = PyWeakref_CheckRefExact(value) ? held(value) : Py_None;
+    return target != Py_None && target == held(check->object);
+}
+
+void
+keep(const Check *check, PyObject *value, const Call *call)
+{
+    if (call->slots != NULL && call->slots[check->number] == NULL) {
+        call->slots[check->number] = Py_NewRef(value);
+    }
 }
 
 static bool
-passes_relation(const Check *check, PyObject *value, const Call *call)
+passes_keep(const Check *check, PyObject *value, const Call *call)
 {
-    PyObject *few[16], **given = few;
-    size_t count = (size_t)call->count + 1;
-    if (count > Py_ARRAY_LENGTH(few) && (given = PyMem_New(PyObject *, count)) == NULL) {
-        return false;
-    }
-    given[0] = call->function;
-    memcpy(given + 1, call->args, (count - 1) * sizeof(PyObject *));
-    bool yes = is_true(PyObject_Vectorcall(check->object, given, count, NULL));
-    if (given != few) {
-        PyMem_Free(given);
-    }
-    return yes;
+    keep(check, value, call);
+    return true;
 }
 
 static int
@@ -192,6 +206,27 @@ parse_identity(PyObject *payload, Check *check)
 }
 
 static int
+parse_target(PyObject *payload, Check *check)
+{
+    check->object = PyWeakref_NewRef(payload, NULL);
+    return check->object == NULL ? -1 : 0;
+}
+
+static int
+parse_address(PyObject *payload, Check *check)
+{
+    check->number = (Py_ssize_t)(uintptr_t)PyLong_AsVoidPtr(payload);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int
+parse_items(PyObject *payload, Check *check)
+{
+    check->object = PyFrozenSet_New(payload);
+    return check->object == NULL ? -1 : 0;
+}
+
+static int
 parse_constant(PyObject *payload, Check *check)
 {
     check->object = Py_NewRef(payload);
@@ -210,7 +245,7 @@ parse_number(PyObject *payload, Check *check)
 {
     check->number = PyNumber_AsSsize_t(payload, PyExc_OverflowError);
     if (check->number < 0 && !PyErr_Occurred()) {
-        PyErr_SetString(PyExc_ValueError, "a length check needs a length that is not negative");
+        PyErr_SetString(PyExc_ValueError, "a length or a slot is not negative");
     }
     return check->number < 0 ? -1 : 0;
 }
@@ -249,7 +284,10 @@ static const struct {
     {"false", passes_false, parse_nothing},
     {"absent", passes_absent, parse_nothing, WHILE_SAME_OBJECT},
     {"python", passes_python, parse_callable},
-    {"relation", passes_relation, parse_callable},
+    {"items", passes_items, parse_items},
+    {"at", passes_address, parse_address, WHILE_SAME_OBJECT},
+    {"refers", passes_reference, parse_target},
+    {"keep", passes_keep, parse_number, KEEPS},
 };
 
 static int

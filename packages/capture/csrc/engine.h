@@ -13,6 +13,10 @@
      watch.c     the states of dicts where CPython keeps no numbers of them
      checks.c    the single checks a guard tree is made of
      accessors.c how one value is reached from another
+     relations.c what has to hold between several values that a walk found
+     memory.c    of these: tensors that share memory
+     condition.c of these: arithmetic on sizes
+     binding.c   how tensors are read without Python
      equality.c  whether two constants are interchangeable
      tensors.c   the check of one tensor, read through torch's C interface or through attributes
 
@@ -27,21 +31,25 @@
 
 /* Another number whenever the Python modules would not get on with an engine of before: with every change of a name, of
    arguments, or of what specs may say.  capture/interface.py holds the one that they need. */
-#define INTERFACE 2
+#define INTERFACE 3
 
 /* One call of a Python function, as guards see it: the function and its argument slots (borrowed). */
 typedef struct {
     PyObject *function;
     PyObject *const *args;
     Py_ssize_t count;
+    PyObject **slots; /* what the walk keeps for relations; NULL: it keeps nothing */
 } Call;
 
 typedef struct Check Check;
 typedef struct Node Node;
+typedef struct Relation Relation;
 
 typedef struct {
     PyObject_HEAD
     Node *root;
+    Relation *relations;
+    Py_ssize_t relation_count, slot_count;
     int walkers; /* walks under way; the tree may be reordered only by the last one */
     unsigned long long followed; /* trails that answered in the place of a walk */
 } Guards;

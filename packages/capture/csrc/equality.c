@@ -45,7 +45,7 @@ has_member(PyObject *set, PyObject *item)
 }
 
 /* Equal sets whose numbers also agree in type; strings need no second look. */
-static bool
+bool
 same_members(PyObject *value, PyObject *constant)
 {
     if (PyObject_RichCompareBool(value, constant, Py_EQ) != 1) {

@@ -1,9 +1,11 @@
 /* The guard tree: built once from plain data, walked on every call.
 
+   Relations between values that it found are asked after a walk that passed (relations.c).
+
    A walk may run Python code (attributes, ==, callables), and so may be entered again, by this thread or another,
    before it is done.  Values are therefore owned while they are looked at, and the order of children changes only
    while no other walk is under way. */
-#include "guards.h"
+#include "relations.h"
 
 #include <structmember.h>
 
@@ -252,10 +254,41 @@ drop_error(void)
 }
 
 static const Check *
+walk_and_relate(Guards *guards, const Call *call, bool reorder)
+{
+    const Check *failed = guards_walk(reorder ? guards : NULL, guards->root, Py_None, call);
+    return failed != NULL ? failed : relations_first_failing(guards->relations, guards->relation_count, call);
+}
+
+/* The same with room for the values that relations ask about, which are owned until the last one was answered. */
+static const Check *
+walk_with_slots(Guards *guards, const Call *call, bool reorder)
+{
+    PyObject *few[128], **slots = few;
+    size_t count = (size_t)guards->slot_count;
+    if (count > Py_ARRAY_LENGTH(few) && (slots = PyMem_New(PyObject *, count)) == NULL) {
+        return any_check(guards->root);
+    }
+    memset(slots, 0, count * sizeof(PyObject *));
+    Call keeping = *call;
+    keeping.slots = slots;
+    const Check *failed = walk_and_relate(guards, &keeping, reorder);
+    drop_error();
+    for (size_t i = 0; i < count; i++) {
+        Py_XDECREF(slots[i]);
+    }
+    if (slots != few) {
+        PyMem_Free(slots);
+    }
+    return failed;
+}
+
+static const Check *
 first_failing(Guards *guards, const Call *call, bool reorder)
 {
     guards->walkers++;
-    const Check *failed = guards_walk(reorder ? guards : NULL, guards->root, Py_None, call);
+    const Check *failed = guards->slot_count > 0 ? walk_with_slots(guards, call, reorder)
+                                                 : walk_and_relate(guards, call, reorder);
     guards->walkers--;
     drop_error();
     return failed;
@@ -274,7 +307,7 @@ parse_call(PyObject *const *args, Py_ssize_t count, Call *call)
         PyErr_SetString(PyExc_TypeError, "expected a function and a tuple of its argument slots");
         return -1;
     }
-    *call = (Call){args[0], PySequence_Fast_ITEMS(args[1]), PyTuple_GET_SIZE(args[1])};
+    *call = (Call){args[0], PySequence_Fast_ITEMS(args[1]), PyTuple_GET_SIZE(args[1]), NULL};
     return 0;
 }
 
@@ -364,18 +397,48 @@ guards_failures(PyObject *self, PyObject *const *args, Py_ssize_t count)
     return found;
 }
 
+/* The number of slots that the checks of a tree fill. */
+static Py_ssize_t
+slots_of(const Node *node)
+{
+    Py_ssize_t count = 0;
+    for (Py_ssize_t i = 0; i < node->check_count; i++) {
+        if (node->checks[i].lasts == KEEPS && node->checks[i].number >= count) {
+            count = node->checks[i].number + 1;
+        }
+    }
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        Py_ssize_t below = slots_of(node->children[i]);
+        count = below > count ? below : count;
+    }
+    return count;
+}
+
+static int
+guards_parse(PyObject *spec, PyObject *relations, Guards *self)
+{
+    if ((self->root = node_parse(spec)) == NULL) {
+        return -1;
+    }
+    self->slot_count = slots_of(self->root);
+    self->relations = relations_parse(relations, self->slot_count, &self->relation_count);
+    return self->relations == NULL ? -1 : 0;
+}
+
 static PyObject *
 guards_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"spec", NULL};
-    PyObject *spec;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Guards", names, &spec)) {
+    static char *names[] = {"spec", "relations", NULL};
+    PyObject *spec, *relations = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O!:Guards", names, &spec, &PyTuple_Type, &relations)) {
         return NULL;
     }
-    Guards *self = (Guards *)type->tp_alloc(type, 0);
-    if (self != NULL && (self->root = node_parse(spec)) == NULL) {
+    relations = relations == NULL ? PyTuple_New(0) : Py_NewRef(relations);
+    Guards *self = relations == NULL ? NULL : (Guards *)type->tp_alloc(type, 0);
+    if (self != NULL && guards_parse(spec, relations, self) < 0) {
         Py_CLEAR(self);
     }
+    Py_XDECREF(relations);
     return (PyObject *)self;
 }
 
@@ -383,8 +446,11 @@ static int
 guards_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Node *root = ((Guards *)self)->root;
-    return root == NULL ? 0 : node_traverse(root, visit, arg);
+    Guards *guards = (Guards *)self;
+    int stop = guards->root == NULL ? 0 : node_traverse(guards->root, visit, arg);
+    return stop || guards->relations == NULL
+        ? stop
+        : relations_traverse(guards->relations, guards->relation_count, visit, arg);
 }
 
 /* The cyclic collector must not clear guards: something might still walk them.  Others in the cycle give way. */
@@ -394,6 +460,7 @@ guards_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     node_free(((Guards *)self)->root);
+    relations_free(((Guards *)self)->relations, ((Guards *)self)->relation_count);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -420,7 +487,7 @@ static PyType_Slot guards_slots[] = {
     {Py_tp_traverse, guards_traverse},
     {Py_tp_methods, guards_methods},
     {Py_tp_members, guards_members},
-    {Py_tp_doc, "Guards(spec)\n--\n\nEverything one piece of transformed code relies on, checked in C."},
+    {Py_tp_doc, "Guards(spec, relations=())\n--\n\nEverything one piece of transformed code relies on, checked in C."},
     {0, NULL},
 };
 

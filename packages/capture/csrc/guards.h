@@ -30,8 +30,8 @@ struct Node {
 
 typedef struct TensorSpec TensorSpec;
 
-/* As long as what, a check that passed goes on to pass. */
-typedef enum { AT_NO_TIME, WHILE_SAME_OBJECT, WHILE_SAME_CONSTANT, WHILE_SAME_DICT, WHILE_SAME_HELD_DICTS } Lasts;
+/* As long as what, a check that passed goes on to pass; KEEPS: it passes always, but has to see the value. */
+typedef enum { AT_NO_TIME, WHILE_SAME_OBJECT, WHILE_SAME_CONSTANT, WHILE_SAME_DICT, WHILE_SAME_HELD_DICTS, KEEPS } Lasts;
 
 /* passes may leave an error set when it returns false. */
 struct Check {
@@ -51,6 +51,7 @@ int accessor_parse(PyObject *spec, Node *node);
 int check_parse(PyObject *spec, Check *check);
 int check_traverse(Check *check, visitproc visit, void *arg);
 void check_clear(Check *check);
+void keep(const Check *check, PyObject *value, const Call *call); /* in its slot, for relations */
 
 /* guards.c: the first check that fails at or below the node, or NULL. */
 const Check *guards_walk(Guards *guards, Node *node, PyObject *parent, const Call *call);
@@ -63,16 +64,15 @@ const Check *trail_follow(const Trail *trail, Guards *guards, const Call *call);
 void trail_free(Trail *trail);
 
 /* tensors.c */
-const Word *tensor_binding(void); /* another number when tensors are read in another way */
 bool tensor_is_read_in_c(const TensorSpec *spec, PyObject *value); /* without running any code */
 TensorSpec *tensor_spec_parse(PyObject *payload);
 bool tensor_spec_is_for(const TensorSpec *spec, PyObject *value); /* whether the type is right */
 bool tensor_spec_matches(TensorSpec *spec, PyObject *value);
 int tensor_spec_traverse(TensorSpec *spec, visitproc visit, void *arg);
 void tensor_spec_free(TensorSpec *spec);
-PyObject *bind_tensors(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 /* equality.c: same exact type and same value, bit for bit in floats, through tuples and frozen sets. */
 bool interchangeable(PyObject *value, PyObject *constant);
+bool same_members(PyObject *value, PyObject *constant); /* of two sets, the first of which may change */
 
 #endif

@@ -1,7 +1,7 @@
 /* The Python module capture._engine: its names, its start-up, and the two decisions a translator can return. */
 #include "engine.h"
 
-#include "guards.h"
+#include "binding.h"
 
 Engine engine;
 

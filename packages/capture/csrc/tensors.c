@@ -3,29 +3,10 @@
    The engine knows no torch header.  Two ways lead to the same verdict:
 
    * Through attributes (t.dtype, t.device, t.shape, t.stride()), which works for every tensor and every subclass.
-   * Through the C functions that torch exports under stable names.  They take an at::Tensor *, which is the address
-     of one word inside the Python object; bind_tensors tells where.  They speak of dtypes and devices in numbers of
-     their own, so a check learns its numbers: from the first tensor that passes by attributes. */
+   * Through the C functions that torch exports under stable names (binding.c).  They speak of dtypes and devices in
+     numbers of their own, so a check learns its numbers: from the first tensor that passes by attributes. */
+#include "binding.h"
 #include "guards.h"
-
-typedef int32_t (*ReadInt)(void *tensor, int32_t *result);
-typedef int32_t (*ReadLong)(void *tensor, int64_t *result);
-typedef int32_t (*ReadLongs)(void *tensor, int64_t **result);
-typedef bool (*ReadGrad)(void *implementation);
-
-/* How tensors are read: set once torch is there. */
-static struct {
-    Word generation; /* numbers learned under another binding do not count; 0: by attributes only */
-    Py_ssize_t offset;
-    PyObject *types; /* the exact types that may be read in C: their attributes are torch's own */
-    PyObject *requires_grad; /* the descriptor of this attribute, the same for all types, or NULL */
-    ReadInt dtype, device_type, device_index, layout;
-    ReadLong dim;
-    ReadLongs sizes, strides;
-    ReadGrad grad; /* or NULL */
-} binding;
-
-static Word generations;
 
 #define ANY INT64_MIN /* a size or stride that may be anything */
 #define PAST_FIRST (INT64_MIN + 1) /* plus a dimension: the stride that steps past all of that dimension */
@@ -298,12 +279,6 @@ matches_by_attributes(const TensorSpec *spec, PyObject *value)
         && (spec->strides == NULL || strides_are(value, spec->rank, spec->strides));
 }
 
-static void *
-handle_of(PyObject *value)
-{
-    return (char *)value + binding.offset;
-}
-
 /* Takes the numbers of a tensor that has passed by its attributes. */
 static void
 learn(TensorSpec *spec, PyObject *value)
@@ -375,20 +350,6 @@ matches_in_c(const TensorSpec *spec, PyObject *value)
         && (spec->strides == NULL || same_strides(spec, handle));
 }
 
-static bool
-readable_in_c(PyTypeObject *type)
-{
-    if (binding.generation == 0) {
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(binding.types); i++) {
-        if (PyTuple_GET_ITEM(binding.types, i) == (PyObject *)type) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* requires_grad has no C function, but a method of what a tensor points to.  Without it, its getter is called without
    the search for it. */
 static bool
@@ -405,12 +366,6 @@ grad_matches(const TensorSpec *spec, PyObject *value, bool readable)
     bool same = found == spec->requires_grad;
     Py_XDECREF(found);
     return same;
-}
-
-const Word *
-tensor_binding(void)
-{
-    return &binding.generation;
 }
 
 bool
@@ -443,67 +398,4 @@ tensor_spec_matches(TensorSpec *spec, PyObject *value)
         learn(spec, value);
     }
     return true;
-}
-
-/* Stores the address of one C function in a function pointer; false where there is none. */
-static bool
-take_address(PyObject *addresses, const char *name, void *function)
-{
-    PyObject *number = PyDict_GetItemString(addresses, name);
-    void *address = number == NULL ? NULL : PyLong_AsVoidPtr(number);
-    memcpy(function, &address, sizeof address);
-    return address != NULL;
-}
-
-static bool
-take_addresses(PyObject *addresses)
-{
-    return take_address(addresses, "aoti_torch_get_dtype", &binding.dtype)
-        && take_address(addresses, "aoti_torch_get_device_type", &binding.device_type)
-        && take_address(addresses, "aoti_torch_get_device_index", &binding.device_index)
-        && take_address(addresses, "aoti_torch_get_layout", &binding.layout)
-        && take_address(addresses, "aoti_torch_get_dim", &binding.dim)
-        && take_address(addresses, "aoti_torch_get_sizes", &binding.sizes)
-        && take_address(addresses, "aoti_torch_get_strides", &binding.strides);
-}
-
-/* The one getter that serves requires_grad of all the types; NULL where they differ or have none. */
-static PyObject *
-common_getter(PyObject *types)
-{
-    PyObject *common = NULL;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); i++) {
-        PyObject *getter = optional_attribute(PyTuple_GET_ITEM(types, i), names.requires_grad);
-        bool fits = getter != NULL && Py_IS_TYPE(getter, &PyGetSetDescr_Type) && (common == NULL || common == getter);
-        Py_XSETREF(common, fits ? Py_NewRef(getter) : NULL);
-        Py_XDECREF(getter);
-        if (!fits) {
-            break;
-        }
-    }
-    PyErr_Clear();
-    return common;
-}
-
-/* bind_tensors(offset | None, {name: address}, types) -> whether tensors are now read in C. */
-PyObject *
-bind_tensors(PyObject *module, PyObject *const *args, Py_ssize_t count)
-{
-    if (count != 3 || !PyDict_Check(args[1]) || !(PyTuple_Check(args[2]) || PyType_Check(args[2]))) {
-        PyErr_SetString(PyExc_TypeError, "bind_tensors(offset or None, {name: address}, type or tuple of types)");
-        return NULL;
-    }
-    Py_ssize_t offset = args[0] == Py_None ? -1 : PyNumber_AsSsize_t(args[0], PyExc_OverflowError);
-    PyObject *types = PyTuple_Check(args[2]) ? Py_NewRef(args[2]) : PyTuple_Pack(1, args[2]);
-    if (types == NULL || PyErr_Occurred() || intern_names() < 0) {
-        Py_XDECREF(types);
-        return NULL;
-    }
-    bool complete = take_addresses(args[1]) && offset >= 0;
-    (void)take_address(args[1], "requires_grad", &binding.grad);
-    binding.generation = complete ? ++generations : 0;
-    binding.offset = offset;
-    Py_XSETREF(binding.types, types);
-    Py_XSETREF(binding.requires_grad, common_getter(types));
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(complete);
 }

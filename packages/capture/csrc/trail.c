@@ -4,6 +4,7 @@
    of its own (object_compat.h).  A trail lists, for one value and parents before children:
 
    * steps: words in memory and what they were: the state of a dict, the type of an object, the dict of an object;
+   * kept: values that relations ask for, put in their slots again;
    * tensors: their checks, which are repeated because a tensor can change without any dict;
    * the rest: what can only be walked, because it is reached by running code or from what has no such number.
 
@@ -14,6 +15,7 @@
    The numbers of dicts are never used twice, but addresses are.  So an object counts as the same only if a dict in the
    same state held it all along, or if its own dict is in the same state; and a class, which no step holds, by a weak
    reference. */
+#include "binding.h"
 #include "guards.h"
 #include "object_compat.h"
 
@@ -37,8 +39,8 @@ struct Trail {
     Py_ssize_t class_count;
     Step *steps;
     const Word **states; /* those of the steps that are held */
-    Rest *tensors, *rest;
-    Py_ssize_t step_count, state_count, tensor_count, rest_count;
+    Rest *kept, *tensors, *rest;
+    Py_ssize_t step_count, state_count, kept_count, tensor_count, rest_count;
 };
 
 #define FEWEST 8 /* nodes that make a trail worth its while */
@@ -56,6 +58,7 @@ trail_free(Trail *trail)
         PyMem_Free(trail->classes);
         PyMem_Free(trail->states);
         PyMem_Free(trail->steps);
+        PyMem_Free(trail->kept);
         PyMem_Free(trail->tensors);
         PyMem_Free(trail->rest);
         PyMem_Free(trail);
@@ -163,12 +166,22 @@ add_dict(Trail *trail, PyObject *dict)
     return add_object(trail, dict, false) && has_plain_keys(dict) && add_state(trail, dict);
 }
 
+static Rest *
+place_for(Trail *trail, const Check *check, PyObject *value)
+{
+    if (check->lasts == KEEPS) {
+        return one_more((void **)&trail->kept, &trail->kept_count, sizeof(Rest));
+    }
+    if (check->tensor != NULL && tensor_is_read_in_c(check->tensor, value)) {
+        return one_more((void **)&trail->tensors, &trail->tensor_count, sizeof(Rest));
+    }
+    return one_more((void **)&trail->rest, &trail->rest_count, sizeof(Rest));
+}
+
 static bool
 add_check(Trail *trail, const Check *check, PyObject *value)
 {
-    bool tensor = check->tensor != NULL && tensor_is_read_in_c(check->tensor, value);
-    Rest *rest = tensor ? one_more((void **)&trail->tensors, &trail->tensor_count, sizeof(Rest))
-                        : one_more((void **)&trail->rest, &trail->rest_count, sizeof(Rest));
+    Rest *rest = place_for(trail, check, value);
     if (rest == NULL) {
         return false;
     }
@@ -309,7 +322,8 @@ trail_record(const Node *node, PyObject *value)
     trail->value = value;
     /* Only the state of its dict tells an object from a later one at the same address. */
     bool anchored = PyDict_Check(value) || has_instance_dict(node, value);
-    if (!anchored || !add_step(trail, tensor_binding()) || !add_type(trail, value) || !record_below(trail, node, value) || trail->step_count < FEWEST) {
+    if (!anchored || !add_step(trail, &binding.generation) || !add_type(trail, value)
+        || !record_below(trail, node, value) || trail->step_count < FEWEST) {
         PyErr_Clear();
         trail_free(trail);
         return NULL;
@@ -343,6 +357,9 @@ trail_holds(const Trail *trail, PyObject *value)
 const Check *
 trail_follow(const Trail *trail, Guards *guards, const Call *call)
 {
+    for (Py_ssize_t i = 0; i < trail->kept_count; i++) {
+        keep(trail->kept[i].check, trail->kept[i].object, call);
+    }
     for (Py_ssize_t i = 0; i < trail->tensor_count; i++) {
         const Rest *tensor = &trail->tensors[i];
         if (!tensor->check->passes(tensor->check, tensor->object, call)) {

@@ -54,7 +54,7 @@ def _rely(ctx: Tracer, value: TensorValue, name: str) -> None:
     assert value.source is not None
     answer = getattr(value.obj, name)()
     text = f"`{name}()` of {value.source.expression()} is {answer}"
-    ctx.guard(None, "relation", _same_answer(value.source, name, answer), text=text)
+    ctx.guard(None, "relation", (), None, _same_answer(value.source, name, answer), text=text)
 
 
 def _same_answer(source: Source, name: str, answer: Any) -> Callable[..., bool]:

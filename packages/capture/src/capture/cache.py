@@ -167,7 +167,7 @@ class Cache:
 
 def without_objects(guards: Sequence[Guard]) -> tuple[Guard, ...]:
     """The guards with their sentences fixed, and without what would keep the user's objects alive."""
-    kept = ("equals", "tensor", "length")
+    kept = ("equals", "tensor", "length", "distinct")
     return tuple(
         Guard(guard.source, guard.kind, guard.payload if guard.kind in kept else (), guard.location, guard.sentence())
         for guard in guards

@@ -31,7 +31,7 @@ def decided_by_arguments(
     if ask is None or inputs.args is None:
         return None
     answer = ask(inputs.function, *inputs.args)
-    ctx.guard(None, "relation", same_answer(ask, answer), text=f"the answer at {ctx.location()} is {answer}")
+    ctx.guard(None, "relation", (), None, same_answer(ask, answer), text=f"the answer at {ctx.location()} is {answer}")
     return answer
 
 

@@ -1,6 +1,7 @@
 """Guards: what a recorded graph relies on, and their translation to the engine's tree of checks.
 
-A guard is a source and a check.  It knows how to be said as a sentence; it does not know who asked for it.
+A guard is a source and a check, or a relation between several sources.  It knows how to be said as a sentence; it
+does not know who asked for it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from capture.errors import Location
 from capture.sources import Inputs, Source
 
 Spec = tuple[Any, ...]
+
+RELATIONS = frozenset({"same", "distinct", "memory", "condition", "relation"})
+"""Kinds of guards without a source of their own.  Their payload: the sources, what the engine is told of them, and the
+Python function of a call that answers where the engine cannot."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ class Guard:
         return f"expected that {self.sentence()}{self._actual(inputs)}{where}"
 
     def _actual(self, inputs: Inputs) -> str:
+        if self.kind == "distinct" and self.payload:
+            return f", but {_coinciding(self.payload, inputs)}"
         if self.source is None:
             return ", which no longer holds"
         try:
@@ -64,6 +71,17 @@ _PREDICATES = {
     "absent": "does not exist",
     "python": "satisfies a check",
 }
+
+
+def _coinciding(payload: tuple[Any, ...], inputs: Inputs) -> str:
+    """The first two of the paths that lead to one object."""
+    sources, count = payload[:2]
+    objects = [source.read(inputs) for source in sources]
+    for position, found in enumerate(objects):
+        for first in range(min(position, count)):
+            if objects[first] is found:
+                return f"{sources[position].expression()} is {sources[first].expression()}"
+    return "they were"
 
 
 def describe(value: Any) -> str:
@@ -124,30 +142,36 @@ class GuardSet:
 
     def __init__(self) -> None:
         self._guards: dict[Any, Guard] = {}
-        self._unhashable: list[Guard] = []
 
     def add(self, guard: Guard) -> None:
-        key = (guard.source, guard.kind)
-        if guard.kind in ("python", "relation"):
-            self._unhashable.append(guard)
-        elif key not in self._guards:
-            self._guards[key] = guard
+        by_payload = guard.kind == "python" or guard.kind in RELATIONS
+        self._guards.setdefault((guard.source, guard.kind, guard.payload if by_payload else None), guard)
 
     def all(self) -> list[Guard]:
-        return [*self._guards.values(), *self._unhashable]
+        return list(self._guards.values())
 
 
-def to_spec(guards: Iterable[Guard]) -> Spec:
-    """The engine's tree: one node per distinct path, checks in order; a check's index is the guard's position."""
+def to_spec(guards: Iterable[Guard]) -> tuple[Spec, tuple[Spec, ...]]:
+    """The engine's tree: one node per distinct path, checks in order; a check's index is the guard's position.
+
+    And the relations, those first that ask no Python code, with the slots in which the walk keeps their values.
+    """
     root = _Node(("root",))
     nodes: dict[Source, _Node] = {}
-    # What relates several arguments is asked last, when each is known to be what it should be.
-    relations = _Node(("const", None))
+    slots: dict[Source, int] = {}
+    relations: list[Spec] = []
     for index, guard in enumerate(guards):
-        node = relations if guard.source is None else _node_of(guard.source, root, nodes)
-        node.checks.append((guard.kind, index, *guard.payload))
-    spec = root.spec()
-    return (*spec[:-1], (*spec[-1], relations.spec())) if relations.checks else spec
+        if guard.kind not in RELATIONS:
+            assert guard.source is not None
+            _node_of(guard.source, root, nodes).checks.append((guard.kind, index, *guard.payload))
+            continue
+        sources, told, function = guard.payload
+        for source in sources:
+            if source not in slots:
+                slots[source] = len(slots)
+                _node_of(source, root, nodes).checks.append(("keep", index, slots[source]))
+        relations.append((guard.kind, index, tuple(slots[source] for source in sources), told, function))
+    return root.spec(), tuple(sorted(relations, key=lambda relation: relation[0] == "relation"))
 
 
 def _node_of(source: Source, root: _Node, nodes: dict[Source, _Node]) -> _Node:

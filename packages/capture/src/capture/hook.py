@@ -191,7 +191,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
             state.learn(inputs, config.options)
     state.varying.all_sizes = config.options.dynamic is True
     made = translate(config, inputs, state.varying)
-    guards = _engine.Guards(to_spec(made.guards))
+    guards = _engine.Guards(*to_spec(made.guards))
     if made.recheck is not None:
         made.recheck.guards = guards
     entry = _engine.GuardedCode(made.code, guards, config)
@@ -210,6 +210,10 @@ _SYMBOLS = (
     "aoti_torch_get_device_type",
     "aoti_torch_get_device_index",
     "aoti_torch_get_layout",
+    "aoti_torch_get_data_ptr",
+    "aoti_torch_get_storage_offset",
+    "aoti_torch_get_storage_size",
+    "aoti_torch_layout_strided",
 )
 
 

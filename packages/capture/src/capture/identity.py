@@ -6,8 +6,7 @@ holds for what was found, so what of it the graph depends on is relied on here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import FunctionType
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -47,21 +46,26 @@ class MetObjects:
                 ctx.guard(source, "is", obj)
             return
         if self._comes_and_goes(first, obj) and comes_with_the_call(source):
-            ctx.guard(
-                None, "relation", _same_object(first, source), text=f"{source.expression()} is {first.expression()}"
-            )
+            text = f"{source.expression()} is {first.expression()}"
+            ctx.guard(None, "same", (first, source), None, None, text=text)
             return
         for path in (first, source):
             if not isinstance(next(path.chain()), (ConstSource, CellSource)):
                 ctx.guard(path, "is", obj)
 
-    def rely_on_others_than(self, ctx: Tracer, value: Value) -> None:
-        """No other object of its type that was met is this one.  Classes are each relied on as themselves."""
-        if isinstance(value, ClassValue):
-            return
-        for other in self._values.values():
-            if other is not value and other.source is not None and type(other) is type(value):
-                rely_on_distinct(ctx, value, other)
+    def rely_on_separate(self, ctx: Tracer, changed: Iterable[Value]) -> None:
+        """No other object of its type that was met is one of these.  Classes are each relied on as themselves."""
+        considered = (value for value in changed if not isinstance(value, ClassValue))
+        chosen = {id(value): value for value in considered if value.source is not None}
+        kinds: dict[tuple[type, type], tuple[list[Value], list[Value]]] = {}
+        for value in chosen.values():
+            kinds.setdefault(_kind(value), ([], []))[0].append(value)
+        for value in self._values.values() if kinds else ():
+            group = kinds.get(_kind(value))
+            if group is not None and value.source is not None and id(value) not in chosen:
+                group[1].append(value)
+        for group in kinds.values():
+            _rely_on_distinct_group(ctx, *group)
 
     def _comes_and_goes(self, source: Source, obj: Any) -> bool:
         """Whether later calls may well bring another object on this path: arguments do, what modules hold does not."""
@@ -69,6 +73,10 @@ class MetObjects:
         if not isinstance(root, ArgSource) or issubclass(type(obj), (torch.nn.Module, torch.nn.Parameter, type)):
             return False
         return root is source or not isinstance(self._inputs.args[root.index], torch.nn.Module)
+
+
+def _kind(value: Value) -> tuple[type, type]:
+    return type(value), value.python_type()
 
 
 _MOST_COMPARED = 8
@@ -114,8 +122,7 @@ def _rely_on_another(ctx: Tracer, left: Value, right: Value) -> None:
     if first is None or second is None or left.python_type() is not right.python_type():
         return
     if not (isinstance(first, ConstSource) and isinstance(second, ConstSource)):
-        text = f"{first.expression()} is not {second.expression()}"
-        ctx.guard(None, "relation", _distinct_paths(first, second), text=text)
+        _guard_distinct(ctx, [first], [second])
 
 
 def rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
@@ -125,21 +132,34 @@ def rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
         return
     if isinstance(left, ConstantValue) or left.python_type() is not right.python_type():
         return
-    text = f"{first.expression()} is not {second.expression()}"
-    ctx.guard(None, "relation", _distinct_paths(first, second), text=text)
+    _guard_distinct(ctx, [first], [second])
 
 
-def _distinct_paths(first: Source, second: Source) -> Callable[..., bool]:
-    def distinct(function: FunctionType, *args: Any) -> bool:
-        inputs = Inputs(function, args)
-        return first.read(inputs) is not second.read(inputs)
+def _rely_on_distinct_group(ctx: Tracer, changed: Sequence[Value], others: Sequence[Value]) -> None:
+    """The changed ones are neither each other nor one of the others, as far as a call may bring it about."""
+    coming, held = _by_origin(changed)
+    other_coming, other_held = _by_origin(others)
+    _guard_distinct(ctx, coming, [*held, *other_coming, *other_held])
+    _guard_distinct(ctx, held, other_coming)
 
-    return distinct
+
+def _by_origin(values: Sequence[Value]) -> tuple[list[Source], list[Source]]:
+    """The paths that begin at an argument, and those that do not."""
+    paths = [value.source for value in values if value.source is not None]
+    return [path for path in paths if comes_with_the_call(path)], [p for p in paths if not comes_with_the_call(p)]
 
 
-def _same_object(first: Source, second: Source) -> Callable[..., bool]:
-    def same(function: FunctionType, *args: Any) -> bool:
-        inputs = Inputs(function, args)
-        return first.read(inputs) is second.read(inputs)
+_NAMED = 3
 
-    return same
+
+def _guard_distinct(ctx: Tracer, first: Sequence[Source], rest: Sequence[Source]) -> None:
+    """The first are different objects, and none of the rest is one of them."""
+    sources = (*first, *rest)
+    if not first or len(sources) < 2:
+        return
+    names = [source.expression() for source in sources]
+    text = f"{names[0]} is not {names[1]}"
+    if len(names) > 2:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        text = f"{', '.join(names[:_NAMED])}{more} are different objects"
+    ctx.guard(None, "distinct", sources, len(first), None, text=text)

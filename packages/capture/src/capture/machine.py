@@ -494,8 +494,7 @@ class Machine:
 
     def rely_on_separate_changes(self) -> None:
         """A changed object is none of the others of its type: writes through one path were not seen on another."""
-        for value in self.effects.changed():
-            self._met.rely_on_others_than(self, value)
+        self._met.rely_on_separate(self, self.effects.changed())
 
     @contextlib.contextmanager
     def rehearsal(self) -> Iterator[None]:

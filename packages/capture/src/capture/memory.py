@@ -35,7 +35,14 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
         raise SkipFrame(Reason("memory", "tensors whose sizes vary share memory, and one is changed"), always=False)
     names = ", ".join(source.expression() for source in given)
     text = f"{names} share {'the same' if shared else 'no'} memory"
-    return [Guard(None, "relation", (_share_as_before(given, shared),), location, text)]
+    payload = (tuple(given), _as_numbers(tensors, shared), _share_as_before(given, shared))
+    return [Guard(None, "memory", payload, location, text)]
+
+
+def _as_numbers(tensors: Sequence[Any], shared: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """For the engine, which knows no dtypes: how large an item is, the first tensor in the same memory, how far in."""
+    places = {number: (first, distance) for number, first, distance in shared}
+    return tuple((int(tensor.element_size()), *places.get(n, (-1, 0))) for n, tensor in enumerate(tensors))
 
 
 def sharing(tensors: Sequence[Any]) -> tuple[tuple[int, int, int], ...]:

@@ -17,10 +17,11 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from capture.conditions import Instruction, program_of
 from capture.errors import Location
 from capture.guards import Guard
 from capture.layouts import OpenLayout, Relied
-from capture.sources import Inputs, Source
+from capture.sources import AttrSource, Inputs, Source
 
 
 class ShapeSource(TorchSource):
@@ -140,6 +141,8 @@ def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: 
     text = PythonPrinter().doprint(condition.xreplace(names))
     check = eval(f"lambda {', '.join(map(str, names.values()))}: {text}", {"math": math, "torch": torch})
     readers = [_reader(origin) for origin in origins]
+    paths, reads = _reads(origins)
+    program = program_of(condition, dict(zip(symbols, reads, strict=True)))
     spoken = condition.xreplace(
         {symbol: sympy.Symbol(origin.name) for symbol, origin in zip(symbols, origins, strict=True)}
     )
@@ -148,7 +151,29 @@ def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: 
         inputs = Inputs(function, args)
         return bool(check(*(read(inputs) for read in readers)))
 
-    return Guard(None, "relation", (holds,), location, f"{spoken}")
+    if program is None:
+        return Guard(None, "relation", ((), None, holds), location, f"{spoken}")
+    return Guard(None, "condition", (paths, program, holds), location, f"{spoken}")
+
+
+_PARTS = {"SIZE": "size", "STRIDE": "stride"}
+
+
+def _reads(origins: list[Any]) -> tuple[tuple[Source, ...], list[Instruction]]:
+    """The paths to numbers and tensors, and how the engine reads each symbol from them."""
+    places: dict[Source, int] = {}
+    reads = []
+    for origin in origins:
+        if isinstance(origin, ShapeSource) or hasattr(origin, "member"):
+            path, name, dim = _path(origin), "number", 0
+        else:
+            path, name, dim = _path(origin.base), _PARTS.get(origin.prop.name, "offset"), origin.idx or 0
+        reads.append((name, places.setdefault(path, len(places)), dim))
+    return tuple(places), reads
+
+
+def _path(origin: Any) -> Source:
+    return origin.path if isinstance(origin, ShapeSource) else AttrSource(_path(origin.base), origin.member)
 
 
 def _reader(origin: Any) -> Callable[[Inputs], Any]:

@@ -6,6 +6,7 @@ A source says three things about one path: how the user would write it (``expres
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FunctionType
@@ -98,7 +99,7 @@ class ClosureSource(Source):
 
 @_path
 class CellSource(Source):
-    """A closure cell of the frame's function itself, of which nothing is ever checked but its content."""
+    """A closure cell of the frame's function itself, of which only its content is checked, and which cell it is."""
 
     index: int
     name: str
@@ -107,7 +108,7 @@ class CellSource(Source):
         return self.name
 
     def accessor(self) -> Accessor:
-        raise TypeError("a closure cell has no accessor: its content has")
+        return ("cell", self.index)
 
     def read(self, inputs: Inputs) -> Any:
         return (inputs.function.__closure__ or ())[self.index]
@@ -297,6 +298,20 @@ class ItemSource(Derived):
 
 
 @_path
+class ShownSource(Derived):
+    """The mapping that a read-only view of one shows."""
+
+    def expression(self) -> str:
+        return self.parent.expression()
+
+    def accessor(self) -> Accessor:
+        return ("shown",)
+
+    def read(self, inputs: Inputs) -> Any:
+        return gc.get_referents(self.parent.read(inputs))[0]
+
+
+@_path
 class MadeSource(Derived):
     """What a function makes, for each call anew, of what is found on another path."""
 
@@ -306,7 +321,7 @@ class MadeSource(Derived):
         return self.parent.expression()
 
     def accessor(self) -> Accessor:
-        raise NotImplementedError("nothing is guarded on what was just made")
+        return ("made", self.function)
 
     def read(self, inputs: Inputs) -> Any:
         return self.function(self.parent.read(inputs))

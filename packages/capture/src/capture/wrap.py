@@ -41,6 +41,7 @@ from capture.sources import (
     KeySource,
     MadeSource,
     ObjectKeySource,
+    ShownSource,
     Source,
     StorageSource,
     TypeSource,
@@ -326,8 +327,8 @@ def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Sour
         ctx.stop("mapping", f"`{source.expression()}` shows a mapping with methods of its own")
     if "__module__" not in shown and sys.getrefcount(shown) > _HELD_BY_A_PROXY:
         ctx.stop("mapping", f"`{source.expression()}` shows a dict that others hold, and may change")
-    kept = tuple(obj)
-    ctx.guard(source, "python", lambda now: tuple(now) == kept, text=f"{source.expression()} has its keys")
+    if not isinstance(source, ConstSource):
+        ctx.guard(ShownSource(source), "keys", tuple(obj))
     value = DictValue(source, MappingProxyType)
     value.entries = {key: (ctx.literal(key), LazyValue(item, GetitemSource(source, key))) for key, item in obj.items()}
     return value
@@ -337,10 +338,7 @@ def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Sour
 def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
     if not all(isinstance(item, _KEY_TYPES) and not is_compared_by_code(item) for item in obj):
         ctx.stop("set items", f"`{source.expression()}` has items that are not constants")
-    expected = frozenset(obj)
-    ctx.guard(
-        source, "python", lambda now: type(now) is set and now == expected, text=f"{source.expression()} is {obj!r}"
-    )
+    ctx.guard(source, "items", frozenset(obj), text=f"{source.expression()} is {obj!r}")
     return SetValue(((item, ctx.literal(item)) for item in obj), source)
 
 
@@ -407,13 +405,9 @@ def _rely_on_code(ctx: World, obj: FunctionType, source: Source) -> None:
         held = getattr(obj, name)
         kind, expected = ("equals", None) if held is None else ("length", len(held))
         ctx.guard(AttrSource(source, name), kind, expected)
-    expected_id = id(obj.__globals__)  # of what lives as long as the code; to hold it would keep its module alive
-    ctx.guard(
-        AttrSource(source, "__globals__"),
-        "python",
-        lambda found: id(found) == expected_id,
-        text=f"{source.expression()} is of its module",
-    )
+    # The globals live as long as the code; to hold them would keep their module alive.
+    text = f"{source.expression()} is of its module"
+    ctx.guard(AttrSource(source, "__globals__"), "at", id(obj.__globals__), text=text)
 
 
 def namespace_of(ctx: World, function: FunctionType, source: Source) -> NamespaceValue:

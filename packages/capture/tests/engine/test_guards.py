@@ -5,6 +5,7 @@ import gc
 import math
 import signal
 import sys
+import types
 import weakref
 
 import pytest
@@ -130,6 +131,17 @@ def test_closures_and_globals_of_other_functions_than_the_called_one():
     assert at(("arg", 0), ("global", "some_global"), check=("equals", 0, "a global")).check(None, (other,))
 
 
+def test_what_a_proxy_shows_and_what_a_function_makes():
+    shown = types.MappingProxyType({"a": 1})
+    assert at(("arg", 0), ("shown",), check=("keys", 0, ("a",))).check(None, (shown,))
+    assert not at(("arg", 0), ("shown",), check=("keys", 0, ("a",))).check(None, ({"a": 1},))
+    assert at(("arg", 0), ("made", len), check=("equals", 0, 2)).check(None, ("ab",))
+    assert not at(("arg", 0), ("made", len), check=("equals", 0, 2)).check(None, (3,))
+    function = function_with_closure()
+    assert at(("cell", 0), check=("is", 0, function.__closure__[0])).check(function, ())
+    assert not at(("cell", 0), check=("is", 0, function.__closure__[0])).check(len, ())
+
+
 def test_an_empty_cell_is_missing():
     def outer():
         def inner():
@@ -219,7 +231,9 @@ CHECKS = [
     (("empty", 0, ("a",)), [{"a": collections.OrderedDict()}], [{"a": collections.OrderedDict(x=1)}]),
     (("keys", 0, ("a", "b")), [collections.OrderedDict(a=0, b=0)], [collections.OrderedDict(b=0, a=0)]),
     (("python", 0, lambda value: value > 2), [3], [1, "x"]),
-    (("relation", 0, lambda function, value: value > 2), [3], [1, "x"]),
+    (("items", 0, frozenset({1, "a"})), [{1, "a"}], [{1}, {True, "a"}, {1, "a", 2}, frozenset({1, "a"}), 3]),
+    (("at", 0, id(Holder)), [Holder], [Holder(), None]),
+    (("refers", 0, Holder), [weakref.ref(Holder)], [weakref.ref(Raises), Holder, weakref.proxy(Holder), None]),
     (("equals", 0, 1), [1], [Raises()]),
 ]
 
@@ -238,7 +252,9 @@ def test_keys_of_an_ordered_dict_follow_its_own_order():
 
 
 def test_a_relation_sees_the_function_and_all_argument_slots():
-    guards = Guards((ROOT, (("relation", 0, lambda function, a, b, c: function is len and a + b == c),), ()))
+    guards = Guards(
+        (ROOT, (), ()), (("relation", 0, (), None, lambda function, a, b, c: function is len and a + b == c),)
+    )
     assert guards.check(len, (1, 2, 3))
     assert not guards.check(len, (1, 2, 4))
     assert not guards.check(len, (1, 2))
@@ -246,7 +262,7 @@ def test_a_relation_sees_the_function_and_all_argument_slots():
 
 
 def test_a_relation_of_many_slots():
-    guards = Guards((ROOT, (("relation", 0, lambda function, *slots: sum(slots) == 4950),), ()))
+    guards = Guards((ROOT, (), ()), (("relation", 0, (), None, lambda function, *slots: sum(slots) == 4950),))
     assert guards.check(len, tuple(range(100)))
     assert not guards.check(len, tuple(range(101)))
 

@@ -99,7 +99,7 @@ def run_failing_transformed():
 
 def run_whole_life():
     function = fresh_function("lambda a, b, *c, **d: (a, b)")
-    add_entry(function.__code__, GuardedCode(replacement.__code__, Guards(EVERY_GUARD), config))
+    add_entry(function.__code__, GuardedCode(replacement.__code__, Guards(EVERY_GUARD, EVERY_RELATION), config))
     Region(function, config)(*arguments)
 
 
@@ -110,6 +110,8 @@ def run_outside():
 def run_malformed_guards():
     with pytest.raises(ValueError, match="unknown accessor"):
         Guards((("arg", 0), (("equals", 1, (1, 2)),), ((("global", "x"), (), ((("nowhere",), (), ()),)),)))
+    with pytest.raises(ValueError, match="unknown relation"):
+        Guards(EVERY_GUARD, (*EVERY_RELATION, ("nothing", 0, (0, 1), None, None)))
 
 
 config = Owner()
@@ -128,14 +130,23 @@ region = Region(original, config)
 
 EVERY_GUARD = (
     ("root",),
-    (("python", 0, lambda value: True), ("relation", 1, lambda *slots: True)),
+    (("python", 0, lambda value: True),),
     (
         (("arg", 0), (("equals", 2, 1.5), ("type", 3, float), ("is", 4, 1.5)), ()),
         (("arg", 1), (("length", 5, 1), ("true", 6)), ((("item", 0), (("absent", 7),), ()),)),
         (("arg", 3), (("keys", 8, ()), ("is", 9, Owner)), ((("key", "k"), (("absent", 10),), ()),)),
         (("global", "config"), (("is", 11, config),), ((("attr", "nothing"), (("absent", 12),), ()),)),
         (("call", gc.isenabled), (("tensor", 13, (int, 1, 2, None, (1, None), (2, 3), (("a", 1),))),), ()),
+        (("arg", 1), (("keep", 1, 0),), ()),
+        (("arg", 2), (("keep", 1, 1),), ()),
     ),
+)
+EVERY_RELATION = (
+    ("relation", 1, (), None, lambda *slots: True),
+    ("distinct", 14, (0, 1), 1, None),
+    ("same", 15, (1, 1), None, None),
+    ("memory", 16, (0, 1), ((4, -1, 0), (4, 0, 8)), lambda *slots: True),
+    ("condition", 17, (0,), (("number", 0, 0),), lambda *slots: True),
 )
 
 SCENARIOS = [

@@ -385,9 +385,7 @@ def dereference(ctx: Tracer, reference: UserObject) -> Value:
     found = ctx.known(target)
     if reference.source is None or found is None:
         ctx.stop("weak reference", f"{reference.describe()} is followed to an object that is met nowhere else")
-    kept = weakref.ref(target)
-    text = f"{reference.source.expression()}() is what it was"
-    ctx.guard(reference.source, "python", lambda now: type(now) is weakref.ref and now() is kept(), text=text)
+    ctx.guard(reference.source, "refers", target, text=f"{reference.source.expression()}() is what it was")
     return found
 
 
