@@ -3,8 +3,8 @@
     python -m benchmarks.guards_of_models [part of a name ...]
 
 For the models of the corpus (inference), and for a decoding step of language models with a cache.  Each graph's guards
-are timed where it was just captured, over the arguments of that call: all of them, and those alone that run Python code.
-A model's line adds up its graphs.
+are timed where it was just captured, over the arguments of that call: all of them, and those alone that run Python
+code.  A model's line adds up its graphs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from corpus.families import register_all
+from corpus.table import CASES, is_installed
 
 import capture
 from benchmarks.guards import nanoseconds
 from capture import _engine, hook
 from capture.guards import Guard, to_spec
-from corpus.families import register_all
-from corpus.table import CASES, is_installed
 
 IN_PYTHON = ("python", "relation")
 

@@ -152,7 +152,7 @@ passes_address(const Check *check, PyObject *value, const Call *call)
     return (Py_ssize_t)(uintptr_t)value == check->number;
 }
 
-/* A plain weak reference to an object. */
+/* A plain weak reference to what another one refers to. */
 static bool
 passes_reference(const Check *check, PyObject *value, const Call *call)
 {
@@ -206,10 +206,20 @@ parse_identity(PyObject *payload, Check *check)
 }
 
 static int
+parse_constant(PyObject *payload, Check *check)
+{
+    check->object = Py_NewRef(payload);
+    return 0;
+}
+
+static int
 parse_target(PyObject *payload, Check *check)
 {
-    check->object = PyWeakref_NewRef(payload, NULL);
-    return check->object == NULL ? -1 : 0;
+    if (!PyWeakref_CheckRefExact(payload)) {
+        PyErr_Format(PyExc_TypeError, "the target of a reference is told by a weak reference, not %R", payload);
+        return -1;
+    }
+    return parse_constant(payload, check);
 }
 
 static int
@@ -224,13 +234,6 @@ parse_items(PyObject *payload, Check *check)
 {
     check->object = PyFrozenSet_New(payload);
     return check->object == NULL ? -1 : 0;
-}
-
-static int
-parse_constant(PyObject *payload, Check *check)
-{
-    check->object = Py_NewRef(payload);
-    return 0;
 }
 
 static int

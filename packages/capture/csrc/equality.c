@@ -44,7 +44,16 @@ has_member(PyObject *set, PyObject *item)
     return PyErr_Occurred() ? -1 : found;
 }
 
-/* Equal sets whose numbers also agree in type; strings need no second look. */
+/* Whether == is too generous for it: numbers of several types are equal, and so is what holds them. */
+static bool
+needs_a_second_look(PyObject *member)
+{
+    PyTypeObject *type = Py_TYPE(member);
+    return type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyComplex_Type
+        || type == &PyTuple_Type || type == &PyFrozenSet_Type;
+}
+
+/* Equal sets whose numbers also agree in type. */
 bool
 same_members(PyObject *value, PyObject *constant)
 {
@@ -58,7 +67,7 @@ same_members(PyObject *value, PyObject *constant)
     bool same = true;
     PyObject *member;
     while (same && (member = PyIter_Next(members)) != NULL) {
-        same = PyUnicode_CheckExact(member) || has_member(constant, member) == 1;
+        same = !needs_a_second_look(member) || has_member(constant, member) == 1;
         Py_DECREF(member);
     }
     Py_DECREF(members);

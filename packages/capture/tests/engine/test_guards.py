@@ -233,7 +233,11 @@ CHECKS = [
     (("python", 0, lambda value: value > 2), [3], [1, "x"]),
     (("items", 0, frozenset({1, "a"})), [{1, "a"}], [{1}, {True, "a"}, {1, "a", 2}, frozenset({1, "a"}), 3]),
     (("at", 0, id(Holder)), [Holder], [Holder(), None]),
-    (("refers", 0, Holder), [weakref.ref(Holder)], [weakref.ref(Raises), Holder, weakref.proxy(Holder), None]),
+    (
+        ("refers", 0, weakref.ref(Holder)),
+        [weakref.ref(Holder)],
+        [weakref.ref(Raises), Holder, weakref.proxy(Holder), None],
+    ),
     (("equals", 0, 1), [1], [Raises()]),
 ]
 

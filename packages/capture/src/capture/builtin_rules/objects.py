@@ -385,7 +385,8 @@ def dereference(ctx: Tracer, reference: UserObject) -> Value:
     found = ctx.known(target)
     if reference.source is None or found is None:
         ctx.stop("weak reference", f"{reference.describe()} is followed to an object that is met nowhere else")
-    ctx.guard(reference.source, "refers", target, text=f"{reference.source.expression()}() is what it was")
+    text = f"{reference.source.expression()}() is what it was"
+    ctx.guard(reference.source, "refers", weakref.ref(target), text=text)
     return found
 
 
