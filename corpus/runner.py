@@ -56,7 +56,7 @@ def run(case: Case, mode: str) -> Outcome:
     plain, captured = model, copy.deepcopy(model)
     log = capture.Log()
     region = capture.optimize("eager", log=log)(captured)
-    step = _infer if mode == "inference" else _train
+    step = infer if mode == "inference" else train
     expected = step(plain, plain, copy.deepcopy((args, kwargs)))
     start = time.perf_counter()
     actual = step(region, captured, copy.deepcopy((args, kwargs)))
@@ -89,14 +89,14 @@ def _summary(first: Any, later: Any) -> tuple[int, tuple[str, ...], tuple[str, .
     return graphs, breaks, left, again
 
 
-def _infer(call: Callable[..., Any], model: torch.nn.Module, inputs: Inputs) -> dict[str, Any]:
+def infer(call: Callable[..., Any], model: torch.nn.Module, inputs: Inputs) -> dict[str, Any]:
     args, kwargs = inputs
     torch.manual_seed(1)
     with torch.no_grad():
         return {"result": call(*args, **kwargs), "inputs": inputs}
 
 
-def _train(call: Callable[..., Any], model: torch.nn.Module, inputs: Inputs) -> dict[str, Any]:
+def train(call: Callable[..., Any], model: torch.nn.Module, inputs: Inputs) -> dict[str, Any]:
     args, kwargs = inputs
     model.zero_grad()
     torch.manual_seed(1)
@@ -121,7 +121,9 @@ def tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def differs(expected: Any, actual: Any, where: str = "", seen: frozenset[int] = frozenset()) -> str:
+def differs(
+    expected: Any, actual: Any, where: str = "", seen: frozenset[int] = frozenset(), tolerance: float = 0.0
+) -> str:
     """A sentence about the first difference, or nothing."""
     if id(expected) in seen:
         return ""
@@ -129,7 +131,7 @@ def differs(expected: Any, actual: Any, where: str = "", seen: frozenset[int] = 
     if type(expected) is not type(actual):
         return f"{where} is a {type(actual).__name__} instead of a {type(expected).__name__}"
     if isinstance(expected, torch.Tensor):
-        return _tensor_differs(expected, actual, where)
+        return _tensor_differs(expected, actual, where, tolerance)
     if isinstance(expected, Mapping):
         if list(expected) != list(actual):
             return f"{where} has the keys {list(actual)} instead of {list(expected)}"
@@ -145,22 +147,23 @@ def differs(expected: Any, actual: Any, where: str = "", seen: frozenset[int] = 
     else:
         return ""
     if hasattr(expected, "__dict__"):
-        return next(filter(None, (differs(*pair, seen=seen) for pair in _as_calls(pairs))), "") or differs(
-            vars(expected), vars(actual), f"{where}.__dict__", seen
+        return next(filter(None, (differs(*pair, seen, tolerance) for pair in _as_calls(pairs))), "") or differs(
+            vars(expected), vars(actual), f"{where}.__dict__", seen, tolerance
         )
-    return next(filter(None, (differs(one, other, place, seen) for place, one, other in pairs)), "")
+    return next(filter(None, (differs(one, other, place, seen, tolerance) for place, one, other in pairs)), "")
 
 
 def _as_calls(pairs: list[tuple[str, Any, Any]]) -> list[tuple[Any, Any, str]]:
     return [(one, other, place) for place, one, other in pairs]
 
 
-def _tensor_differs(expected: torch.Tensor, actual: torch.Tensor, where: str) -> str:
+def _tensor_differs(expected: torch.Tensor, actual: torch.Tensor, where: str, tolerance: float) -> str:
     for name in ("dtype", "shape", "requires_grad", "device"):
         if getattr(expected, name) != getattr(actual, name):
             return f"{where}.{name} is {getattr(actual, name)} instead of {getattr(expected, name)}"
     if expected.stride() != actual.stride():
         return f"{where} has the strides {actual.stride()} instead of {expected.stride()}"
-    if torch.equal(torch.nan_to_num(expected.detach()), torch.nan_to_num(actual.detach())):
+    one, other = torch.nan_to_num(expected.detach()), torch.nan_to_num(actual.detach())
+    if torch.equal(one, other) or (tolerance and torch.allclose(one, other, tolerance, tolerance)):
         return ""
     return f"{where} is off by {(expected - actual).abs().max().item():.3g}"
