@@ -18,6 +18,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import capture
+import compile_api
 from corpus.families import register_all
 from corpus.runner import differs, infer, train
 from corpus.stretched import LENGTHS, Call, counted, reasons, with_length
@@ -80,7 +81,9 @@ class Outcome:
 
     def __str__(self) -> str:
         good = "right" if self.is_right else f"DIFFERS {self.difference}"
-        text = f"{self.of.case.name:36} {self.mode:9} {self.of.length:3} varies: graphs {self.first[0]} -> {self.all[0]}"
+        text = (
+            f"{self.of.case.name:36} {self.mode:9} {self.of.length:3} varies: graphs {self.first[0]} -> {self.all[0]}"
+        )
         text += f", breaks {self.first[1]} -> {self.all[1]}, {good}, {self.seconds:.1f} s"
         return "\n    ".join([text, *(() if self.serves_all else dict.fromkeys(self.told))])
 
@@ -108,13 +111,13 @@ def main() -> int:
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
     register_all()
-    outcomes, failed = [], 0
+    outcomes, failed, backend = [], 0, compile_api.backend_function() if chosen.compiled else "eager"
     for case in [case for case in CASES.values() if not chosen.names or any(n in case.name for n in chosen.names)]:
         for of in varied(case):
             for mode in chosen.mode or (MODES if case.trains else MODES[:1]):
                 log = capture.Log()
                 try:
-                    outcomes.append(run(of, mode, capture.optimize("eager", log=log), log, not chosen.compiled))
+                    outcomes.append(run(of, mode, capture.optimize(backend, log=log), log, not chosen.compiled))
                     print(outcomes[-1], flush=True)
                 except Exception:  # noqa: BLE001 - one case must not hide the others
                     failed += 1

@@ -1,4 +1,4 @@
-"""``python -m corpus.sizes [part of a name ...] [--compiled] [--limit N]``: which operators do not take sizes that vary.
+"""``python -m corpus.sizes [part of a name ...] [--compiled] [--gradients]``: operators that do not take other sizes.
 
 Every operator and module of torch's, over six lengths: at most as many graphs again as the first length took, and
 eager's results, strides and gradients.
@@ -19,6 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import capture
+import compile_api
 from corpus.runner import tensors
 from corpus.stretched import LENGTHS, Stretched, copied, counted, of_modules, of_operator, operators, reasons
 
@@ -129,7 +130,7 @@ def main() -> int:
     for sample in samples(chosen.names, chosen.limit):
         total += 1
         log = capture.Log()
-        backend = _default_backend() if chosen.compiled else "eager"
+        backend = compile_api.backend_function() if chosen.compiled else "eager"
         optimize = capture.optimize(backend, log=log)
         try:
             seen = run(sample, optimize, log, chosen.gradients, not chosen.compiled)
@@ -143,12 +144,6 @@ def main() -> int:
     print(f"{total} samples over {len(LENGTHS)} lengths, {found} findings")
     return 1 if found else 0
 
-
-def _default_backend() -> Any:
-    import compile_api
-
-    return compile_api
-    
 
 if __name__ == "__main__":
     sys.exit(main())

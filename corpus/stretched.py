@@ -1,9 +1,10 @@
 """Torch's own samples of its operators and modules, each at several sizes.
 
 A sample is stretched: every dimension that has one chosen length gets another, filled by what the sample has there over
-again, so positions stay positions and probabilities stay probabilities.  Where that makes no sense to the operator, eager
-says so and the sample is left out.  Numbers of the call that equal the length are stretched too, or are not: both are
-tried.  Matrices that must have an inverse are drawn anew, by torch's own functions, with another number for the side.
+again, so positions stay positions and probabilities stay probabilities.  Where that makes no sense to the operator,
+eager says so and the sample is left out.  Numbers of the call that equal the length are stretched too, or are not: both
+are tried.  Matrices that must have an inverse are drawn anew, by torch's own functions, with another number for the
+side.
 """
 
 from __future__ import annotations
@@ -58,8 +59,12 @@ def name_of(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
+EXCLUDED = {"nn.functional.ctc_loss": "where its lengths do not fit its data, eager reads and writes beyond it"}
+
+
 def operators() -> list[Any]:
-    return [op for op in samples_of_torch().op_db if not name_of(op).startswith("jiterator") and op.dtypes]
+    found = [op for op in samples_of_torch().op_db if op.dtypes and name_of(op) not in EXCLUDED]
+    return [op for op in found if not name_of(op).startswith("jiterator")]
 
 
 def of_operator(op: Any, limit: int) -> Iterator[Stretched]:
@@ -152,7 +157,7 @@ def with_length(sample: Call, length: int, other: int, *, numbers_too: bool) -> 
             return other
         if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided or length not in leaf.shape:
             return leaf
-        places = torch.arange(other) % length
+        places = torch.arange(length - other, length) % length  # padding stays at the end
         made = leaf.detach()
         for dim in (dim for dim, size in enumerate(leaf.shape) if size == length):
             made = made.index_select(dim, places)

@@ -230,7 +230,7 @@ def test_pooling_over_a_length_that_varies(options):
 
 def test_grids_and_windows_of_lengths_that_vary():
     function = lambda x: torch.linspace(0, 1, len(x)) * x + torch.hann_window(len(x))
-    assert len(graphs_for(function, [(torch.randn(n),) for n in range(2, 12)])) <= 6
+    assert len(graphs_for(function, [(torch.randn(n),) for n in range(2, 12)])) == 2
 
 
 TABLE = torch.arange(480.0).reshape(20, 4, 6)

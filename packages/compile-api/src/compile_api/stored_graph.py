@@ -16,6 +16,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
+from capture import lengths
 from compile_api.errors import NothingToMinify
 
 
@@ -86,6 +87,7 @@ class StoredGraph:
 
     def module(self) -> fx.GraphModule:
         """The graph again."""
+        lengths.define_all()
         namespace: dict[str, Any] = {}
         for _, line in self.names:
             exec(line, namespace)

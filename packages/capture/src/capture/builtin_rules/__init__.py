@@ -27,6 +27,7 @@ from capture.builtin_rules import (
     storage,
     torch_functions,
     triton_kernels,
+    varying_lengths,
 )
 from capture.builtin_rules.registry import call_builtin
 
@@ -58,4 +59,5 @@ __all__ = [
     "storage",
     "torch_functions",
     "triton_kernels",
+    "varying_lengths",
 ]

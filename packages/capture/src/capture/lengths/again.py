@@ -1,0 +1,83 @@
+"""Operators of torch's that want a plain number for a length, once more, with a length that may vary.
+
+Each is torch's own operator under the same name in a namespace of ours: the schema says ``SymInt`` where torch's says
+``int``, and a stand-in of the result is told over symbols.  For a backend it is a call of a library.
+They are defined when the first is asked for, as few programs need one.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+NAMESPACE = "of_length"
+Size = Any
+"""A number, or the symbol for one."""
+Definition = Callable[[], Any]
+
+_DEFINITIONS: dict[Any, tuple[str, Definition]] = {}
+_DEFINING = threading.RLock()
+
+
+def defines(name: str, *functions: Any) -> Callable[[Definition], Definition]:
+    """Registers what defines an operator, which stands for functions of torch's where their lengths vary."""
+
+    def register(definition: Definition) -> Definition:
+        _DEFINITIONS.update(dict.fromkeys(functions or (name,), (name, definition)))
+        return definition
+
+    return register
+
+
+def operator_of(function: Any) -> OpOverloadPacket | None:
+    """The operator that stands for a function of torch's, or the one of this name."""
+    found = next((entry for known, entry in _DEFINITIONS.items() if known is function or known == function), None)
+    return None if found is None else _defined(*found)
+
+
+def define_all() -> None:
+    """For whoever reads a graph that another process wrote."""
+    for name, definition in _DEFINITIONS.values():
+        _defined(name, definition)
+
+
+def _defined(name: str, definition: Definition) -> OpOverloadPacket:
+    with _DEFINING:
+        return _once(name, definition)
+
+
+@cache
+def _once(name: str, definition: Definition) -> OpOverloadPacket:
+    definition()
+    made: OpOverloadPacket = getattr(getattr(torch.ops, NAMESPACE), name)
+    return made
+
+
+def define(operator: OpOverload, stand_in: Callable[..., Any]) -> str:
+    """One of torch's operators with symbols for its numbers; ``stand_in`` computes on tensors without data."""
+    schema = re.sub(r"^aten::", "", re.sub(r"\bint\b", "SymInt", str(operator._schema)))
+    name = f"{NAMESPACE}::{schema[: schema.index('(')]}"
+    define_as(name, schema[schema.index("(") :], operator, stand_in)
+    return name
+
+
+def without_gradient(name: str) -> None:
+    """What an operator gives has no history, as torch's own has none."""
+    torch.library.impl(name, "Autograd", torch.library.fallthrough_kernel)
+
+
+def overloads_of(name: str) -> list[OpOverload]:
+    packet = getattr(torch.ops.aten, name)
+    return [getattr(packet, overload) for overload in packet.overloads() if "out" not in overload]
+
+
+def define_as(name: str, schema: str, computes: Callable[..., Any], stand_in: Callable[..., Any]) -> None:
+    torch.library.define(name, schema, tags=(torch.Tag.pt2_compliant_tag,))
+    torch.library.impl(name, "CompositeExplicitAutograd", computes)
+    torch.library.register_fake(name, stand_in)

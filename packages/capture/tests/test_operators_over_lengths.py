@@ -1,0 +1,106 @@
+"""Functions of torch's that take lengths for constants: over six lengths they are two graphs, with eager's results."""
+
+import pytest
+import torch
+from torch.nn import functional as nnf
+
+import capture
+
+LENGTHS = (7, 9, 12, 5, 30, 11)
+
+MADE = {
+    "linspace": lambda x: torch.linspace(0, 1, x.shape[2]) * x,
+    "linspace to the length": lambda x: torch.linspace(0, x.shape[2] - 1, x.shape[2] // 2, dtype=torch.float64),
+    "linspace between tensors": lambda x: torch.linspace(x[0, 0, 0].detach(), x[0, 0, 1].detach(), steps=x.shape[2]),
+    "logspace": lambda x: torch.logspace(0, 2, x.shape[2], base=3.0),
+    "hann_window": lambda x: torch.hann_window(x.shape[2], periodic=False) * x,
+    "kaiser_window": lambda x: torch.kaiser_window(x.shape[2], True, beta=3.0),
+    "signal windows": lambda x: torch.signal.windows.gaussian(x.shape[2]) + torch.signal.windows.hann(x.shape[2]),
+    "fftfreq": lambda x: torch.fft.fftfreq(x.shape[2]) + torch.fft.rfftfreq(2 * x.shape[2] - 1, d=0.1),
+    "tril_indices": lambda x: torch.tril_indices(x.shape[2], x.shape[2], -1),
+    "triu_indices": lambda x: torch.triu_indices(3, x.shape[2], 1),
+    "combinations": lambda x: torch.combinations(x[0, 0]),
+    "combinations of three": lambda x: torch.combinations(x[0, 0], 3, True),
+    "one_hot": lambda x: nnf.one_hot(x.argmax(-1), x.shape[2]),
+    "histc": lambda x: torch.histc(x.detach(), x.shape[2]),
+    "histogram": lambda x: torch.histogram(x.detach(), 4),
+    "geqrf": lambda x: torch.geqrf(x.detach()),
+}
+COMPOSED = {
+    "kron": lambda x: torch.kron(x, torch.ones(2, 2)) * torch.kron(x[0, 0], torch.ones(2)),
+    "take_along_dim": lambda x: torch.take_along_dim(x, x.argsort(-1), -1) + x.take_along_dim(x.argmax(1, True), 1),
+    "take_along_dim flat": lambda x: torch.take_along_dim(x, (x.reshape(-1) > 0).long()),
+    "diff": lambda x: torch.diff(x) + (x > 0).diff().float(),
+    "diff twice": lambda x: x.diff(2, 1, prepend=x[:, :1]),
+    "gradient": lambda x: torch.gradient(x),
+    "gradient by steps": lambda x: torch.gradient(x, spacing=[0.3, 2.0], dim=(1, 2), edge_order=2),
+    "unravel_index": lambda x: torch.unravel_index(x.argsort(-1), (2, 3, x.shape[2])),
+    "block_diag": lambda x: torch.block_diag(x[0], x[1], x[0, 0]),
+    "affine_grid": lambda x: nnf.affine_grid(torch.rand(2, 2, 3).double(), (2, 1, 3, x.shape[2]), align_corners=False),
+    "affine_grid 3d": lambda x: nnf.affine_grid(torch.rand(1, 3, 4), (1, 1, 2, 3, x.shape[2]), align_corners=True),
+    "diagonal": lambda x: x.diagonal(x.shape[2] - 5, 1, 2).clone(),
+}
+POOLED = {
+    "the greatest of all": lambda x: nnf.max_pool1d(x, x.size(2)).squeeze(2),
+    "the greatest of an image": lambda x: nnf.max_pool2d(x[None], x.size()[1:]),
+    "and where": lambda x: nnf.max_pool1d(x, x.size(2) // 2, return_indices=True),
+    "in three": lambda x: nnf.max_pool3d(x[None, None], (1, 2, x.size(2) // 3), ceil_mode=True, padding=(0, 1, 0)),
+    "the mean of an image": lambda x: nnf.avg_pool2d(x[None], x.shape[-2:]),
+    "the mean of halves": lambda x: nnf.avg_pool1d(x, x.shape[-1] // 2),
+    "the mean in three": lambda x: nnf.avg_pool3d(x[None, None], (1, 2, x.size(2) // 3), ceil_mode=True),
+    "so many means": lambda x: nnf.adaptive_avg_pool1d(x, x.size(2) // 2),
+}
+
+
+def outcome(function, x):
+    torch.manual_seed(0)
+    found = function(x)
+    results = found if isinstance(found, tuple) else (found,)
+    losses = [result.square().sum() for result in results if result.requires_grad]
+    return (*results, *(torch.autograd.grad(sum(losses), x) if losses else ()))
+
+
+@pytest.mark.parametrize("name", [*MADE, *COMPOSED, *POOLED])
+def test_two_graphs_and_what_eager_gives(name):
+    function, log = (MADE | COMPOSED | POOLED)[name], capture.Log()
+    captured = capture.optimize("eager", strict=True, log=log)(function)
+    for length in LENGTHS:
+        x = torch.randn(2, 3, length, dtype=torch.float64, requires_grad=True)
+        for expected, actual in zip(outcome(function, x), outcome(captured, x), strict=True):
+            torch.testing.assert_close(actual, expected)
+            assert actual.stride() == expected.stride()
+            assert actual.requires_grad == expected.requires_grad
+    kinds = [type(record) for record in log.records()]
+    assert (kinds.count(capture.GraphRecord), kinds.count(capture.BreakRecord)) == (2, 0)
+
+
+@pytest.mark.parametrize("name", MADE | {"kron": None, "diagonal": None, "unravel_index": None})
+def test_results_are_eagers_to_the_bit(name):
+    function = (MADE | COMPOSED)[name]
+    captured = capture.optimize("eager", strict=True)(function)
+    for length in LENGTHS:
+        x = torch.randn(2, 3, length)
+        for expected, actual in zip(outcome(function, x), outcome(captured, x), strict=True):
+            assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("name", ["the greatest of all", "in three", "the mean of an image", "the mean in three"])
+def test_gradients_of_gradients_of_pools(name):
+    def penalty(x):
+        pooled = POOLED[name](x * x)
+        return torch.autograd.grad(pooled.square().sum(), x, create_graph=True)[0].square().sum()
+
+    captured = capture.optimize("eager", strict=True)(POOLED[name])
+    for length in LENGTHS:
+        x = torch.randn(2, 3, length, dtype=torch.float64, requires_grad=True)
+        expected = torch.autograd.grad(penalty(x), x)[0]
+        inner = torch.autograd.grad(captured(x * x).square().sum(), x, create_graph=True)[0]
+        torch.testing.assert_close(torch.autograd.grad(inner.square().sum(), x)[0], expected)
+
+
+def test_classes_outside_of_what_varies_are_refused_as_in_eager():
+    captured = capture.optimize("eager", strict=True)(lambda x, n: nnf.one_hot(x, n))
+    for count in (4, 5, 6):
+        captured(torch.arange(4), count)
+    with pytest.raises(RuntimeError, match="Class values must be smaller than num_classes"):
+        captured(torch.arange(4), 3)
