@@ -34,6 +34,7 @@ from capture.sources import (
 )
 from capture.values.base import Value, settled
 from capture.values.exception import ExceptionValue
+from capture.values.generator import SuspendableValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 
@@ -237,8 +238,10 @@ class Writer:
 
 
 def _builder_of(value: Value) -> Builder | None:
-    """Nothing of ours has the traceback of an exception that was raised and caught."""
+    """Nothing of ours has the traceback of an exception that was raised and caught, nor a frame that was started."""
     if isinstance(value, ExceptionValue) and value.caught:
+        return None
+    if isinstance(value, SuspendableValue) and (value.started or value.finished):
         return None
     return _BUILDERS.get(type(value))
 

@@ -11,14 +11,14 @@ import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 import torch
 
 from capture.builtin_rules.assumed import assumed_result, is_assumed
-from capture.builtin_rules.left_to_python import leave_coroutine, leave_schedule, leave_transform
+from capture.builtin_rules.left_to_python import leave_event_loop, leave_schedule, leave_transform
 from capture.builtin_rules.registry import RULES, call_builtin
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.decisions import decided_by_arguments
@@ -27,6 +27,7 @@ from capture.errors import Break, Location, Reason, SkipFrame, UserRaised
 from capture.expectations import Expectations, add_expectation
 from capture.foreign_markers import is_disabled, is_torchs_own, starts_triton_kernels
 from capture.frame import Frame
+from capture.generating import does_something_at_the_end, made_by_a_call, resume, throw_into
 from capture.graph import GraphRecorder
 from capture.guards import Guard, GuardSet
 from capture.identity import MetObjects, SearchedKeys, rely_on_distinct
@@ -51,16 +52,16 @@ from capture.sources import (
     comes_with_the_call,
     may_vary,
 )
-from capture.values.base import LazyValue, NotConstant, Value, realize
+from capture.values.base import LazyValue, NotConstant, Value, reachable, realize
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
-from capture.values.exception import ExceptionValue
+from capture.values.exception import ExceptionValue, UnseenTraceback
 from capture.values.function import CellValue, FunctionValue, NamespaceValue
-from capture.values.iterator import GeneratorValue
+from capture.values.generator import SuspendableValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SliceValue, TupleValue
 from capture.values.tensor import TensorValue
-from capture.whereabouts import delegates, has_something_to_do_at_the_end, may_handle_an_error
+from capture.whereabouts import may_handle_an_error
 from capture.wrap import wrap_object
 
 _DEEPEST = 150
@@ -72,7 +73,7 @@ _BY_VALUE = frozenset({*_SIMPLE, torch.dtype, torch.device, torch.layout, torch.
 # Torch hides some of its own functions from its own compiler; here they are like any others.
 _DISABLED_FOR_DYNAMO = torch._disable_dynamo(lambda: None).__code__
 _INSTALLED = tuple({sysconfig.get_paths()[kind] + os.sep for kind in ("purelib", "platlib")})
-_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class Machine:
@@ -97,7 +98,7 @@ class Machine:
         self.handles_errors = False  # of operations, anywhere in the program
         self._inlined = 0
         self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
-        self._generators: list[GeneratorValue] = []
+        self._suspended: list[SuspendableValue] = []
         self._step_of_root = 0
         self._steps = 0
         self._changes = 0
@@ -139,6 +140,7 @@ class Machine:
         while True:
             self._step_of_root = step = self._step_of_root + 1
             if step in self.forced:
+                self._leave_none_open([*frame.stack, *frame.slots.values()], self.forced[step])
                 self._insist_on_real_exceptions(frame, self.forced[step])
                 return self.forced[step]
             stack, done, pc = list(frame.stack), (self._inlined, self.graph.operations), frame.pc
@@ -149,33 +151,24 @@ class Machine:
                 if (self._inlined, self.graph.operations) != done:
                     raise StopEarlier(stopped) from None
                 frame.stack, frame.pc = stack, pc
-                self._leave_no_generator_open(stopped)
+                self._leave_none_open([*frame.stack, *frame.slots.values()], stopped)
                 self._insist_on_real_exceptions(frame, stopped)
                 return stopped
             if frame.returned is not None:
-                self._leave_no_generator_open()
+                self._leave_none_open([frame.returned])
                 return Returned(frame.returned)
 
-    def _leave_no_generator_open(self, stopped: Stopped | None = None) -> None:
+    def _leave_none_open(self, outlive: Sequence[Value], stopped: Stopped | None = None) -> None:
         """CPython ends a forgotten generator when its last reference goes: it has to be CPython's own, then."""
-        for generator in self._generators:
-            if not generator.started or generator.finished or not has_something_to_do_at_the_end(generator.frame):
+        alive = {id(value) for value in reachable([*outlive, *self.effects.written_values()])}
+        for value in self._suspended:
+            if id(value) in alive and not value.started:
                 continue
-            if not self._closes_without_a_trace(generator):
-                reason = Reason("generator", "a generator is left inside a `try` or `with`")
-                earlier = self.before(generator, stopped or Stopped(self.root.current, 0, reason, self.location()))
+            if does_something_at_the_end(self, value, lambda: (self._changes, self.graph.operations)):
+                reason = Reason("generator", f"{value.describe()} is left before its end")
+                earlier = self.before(value, stopped or Stopped(self.root.current, 0, reason, self.location()))
                 assert earlier is not None
                 raise StopEarlier(earlier)
-
-    def _closes_without_a_trace(self, generator: GeneratorValue) -> bool:
-        before = self._changes, self.graph.operations
-        try:
-            ended = self.throw_into(generator, UserRaised(ExceptionValue(GeneratorExit))) is None
-        except UserRaised as raised:
-            ended = issubclass(raised.value.python_type(), (GeneratorExit, StopIteration))
-        except Break:
-            return False
-        return ended and before == (self._changes, self.graph.operations)
 
     def _stopped(self, frame: Frame, step: int, signal: Break | UserRaised) -> Stopped:
         if isinstance(signal, Break):
@@ -198,7 +191,7 @@ class Machine:
 
     def before(self, value: Value, stopped: Stopped) -> Stopped | None:
         """A stop where a value came into being, instead of a later one."""
-        found = self._origins.get(id(value))
+        found = self._origins.get(id(value.raised if isinstance(value, UnseenTraceback) else value))
         if found is None:
             return None
         _, instruction, step = found
@@ -242,7 +235,7 @@ class Machine:
         try:
             handler(self, frame, instruction)
         except UserRaised as raised:
-            self._unwind(frame, instruction, raised)
+            self.unwind(frame, instruction, raised)
         except undecided():
             self.stop("data-dependent operation", "a size that only the data can tell decides what happens next")
         except NotConstant:
@@ -253,7 +246,7 @@ class Machine:
         if self.options.leave_idle and not self.options.nopython and not self.graph.computes():
             raise SkipFrame(Reason("idle", f"{self._steps} instructions of it computed no tensor"))
 
-    def _unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
+    def unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
         handler = instruction.handler
         if not _raises_again(instruction):
             raised.value.was_raised()
@@ -270,7 +263,7 @@ class Machine:
         frame.push(raised.value)
         frame.jump(handler.target)
 
-    def _run(self, frame: Frame) -> Value | None:
+    def run(self, frame: Frame) -> Value | None:
         """Run an inner frame up to its return, or its next yield (then None is its ``returned``)."""
         if len(self.frames) > self._deepest:
             self.stop("recursion", f"calls are nested more than {self._deepest} deep")
@@ -311,18 +304,17 @@ class Machine:
         if code is _DISABLED_FOR_DYNAMO:
             return self._call_wrapped(function, args, kwargs)
         self._rely_on_code(function)
-        if code.co_flags & _COROUTINE:
-            leave_coroutine(self, code)
         slots = bind_arguments(self, function, args, kwargs)
         slots.update(zip(code.co_freevars, function.closure, strict=True))
         frame = Frame(self, function, self._body(code), slots)
-        if code.co_flags & inspect.CO_GENERATOR:
-            made = GeneratorValue(frame)
+        kind = made_by_a_call(self, code) if code.co_flags & _SUSPENDABLE else None
+        if kind is not None:
+            made = kind(frame, (function, list(args), dict(kwargs)))
             self.note_origin(made)
             frame.generator = made
-            self._generators.append(made)
+            self._suspended.append(made)
             return made
-        result = self._run(frame)
+        result = self.run(frame)
         assert result is not None
         return result
 
@@ -345,42 +337,16 @@ class Machine:
             self.stop("triton", "a Triton kernel is started as it is", "what is before and behind it is compiled")
         leave_transform(self, function)
         leave_schedule(self, function)
+        leave_event_loop(self, function)
 
-    def resume(self, generator: GeneratorValue, sent: Value) -> Value | None:
-        return self._go_on(generator, lambda frame: frame.push(sent) if generator.started else None)
+    def resume(self, suspended: SuspendableValue, sent: Value) -> Value | None:
+        return resume(self, suspended, sent)
 
-    def throw_into(self, generator: GeneratorValue, raised: UserRaised) -> Value | None:
-        """Go on in a generator with an exception where it waits."""
-        if delegates(generator.frame):
-            self.stop("generator", "an exception is thrown into a generator that waits for another one")
-        try:
-            return self._go_on(generator, lambda frame: self._unwind(frame, frame.current, raised))  # noqa: F821
-        finally:
-            del raised  # as above
+    def throw_into(self, suspended: SuspendableValue, raised: UserRaised, *, closes: bool = True) -> Value | None:
+        return throw_into(self, suspended, raised, closes=closes)
 
-    def _go_on(self, generator: GeneratorValue, enter: Callable[[Frame], None]) -> Value | None:
-        if generator.running:
-            self.throw(ValueError, "generator already executing")
-        frame: Frame = generator.frame
+    def commit(self) -> None:
         self._inlined += 1
-        generator.running = True
-        frame.yielded = None
-        try:
-            enter(frame)
-            generator.started = True
-            self._run(frame)
-        except UserRaised as raised:
-            generator.finished = True
-            if issubclass(raised.value.python_type(), StopIteration):
-                self.throw(RuntimeError, "generator raised StopIteration")
-            raise
-        finally:
-            generator.running = False
-        if frame.returned is not None:
-            generator.finished = True
-            generator.returned = realize(self, frame.returned)
-            return None
-        return frame.yielded
 
     def attempt(self, function: Value, *caught: type[BaseException]) -> Value | None:
         try:
@@ -580,7 +546,8 @@ class Machine:
 
 def _raises_again(instruction: Instruction) -> bool:
     """Whether this raises what was being handled, which leaves the traceback as it is."""
-    return instruction.op == "RERAISE" or (instruction.op == "RAISE_VARARGS" and instruction.arg == 0)
+    again = instruction.op in ("RERAISE", "END_ASYNC_FOR", "CLEANUP_THROW")
+    return again or (instruction.op == "RAISE_VARARGS" and instruction.arg == 0)
 
 
 def stack_depth() -> int:

@@ -45,7 +45,7 @@ from capture.resume import Continuations, NotResumable
 from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs
 from capture.spent import with_spent_history
 from capture.stops import Stop
-from capture.values.base import LazyValue, Value, settled
+from capture.values.base import Value, reachable
 from capture.values.tensor import TensorValue
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -289,7 +289,7 @@ class _Translator:
         """What is read from a path must be read before the paths change."""
         if not self.machine.effects:
             return
-        for value in _reachable([*wanted, *self.machine.effects.written_values()]):
+        for value in reachable([*wanted, *self.machine.effects.written_values()]):
             source = value.source
             if source is None or isinstance(source, (ArgSource, ConstSource)) or self.writer.is_kept(value):
                 continue
@@ -336,7 +336,7 @@ class _Translator:
 
     def _insist_on_what_can_be_built(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
         root = self.machine.root
-        for value in _reachable([*wanted, *self.machine.effects.written_values()]):
+        for value in reachable([*wanted, *self.machine.effects.written_values()]):
             if self.writer.can_load(value):
                 continue
             reason = Reason("rebuild", f"{value.describe()} outlives the function, and cannot be rebuilt")
@@ -448,19 +448,5 @@ def _first_with_a_line(instructions: Sequence[Instruction]) -> Instruction:
     return next((instruction for instruction in instructions if instruction.line is not None), instructions[0])
 
 
-def _reachable(values: Sequence[Value]) -> list[Value]:
-    """These values and what new objects among them refer to, each once."""
-    seen: dict[int, Value] = {}
-    todo = list(reversed(values))
-    while todo:
-        value = settled(todo.pop())
-        if id(value) in seen:
-            continue
-        seen[id(value)] = value
-        if value.source is None and not isinstance(value, LazyValue):
-            todo.extend(reversed(list(value.parts())))
-    return list(seen.values())
-
-
 def _results_among(values: Sequence[Value]) -> list[Value]:
-    return [value for value in _reachable(values) if is_result(value)]
+    return [value for value in reachable(values) if is_result(value)]

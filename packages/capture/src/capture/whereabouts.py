@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capture.frame import Frame
 from capture.instructions import Handler
-from capture.values.base import settled
+from capture.values.base import Value, settled
 from capture.values.context import TorchContext
 from capture.values.function import BuiltinValue
 from capture.values.iterator import OutsideIterator, UserIterator
@@ -38,10 +38,12 @@ def has_something_to_do_at_the_end(frame: Frame) -> bool:
         handler = handler.target.handler
     if handler is not None and handler.target.op != "CALL_INTRINSIC_1":
         return True
-    return delegates(frame) and isinstance(settled(frame.stack[-1]), (OutsideIterator, UserIterator))
+    return isinstance(waits_for(frame), (OutsideIterator, UserIterator))
 
 
-def delegates(frame: Frame) -> bool:
-    """Whether a suspended frame waits inside ``yield from``."""
+def waits_for(frame: Frame) -> Value | None:
+    """What a suspended frame waits for, inside ``yield from`` or ``await``."""
     following = frame.instructions[frame.pc] if frame.current.op == "YIELD_VALUE" else None
-    return following is not None and following.op == "RESUME" and following.arg & 3 == 2
+    if following is None or following.op != "RESUME" or following.arg & 3 not in (2, 3):
+        return None
+    return settled(frame.stack[-1])

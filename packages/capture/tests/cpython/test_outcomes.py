@@ -13,6 +13,7 @@ from compare import differences
 BY_DEFAULT = ["test_contextlib", "test_generators"]
 MODULES = [
     "test_abc",
+    "test_asyncgen",
     "test_augassign",
     "test_bool",
     "test_builtin",
@@ -22,7 +23,9 @@ MODULES = [
     "test_compare",
     "test_complex",
     "test_contains",
+    "test_contextlib_async",
     "test_copy",
+    "test_coroutines",
     "test_dataclasses",
     "test_decorators",
     "test_defaultdict",
@@ -72,12 +75,16 @@ MODULES = [
     "test_yield_from",
 ]
 
+_COUNTS = ("test_for_2", "test_for_3", "test_for_4", "test_for_6")
 _CONVERSIONS = ("test_denial_of_service_prevented_int_to_str", "test_denial_of_service_prevented_str_to_int")
 EXPECTED = {
     "test.test_dict.DictTest.test_splittable_popitem": "how many bytes a dict takes",
     "test.test_descr.SharedKeyTests.test_subclasses": "how many bytes a dict takes",
     "test.test_descr.ClassPropertiesAndMethods.test_slots": "how many objects there are, ours among them",
     "test.test_builtin.TestBreakpoint.test_envar_good_path_builtin": "how often `int` is called, by the evaluator too",
+    **{f"test.test_coroutines.CoroutineTest.{name}": "how many references there are" for name in _COUNTS},
+    "test.test_coroutines.OriginTrackingTest.test_origin_tracking": "how many frames there are",
+    "test.test_contextlib_async.TestAsyncExitStack.test_exit_exception_traceback": "how many frames there are",
     **{f"test.test_int.IntStrDigitLimitsTests.{name}": "how long a conversion takes" for name in _CONVERSIONS},
     **{f"test.test_int.IntSubclassStrDigitLimitsTests.{name}": "how long a conversion takes" for name in _CONVERSIONS},
 }

@@ -6,18 +6,14 @@ import collections
 import functools
 import itertools
 import operator
-from types import GeneratorType
 from typing import Any
 
 import torch
 
 from capture.builtin_rules.operators import index_of
 from capture.builtin_rules.registry import fold, pure, rule
-from capture.errors import UserRaised
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
-from capture.values.exception import ExceptionValue
-from capture.values.function import ClassValue
 from capture.values.iterator import (
     CallableIterator,
     ChainIterator,
@@ -25,7 +21,6 @@ from capture.values.iterator import (
     DictIterator,
     EnumerateIterator,
     FilterIterator,
-    GeneratorValue,
     IteratorValue,
     MapIterator,
     PairIterator,
@@ -39,6 +34,7 @@ from capture.values.iterator import (
     UserIterator,
     ZipIterator,
     iterate,
+    taken_result,
 )
 from capture.values.mapping import DictValue, DictView
 from capture.values.scalar import ScalarValue
@@ -46,7 +42,6 @@ from capture.values.sequence import ListValue, OutsideList, SequenceValue, SetVa
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
-from capture.versions import PY313
 
 pure(
     abs,
@@ -140,15 +135,7 @@ def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Val
         return found
     if default is not None:
         return default
-    return ctx.throw(StopIteration, *_returned(iterator))
-
-
-def _returned(iterator: Value) -> tuple[Any, ...]:
-    """What StopIteration carries: a generator's result, the first time it ends."""
-    if isinstance(iterator, GeneratorValue) and iterator.returned is not NONE:
-        result, iterator.returned = iterator.returned, NONE
-        return (result,)
-    return ()
+    return ctx.throw(StopIteration, *(taken_result(iterator) if isinstance(iterator, IteratorValue) else ()))
 
 
 @rule(enumerate, kinds=(None,))
@@ -262,53 +249,6 @@ for _function in (itertools.combinations, itertools.permutations):
 @rule(itertools.pairwise, kinds=(None,))
 def make_pairwise(ctx: Tracer, iterable: Value) -> Value:
     return PairIterator(iterate(ctx, iterable))
-
-
-# -- generators --------------------------------------------------------------------------------------------------
-
-
-@rule(GeneratorType.send, kinds=(GeneratorValue, None))
-def send(ctx: Tracer, generator: GeneratorValue, value: Value) -> Value:
-    if not generator.started and value is not NONE:
-        ctx.throw(TypeError, "can't send non-None value to a just-started generator")
-    found = None if generator.finished else ctx.resume(generator, value)
-    if found is not None:
-        return found
-    return ctx.throw(StopIteration, *_returned(generator))
-
-
-@rule(GeneratorType.throw, kinds=(GeneratorValue, (ExceptionValue, ClassValue)))
-def throw_into(
-    ctx: Tracer, generator: GeneratorValue, raised: Value, value: Value = NONE, traceback: Value = NONE
-) -> Value:
-    error = value if isinstance(value, ExceptionValue) else raised
-    if isinstance(error, ClassValue):
-        error = ctx.call(error, [] if value is NONE else [value])
-    if not isinstance(error, ExceptionValue):
-        ctx.throw(TypeError, "exceptions must be classes or instances deriving from BaseException")
-    if not generator.started or generator.finished:
-        generator.finished = True
-        raise UserRaised(error)
-    found = ctx.throw_into(generator, UserRaised(error))
-    if found is not None:
-        return found
-    return ctx.throw(StopIteration, *_returned(generator))
-
-
-@rule(GeneratorType.close, kinds=(GeneratorValue,))
-def close(ctx: Tracer, generator: GeneratorValue) -> Value:
-    if not generator.started or generator.finished:
-        generator.finished = True
-        return NONE
-    try:
-        found = ctx.throw_into(generator, UserRaised(ExceptionValue(GeneratorExit)))
-    except UserRaised as raised:
-        if issubclass(raised.value.python_type(), (GeneratorExit, StopIteration)):
-            return NONE
-        raise
-    if found is not None:
-        ctx.throw(RuntimeError, "generator ignored GeneratorExit")
-    return generator.returned if PY313 else NONE
 
 
 # -- folds over iterables ----------------------------------------------------------------------------------------

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from types import CodeType, FunctionType
-from typing import NoReturn
+from types import FunctionType
 
 from torch.optim import lr_scheduler
 
 from capture.builtin_rules.registry import rule
-from capture.values.base import Tracer, Value
+from capture.values.base import Tracer, Value, module_name
 
 _INLINED_TRANSFORMS = ("torch._functorch.functional_call", "torch._functorch.utils")
 
@@ -21,9 +20,15 @@ def build_class(ctx: Tracer, body: Value, name: Value, *bases: Value, **keywords
     )
 
 
-def leave_coroutine(ctx: Tracer, code: CodeType) -> NoReturn:
-    hint = "a coroutine outlives the call that makes it; compile what it calls"
-    ctx.stop("coroutine", f"the coroutine `{code.co_qualname}` is made", hint)
+def leave_event_loop(ctx: Tracer, function: FunctionType) -> None:
+    """It steps coroutines when files and clocks are ready; and another loop may be the current one next time."""
+    package, _, module = module_name(function).partition(".")
+    if package == "asyncio" and module not in _NO_LOOP and function.__name__ not in ("sleep", "__sleep0"):
+        hint = "what the coroutines call is captured; give the coroutine function itself to `optimize` for more"
+        ctx.stop("coroutine", f"`{function.__qualname__}` asks or runs an event loop", hint)
+
+
+_NO_LOOP = frozenset({"coroutines", "locks", "mixins", "queues", "constants", "exceptions"})
 
 
 def leave_transform(ctx: Tracer, function: FunctionType) -> None:

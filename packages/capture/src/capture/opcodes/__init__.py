@@ -1,6 +1,17 @@
 """What each opcode does to a frame under evaluation: one module per family, each handler a few lines."""
 
-from capture.opcodes import arithmetic, calls, containers, contexts, exceptions, jumps, names, stack
+from capture.opcodes import arithmetic, calls, containers, contexts, exceptions, jumps, names, stack, suspending
 from capture.opcodes.registry import HANDLERS
 
-__all__ = ["HANDLERS", "arithmetic", "calls", "containers", "contexts", "exceptions", "jumps", "names", "stack"]
+__all__ = [
+    "HANDLERS",
+    "arithmetic",
+    "calls",
+    "containers",
+    "contexts",
+    "exceptions",
+    "jumps",
+    "names",
+    "stack",
+    "suspending",
+]

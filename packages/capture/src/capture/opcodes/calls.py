@@ -1,4 +1,4 @@
-"""Calls, functions made by the code, returns and yields."""
+"""Calls, functions made by the code, returns, and steps of iterators."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from capture.frame import NULL, Frame
 from capture.instructions import Instruction
 from capture.opcodes.registry import opcode
 from capture.values.base import Tracer, Value, realize
-from capture.values.constant import NONE, UNBOUND
+from capture.values.constant import UNBOUND
 from capture.values.function import CellValue, ClassValue, FunctionValue, SuperValue
-from capture.values.iterator import GeneratorValue, IteratorValue, iterate
+from capture.values.iterator import IteratorValue, iterate
 from capture.values.mapping import DictValue
-from capture.versions import PY312
-
-# On 3.11 a finished SEND leaves only the result; later ones keep the receiver for END_SEND.
-SEND_DROPS_RECEIVER = not PY312
 
 
 def _callee(ctx: Tracer, frame: Frame) -> tuple[Value, list[Value]]:
@@ -106,24 +102,8 @@ def return_value(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     frame.returned = frame.pop_unseen()
 
 
-@opcode("RETURN_GENERATOR")
-def return_generator(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    # The machine makes the generator when it opens the frame; here it only starts to run.
-    frame.push(NONE)
-
-
-@opcode("YIELD_VALUE")
-def yield_value(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.yielded = frame.pop()
-
-
 @opcode("GET_ITER")
 def get_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.push(iterate(ctx, frame.pop()))
-
-
-@opcode("GET_YIELD_FROM_ITER")
-def get_yield_from_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     frame.push(iterate(ctx, frame.pop()))
 
 
@@ -138,26 +118,3 @@ def for_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
         frame.jump(inst.arg)
     else:
         frame.push(value)
-
-
-@opcode("CALL_INTRINSIC_1")
-def call_intrinsic(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    if inst.arg == "STOPITERATION_ERROR":
-        return  # the exception is raised again, and whoever steps the generator turns it into another
-    ctx.stop("opcode", f"the interpreter's intrinsic {inst.arg} is used")
-
-
-@opcode("SEND")
-def send(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    """``yield from``: push what the inner iterator yields, or go on with what it returned."""
-    sent = frame.pop()
-    receiver = realize(ctx, frame.stack[-1])
-    assert isinstance(receiver, IteratorValue)
-    value = ctx.resume(receiver, sent) if isinstance(receiver, GeneratorValue) else receiver.step(ctx)
-    if value is not None:
-        frame.push(value)
-        return
-    if SEND_DROPS_RECEIVER:
-        frame.pop_unseen()
-    frame.push(receiver.returned if isinstance(receiver, GeneratorValue) else NONE)
-    frame.jump(inst.arg)

@@ -18,13 +18,6 @@ def pop_top(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     frame.pop_unseen()
 
 
-@opcode("END_SEND")
-def end_send(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    result = frame.pop_unseen()
-    frame.pop_unseen()
-    frame.push(result)
-
-
 @opcode("PUSH_NULL")
 def push_null(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     frame.push(NULL)

@@ -10,6 +10,7 @@ from capture.errors import Reason, SkipFrame
 from capture.reiterate import advanced, dict_iterator, exhausted, reverse_iterator, sequence_iterator
 from capture.values.base import Value, root_package
 from capture.values.constant import ConstantValue
+from capture.values.generator import AsyncGeneratorValue, CoroutineValue, GeneratorValue, SuspendableValue
 from capture.values.iterator import (
     CallableIterator,
     ChainIterator,
@@ -41,6 +42,16 @@ def _kept(build: Builder) -> Builder:
         writer.keep(value, "iterator")
 
     return build_and_keep
+
+
+@builds(GeneratorValue, CoroutineValue, AsyncGeneratorValue)
+@_kept
+def build_unstarted(writer: Writer, value: SuspendableValue) -> None:
+    """One that has not run yet is made by the call that would have made it."""
+    writer.load(value.function)
+    writer.emit.to_callable()
+    count = writer.load_all([*value.args, *value.kwargs.values()])
+    writer.emit.call_kw(count, tuple(value.kwargs)) if value.kwargs else writer.emit.call(count)
 
 
 @builds(SequenceIterator)

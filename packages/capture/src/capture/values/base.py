@@ -56,7 +56,7 @@ class Tracer(Protocol):
     def resume(self, generator: Any, sent: Value) -> Value | None:
         """Run a generator up to its next value; ``None`` when it returns."""
 
-    def throw_into(self, generator: Any, raised: Any) -> Value | None:
+    def throw_into(self, generator: Any, raised: Any, *, closes: bool = True) -> Value | None:
         """The same, with an exception raised where the generator waits."""
 
     def attempt(self, function: Value, *caught: type[BaseException]) -> Value | None:
@@ -239,6 +239,20 @@ def settled(value: Value) -> Value:
     if isinstance(value, LazyValue) and value.known is not None:
         return value.known
     return value
+
+
+def reachable(values: Sequence[Value]) -> list[Value]:
+    """These values and what new objects among them refer to, each once."""
+    seen: dict[int, Value] = {}
+    todo = list(reversed(values))
+    while todo:
+        value = settled(todo.pop())
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if value.source is None and not isinstance(value, LazyValue):
+            todo.extend(reversed(list(value.parts())))
+    return list(seen.values())
 
 
 def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType, TracebackType, WrapperDescriptorType
 from typing import Any
 
@@ -45,6 +45,8 @@ class ExceptionValue(UserObject):
     def plain_attribute(self, ctx: Tracer, name: str) -> Value | None:
         if name in self.overlay:
             return super().plain_attribute(ctx, name) if name not in _LINKS else self.overlay[name]
+        if name == "__traceback__" and self.caught:
+            return UnseenTraceback(self)
         if self.source is not None and (name == "args" or name in _LINKS):
             return realize(ctx, LazyValue(getattr(self.obj, name), AttrSource(self.source, name)))
         if self.source is not None:
@@ -53,8 +55,6 @@ class ExceptionValue(UserObject):
             return TupleValue(self.new_args)
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.new_args[0] if self.new_args else NONE
-        if name == "__traceback__" and self.caught:
-            return UnseenTraceback()
         if name == "__suppress_context__":
             return boolean("__cause__" in self.overlay)
         if name in _LINKS:
@@ -65,7 +65,7 @@ class ExceptionValue(UserObject):
         return super().plain_attribute(ctx, name)
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
-        if name == "__traceback__":
+        if name == "__traceback__" and (self.source is None or isinstance(value, UnseenTraceback)):
             return  # the real one comes when CPython raises the exception
         if name in _LINKS and value is not None:
             ctx.changed(self)
@@ -82,6 +82,12 @@ def made_in_c(cls: type[BaseException], name: str) -> Any:
 
 class UnseenTraceback(Value):
     """The traceback of an exception that only the evaluation raised: it is there, and cannot be looked at."""
+
+    def __init__(self, raised: ExceptionValue) -> None:
+        self.raised = raised
+
+    def parts(self) -> Iterator[Value]:
+        yield self.raised
 
     def python_type(self) -> type:
         return TracebackType

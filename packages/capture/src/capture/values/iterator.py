@@ -9,7 +9,6 @@ import itertools
 import operator
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
-from types import GeneratorType
 from typing import Any
 
 from capture.errors import UserRaised
@@ -23,7 +22,10 @@ from capture.values.user_object import UserObject
 
 
 class IteratorValue(Value):
-    """A kind says in ``advance`` what comes next; who iterates calls ``step``."""
+    """A kind says in ``advance`` what comes next; who iterates calls ``step``, and ``yield from`` calls ``send``."""
+
+    returned: Value = NONE
+    """The result that it ended with."""
 
     def advance(self, ctx: Tracer) -> Value | None:
         raise NotImplementedError
@@ -37,6 +39,15 @@ class IteratorValue(Value):
             if issubclass(raised.value.python_type(), StopIteration):
                 return None
             raise
+
+    def send(self, ctx: Tracer, sent: Value) -> Value | None:
+        if not is_none(sent):
+            ctx.throw(AttributeError, f"'{self.python_type().__name__}' object has no attribute 'send'")
+        return self.step(ctx)
+
+    def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
+        """Those made in C know nothing of it: it is raised where they are iterated."""
+        raise raised
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name == "__next__":
@@ -471,31 +482,6 @@ class PairIterator(IteratorValue):
             yield self.previous
 
 
-class GeneratorValue(IteratorValue):
-    """A generator of the code under evaluation: a frame that is run from one ``yield`` to the next."""
-
-    def __init__(self, frame: Any) -> None:
-        self.frame = frame
-        self.started = False
-        self.running = False
-        self.finished = False
-        self.returned: Value = NONE
-
-    def python_type(self) -> type:
-        return GeneratorType
-
-    def attribute(self, ctx: Tracer, name: str) -> Value:
-        if name in _GENERATOR_METHODS:
-            return BuiltinValue(_GENERATOR_METHODS[name], receiver=self)
-        return super().attribute(ctx, name)
-
-    def advance(self, ctx: Tracer) -> Value | None:
-        return None if self.finished else ctx.resume(self, NONE)
-
-
-_GENERATOR_METHODS = {name: getattr(GeneratorType, name) for name in ("send", "throw", "close")}
-
-
 class UserIterator(IteratorValue):
     """An object with ``__next__``, stepped by calling it."""
 
@@ -508,8 +494,28 @@ class UserIterator(IteratorValue):
     def advance(self, ctx: Tracer) -> Value | None:
         return next_or_none(ctx, self.owner)
 
+    def send(self, ctx: Tracer, sent: Value) -> Value | None:
+        method = self.owner.special(ctx, "__next__") if is_none(sent) else self.owner.attribute(ctx, "send")
+        assert method is not None
+        try:
+            return ctx.call(method, [] if is_none(sent) else [sent])
+        except UserRaised as raised:
+            if not issubclass(raised.value.python_type(), StopIteration):
+                raise
+            self.returned = raised.value.attribute(ctx, "value")
+            return None
+
+    def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
+        if self.owner.plain_attribute(ctx, "throw") is not None:
+            ctx.stop("generator", f"an exception is thrown into {self.owner.describe()}")
+        raise raised
+
     def parts(self) -> Iterator[Value]:
         yield self.owner
+
+
+def is_none(value: Value) -> bool:
+    return isinstance(value, ConstantValue) and value.value is None
 
 
 class CallableIterator(IteratorValue):
@@ -534,6 +540,12 @@ class CallableIterator(IteratorValue):
     def parts(self) -> Iterator[Value]:
         yield self.function
         yield self.sentinel
+
+
+def taken_result(ended: Any) -> tuple[Value, ...]:
+    """What the StopIteration at the end carries: the result, the first time."""
+    result, ended.returned = ended.returned, NONE
+    return () if is_none(result) else (result,)
 
 
 def next_or_none(ctx: Tracer, owner: UserObject) -> Value | None:

@@ -1,0 +1,306 @@
+"""Frames that are run from one suspension to the next: generators, coroutines, asynchronous generators.
+
+What is awaited or delegated to has ``send`` and ``throw``, which give the next value that comes out, or None at the
+end, with the result in ``returned``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any
+
+from capture.errors import UserRaised
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import NONE
+from capture.values.exception import ExceptionValue
+from capture.values.function import BuiltinValue, FunctionValue
+from capture.values.iterator import IteratorValue, UserIterator, is_none
+from capture.values.user_object import UserObject
+
+
+class SuspendableValue(Value):
+    kind: type
+    word: str
+
+    def __init__(self, frame: Any, call: tuple[FunctionValue, Sequence[Value], dict[str, Value]]) -> None:
+        self.frame = frame
+        self.function, self.args, self.kwargs = call
+        self.started = False
+        self.running = False
+        self.finished = False
+        self.returned: Value = NONE
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        method = getattr(self.kind, name, None)
+        if not name.startswith("__") and callable(method):
+            return BuiltinValue(method, receiver=self)
+        if name in ("__name__", "__qualname__"):
+            return self.function.attribute(ctx, name)
+        return super().attribute(ctx, name)
+
+    def send(self, ctx: Tracer, sent: Value) -> Value | None:
+        return None if self.finished else ctx.resume(self, sent)
+
+    def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
+        return ctx.throw_into(self, raised)
+
+    def parts(self) -> Iterator[Value]:
+        yield self.function
+        yield from self.args
+        yield from self.kwargs.values()
+
+    def describe(self) -> str:
+        return f"the {self.word} `{self.function.qualname}`"
+
+
+class GeneratorValue(SuspendableValue, IteratorValue):
+    kind, word = GeneratorType, "generator"
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        return self.send(ctx, NONE)
+
+
+class CoroutineValue(SuspendableValue):
+    kind, word = CoroutineType, "coroutine"
+
+    def send(self, ctx: Tracer, sent: Value) -> Value | None:
+        if self.finished:
+            ctx.throw(RuntimeError, "cannot reuse already awaited coroutine")
+        return ctx.resume(self, sent)
+
+    def elements(self, ctx: Tracer) -> list[Value]:
+        ctx.throw(TypeError, "'coroutine' object is not iterable")
+
+
+class CoroutineWrapper(IteratorValue):
+    """What ``__await__`` of a coroutine gives."""
+
+    def __init__(self, coroutine: CoroutineValue) -> None:
+        self.coroutine = coroutine
+
+    def python_type(self) -> type:
+        return _WRAPPER
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name in ("send", "throw", "close"):
+            return self.coroutine.attribute(ctx, name)
+        return super().attribute(ctx, name)
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        return self.send(ctx, NONE)
+
+    def send(self, ctx: Tracer, sent: Value) -> Value | None:
+        found = self.coroutine.send(ctx, sent)
+        self.returned = self.coroutine.returned
+        return found
+
+    def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
+        found = self.coroutine.throw(ctx, raised)
+        self.returned = self.coroutine.returned
+        return found
+
+    def parts(self) -> Iterator[Value]:
+        yield self.coroutine
+
+
+class YieldedToAsync(Value):
+    """What an asynchronous generator yields, as distinct from what it awaits lets through."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def python_type(self) -> type:
+        return object
+
+    def parts(self) -> Iterator[Value]:
+        yield self.value
+
+
+class AsyncGeneratorValue(SuspendableValue):
+    kind, word = AsyncGeneratorType, "async generator"
+
+    def __init__(self, frame: Any, call: tuple[FunctionValue, Sequence[Value], dict[str, Value]]) -> None:
+        super().__init__(frame, call)
+        self.closed = False
+        self.stepping = False
+
+    def elements(self, ctx: Tracer) -> list[Value]:
+        ctx.throw(TypeError, "'async_generator' object is not iterable")
+
+
+class AsyncStep(IteratorValue):
+    """What ``asend`` and ``__anext__`` give: awaiting it runs the generator to its next ``yield``."""
+
+    name = "__anext__()/asend()"
+
+    def __init__(self, generator: AsyncGeneratorValue, first: Value = NONE) -> None:
+        self.generator = generator
+        self.first = first
+        self.started = False
+        self.finished = False
+
+    def python_type(self) -> type:
+        return _STEPS[type(self)]
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        method = getattr(self.python_type(), name, None)
+        if name in ("send", "throw", "close", "__await__", "__iter__", "__next__"):
+            return BuiltinValue(method, receiver=self)
+        return super().attribute(ctx, name)
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        return self.send(ctx, NONE)
+
+    def send(self, ctx: Tracer, sent: Value) -> Value | None:
+        self._refuse_reuse(ctx)
+        if not self.started:
+            if self.generator.stepping:
+                ctx.throw(RuntimeError, "anext(): asynchronous generator is already running")
+            sent = self.first if is_none(sent) else sent
+            self.started = True
+        self.generator.stepping = True
+        return self._outcome(ctx, lambda: self.generator.send(ctx, sent))
+
+    def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
+        self._refuse_reuse(ctx)
+        self.started = True
+        return self._outcome(ctx, lambda: self.generator.throw(ctx, raised))
+
+    def close(self, ctx: Tracer) -> None:
+        if self.started and not self.finished:
+            ctx.stop("generator", "a step of an async generator is closed under way")
+        self.finished = True
+
+    def _refuse_reuse(self, ctx: Tracer) -> None:
+        if self.finished:
+            ctx.throw(RuntimeError, f"cannot reuse already awaited {self.name}")
+
+    def _outcome(self, ctx: Tracer, run: Any) -> Value | None:
+        """What came out for the one who awaits; a value that was yielded is the result of the step."""
+        generator = self.generator
+        try:
+            found: Value | None = run()
+            if found is None:
+                ctx.throw(StopAsyncIteration)
+        except UserRaised as raised:
+            self.finished, generator.stepping = True, False
+            if issubclass(raised.value.python_type(), (StopAsyncIteration, GeneratorExit)):
+                generator.closed = True
+            raise
+        if not isinstance(found, YieldedToAsync):
+            return found
+        self.finished, generator.stepping = True, False
+        self.returned = realize(ctx, found.value)
+        return None
+
+    def parts(self) -> Iterator[Value]:
+        yield self.generator
+        yield self.first
+
+
+class AsyncThrow(AsyncStep):
+    """What ``athrow`` gives, and, without an exception, ``aclose``."""
+
+    def __init__(self, generator: AsyncGeneratorValue, error: ExceptionValue | None = None) -> None:
+        super().__init__(generator)
+        self.error = error
+        self.name = "aclose()/athrow()"
+
+    def send(self, ctx: Tracer, sent: Value) -> Value | None:
+        generator = self.generator
+        self._refuse_reuse(ctx)
+        if generator.finished:
+            self.finished = True
+            return None
+        if self.started:
+            return self._outcome(ctx, lambda: generator.send(ctx, sent))
+        if generator.stepping:
+            self.finished = True
+            called = "athrow" if self.error is not None else "aclose"
+            ctx.throw(RuntimeError, f"{called}(): asynchronous generator is already running")
+        if generator.closed:
+            self.finished = True
+            ctx.throw(StopAsyncIteration)
+        if not is_none(sent):
+            ctx.throw(RuntimeError, "can't send non-None value to a just-started coroutine")
+        self.started = generator.stepping = True
+        return self._outcome(ctx, lambda: self._begin(ctx))
+
+    def _begin(self, ctx: Tracer) -> Value | None:
+        error = self.error
+        if error is None:
+            self.generator.closed = True
+            error = ExceptionValue(GeneratorExit)
+        return ctx.throw_into(self.generator, UserRaised(error), closes=False)
+
+    def _outcome(self, ctx: Tracer, run: Any) -> Value | None:
+        if self.error is not None:
+            return super()._outcome(ctx, run)
+        try:
+            found: Value | None = run()
+        except UserRaised as raised:
+            self.finished, self.generator.stepping = True, False
+            if issubclass(raised.value.python_type(), (StopAsyncIteration, GeneratorExit)):
+                return None
+            raise
+        if found is not None and not isinstance(found, YieldedToAsync):
+            return found
+        self.finished, self.generator.stepping = True, False
+        if found is not None:
+            ctx.throw(RuntimeError, "async generator ignored GeneratorExit")
+        return None
+
+    def parts(self) -> Iterator[Value]:
+        yield self.generator
+        if self.error is not None:
+            yield self.error
+
+
+def _types_made_in_c() -> tuple[type, dict[type, type]]:
+    async def nothing() -> Any:
+        return None
+
+    async def numbers() -> Any:
+        yield 0
+
+    coroutine, generator = nothing(), numbers()
+    step, end = generator.asend(None), generator.aclose()
+    found: tuple[type, dict[type, type]] = type(coroutine.__await__()), {AsyncStep: type(step), AsyncThrow: type(end)}
+    for unused in (coroutine, step, end):  # or Python would say that nobody awaited them
+        unused.close()
+    return found
+
+
+_WRAPPER, _STEPS = _types_made_in_c()
+STEP_TYPES = tuple(_STEPS.values())
+
+
+def is_awaitable(value: Value) -> bool:
+    """Whether ``await`` runs it as it is."""
+    if isinstance(value, GeneratorValue):
+        return bool(value.frame.code.co_flags & inspect.CO_ITERABLE_COROUTINE)
+    return isinstance(value, CoroutineValue)
+
+
+def awaited(ctx: Tracer, value: Value) -> Value | None:
+    """What runs when this is awaited; None where it is nothing to await."""
+    if is_awaitable(value) or isinstance(value, AsyncStep):
+        return value
+    if not isinstance(value, UserObject):
+        return None
+    method = value.special(ctx, "__await__")
+    if method is None:
+        return None
+    made = realize(ctx, ctx.call(method, []))
+    if isinstance(made, UserObject) and made.special(ctx, "__next__") is not None:
+        return UserIterator(made)
+    if is_awaitable(made):
+        ctx.throw(TypeError, "__await__() returned a coroutine")
+    if not isinstance(made, IteratorValue):
+        ctx.throw(TypeError, f"__await__() returned non-iterator of type '{made.python_type().__name__}'")
+    return made
