@@ -111,6 +111,7 @@ parse_parts(PyObject *accessor, PyObject *checks, PyObject *children, Node *node
     }
     node->if_missing = first_that_needs_a_value(node);
     node->weight = node->waiting = 1; /* the first walk teaches tensor checks how to be quick */
+    node->follows = node->reach == BY_ANYTHING;
     for (Py_ssize_t i = 0; i < node->child_count; i++) {
         node->weight += node->children[i]->weight;
     }
@@ -196,6 +197,15 @@ walk_below(Guards *guards, Node *node, PyObject *value, const Call *call)
     return NULL;
 }
 
+/* What changes all the time is mostly one dict of many: what lies below, and beside it, gets trails of its own. */
+static void
+let_children_follow(Node *node)
+{
+    for (Py_ssize_t i = 0; i < node->child_count; i++) {
+        node->children[i]->follows = true;
+    }
+}
+
 /* The same, with a trail for the next time.  Where something changes all the time there are fewer and fewer of them. */
 static const Check *
 walk_and_record(Guards *guards, Node *node, PyObject *value, const Call *call)
@@ -207,6 +217,9 @@ walk_and_record(Guards *guards, Node *node, PyObject *value, const Call *call)
     Trail *trail = trail_record(node, value);
     const Check *failed = walk_below(guards, node, value, call);
     node->unused = node->unused < 10 ? node->unused + 1 : 10;
+    if (node->unused > 1) {
+        let_children_follow(node);
+    }
     node->waiting = (1u << node->unused) - 2;
     /* Somebody else may be following the old one, and what was walked may have changed what was recorded. */
     if (failed != NULL || trail == NULL || guards->walkers != 1 || !trail_holds(trail, value)) {

@@ -15,6 +15,7 @@ typedef enum { BY_ANYTHING, BY_INSTANCE_DICT, BY_KEY } Reach;
 struct Node {
     Reach reach;
     Py_ssize_t weight;  /* nodes of the subtree */
+    bool follows;       /* may have a trail of its own: an ancestor's has been in vain, or cannot include it */
     Trail *trail;       /* of the last walk from here, or NULL */
     unsigned unused;    /* trails in vain: how many walks to go without a new one */
     unsigned waiting;

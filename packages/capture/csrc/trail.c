@@ -307,7 +307,7 @@ record_below(Trail *trail, const Node *node, PyObject *value)
 bool
 trail_is_worth_it(const Node *node)
 {
-    return node->reach == BY_ANYTHING && node->weight >= FEWEST;
+    return node->follows && node->weight >= FEWEST;
 }
 
 /* What the walk of a node's value will rely on, as things are; NULL where that cannot be told. */

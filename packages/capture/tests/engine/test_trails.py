@@ -75,12 +75,16 @@ CHANGES = [
 STEPS = st.lists(st.tuples(st.integers(0, 12), st.sampled_from(range(len(CHANGES))), st.integers(0, 4)), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
-@given(STEPS)
-def test_guards_that_passed_before_judge_like_new_ones(steps):
+SETTLED = [(0, 1, 0), (0, 1, 0)]
+ALWAYS_CHANGING = [(where, 1, value) for value in range(4) for where in (0, 5)]
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.sampled_from([SETTLED, ALWAYS_CHANGING]), STEPS)
+def test_guards_that_passed_before_judge_like_new_ones(before, steps):
     root = model()
     guards, spec = guards_of(root), layer_spec(("arg", 0), root)
-    for where, change, value in [(0, 1, 0), (0, 1, 0), *steps]:
+    for where, change, value in [*before, *steps]:
         known = layers(root)
         CHANGES[change](known[where % len(known)], value)
         expected = engine.Guards((("root",), (), (spec,))).check(None, (root,))
@@ -96,6 +100,21 @@ def test_where_nothing_changed_nothing_is_walked():
     followed = guards.followed
     assert guards.check(None, (root,))
     assert guards.followed == followed
+
+
+def test_where_one_dict_changes_in_every_call_the_rest_is_followed():
+    root = model(3)
+    guards = guards_of(root)
+    changing = root.children["0"].children["1"]
+    for count in range(20):
+        changing.calls = count
+        assert guards.check(None, (root,))
+    followed = guards.followed
+    changing.calls = 20
+    assert guards.check(None, (root,))
+    assert guards.followed - followed >= 4  # two beside it at the top, two beside it one below
+    root.children["2"].children["2"].size = 5
+    assert not guards.check(None, (root,))
 
 
 def test_a_program_sees_nothing_of_it():
