@@ -14,7 +14,7 @@ import operator
 import re
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -27,8 +27,9 @@ from capture.errors import Location
 from capture.fakes import StandIns
 from capture.guards import Guard
 from capture.layouts import OpenLayout, Relied
-from capture.regions import Regions
+from capture.regions import Regions, module_of
 from capture.sources import Source
+from capture.transforms import transformed
 
 # Nodes that matter although nothing uses them, besides operations that mutate an operand.
 _STATE_SWITCHES: tuple[Any, ...] = (
@@ -38,6 +39,9 @@ _STATE_SWITCHES: tuple[Any, ...] = (
     torch.autograd.grad_mode._enter_inference_mode,
     torch.autograd.grad_mode._exit_inference_mode,
 )
+
+
+GONE = "gone"  # in the meta of a node that is no longer in the graph, but in a module of it
 
 
 # What FX keeps for tracebacks, where this release does it in this way.
@@ -66,6 +70,9 @@ class GraphRecorder:
         self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
         self.operations = 0
         self.regions = Regions()
+        self.transforms = 0  # how many transforms of functions are being evaluated, each within the one before
+        self._cuts = 0
+        self._root = torch.nn.Module()
         self._names: set[str] = set()
         self._last_input: fx.Node | None = None
 
@@ -138,7 +145,7 @@ class GraphRecorder:
         _describe(node, example)
         return node
 
-    def select(self, node: fx.Node, index: int, example: Any) -> fx.Node:
+    def select(self, node: fx.Node, index: Any, example: Any) -> fx.Node:
         """One result of a node that gives several."""
         chosen = self.graph.call_function(operator.getitem, (node, index))
         _describe(chosen, example)
@@ -208,11 +215,46 @@ class GraphRecorder:
         nodes = [node for node in self.graph.nodes if node not in mark[1] and node.op != "placeholder"]
         self.regions.close(nodes, options)
 
+    def entry(self, outer: fx.Node, example: torch.Tensor) -> fx.Node:
+        """What a transformed function sees of a tensor, until ``cut`` makes a module of the function."""
+        node = self.graph.call_function(transformed, (outer,))
+        _describe(node, example)
+        return node
+
+    @contextlib.contextmanager
+    def constants_allowed(self) -> Iterator[None]:
+        """Derivatives of derivatives bring tensors of torch's own, with data, where nothing makes fakes of them."""
+        self.mode.allow_non_fake_inputs = True
+        try:
+            yield
+        finally:
+            self.mode.allow_non_fake_inputs = False
+
+    def cut(
+        self, mark: tuple[int, set[fx.Node]], entries: Sequence[fx.Node], results: Sequence[fx.Node]
+    ) -> tuple[fx.Node, fx.GraphModule, list[fx.Node]]:
+        """Make a module of what was recorded since: a node for it, itself, and what it takes besides ``entries``."""
+        outside = mark[1].union(entries)
+        nodes = [node for node in self.graph.nodes if node not in outside and node.op != "placeholder"]
+        inside = {*nodes, *entries}
+        used = [step for node in nodes for step in node.all_input_nodes]
+        given = [step for step in dict.fromkeys([*used, *results]) if step not in inside]
+        name = f"function_{self._cuts}"
+        self._cuts += 1
+        module = module_of(nodes, [*entries, *given], results, name, self._root)
+        self._root.add_module(name, module)
+        for node in reversed([*entries, *nodes]):
+            node.meta[GONE] = True
+            self.graph.erase_node(node)
+        made = self.graph.get_attr(name)
+        made.meta["val"] = None
+        return made, module, given
+
     # -- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, outputs: list[fx.Node], name: str) -> tuple[fx.GraphModule, list[Source]]:
         """Close the graph; returns the module and the sources of the inputs that it really uses."""
-        root = torch.nn.Module()
+        root = self._root
         outputs = self.regions.fold(self.graph, outputs, root)
         self.graph.output(tuple(outputs))
         self._drop_state_switches_without_work()

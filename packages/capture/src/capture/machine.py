@@ -21,6 +21,7 @@ from capture.builtin_rules.assumed import assumed_result, is_assumed
 from capture.builtin_rules.left_to_python import leave_event_loop, leave_schedule, leave_transform
 from capture.builtin_rules.registry import RULES, call_builtin
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
+from capture.builtin_rules.transforms import transform_of
 from capture.decisions import decided_by_arguments
 from capture.effects import Effects
 from capture.errors import Break, Location, Reason, SkipFrame, UserRaised
@@ -294,6 +295,8 @@ class Machine:
         if real is not None:
             if _has_rule(real) or is_operation(real):
                 return call_builtin(self, real, args, kwargs)
+            if (transform := transform_of(self, function)) is not None:
+                return self.call(transform, args, kwargs)
             if is_torchs_own(real):
                 return self._call_wrapped(function, args, kwargs)
             self._refuse(real)
@@ -481,10 +484,12 @@ class Machine:
 
     def decide(self, value: Value) -> bool | None:
         assert isinstance(value, TensorValue)
+        if self.graph.transforms:
+            return None
         return decided_by_arguments(self, value.node, self.graph.inputs, self.inputs)
 
     def expect(self, value: Value, truth: bool) -> bool:
-        if self.varying.cautious or not self.options.capture_scalar_outputs:
+        if self.varying.cautious or self.graph.transforms or not self.options.capture_scalar_outputs:
             return False
         if not add_expectation(self, self.checks, value, truth):
             return False

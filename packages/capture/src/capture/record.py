@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import (
 
 from capture import default_devices
 from capture.errors import Location, Signal
-from capture.graph import GraphRecorder
+from capture.graph import GONE, GraphRecorder
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
@@ -28,6 +28,7 @@ from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
+from capture.values.transform import ModuleOperand
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -149,10 +150,14 @@ def result_value(ctx: Recording, node: fx.Node, result: Any) -> Value:
     if isinstance(result, (tuple, list)):
         items = [_item(ctx, node, index, item) for index, item in enumerate(result)]
         return ListValue(items) if isinstance(result, list) else TupleValue(items, cls=type(result))
+    if isinstance(result, dict):
+        made = DictValue()
+        made.entries = {key: (ctx.literal(key), _item(ctx, node, key, item)) for key, item in result.items()}
+        return made
     return ctx.literal(result)
 
 
-def _item(ctx: Recording, node: fx.Node, index: int, item: Any) -> Value:
+def _item(ctx: Recording, node: fx.Node, index: Any, item: Any) -> Value:
     if not _needs_a_node(item):
         return ctx.literal(item)
     return result_value(ctx, ctx.graph.select(node, index, item), item)
@@ -189,7 +194,11 @@ class _Operands:
         if isinstance(value, LazyValue):
             value = realize(self.ctx, value)
         if isinstance(value, TensorValue):
+            if GONE in value.node.meta:
+                self.ctx.stop("function transform", "a tensor of a transformed function is used outside of it")
             return value.node, value.fake
+        if isinstance(value, ModuleOperand):
+            return value.node, value.module
         if isinstance(value, ConstantValue):
             held = float(value.value) if isinstance(value.value, float) else value.value  # numpy's floats are floats
             return held, held

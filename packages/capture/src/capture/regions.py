@@ -57,7 +57,7 @@ def _fold(
     inside = set(nodes)
     given = dict.fromkeys(step for node in nodes for step in node.all_input_nodes if step not in inside)
     left = [node for node in nodes if node in wanted or any(user not in inside for user in node.users)]
-    root.add_module(name, _module(nodes, list(given), left, name, root))
+    root.add_module(name, module_of(nodes, list(given), left, name, root))
     path = nodes[-1].meta[_PATH][:-1]
     with graph.inserting_after(nodes[-1]):
         module = graph.get_attr(name)
@@ -77,9 +77,10 @@ def _fold(
     return results
 
 
-def _module(
+def module_of(
     nodes: Sequence[fx.Node], given: Sequence[fx.Node], left: Sequence[fx.Node], name: str, outer: torch.nn.Module
 ) -> fx.GraphModule:
+    """A module that computes ``left`` by these nodes; modules that they call are taken from ``outer``."""
     graph, root = fx.Graph(), torch.nn.Module()
     copies: dict[fx.Node, fx.Node] = {}
     for node in given:

@@ -29,6 +29,7 @@ from capture.assembler import assemble
 from capture.emitting import Emitter
 from capture.errors import BackendError, Location, Reason, Restart, SkipFrame, Unsupported
 from capture.evaluation import evaluate
+from capture.graph import GONE
 from capture.guards import Guard
 from capture.holding import Holding, Recheck
 from capture.instructions import Instruction
@@ -189,6 +190,8 @@ class _Translator:
         if machine.checks and changes_an_input:
             raise _Cautious
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
+        if any(GONE in value.node.meta for value in results if isinstance(value, TensorValue)):
+            raise SkipFrame(Reason("function transform", "a tensor of a transformed function is used outside of it"))
         if not self.settings.nopython:
             tensors = [value for value in results if isinstance(value, TensorValue) and not _is_spent(value)]
             if are_needed(machine.leaves, [value.fake for value in tensors]):

@@ -27,6 +27,7 @@ from capture.builtin_rules import (
     signatures,
     storage,
     torch_functions,
+    transforms,
     triton_kernels,
     varying_lengths,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "signatures",
     "storage",
     "torch_functions",
+    "transforms",
     "triton_kernels",
     "varying_lengths",
 ]

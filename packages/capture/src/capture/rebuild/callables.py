@@ -6,6 +6,10 @@ import functools
 import operator
 import types
 from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.func
 
 from capture.emit import Writer, builds
 from capture.values.constant import UNBOUND, ConstantValue
@@ -19,6 +23,7 @@ from capture.values.function import (
     SuperValue,
 )
 from capture.values.tensor import TensorMethod
+from capture.values.transform import TransformValue
 from capture.values.triton_kernel import LaunchValue
 
 
@@ -105,6 +110,19 @@ def build_partial(writer: Writer, value: PartialValue) -> None:
     emit.call_kw(count, tuple(value.kwargs))
     emit.copy()
     writer.keep(value, "partial")
+
+
+@builds(TransformValue)
+def build_transformed(writer: Writer, value: TransformValue) -> None:
+    if value.name == "vjp":
+        writer.emit.load_callable(_pullback)
+        writer.emit.call(writer.load_all([value.function, *value.primals]))
+        return
+    writer.call_const(functools.partial(getattr(torch.func, value.name), **value.options), value.function)
+
+
+def _pullback(function: Callable[..., Any], *primals: Any) -> Any:
+    return torch.func.vjp(function, *primals)[1]
 
 
 @builds(LaunchValue)

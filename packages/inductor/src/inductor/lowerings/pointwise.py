@@ -29,6 +29,7 @@ from inductor.lowerings.algebra import (
     where,
 )
 from inductor.lowerings.context import Context
+from inductor.lowerings.creation import filled
 from inductor.lowerings.promotion import Kind, category, promote, result_dtype
 from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import Declined, lowering
@@ -435,10 +436,12 @@ def round_decimals(ctx: Context, x: Tensor, *, decimals: int = 0) -> Tensor | De
 @lowering(aten._to_copy.default)
 def to_copy(ctx: Context, x: Tensor, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor | Declined:
     device = kwargs.get("device")
-    if device is not None and torch.device(device) != x.device:
+    if device is not None and isinstance(x, Tensor) and torch.device(device) != x.device:
         return Declined("a copy between devices")
     if kwargs.get("layout") not in (None, torch.strided):
         return Declined("a layout that is not strided")
+    if not isinstance(x, Tensor):  # a number in the place of a tensor without dimensions, as ``vmap`` has them
+        return filled(ctx, (), x, dtype, device)
     target = dtype or x.dtype
     if target.is_complex or x.dtype.is_complex:
         return Declined("complex numbers")

@@ -1,0 +1,53 @@
+"""Functions that ``torch.func`` makes of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+from torch import fx
+
+from capture.values.base import Tracer, Value
+
+
+def call_transform(transform: TransformValue, /, *args: Any, **kwargs: Any) -> Any:
+    """What calling such a function means; the rules give it a symbolic meaning."""
+    raise NotImplementedError
+
+
+class TransformValue(Value):
+    """``torch.func.<name>(function, **options)``; that of ``vjp`` is the function it returns, and has its operands."""
+
+    def __init__(self, name: str, function: Value, options: Mapping[str, Any], primals: Sequence[Value] = ()) -> None:
+        self.name = name
+        self.function = function
+        self.options = dict(options)
+        self.primals = tuple(primals)
+
+    def python_type(self) -> type:
+        return FunctionType
+
+    def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return ctx.call_builtin(call_transform, [self, *args], kwargs)
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        return ctx.stop("function transform", f"`{name}` of what `torch.func.{self.name}` made is read")
+
+    def parts(self) -> Iterator[Value]:
+        yield self.function
+        yield from self.primals
+
+    def describe(self) -> str:
+        return f"what `torch.func.{self.name}` made of {self.function.describe()}"
+
+
+class ModuleOperand(Value):
+    """A part of the graph as an operand of one of its nodes."""
+
+    def __init__(self, node: fx.Node, module: fx.GraphModule) -> None:
+        self.node = node
+        self.module = module
+
+    def python_type(self) -> type:
+        return fx.GraphModule
