@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ import torch
 from torch import fx
 
 from capture import _engine, stance
-from capture.errors import CaptureError
+from capture.errors import CaptureError, Location, Reason, Unsupported
 from capture.hook import Config
 from capture.options import Options
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord, Record
+from capture.stepping import as_it_was, in_steps
 from capture.translate import Backend
 
 LOG = Log()
@@ -58,25 +60,49 @@ def optimize(
 
 def _region(config: Config, target: Any) -> Any:
     if isinstance(target, torch.nn.Module):
-        return CapturedModule(target, _engine.Region(target.__call__, config))
+        note = _left_to_be_stepped(config, target.forward)
+        stepped = in_steps(config, target.__call__, note, like=target.forward)
+        return CapturedModule(target, stepped or _engine.Region(target.__call__, config))
     if isinstance(target, type) or not callable(target):
         raise TypeError(f"optimize() takes a function, a method or a module, not {target!r}")
+    stepped = in_steps(config, target, _left_to_be_stepped(config, target))
+    if stepped is not None:
+        return stepped
     region = _engine.Region(target, config)
     functools.update_wrapper(region, target)
     return region
+
+
+def _left_to_be_stepped(config: Config, target: Any) -> Callable[[], None]:
+    """Says once that a frame which is suspended on its way is not captured, or refuses it where all has to be."""
+
+    @functools.cache
+    def note() -> None:
+        code = inspect.unwrap(target).__code__
+        location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
+        explanation = f"CPython steps `{code.co_qualname}`; what it calls is captured"
+        reason = Reason("coroutine", explanation, "compute in functions that it calls")
+        if config.nopython:
+            raise Unsupported(reason, location)
+        config.log.add(FallbackRecord(location, reason))
+
+    return note
 
 
 def as_written(function: Any) -> Any:
     """What was given to ``optimize``, for a function that came from it; any other object itself."""
     if isinstance(function, _engine.Region):
         return function.function
-    return function.module if isinstance(function, CapturedModule) else function
+    if isinstance(function, CapturedModule):
+        return function.module
+    stepped = as_it_was(function)
+    return function if stepped is None else stepped
 
 
 class CapturedModule:
     """Calls a module with capture on; everything else is the module's own."""
 
-    def __init__(self, module: torch.nn.Module, region: _engine.Region) -> None:
+    def __init__(self, module: torch.nn.Module, region: Callable[..., Any]) -> None:
         self.__dict__.update(module=module, region=region)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -53,6 +53,7 @@ from capture.sources import (
     comes_with_the_call,
     may_vary,
 )
+from capture.stepping import STEPPED
 from capture.values.base import LazyValue, NotConstant, Value, reachable, realize
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
@@ -304,7 +305,7 @@ class Machine:
                 return assumed_result(self, real, args, kwargs)
         self._inlined += 1
         code = function.code
-        if code is _DISABLED_FOR_DYNAMO:
+        if code is _DISABLED_FOR_DYNAMO or code in STEPPED:
             return self._call_wrapped(function, args, kwargs)
         self._rely_on_code(function)
         slots = bind_arguments(self, function, args, kwargs)
@@ -328,7 +329,7 @@ class Machine:
             self.guard(AttrSource(source, "__code__"), "is", function.code)
 
     def _call_wrapped(self, wrapper: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """What a wrapper of torch's hides from torch's compiler alone."""
+        """What a wrapper of torch's hides from torch's compiler alone, or one of ours runs in a region."""
         hidden = realize(self, wrapper.closure[wrapper.code.co_freevars.index("fn")])
         return self.call(hidden.attribute(self, "cell_contents"), args, kwargs)
 
