@@ -104,3 +104,18 @@ def test_classes_outside_of_what_varies_are_refused_as_in_eager():
         captured(torch.arange(4), count)
     with pytest.raises(RuntimeError, match="Class values must be smaller than num_classes"):
         captured(torch.arange(4), 3)
+
+
+@pytest.mark.parametrize("module", [
+    torch.nn.Conv1d(3, 6, 3, padding=1), torch.nn.ConvTranspose1d(3, 6, 3, stride=2, output_padding=1),
+    torch.nn.Conv1d(3, 6, 1, groups=3, bias=False), torch.nn.Conv1d(3, 4, 3, padding="same"),
+], ids=str)  # fmt: skip
+def test_convolutions_of_batches_that_other_libraries_compute(module):
+    log = capture.Log()
+    captured = capture.optimize("eager", strict=True, log=log)(module)
+    for batch in (2, 7, 15, 16, 40):
+        x = torch.randn(batch, 3, 10, requires_grad=True)
+        for expected, actual in zip(outcome(module, x), outcome(captured, x), strict=True):
+            torch.testing.assert_close(actual, expected)
+            assert actual.stride() == expected.stride()
+    assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 2

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
+
+from capture.varying_stand_ins import ToldOverSizes
 
 States = list[tuple[torch.Generator, torch.Tensor]]
 
 
-class NotingDraws(FakeTensorMode):
+class NotingDraws(ToldOverSizes):
     """Keeps in mind on which devices random numbers would have been drawn."""
 
     def __init__(self, **options: Any) -> None:
