@@ -286,3 +286,12 @@ def test_tensors_of_numbers_that_vary(function):
     assert len(graphs) == 2
     captured = capture.optimize("eager", strict=True)(function)
     assert {captured(torch.ones(3), n).dtype for n in (2, 3, 4)} == {function(torch.ones(3), 2).dtype}
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.reshape(math.prod(x.shape[:2]), -1) * math.prod(x.shape),
+    lambda x: x * divmod(x.shape[0], 3)[0] + divmod(100, x.shape[0])[1],
+    lambda x: x * abs(x.shape[0] - 100),
+])  # fmt: skip
+def test_pythons_functions_of_sizes(function):
+    assert len(graphs_for(function, [(torch.randn(n, 4, 2),) for n in (5, 7, 8, 20)])) == 2

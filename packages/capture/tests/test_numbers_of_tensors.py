@@ -181,3 +181,25 @@ def test_a_factor_of_a_number_that_is_added():
     captured = capture.optimize("eager", strict=True)(function)
     for k in (0.5, 1.5, 2.0):
         assert torch.equal(captured(torch.ones(3), torch.tensor(k)), function(torch.ones(3), torch.tensor(k)))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, t: x.masked_fill(x > 0, t),
+    lambda x, t: torch.where(x > 0, x, t) + torch.where(x > 0, -t, x),
+    lambda x, t: x.clamp(-t, t) + x.clamp(max=t) + torch.clamp_min(x, t),
+    lambda x, t: torch.full((3,), t) * x + x.new_full((3,), t) + torch.full_like(x, t),
+    lambda x, t: x.clone().fill_(t),
+    lambda x, t: torch.nn.functional.threshold(x, t, t) + torch.nn.functional.leaky_relu(x, t),
+    lambda x, t: torch.linspace(0, t, 3) * x,
+    lambda x, t: torch.tensor(t) * x + torch.tensor([t, 1.0]).sum(),
+    lambda x, t: x.bfloat16().clamp(max=t),
+], ids=range(9))  # fmt: skip
+def test_floats_that_vary_fill_choose_and_limit(function, same):
+    log = capture.Log()
+    captured = capture.optimize("eager", strict=True, log=log)(function)
+    for t in (0.5, 0.7, 1.0, 0.1, -3.3, float("inf"), float("nan")):
+        x = torch.tensor([-0.6, 0.3, 1.7])
+        assert captured(x, t).dtype == function(x, t).dtype
+        torch.testing.assert_close(captured(x, t), function(x, t), rtol=0, atol=0, equal_nan=True)
+    kinds = [type(record) for record in log.records()]
+    assert (kinds.count(capture.GraphRecord), kinds.count(capture.BreakRecord)) == (2, 0)

@@ -29,6 +29,7 @@ from capture.builtin_rules import (
     torch_functions,
     transforms,
     triton_kernels,
+    varying_floats,
     varying_lengths,
 )
 from capture.builtin_rules.registry import call_builtin
@@ -63,5 +64,6 @@ __all__ = [
     "torch_functions",
     "transforms",
     "triton_kernels",
+    "varying_floats",
     "varying_lengths",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import math
 import operator
 from typing import Any
 
@@ -260,6 +261,15 @@ def total(ctx: Tracer, iterable: Value, start: Value | None = None) -> Value:
     iterator = iterate(ctx, iterable)
     while (value := iterator.step(ctx)) is not None:
         result = ctx.call_builtin(operator.add, [result, value], {})
+    return result
+
+
+@rule(math.prod, kinds=(None,))
+def product(ctx: Tracer, iterable: Value, *, start: Value | None = None) -> Value:
+    result = start or ConstantValue(1)
+    iterator = iterate(ctx, iterable)
+    while (value := iterator.step(ctx)) is not None:
+        result = ctx.call_builtin(operator.mul, [result, value], {})
     return result
 
 

@@ -13,6 +13,7 @@ import torch
 from capture.builtin_rules.registry import fallback
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
+from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, SequenceValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
@@ -30,7 +31,7 @@ def made_of_numbers(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: M
     given = dict(zip(("data",) if like is None else ("self", "data"), args, strict=False)) | dict(kwargs)
     like = given.pop("self", None)
     numbers = list(_numbers(ctx, given["data"])) if given.keys() <= _NAMES and "data" in given else []
-    if not any(isinstance(number, SymbolicNumber) for number in numbers) or not _all_plain(numbers):
+    if not any(map(_varies, numbers)) or not _all_plain(numbers):
         return None
     data = given.pop("data")
     options = {name: value for name, value in given.items() if value.python_type() is not type(None)}
@@ -50,9 +51,13 @@ def _numbers(ctx: Tracer, data: Value) -> list[Value]:
 
 def _all_plain(numbers: Sequence[Value]) -> bool:
     return all(
-        isinstance(number, (SymbolicNumber, ConstantValue)) and number.python_type() in (int, float, bool)
+        _varies(number) or (isinstance(number, ConstantValue) and number.python_type() in (int, float, bool))
         for number in numbers
     )
+
+
+def _varies(number: Value) -> bool:
+    return isinstance(number, SymbolicNumber) or (isinstance(number, ScalarValue) and number.cls is float)
 
 
 def _dtype_of(ctx: Tracer, numbers: Sequence[Value]) -> Value:
@@ -65,4 +70,4 @@ def _filled(ctx: Tracer, data: Value, options: Mapping[str, Value]) -> Value:
     data = realize(ctx, data)
     if isinstance(data, SequenceValue):
         return ctx.record(torch.stack, [ListValue([_filled(ctx, item, options) for item in data.items])], {})
-    return ctx.record(torch.full, [ctx.literal(()), data], options)
+    return ctx.call_builtin(torch.full, [ctx.literal(()), data], options)

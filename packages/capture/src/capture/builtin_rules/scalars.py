@@ -15,7 +15,7 @@ from capture.sources import MadeSource
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
-from capture.values.sequence import ListValue
+from capture.values.sequence import ListValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 
@@ -161,6 +161,18 @@ def _rounding(function: Any, symbolic: Any) -> None:
 for _function in (math.floor, math.ceil, math.trunc, round):
     _rounding(_function, _function)
 _rounding(int, torch.sym_int)
+
+
+@rule(abs, operator.abs, kinds=(SymbolicNumber,))
+def magnitude(ctx: Tracer, value: SymbolicNumber) -> Value:
+    return value if value.example >= 0 else ctx.call_builtin(operator.neg, [value], {})
+
+
+@rule(divmod, kinds=(SymbolicNumber, None))
+@rule(divmod, kinds=(None, SymbolicNumber))
+def quotient_and_rest(ctx: Tracer, value: Value, divisor: Value) -> Value:
+    operands = [value, divisor]
+    return TupleValue([ctx.call_builtin(function, operands, {}) for function in (operator.floordiv, operator.mod)])
 
 
 @rule(float, kinds=(ScalarValue,))
