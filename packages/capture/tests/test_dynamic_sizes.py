@@ -295,3 +295,27 @@ def test_tensors_of_numbers_that_vary(function):
 ])  # fmt: skip
 def test_pythons_functions_of_sizes(function):
     assert len(graphs_for(function, [(torch.randn(n, 4, 2),) for n in (5, 7, 8, 20)])) == 2
+
+
+def test_what_a_mask_says_up_to_a_size_that_something_computed_has(same):
+    """As language models ask whether there is padding among the tokens; the size is asked of their embeddings."""
+    table = torch.nn.Embedding(10, 4)
+
+    def attend(ids, mask):
+        hidden = table(ids)
+        if mask.all() or mask[:, : hidden.shape[1] - 1].all():
+            return hidden.sum()
+        return (hidden * mask[..., None]).sum()
+
+    log = capture.Log()
+    captured = capture.optimize("eager", strict=True, log=log)(attend)
+    for length in (4, 6, 7, 9, 12):
+        mask = torch.ones(2, length, dtype=torch.bool)
+        mask[0, 1] = False
+        same(attend(torch.ones(2, length).long(), mask), captured(torch.ones(2, length).long(), mask))
+    whole = torch.ones(2, 5, dtype=torch.bool)
+    same(attend(whole.long(), whole), captured(whole.long(), whole))
+    mask[0, 1], mask[0, -1] = True, False
+    same(attend(torch.ones(2, 12).long(), mask), captured(torch.ones(2, 12).long(), mask))
+    kinds = [type(record) for record in log.records()]
+    assert (kinds.count(capture.GraphRecord), kinds.count(capture.BreakRecord)) == (4, 0)

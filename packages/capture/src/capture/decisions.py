@@ -21,13 +21,14 @@ _LIMIT = 16
 """How many operations a question may take."""
 
 Question = Callable[..., bool]
+Reader = Callable[[Inputs], Any]
 
 
 def decided_by_arguments(
     ctx: Tracer, node: fx.Node, placeholders: dict[Source, fx.Node], inputs: Inputs
 ) -> bool | None:
     """The truth of ``node``, relied on from now on; None where the arguments do not simply tell."""
-    ask = question_about(node, placeholders)
+    ask = question_about(node, placeholders, ctx.graph.reader_of)
     if ask is None or inputs.args is None:
         return None
     answer = ask(inputs.function, *inputs.args)
@@ -35,31 +36,46 @@ def decided_by_arguments(
     return answer
 
 
-def question_about(node: fx.Node, inputs: dict[Source, fx.Node]) -> Question | None:
-    """The truth of ``node`` as a function of the frame's function and arguments; None where it is not that simple."""
+def question_about(
+    node: fx.Node, inputs: dict[Source, fx.Node], size_reader: Callable[[torch.SymInt], Reader | None]
+) -> Question | None:
+    """The truth of ``node`` as a function of the frame's function and arguments; None where it is not that simple.
+
+    A size follows from the arguments whatever computed the tensor that was asked for it."""
     paths = {placeholder: source for source, placeholder in inputs.items()}
     needed = _ancestors(node)
     if needed is None or not all(_may_decide(step, paths) for step in needed):
         return None
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
-    sources = []
+    readers: list[Reader] = []
     for step in node.graph.nodes:  # in order of evaluation
-        if step in needed:
+        if step not in needed:
+            continue
+        held = step.meta.get("val")
+        reader = size_reader(held) if isinstance(held, torch.SymInt) else None
+        if step.op == "placeholder":
+            reader = paths[step].read
+        elif reader is None:
+            if isinstance(held, torch.SymInt):
+                return None
             copies[step] = graph.node_copy(step, copies.__getitem__)
-            if step.op == "placeholder":
-                sources.append(paths[step])
+            continue
+        copies[step] = graph.placeholder(step.name)
+        readers.append(reader)
     graph.output(copies[node])
-    return _asking(fx.GraphModule(torch.nn.Module(), graph).forward, sources)
+    return _asking(fx.GraphModule(torch.nn.Module(), graph).forward, readers)
 
 
 def _ancestors(node: fx.Node) -> set[fx.Node] | None:
+    """What a node is computed from, down to arguments and sizes."""
     found, waiting = {node}, [node]
     while waiting:
         for step in waiting.pop().all_input_nodes:
             if step not in found:
                 found.add(step)
-                waiting.append(step)
+                if not isinstance(step.meta.get("val"), torch.SymInt):
+                    waiting.append(step)
         if len(found) > _LIMIT:
             return None
     return found
@@ -67,6 +83,8 @@ def _ancestors(node: fx.Node) -> set[fx.Node] | None:
 
 def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
     held = step.meta.get("val")
+    if isinstance(held, torch.SymInt):
+        return True
     if not isinstance(held, torch.Tensor):
         return step.op != "placeholder"
     if held.is_inference() or held._version != step.meta["version"]:  # changed since: asked of what is no more
@@ -77,10 +95,10 @@ def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
     return torch.Tag.nondeterministic_seeded not in getattr(step.target, "tags", ()) and "rand" not in step.name
 
 
-def _asking(compute: Callable[..., Any], sources: list[Source]) -> Question:
+def _asking(compute: Callable[..., Any], readers: list[Reader]) -> Question:
     def ask(function: FunctionType, *args: Any) -> bool:
         inputs = Inputs(function, args)
-        return bool(compute(*[source.read(inputs) for source in sources]))  # of whole numbers, which have no gradients
+        return bool(compute(*[read(inputs) for read in readers]))  # of whole numbers, which have no gradients
 
     return ask
 

@@ -28,7 +28,7 @@ from capture.fakes import StandIns
 from capture.guards import Guard
 from capture.layouts import OpenLayout, Relied
 from capture.regions import Regions, module_of
-from capture.sources import Source
+from capture.sources import Inputs, Source
 from capture.transforms import transformed
 
 # Nodes that matter although nothing uses them, besides operations that mutate an operand.
@@ -111,6 +111,11 @@ class GraphRecorder:
     def relations(self, location: Location) -> list[Guard]:
         """What the trace relied on of sizes that vary."""
         return [] if self.shape_env is None else list(_shapes().relations(self.shape_env, location))
+
+    def reader_of(self, size: torch.SymInt) -> Callable[[Inputs], int] | None:
+        """How a size follows from what the frame starts from, if it does."""
+        reader: Callable[[Inputs], int] | None = _shapes().reader_of(size)
+        return reader
 
     @contextlib.contextmanager
     def _insertion_point(self) -> Iterator[None]:

@@ -136,10 +136,19 @@ def _conditions(env: ShapeEnv) -> list[sympy.Basic]:
     return found
 
 
+def reader_of(size: torch.SymInt) -> Callable[[Inputs], int] | None:
+    """How a size is computed from what a frame starts from; None where data have a say."""
+    expression, env = size.node.expr, size.node.shape_env
+    symbols = sorted(expression.free_symbols, key=str)
+    if not all(env.var_to_sources.get(symbol) for symbol in symbols):
+        return None
+    compute = _function_of(symbols, expression)
+    readers = [_reader(env.var_to_sources[symbol][0]) for symbol in symbols]
+    return lambda inputs: int(compute(*(read(inputs) for read in readers)))
+
+
 def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: Location) -> Guard:
-    names = {symbol: sympy.Symbol(f"s{i}") for i, symbol in enumerate(symbols)}
-    text = PythonPrinter().doprint(condition.xreplace(names))
-    check = eval(f"lambda {', '.join(map(str, names.values()))}: {text}", {"math": math, "torch": torch})
+    check = _function_of(symbols, condition)
     readers = [_reader(origin) for origin in origins]
     paths, reads = _reads(origins)
     program = program_of(condition, dict(zip(symbols, reads, strict=True)))
@@ -174,6 +183,15 @@ def _reads(origins: list[Any]) -> tuple[tuple[Source, ...], list[Instruction]]:
 
 def _path(origin: Any) -> Source:
     return origin.path if isinstance(origin, ShapeSource) else AttrSource(_path(origin.base), origin.member)
+
+
+def _function_of(symbols: list[Any], expression: Any) -> Callable[..., Any]:
+    names = {symbol: sympy.Symbol(f"s{i}") for i, symbol in enumerate(symbols)}
+    text = PythonPrinter().doprint(expression.xreplace(names))
+    made: Callable[..., Any] = eval(
+        f"lambda {', '.join(map(str, names.values()))}: {text}", {"math": math, "torch": torch}
+    )
+    return made
 
 
 def _reader(origin: Any) -> Callable[[Inputs], Any]:

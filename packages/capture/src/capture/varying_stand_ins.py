@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 Answer = Callable[..., Any]
@@ -75,10 +76,13 @@ def _convolved_backward(
 
 
 def _is_plain(*operands: Tensor) -> bool:
-    """Batched, strided, and row by row; of one dtype, as torch complains of others."""
+    """Batched, strided, and not channels last; of one dtype, as torch complains of others."""
     dims, dtype = operands[0].dim(), operands[0].dtype
     return dims > 2 and all(
-        operand.dim() == dims and operand.dtype is dtype and operand.layout is torch.strided and operand.is_contiguous()
+        operand.dim() == dims
+        and operand.dtype is dtype
+        and operand.layout is torch.strided
+        and (dims == 3 or suggest_memory_format(operand) is torch.contiguous_format)
         for operand in operands
     )
 
