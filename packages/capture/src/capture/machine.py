@@ -19,7 +19,7 @@ import torch
 
 from capture.builtin_rules.assumed import assumed_result, is_assumed
 from capture.builtin_rules.left_to_python import leave_event_loop, leave_schedule, leave_transform
-from capture.builtin_rules.registry import RULES, call_builtin
+from capture.builtin_rules.registry import call_builtin, has_rule_for
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.builtin_rules.transforms import transform_of
 from capture.decisions import decided_by_arguments
@@ -294,7 +294,7 @@ class Machine:
     def inline(self, function: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         real = function.real
         if real is not None:
-            if _has_rule(real) or is_operation(real):
+            if has_rule_for(self, real, args) or is_operation(real):
                 return call_builtin(self, real, args, kwargs)
             if (transform := transform_of(self, function)) is not None:
                 return self.call(transform, args, kwargs)
@@ -566,7 +566,3 @@ def stack_depth() -> int:
 
 def _name(obj: Any) -> str:
     return getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None) or f"a {type(obj).__name__}"
-
-
-def _has_rule(function: FunctionType) -> bool:
-    return function in RULES

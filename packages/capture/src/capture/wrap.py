@@ -8,6 +8,7 @@ import enum
 import functools
 import gc
 import itertools
+import re
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -177,8 +178,8 @@ def wrap_token(ctx: World, obj: contextvars.Token[Any], source: Source) -> Value
     return UserObject(contextvars.Token, obj, source)
 
 
-@wraps(CodeType)
-def wrap_code(ctx: World, obj: CodeType, source: Source) -> Value:
+@wraps(CodeType, re.Pattern, re.Match, torch.torch_version.TorchVersion)
+def wrap_fixed_object(ctx: World, obj: Any, source: Source) -> Value:
     ctx.guard(source, "is", obj)
     return ConstantValue(obj, source)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 import weakref
 from collections.abc import Mapping, Sequence
 from types import FunctionType, MethodType, UnionType
@@ -250,6 +251,8 @@ _IMMUTABLE = (
     torch.device,
     type(None),
     tuple,
+    re.Pattern,
+    re.Match,
     object,
 )
 

@@ -10,6 +10,7 @@ otherwise left to CPython.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize
@@ -88,6 +89,11 @@ def _rules_of(function: Any) -> list[tuple[Kinds, Rule]]:
         return RULES.get(function, [])
     except TypeError:
         return []
+
+
+def has_rule_for(ctx: Tracer, function: FunctionType, args: Sequence[Value]) -> bool:
+    """Whether a Python function on these operands means what a rule says, and not what its code does."""
+    return any(_fits(kinds, [realize(ctx, arg) for arg in args]) for kinds, _ in RULES.get(function, ()))
 
 
 def _hashable_in(function: Any, functions: set[Any]) -> bool:

@@ -22,7 +22,8 @@ from capture.values.tensor import TensorValue
 # None of these raises on numbers, so it does not matter that Python computes them later.
 _ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.iadd, operator.isub, operator.imul)
 _COMPARISONS = (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge)
-_NEVER_RAISE = frozenset({*_ARITHMETIC, *_COMPARISONS, operator.neg, operator.pos, operator.abs, abs})
+_QUESTIONS = (math.isfinite, math.isinf, math.isnan)
+_NEVER_RAISE = frozenset({*_ARITHMETIC, *_COMPARISONS, *_QUESTIONS, operator.neg, operator.pos, operator.abs, abs})
 _QUOTIENTS = (operator.truediv, operator.itruediv)
 _WHOLE_QUOTIENTS = (operator.floordiv, operator.ifloordiv, operator.mod, operator.imod)
 _EXACT = (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.abs, abs, float)

@@ -22,10 +22,11 @@ from capture.values.context import (
     TorchContext,
     autocast_arguments,
     clone_context,
+    decorate_by_context,
     enter_context,
     leave_context,
 )
-from capture.values.function import FunctionValue
+from capture.values.function import BuiltinValue, FunctionValue
 from capture.values.tensor import TensorValue
 
 # -- what is recorded --------------------------------------------------------------------------------------------
@@ -263,6 +264,7 @@ for _name in (
 _reading(torch._C._len_torch_function_stack, guarded=False)
 for _function in (
     torch.get_default_dtype,
+    torch.get_num_threads,
     torch.cuda.is_available,
     torch._C._accelerator_getAccelerator,
     torch.is_deterministic_algorithms_warn_only_enabled,
@@ -275,11 +277,8 @@ if torch.backends.cuda.is_built():  # otherwise it only raises, which is for the
 
 def _grad_context(cls: type) -> Callable[..., Value]:
     def make(ctx: Tracer, function: Value | None = None) -> Value:
-        if function is not None:
-            ctx.stop(
-                "context", f"`{cls.__name__}` decorates a function in the captured code", "use it in a with statement"
-            )
-        return TorchContext(cls, ())
+        context = TorchContext(cls, ())
+        return context if function is None else decorate(ctx, context, function)
 
     return make
 
@@ -305,7 +304,7 @@ def switch_grad_mode(ctx: Tracer, mode: ConstantValue) -> Value:
 @rule(torch.inference_mode)
 def make_inference_mode(ctx: Tracer, mode: Value = TRUE) -> Value:
     if isinstance(mode, FunctionValue):
-        ctx.stop("context", "`inference_mode` decorates a function in the captured code", "use it in a with statement")
+        return decorate(ctx, TorchContext(torch.inference_mode, (True,)), mode)
     return TorchContext(torch.inference_mode, (mode.constant(),))
 
 
@@ -321,14 +320,26 @@ for _cls in (torch.autocast, torch.amp.autocast, torch.cpu.amp.autocast, torch.c
     rule(_cls)(_autocast(_cls))
 
 
-@rule(enter_context, kinds=(TorchContext,))
+@rule(decorate_by_context, kinds=(TorchContext, None))
+def decorate(ctx: Tracer, context: TorchContext, function: Value) -> Value:
+    if issubclass(context.cls, (torch.autocast, torch.set_grad_enabled)):  # whose decorators do more
+        hint = "use it in a with statement"
+        ctx.stop("context", f"`{context.cls.__name__}` decorates a function in the captured code", hint)
+    made = BuiltinValue(clone_context, receiver=context)
+    return ctx.call(ctx.literal(torch.utils._contextlib.context_decorator), [made, function])
+
+
+_CONTEXTS = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode, torch.autocast)
+
+
+@rule(*(cls.__enter__ for cls in _CONTEXTS), enter_context, kinds=(TorchContext,))
 def enter(ctx: Tracer, context: TorchContext) -> Value:
     context.enter(ctx.graph)
     ctx.effects.enter(context)
     return context
 
 
-@rule(leave_context, kinds=(TorchContext,))
+@rule(*(cls.__exit__ for cls in _CONTEXTS), leave_context, kinds=(TorchContext,))
 def leave(ctx: Tracer, context: TorchContext, *exception: Value) -> Value:
     context.leave(ctx.graph)
     ctx.effects.leave(context)

@@ -93,7 +93,23 @@ def build_builtin(writer: Writer, value: BuiltinValue) -> None:
         writer.call_const(bind, value.receiver)
 
 
-_CONTEXT_METHODS = {"enter_context": "__enter__", "leave_context": "__exit__", "clone_context": "clone"}
+@builds(TorchContext)
+def build_context(writer: Writer, value: TorchContext) -> None:
+    """Nobody is inside of it: those that are entered are made, and entered again, before anything is built."""
+    writer.emit.load_callable(value.cls)
+    for arg in value.args:
+        writer.emit.load_const(arg)
+    writer.emit.call(len(value.args))
+    writer.emit.copy()
+    writer.keep(value, "context")
+
+
+_CONTEXT_METHODS = {
+    "enter_context": "__enter__",
+    "leave_context": "__exit__",
+    "clone_context": "clone",
+    "decorate_by_context": "__call__",
+}
 
 
 @builds(TensorMethod)

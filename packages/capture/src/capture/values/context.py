@@ -47,6 +47,8 @@ class TorchContext(Value):
             return BuiltinValue(leave_context, receiver=self)
         if name == "clone":
             return BuiltinValue(clone_context, receiver=self)
+        if name == "__call__":
+            return BuiltinValue(decorate_by_context, receiver=self)
         if name in ("__class__",):
             return ctx.literal(self.cls)
         return ctx.stop("context", f"`{name}` of a `{self.cls.__name__}` context is read")
@@ -110,6 +112,10 @@ def enter_context(context: Any) -> Any:
 
 def leave_context(context: Any, *exception: Any) -> Any:
     return context.__exit__(*exception)
+
+
+def decorate_by_context(context: Any, function: Any) -> Any:
+    return context(function)
 
 
 def clone_context(context: Any) -> Any:

@@ -6,6 +6,8 @@ Reading follows Python's order: data descriptors of the type, the instance's ``_
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
@@ -18,6 +20,7 @@ from capture.values.instance_dict import InstanceDict
 from capture.versions import NO_DICT, PY313
 
 _MISSING = object()
+_STAND_INS = (weakref.ProxyType, weakref.CallableProxyType)
 
 
 class UserObject(Value):
@@ -25,6 +28,7 @@ class UserObject(Value):
 
     def __init__(self, cls: type, obj: Any = None, source: Source | None = None) -> None:
         self.cls = cls
+        self.is_of_thread = issubclass(cls, threading.local)
         self.obj = obj
         self.source = source
         self.overlay: dict[str, Value | None] = {}
@@ -45,6 +49,8 @@ class UserObject(Value):
         getter: Any = self.cls.__getattribute__
         if isinstance(getter, FunctionType):
             return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
+        if issubclass(self.cls, _STAND_INS):
+            ctx.stop("attribute", f"`{name}` of {self.describe()}, which stands for another object, is read")
         found = self.plain_attribute(ctx, name)
         return found if found is not None else self._fallback(ctx, name)
 
@@ -104,6 +110,8 @@ class UserObject(Value):
         _, member = lookup(self.cls, name)
         if member is _MISSING:
             rely_on_no_member(ctx, self.cls.__mro__, name)
+        elif self.is_of_thread and name not in self.overlay and not isinstance(member, FunctionType):
+            ctx.stop("attribute", f"`{name}` of {self.describe()} is what its class says in some threads")
         if self.source is None or name in self.overlay:
             return
         if isinstance(member, MemberDescriptorType):
@@ -125,6 +133,8 @@ class UserObject(Value):
 
     def _entry(self, name: str) -> Source:
         assert self.source is not None
+        if self.is_of_thread:  # each has a ``__dict__`` of its own, which only the object can find
+            return AttrSource(self.source, name)
         return KeySource(DictSource(self.source), name)
 
     def _class_path(self, ctx: Tracer, name: str) -> Source | None:
@@ -134,6 +144,8 @@ class UserObject(Value):
         return None if known is None else AttrSource(known, name)
 
     def _dict(self, ctx: Tracer) -> Value:
+        if self.is_of_thread:
+            ctx.stop("attribute", f"the `__dict__` of {self.describe()} is read")
         if self._view is None:
             held = instance_dict(self.obj) if self.source is not None else None
             if held is not None:
@@ -174,7 +186,7 @@ class UserObject(Value):
         slot = isinstance(member, MemberDescriptorType)
         if member is not _MISSING and is_data_descriptor(member) and not (slot and is_made_by_code(owner)):
             ctx.stop("descriptor", f"the attribute `{name}` of {self.describe()} is assigned through a descriptor")
-        if not slot and not self.cls.__dictoffset__:
+        if not slot and not self.cls.__dictoffset__ and not self.is_of_thread:
             ctx.throw(AttributeError, _no_place(self.cls, name, member))
         if value is None and not self._has_own(name):
             self.absent(ctx, name)
@@ -272,6 +284,8 @@ def _no_place(cls: type, name: str, member: Any) -> str:
 def instance_dict(obj: Any) -> dict[str, Any] | None:
     """The ``__dict__`` of an object, read past any ``__getattribute__`` of its class; None where it has none."""
     try:
+        if issubclass(type(obj), threading.local):
+            return threading.local.__getattribute__(obj, "__dict__")
         return object.__getattribute__(obj, "__dict__")
     except AttributeError:
         return None

@@ -1,0 +1,108 @@
+"""Decorators applied in captured code, contexts among them; texts that are known are computed at once."""
+
+import contextlib
+import functools
+import math
+import os
+import re
+
+import pytest
+import torch
+
+import capture
+
+WEIGHT = torch.nn.Parameter(torch.ones(3))
+
+
+def scaled(by):
+    def decorate(function):
+        @functools.wraps(function)
+        def inner(*args, **kwargs):
+            return function(*args, **kwargs) * by
+
+        return inner
+
+    return decorate
+
+
+def decorates(a):
+    @scaled(3)
+    def inner(t: torch.Tensor, more=1) -> torch.Tensor:
+        """Adds."""
+        return t + more
+
+    twice = scaled(2)(inner)
+    return twice(a), twice.__name__, twice.__doc__, twice.__wrapped__ is inner, scaled(2)(scaled).__qualname__
+
+
+def without_gradients(a):
+    @torch.no_grad()
+    def one(t):
+        return t * WEIGHT
+
+    @torch.no_grad
+    def other(t):
+        return t + WEIGHT
+
+    @torch.inference_mode()
+    def third(t):
+        return t - 1
+
+    return one(a), other(a), third(a).is_inference(), torch.enable_grad()(lambda t: t * WEIGHT)(a)
+
+
+def on_a_stack(a):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        b = a * WEIGHT
+    return b, a * WEIGHT
+
+
+def of_texts(a):
+    found = re.match(r"layers\.(\d+)", f"layers.{a.dim()}.weight")
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    parts = len(os.path.join("a", "b")) + len(re.sub("x", "yy", "axa"))
+    return a * int(found.group(1)) + parts if version >= (2, 0) and torch.__version__ >= "2.0" else a
+
+
+def finite(a):
+    b = a * 2
+    if not math.isfinite(b.sum().item()):
+        raise ValueError("not finite")
+    return b
+
+
+@pytest.mark.parametrize("function", [decorates, without_gradients, on_a_stack, of_texts, finite])
+def test_is_one_graph(check, x, function):
+    check(function, x)
+
+
+def test_a_check_of_a_number_raises_as_in_cpython(check, x):
+    check(finite, (x + 1) * math.inf, graphs=None, breaks=None)
+
+
+def test_a_decorated_function_that_is_returned(same, x):
+    def make(a):
+        @scaled(3)
+        def inner(t: torch.Tensor) -> torch.Tensor:
+            return t
+
+        return a + 1, inner
+
+    result, inner = capture.optimize("eager", strict=True)(make)(x)
+    same(result, x + 1)
+    same(inner(x), x * 3)
+    assert inner.__annotations__ == {"t": torch.Tensor, "return": torch.Tensor}
+    assert (inner.__name__, inner.__wrapped__.__name__) == ("inner", "inner")
+
+
+def test_a_context_that_lives_across_a_break(check, x):
+    def later(a):
+        context = torch.no_grad()
+        b = a + 1
+        capture.graph_break()
+        with context:
+            b = b * WEIGHT
+        return b, a * WEIGHT
+
+    check(later, x, graphs=2, breaks=1)
