@@ -31,7 +31,7 @@
 
 /* Another number whenever the Python modules would not get on with an engine of before: with every change of a name, of
    arguments, or of what specs may say.  capture/interface.py holds the one that they need. */
-#define INTERFACE 3
+#define INTERFACE 4
 
 /* One call of a Python function, as guards see it: the function and its argument slots (borrowed). */
 typedef struct {
@@ -93,6 +93,7 @@ PyObject *rest_finish(PyObject *module, PyObject *given);
 void hand_over(PyObject *function, PyObject **args, Py_ssize_t count);
 PyObject *active_config(void);                /* borrowed; NULL when capture is off on this thread */
 PyObject *switch_config(PyObject *config);    /* makes it active, returns the one it replaces; borrowed both */
+void forget_other_threads(void);              /* after a fork: of all threads only this one is there */
 PyObject *hook_counters(void);
 
 /* This thread's trace and profile functions: only ever compared, never used, so nobody has to hold them. */

@@ -120,6 +120,15 @@ switch_config(PyObject *config)
     return previous;
 }
 
+void
+forget_other_threads(void)
+{
+    threads_with_config = here.config != NULL;
+    if (threads_with_config == 0) {
+        uninstall();
+    }
+}
+
 /* Hands a frame to the evaluator before ours.  That may be one that was put on top of ours once and still hands its
    frames to us; then evaluate() sees this frame again and ends the circle. */
 static PyObject *

@@ -52,6 +52,13 @@ active_config_method(PyObject *module, PyObject *unused)
 }
 
 static PyObject *
+forget_other_threads_method(PyObject *module, PyObject *unused)
+{
+    forget_other_threads();
+    Py_RETURN_NONE;
+}
+
+static PyObject *
 counters_method(PyObject *module, PyObject *unused)
 {
     return hook_counters();
@@ -129,6 +136,8 @@ static PyMethodDef methods[] = {
      "active_config()\n--\n\nThe configuration capture runs under on this thread, or None."},
     {"switch_regions", switch_regions_method, METH_O,
      "switch_regions(on, /)\n--\n\nWhether regions turn capture on; in every thread, from their next call."},
+    {"forget_other_threads", forget_other_threads_method, METH_NOARGS,
+     "forget_other_threads()\n--\n\nAfter a fork: of all threads only this one is there."},
     {"counters", counters_method, METH_NOARGS,
      "counters()\n--\n\nSo far: frames seen, hits, misses, and frames nested too deep for capture."},
     {"entries", entries_method, METH_O, "entries(code, /)\n--\n\nEvery GuardedCode kept for a code object."},

@@ -88,8 +88,9 @@ class CodeState:
         """Whether nothing was compiled for this code: no call of it computed a tensor."""
         return all(version.entry.code is None for version in self.versions)
 
-    def fits(self, inputs: Inputs) -> bool:
-        return any(version.entry.guards.check(inputs.function, inputs.args) for version in self.versions)
+    def fitting(self, inputs: Inputs) -> GuardedCode | None:
+        entries = (version.entry for version in self.versions)
+        return next((entry for entry in entries if entry.guards.check(inputs.function, inputs.args)), None)
 
     def why(self, inputs: Inputs) -> str | None:
         """A sentence about the newest version, or None if there is none yet."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import sys
 import sysconfig
-import threading
 import traceback
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -22,11 +19,13 @@ from capture import _engine, default_devices, stance
 from capture.cache import Cache, too_many, without_objects
 from capture.errors import BackendError, CaptureWarning, InternalError, Location, Reason, SkipFrame, Unsupported
 from capture.foreign_markers import is_disabled, is_triton_kernel
+from capture.forks import CollectionPause, ProcessLock
 from capture.guards import to_spec
 from capture.machine import stack_depth
 from capture.options import Options
 from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.resume import Continuations
+from capture.signals import HeldSignals
 from capture.sources import Inputs
 from capture.translate import Backend, translate
 
@@ -49,6 +48,9 @@ _LEFT_ALONE = frozenset(
 )
 
 
+_UNCOLLECTED = CollectionPause()
+
+
 class Config:
     """One use of ``optimize``: its backend, its options, and everything kept for it."""
 
@@ -58,7 +60,8 @@ class Config:
         self.log = log
         self.cache = Cache()
         self.continuations = Continuations()
-        self.lock = threading.RLock()
+        self.lock = ProcessLock()
+        self.signals = HeldSignals()
         # Code may outlive its functions: what was compiled for it goes with the configuration that asked for it.
         weakref.finalize(self, self.cache.drop).atexit = False
 
@@ -108,7 +111,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
 
 def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
     try:
-        with config.lock, _uncollected():
+        with config.lock.held(), config.signals.held(), _UNCOLLECTED.held():
             return _translate(config, inputs, location)
     except (Unsupported, BackendError, CaptureWarning):  # the last where the user made warnings errors
         raise
@@ -133,20 +136,6 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
             stacklevel=2,
         )
         return _give_up(config, record)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """No garbage collection meanwhile: a translation makes many objects that stay, and beside a library as large as
-    torch every search for garbage among them takes a quarter of a second."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _is_deep() -> bool:
@@ -176,8 +165,9 @@ def _give_up(config: Config, record: FallbackRecord) -> Any:
 def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     code = inputs.function.__code__
     state = config.cache.state(code)
-    if state.fits(inputs):  # another thread was faster
-        return _engine.SKIP_ONCE
+    known = state.fitting(inputs)
+    if known is not None:  # another thread was faster; or this one was interrupted before the engine had it
+        return _engine.SKIP_ONCE if known in _engine.entries(code) else known
     sentence = state.why(inputs)
     if sentence is not None:
         if not state.is_idle():
@@ -258,3 +248,6 @@ def install() -> None:
     """Once, at import: the engine learns whom to ask."""
     bind_tensors()
     _engine.set_translator(translate_frame)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_engine.forget_other_threads)
+        os.register_at_fork(after_in_child=_UNCOLLECTED.in_child)

@@ -41,6 +41,7 @@ from capture.options import Options
 from capture.outcomes import NeedLeaves, NeedSymbols, Returned, StopEarlier, Stopped, Varying
 from capture.parameters import bind_arguments
 from capture.record import record_operation, undecided
+from capture.signals import HeldSignals
 from capture.sources import (
     ArgSource,
     AttrSource,
@@ -79,11 +80,14 @@ _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GE
 
 
 class Machine:
-    def __init__(self, inputs: Inputs, varying: Varying, forced: Mapping[int, Stopped], options: Options) -> None:
+    def __init__(
+        self, inputs: Inputs, varying: Varying, forced: Mapping[int, Stopped], options: Options, signals: HeldSignals
+    ) -> None:
         self.inputs = inputs
         self.options = options
         self.varying = varying
         self.forced = forced
+        self.signals = signals
         self.graph = GraphRecorder(symbolic=bool(varying))
         self.guards = GuardSet()
         self.effects = Effects()
@@ -225,6 +229,8 @@ class Machine:
     # -- stepping ------------------------------------------------------------------------------------------------
 
     def _step(self, frame: Frame) -> None:
+        if self.signals.waiting:
+            self.signals.deliver()
         instruction = frame.instructions[frame.pc]
         frame.current = instruction
         frame.pc += 1

@@ -7,12 +7,12 @@ whoever reads the log.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from capture.errors import Location, Reason
+from capture.forks import ProcessLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class Log:
     def __init__(self, capacity: int = 4096) -> None:
         self._records: deque[Record] = deque(maxlen=capacity)
         self._subscribers: tuple[Subscriber, ...] = ()
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def add(self, record: Record) -> None:
-        with self._lock:
+        with self._lock.held():
             self._records.append(record)
             subscribers = self._subscribers
         for subscriber in subscribers:
@@ -74,19 +74,19 @@ class Log:
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call ``subscriber`` with every later record; returns the way to stop it."""
-        with self._lock:
+        with self._lock.held():
             self._subscribers = (*self._subscribers, subscriber)
 
         def unsubscribe() -> None:
-            with self._lock:
+            with self._lock.held():
                 self._subscribers = tuple(s for s in self._subscribers if s is not subscriber)
 
         return unsubscribe
 
     def records(self) -> tuple[Record, ...]:
-        with self._lock:
+        with self._lock.held():
             return tuple(self._records)
 
     def clear(self) -> None:
-        with self._lock:
+        with self._lock.held():
             self._records.clear()

@@ -43,6 +43,7 @@ from capture.parameters import all_positional
 from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, GraphRecord, Log
 from capture.resume import Continuations, NotResumable
+from capture.signals import HeldSignals
 from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs
 from capture.spent import with_spent_history
 from capture.stops import Stop
@@ -62,6 +63,7 @@ class Settings(Protocol):
     log: Log
     continuations: Continuations
     options: Options
+    signals: HeldSignals
 
     @property
     def nopython(self) -> bool: ...
@@ -86,7 +88,7 @@ def translate(settings: Settings, inputs: Inputs, varying: Varying) -> Translati
     started = time.perf_counter()
     forced: dict[int, Stopped] = {}
     while True:
-        machine, outcome = evaluate(inputs, varying, forced, settings.options)
+        machine, outcome = evaluate(inputs, varying, forced, settings.options, settings.signals)
         try:
             if isinstance(outcome, Stopped) and settings.nopython and outcome.reason.kind not in RAISES:
                 raise Unsupported(outcome.reason, outcome.location)
@@ -239,7 +241,7 @@ class _Translator:
 
     def _compile(self, module: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
         try:
-            with modes_kept():
+            with modes_kept(), self.settings.signals.let_through():
                 compiled = self.settings.backend(module, examples)
         except Exception as error:
             raise BackendError(
