@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch._prims_common import compute_elementwise_output_logical_to_physical_perm
 
 from aotgrad.errors import Unsupported
 
@@ -43,6 +44,13 @@ def dropout_from_mask(graph: fx.Graph, node: fx.Node, mask: fx.Node) -> None:
             )
         values.meta = dict(item.meta)
         item.replace_all_uses_with(values)
+
+
+def in_memory_order(tensor: torch.Tensor, probability: float, **options: Any) -> torch.Tensor:
+    """What `bernoulli_` draws: torch's functional operator for it draws as if the tensor were contiguous."""
+    order, _ = compute_elementwise_output_logical_to_physical_perm(tensor)
+    drawn = aten.bernoulli.p(tensor.permute(order).contiguous(), probability, **options)
+    return drawn.permute([order.index(dimension) for dimension in range(len(order))])
 
 
 # Seeds that nobody would choose, a range of them for each trace.

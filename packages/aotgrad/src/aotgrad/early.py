@@ -7,14 +7,17 @@ Must not know: recording.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn import functional as nnf
 from torch.overrides import TorchFunctionMode
 
+from aotgrad import recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import Unsupported
+from aotgrad.recurrences import GATES
 
 Rule = Callable[..., Any]
 
@@ -95,17 +98,14 @@ def early(*funcs: Callable[..., Any]) -> Callable[[Rule], Rule]:
     return register
 
 
-@early(torch.lstm)
-def lstm(*args: Any, **kwargs: Any) -> Any:
-    """oneDNN's kernel asks grad mode whether to keep its workspace, and compiled forwards run without grad mode."""
-    if not torch.is_grad_enabled():
-        return torch.lstm(*args, **kwargs)
-    enabled = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        return torch.lstm(*args, **kwargs)
-    finally:
-        torch._C._set_mkldnn_enabled(enabled)
+for _kind in GATES:
+    early(getattr(torch, _kind))(partial(recurrent.network, _kind))
+
+
+@early(torch.bernoulli, torch.Tensor.bernoulli)
+def bernoulli(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """It draws in the order of a contiguous tensor, unlike what is drawn in place."""
+    return torch.bernoulli(input.contiguous(), *args, **kwargs)
 
 
 @early(torch.Tensor.masked_fill_, torch.ops.aten.masked_fill_.Scalar, torch.ops.aten.masked_fill_.Tensor)

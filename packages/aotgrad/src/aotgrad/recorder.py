@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotgrad import functional
 from aotgrad.custom_ops import in_place
-from aotgrad.draws import Draws, dropout_scale
+from aotgrad.draws import Draws, dropout_scale, in_memory_order
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
 from aotgrad.subclasses import Wrapping
@@ -126,6 +126,9 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if func in _QUERIES or not self._recording:
             return func(*args, **kwargs)
+        if func is aten.bernoulli.p and not args[0].is_contiguous():
+            with self:
+                return in_memory_order(*args, **kwargs)
         decomposed = self._decompose(func, args, kwargs)
         if decomposed is not NotImplemented:
             return decomposed

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
 from capture import default_devices
 from capture.errors import Location, Signal
 from capture.graph import GONE, GraphRecorder
+from capture.stand_ins import stand_in
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
@@ -102,7 +103,7 @@ def _is_new_leaf(ctx: Recording, result: Any) -> bool:
 def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         with ctx.graph.mode, _sizes_may_vary(ctx):
-            return getattr(args[0], target)(*args[1:], **kwargs) if method else target(*args, **kwargs)
+            return getattr(args[0], target)(*args[1:], **kwargs) if method else stand_in(target)(*args, **kwargs)
     except Signal:
         raise
     except DynamicOutputShapeException:

@@ -1,0 +1,48 @@
+"""What functions of torch give, told without running them: torch's own rules go step by step, which takes long, and what they
+find holds for one number of steps.
+
+A stand-in takes what the operation takes, tensors without data, and gives such tensors with the history that the
+operation would give them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+StandIn = Callable[..., Any]
+
+_STAND_INS: dict[Callable[..., Any], StandIn] = {}
+
+
+def stand_in(target: Any) -> StandIn:
+    """What to run on tensors without data in place of `target`: mostly itself."""
+    found: StandIn = _STAND_INS.get(target, target)
+    return found
+
+
+def _recurrent(function: Callable[..., Any], input: torch.Tensor, *given: Any) -> Any:
+    dtype = _dtype_of_states(input)
+    if dtype is None or not isinstance(given[1], (list, tuple)) or input.dim() != 3:
+        return function(input, *given)  # packed sequences, what torch refuses, and what autocast sees piece by piece
+    first, weights, *_, bidirectional, batch_first = given
+    states = (first,) if isinstance(first, torch.Tensor) else tuple(first)
+    everything = sum(tensor.sum() for tensor in (input, *states, *weights)).to(dtype)  # has the history of all
+    steps, batch = (input.transpose(0, 1) if batch_first else input).shape[:2]
+    outputs = everything.expand(steps, batch, states[0].shape[2] * (1 + bidirectional)).contiguous()
+    last = [everything.expand(state.shape).contiguous() for state in states]
+    return (outputs.transpose(0, 1) if batch_first else outputs, *last)
+
+
+def _dtype_of_states(input: torch.Tensor) -> torch.dtype | None:
+    """Under autocast that depends on the kernel: cuDNN's takes half precision, whatever is asked for."""
+    if not torch.is_autocast_enabled(input.device.type):
+        return input.dtype
+    return torch.float16 if torch.backends.cudnn.is_acceptable(input) else None
+
+
+for _function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
+    _STAND_INS[_function] = partial(_recurrent, _function)
