@@ -1,6 +1,6 @@
-"""What functions of torch give, told without running them: torch's own rules go step by step, which takes long, and what they
-find holds for one number of steps.
+"""What functions of torch give, told without running them.
 
+torch's own rules for these go step by step: that takes long, and what they find holds for one number of steps.
 A stand-in takes what the operation takes, tensors without data, and gives such tensors with the history that the
 operation would give them.
 """
