@@ -132,6 +132,24 @@ def test_floats_made_of_sizes_are_computed_by_kernels(function):
         torch.testing.assert_close(compiled(*given)[0], function(*given))
 
 
+@pytest.mark.parametrize(
+    "maximum",
+    [
+        lambda n: n / 4,
+        lambda n: n**0.5,
+        lambda n: torch.sym_sqrt(n) * 0.3 - 1 / n,
+    ],
+)
+def test_operators_that_run_as_they_are_take_floats_made_of_sizes(maximum):
+    function = lambda x: torch.renorm(x, 2, 0, maximum(x.shape[1])) + 1
+    with torch.no_grad():
+        gm = make_fx(function, tracing_mode="symbolic")(torch.randn(3, 5))
+    compiled = inductor.compile(gm, [torch.randn(3, 5)])
+    for size in (5, 8, 30):
+        x = torch.randn(3, size)
+        torch.testing.assert_close(compiled(x)[0], function(x))
+
+
 def test_a_float_that_is_given_is_never_taken_for_its_example():
     graph = make_fx(lambda x, y: x * (y.shape[0] / 3), tracing_mode="symbolic")(torch.ones(4), torch.ones(7)).graph
     (ratio,) = (node for node in graph.nodes if isinstance(node.meta.get("val"), torch.SymFloat))

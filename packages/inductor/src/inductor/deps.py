@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils import _pytree as pytree
 
-from inductor.ir.expr import Expr, IndexValue, Load, walk
+from inductor.ir.expr import Apply, Expr, IndexValue, Load, walk
 from inductor.ir.graph import Graph, Nest, Operation
 from inductor.ir.index import Index
 from inductor.ir.kernel import Loop, Reduce, Scan, Statement, Store
@@ -93,7 +93,7 @@ def access(operation: Operation, views: dict[str, View]) -> Access:
 
 def _call_access(call: Call, views: dict[str, View]) -> Access:
     reads = {root(ref.name, views) for ref in refs(call)}
-    reads |= _data_sizes(leaf for leaf in pytree.tree_leaves((call.args, dict(call.kwargs))) if isinstance(leaf, Index))
+    reads |= _data_sizes(_numbers_of(call))
     writes = {buffer.name for buffer in call.outputs if buffer is not None} | set(call.into)
     writes |= {root(name, views) for name in mutated(call)}
     writes |= set() if call.number is None else _data_sizes([Index.of(call.number)])
@@ -103,6 +103,15 @@ def _call_access(call: Call, views: dict[str, View]) -> Access:
     if not (any(call.outputs) or call.number) or call.target.namespace not in ("aten", "prims"):
         writes.add(OUTSIDE)
     return Access(frozenset(reads), frozenset(writes))
+
+
+def _numbers_of(call: Call) -> Iterator[Index]:
+    """The sizes among the arguments, and those that floats among them are made of."""
+    for leaf in pytree.tree_leaves((call.args, dict(call.kwargs))):
+        if isinstance(leaf, Index):
+            yield leaf
+        elif isinstance(leaf, Apply | IndexValue):
+            yield from (part.index for part in walk(leaf) if isinstance(part, IndexValue))
 
 
 def _data_sizes(sizes: Iterable[Index]) -> set[str]:

@@ -193,7 +193,7 @@ class _Lowerer:
         if self._takes_any_number(node.target, args, kwargs):
             return self._fall_back(node, args, kwargs, "a size or position that is known only when it runs")
         if not takes_reals(node.target, (*args, *kwargs.values())):
-            raise UnsupportedGraph(f"{node.target} of {node.name} takes a float known only at run time")
+            return self._fall_back(node, args, kwargs, "a float that is known only when it runs")
         result = lower_operator(self.ctx, *args, **kwargs)
         if isinstance(result, Declined):
             return self._fall_back(node, args, kwargs, result.reason)

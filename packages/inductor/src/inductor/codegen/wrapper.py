@@ -6,6 +6,7 @@ What is printed is what runs, so a trace of it can be read, and stepped through.
 from __future__ import annotations
 
 import keyword
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -14,11 +15,13 @@ import torch
 
 from inductor.codegen.cpp import PrintedKernel
 from inductor.codegen.cpp_strategy import PARALLEL_WORK
+from inductor.codegen.doubles import double_text
 from inductor.codegen.expressions import IndexStyle, Precedence, index_text, infix
 from inductor.codegen.printer import Lines, Names
 from inductor.codegen.runs import Plan, Run, gathered, plan_of, work_of
 from inductor.codegen.scratch import scratch_bytes, scratch_places
 from inductor.errors import UnsupportedGraph
+from inductor.ir.expr import Apply, Const, IndexValue
 from inductor.ir.index import Index
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
 
@@ -404,6 +407,8 @@ class _WrapperPrinter:
             return self._local(value.name)
         if isinstance(value, Index):
             return self._index(value)
+        if isinstance(value, Const | IndexValue | Apply):
+            return double_text(value, self._index, self._square_root)
         if isinstance(value, list | tuple):
             inside = ", ".join(self._argument(item) for item in value)
             return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
@@ -412,6 +417,9 @@ class _WrapperPrinter:
         if isinstance(value, float):
             return repr(value) if value == value and abs(value) != float("inf") else f"float({str(value)!r})"
         return self._bound(_object_name(value), value)
+
+    def _square_root(self) -> str:
+        return self._bound("sqrt", math.sqrt, "__import__('math').sqrt")
 
     def _free(self, step: Free) -> None:
         if step.name not in self.scratch:

@@ -17,6 +17,7 @@ from inductor.errors import UnsupportedGraph
 from inductor.ir.index import Index
 from inductor.ir.program import Buffer, Ref
 from inductor.lowerings.context import Context
+from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import LIBRARY
 from inductor.lowerings.values import Tensor, load
 
@@ -66,7 +67,14 @@ def _map(refs: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _with_refs(ctx: Context) -> Callable[[Any], Any]:
-    return lambda value: ctx.ref(value) if isinstance(value, Tensor) else value
+    """Tensors get memory; what a float is made of is written where the call is."""
+
+    def refs(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return ctx.ref(value)
+        return value.expr if isinstance(value, Real) else value
+
+    return refs
 
 
 def _result(ctx: Context, meta: Any) -> Buffer | None:
