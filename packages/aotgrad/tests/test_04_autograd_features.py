@@ -230,6 +230,37 @@ def test_an_absent_tangent_is_zero_where_no_sum_takes_it(same_as_eager):
     torch.testing.assert_close(torch.autograd.grad(first.sum(), x), torch.autograd.grad(program(x)[0].sum(), x))
 
 
+class Pair(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        return a * 2, b * 3
+
+    @staticmethod
+    def backward(ctx, first, second):
+        return (None if first is None else first * 2), (None if second is None else second * 3)
+
+
+class UnmaterializedPair(Pair):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.set_materialize_grads(False)
+        return a * 2, b * 3
+
+
+@pytest.mark.parametrize("used", [0, 1])
+@pytest.mark.parametrize("function", [Pair, UnmaterializedPair])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_function_is_given_zeros_for_results_that_nobody_used(function, used, dynamic):
+    program = lambda a, b: (lambda one, other: (one.sin(), other + 1))(*function.apply(a, b * 2))
+    gradients = []
+    for run in (program, aotgrad.function(program, forward=aotgrad.run_eagerly, dynamic=dynamic)):
+        a, b = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        run(a, b)[used].sum().backward()
+        gradients.append((a.grad, b.grad))
+    assert [grad is None for grad in gradients[1]] == [grad is None for grad in gradients[0]]
+    torch.testing.assert_close([g for g in gradients[1] if g is not None], [g for g in gradients[0] if g is not None])
+
+
 @pytest.mark.parametrize("program", [lambda x: x.sin(), lambda x: (x.sin(), x.cos())], ids=["one", "two"])
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_no_gradient_arrives_at_all(program, create_graph):

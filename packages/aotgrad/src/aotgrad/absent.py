@@ -14,7 +14,7 @@ from torch import fx
 
 from aotgrad.joint import reached_by
 from aotgrad.partition import Half
-from aotgrad.roles import Tangent
+from aotgrad.roles import Gradient, OutputRole, Tangent
 
 aten = torch.ops.aten
 
@@ -33,7 +33,9 @@ def without_tangents(half: Half, absent: Collection[int]) -> Half:
     gone = {tangents[index] for index in absent}
     reached = reached_by(graph, tangents)
     zero = {node for node, by in reached.items() if by and gone.issuperset(tangents[index] for index in by)}
-    outputs = [(v, role) for v, role in zip(returned, half.outputs, strict=True) if v not in zero]
+    outputs = [
+        (v, role) for v, role in zip(returned, half.outputs, strict=True) if v not in zero or _is_there(role, absent)
+    ]
     replaced: dict[fx.Node, fx.Node] = {}
     for node in [node for node in graph.nodes if node not in zero]:
         node.args = fx.map_arg(node.args, lambda n: replaced.get(n, n))
@@ -44,12 +46,17 @@ def without_tangents(half: Half, absent: Collection[int]) -> Half:
                 replaced[node] = other
             else:
                 _write_zeros(graph, node, zero)
-    graph.output(tuple(replaced.get(value, value) for value, _ in outputs))
+    graph.output(tuple(_zeros(graph, v) if v in zero else replaced.get(v, v) for v, _ in outputs))
     for node in reversed(list(graph.nodes)):
         if not node.users and (node.op == "call_function" or node in gone):
             graph.erase_node(node)
     roles = tuple(role for role in half.inputs if not isinstance(role, Tangent) or not _is_gone(role, half, absent))
     return Half(fx.GraphModule(half.module, graph), roles, tuple(role for _, role in outputs))
+
+
+def _is_there(role: OutputRole, absent: Collection[int]) -> bool:
+    """Whether a gradient that comes to zero is one that autograd finds, and not a missing one."""
+    return isinstance(role, Gradient) and not set(role.tangents) <= set(absent)
 
 
 def _is_gone(role: Tangent, half: Half, absent: Collection[int]) -> bool:
@@ -74,9 +81,13 @@ def _kind(node: fx.Node) -> Any:
 def _write_zeros(graph: fx.Graph, reader: fx.Node, zero: Collection[fx.Node]) -> None:
     """`reader` reads zeros of the kind that it expects."""
     for source in [node for node in reader.all_input_nodes if node in zero]:
-        value = source.meta["val"]
-        options = {"dtype": value.dtype, "device": value.device}
         with graph.inserting_before(reader):
-            zeros = graph.call_function(aten.full.default, (list(value.shape), 0), options)
-        zeros.meta = {"val": value, "phase": "backward"}
-        reader.replace_input_with(source, zeros)
+            reader.replace_input_with(source, _zeros(graph, source))
+
+
+def _zeros(graph: fx.Graph, source: fx.Node) -> fx.Node:
+    value = source.meta["val"]
+    options = {"dtype": value.dtype, "device": value.device}
+    zeros = graph.call_function(aten.full.default, (list(value.shape), 0), options)
+    zeros.meta = {"val": value, "phase": "backward"}
+    return zeros

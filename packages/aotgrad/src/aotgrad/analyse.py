@@ -48,6 +48,9 @@ class TracedInput:
     layout: torch.Tensor | None = None  # a tensor without data that follows changes of layout in place
     within: bool = False  # within a tensor subclass object that requires grad
     seen: dict[int, Any] = field(default_factory=dict)  # what the program sees, by the caller's position
+    connected: set[int] = field(
+        default_factory=set
+    )  # tangents that make its gradient zeros where they do not add to it
 
 
 @dataclass(slots=True)

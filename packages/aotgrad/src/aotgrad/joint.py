@@ -21,6 +21,7 @@ from torch.fx.immutable_collections import immutable_list
 
 from aotgrad import functional
 from aotgrad.analyse import Analysis, TracedInput, analyse
+from aotgrad.connected import connected_through_functions
 from aotgrad.early import EarlyRules
 from aotgrad.errors import DependsOnValues, Unsupported
 from aotgrad.facts import Facts, OfResult
@@ -78,6 +79,7 @@ def trace_joint(
         candidates = zip([*analysis.updates, *analysis.results], analysis.differentiable, strict=True)
         differentiable = [value for value, follows in candidates if follows]
         returned = _returned(recorder, analysis)
+        _note_connections(inputs, differentiable)
         tangents, gradients = _backward(recorder, inputs, differentiable) if training and differentiable else ([], [])
     return _finish(recorder, inputs, analysis, returned, tangents, gradients)
 
@@ -187,6 +189,7 @@ class _Arrive(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, leaf: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
+        ctx.set_materialize_grads(False)
         return functional.wrap(fake)
 
     @staticmethod
@@ -204,6 +207,13 @@ def _arguments(signature: Signature, inputs: Sequence[TracedInput]) -> list[Any]
     for position, first in signature.duplicates:
         arguments[position] = arguments[first]
     return arguments
+
+
+def _note_connections(inputs: Sequence[TracedInput], outputs: Sequence[torch.Tensor]) -> None:
+    leaves = [entry for entry in inputs if entry.leaf is not None]
+    found = connected_through_functions(outputs, [entry.leaf for entry in leaves if entry.leaf is not None])
+    for entry, connected in zip(leaves, found, strict=True):
+        entry.connected = connected
 
 
 def _returned(recorder: Recorder, analysis: Analysis) -> list[fx.Node]:
@@ -337,7 +347,7 @@ def _finish(
     reached = reached_by(recorder.graph, tangents)
     for index, node in enumerate(gradients):
         if node is not None:
-            outputs.append(Gradient(index, reached[node]))
+            outputs.append(Gradient(index, tuple(sorted(inputs[index].connected.union(reached[node])))))
     values = (*returned, *(node for node in gradients if node is not None))
     recorder.graph.output(values)
     varies = recorder.fake_mode.shape_env is not None

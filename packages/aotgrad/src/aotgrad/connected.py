@@ -1,0 +1,49 @@
+"""Which gradients are zeros, and not missing, where some results are not used.
+
+An operator's gradient with respect to an input is undefined where none of the tangents that it depends on arrives.  A
+`torch.autograd.Function` is asked as soon as one of its results has a gradient, and is given zeros for the others:
+what it returns is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+
+def connected_through_functions(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[set[int]]:
+    """For each leaf, the outputs from which autograd comes to it by way of such a function."""
+    found: list[set[int]] = [set() for _ in leaves]
+    numbers = {id(leaf): number for number, leaf in enumerate(leaves)}
+    for order, output in enumerate(outputs):
+        for reached in _reached(output.grad_fn):
+            if reached in numbers:
+                found[numbers[reached]].add(order)
+    return found
+
+
+def _reached(start: Any) -> set[int]:
+    """The ids of the leaves behind a function that has something between them and `start`."""
+    seen: set[tuple[Any, bool]] = set()
+    leaves: set[int] = set()
+    waiting = [(start, False)]
+    while waiting:
+        step, passed = waiting.pop()
+        if step is None or (step, passed) in seen:
+            continue
+        seen.add((step, passed))
+        passed = passed or (isinstance(step, BackwardCFunction) and _wants_zeros(type(step)))
+        if passed and hasattr(step, "variable"):
+            leaves.add(id(step.variable))
+        waiting += [(before, passed) for before, _ in step.next_functions]
+    return leaves
+
+
+def _wants_zeros(node: Any) -> bool:
+    """What a context was told cannot be read from it, but whether the function tells it."""
+    function = node._forward_cls
+    tells = (getattr(method, "__code__", None) for method in (function.forward, function.setup_context))
+    return not any(code is not None and "set_materialize_grads" in code.co_names for code in tells)
