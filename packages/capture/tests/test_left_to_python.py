@@ -40,19 +40,6 @@ def awaits_more(a):
     return b * 2, seen
 
 
-def makes_a_class(a):
-    b = a * 2
-
-    class Held:
-        factor = 3
-        shared = b
-
-        def get(self):
-            return b * self.factor + self.shared
-
-    return Held().get() + 1, Held.__name__, Held.__qualname__
-
-
 def makes_classes(a):
     class Meta(type):
         def __new__(cls, name, bases, members, **options):
@@ -66,14 +53,6 @@ def makes_classes(a):
             return super().__repr__() is not None
 
     return a + Derived.extra + Base.extra, Derived().text()
-
-
-def makes_a_module(a):
-    class Squared(torch.nn.Module):
-        def forward(self, t):
-            return t * t
-
-    return Squared()(a - 1) + 2
 
 
 def locks(a):
@@ -111,9 +90,7 @@ def transforms(a):
 CASES = {
     awaits: "coroutine",
     awaits_more: "coroutine",
-    makes_a_class: "class",
     makes_classes: "class",
-    makes_a_module: "class",
     locks: "lock",
     raises_under_a_lock: "lock",
     hooks: "autograd",

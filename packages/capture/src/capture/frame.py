@@ -9,6 +9,7 @@ from capture.instructions import Instruction
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import UNBOUND
 from capture.values.function import CellValue, FunctionValue
+from capture.values.mapping import DictValue
 
 
 class NullValue(Value):
@@ -40,6 +41,8 @@ class Frame:
         self.current: Instruction = instructions[0]
         self.handling: list[Value] = []
         self.generator: Value | None = None
+        self.names: DictValue | None = None
+        """The namespace of a class body."""
         self.returned: Value | None = None
         self.yielded: Value | None = None
 

@@ -180,7 +180,11 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
         if config.options.dynamic is not False:
             state.learn(inputs, config.options)
     state.varying.all_sizes = config.options.dynamic is True
-    made = translate(config, inputs, state.varying)
+    try:
+        made = translate(config, inputs, state.varying)
+    finally:
+        if state.varying.defines_classes:  # nobody should meet a stand-in among the classes that a class knows
+            gc.collect(0)
     guards = _engine.Guards(*to_spec(made.guards))
     if made.recheck is not None:
         made.recheck.guards = guards

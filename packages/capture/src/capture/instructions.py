@@ -185,7 +185,7 @@ def _operand(instruction: Instruction, labels: dict[Instruction, str]) -> str:
 
 def _raw_kind(raw: str) -> tuple[str, Operand] | None:
     """The neutral opcode and operand of a raw opcode that needs no treatment, else None."""
-    if raw in SPELLED or raw in _SPECIAL:
+    if raw in SPELLED or raw in TREATED_APART:
         return None
     return raw, operand_of(raw)
 
@@ -259,7 +259,7 @@ class _Decoder:
     def _decode_other(self, opcode: int, arg: int, where: Positions, start: int, end: int) -> None:
         """A raw opcode that is several instructions, or a part of one, or left out."""
         raw = _NAMES[opcode]
-        special = _SPECIAL.get(raw)
+        special = TREATED_APART.get(raw)
         if special is not None:
             special(self, arg, where, start)
             return
@@ -339,7 +339,7 @@ def _left_out(_: _Decoder, __: int, ___: Positions, ____: int) -> None:
     """The assembler puts it back."""
 
 
-_SPECIAL: dict[str, Callable[[_Decoder, int, Positions, int], None]] = {
+TREATED_APART: dict[str, Callable[[_Decoder, int, Positions, int], None]] = {
     "PRECALL": _left_out,
     "COPY_FREE_VARS": _left_out,
     "KW_NAMES": _keyword_names,
@@ -349,6 +349,7 @@ _SPECIAL: dict[str, Callable[[_Decoder, int, Positions, int], None]] = {
     "MAKE_FUNCTION": _make_function,
     "SET_FUNCTION_ATTRIBUTE": _function_attribute,
 }
+"""Raw opcodes that are merged with their neighbours, or left out."""
 
 _NAMES = {number: name for name, number in OPCODES.items()}
 # Bytes after an opcode and its argument that are no instructions: inline caches, and the POP_TOP after 3.13's END_FOR.

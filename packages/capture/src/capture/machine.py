@@ -61,6 +61,7 @@ from capture.values.context import TorchContext
 from capture.values.exception import ExceptionValue, UnseenTraceback
 from capture.values.function import CellValue, FunctionValue, NamespaceValue
 from capture.values.generator import SuspendableValue
+from capture.values.made_class import DefinedClasses, MadeClass
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SliceValue, TupleValue
 from capture.values.tensor import TensorValue
@@ -104,6 +105,7 @@ class Machine:
         self.handles_errors = False  # of operations, anywhere in the program
         self._inlined = 0
         self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
+        self.defined = DefinedClasses()
         self._suspended: list[SuspendableValue] = []
         self._step_of_root = 0
         self._steps = 0
@@ -222,7 +224,7 @@ class Machine:
             frame.stack.clear()
             frame.slots.clear()
         self._met.forget()
-        for kept in (self.frames, self.tensors, self._origins):
+        for kept in (self.frames, self.tensors, self._origins, self._suspended, self.defined):
             kept.clear()
         del self.root, self.inputs
 
@@ -328,6 +330,26 @@ class Machine:
         assert result is not None
         return result
 
+    def run_class_body(self, function: FunctionValue, names: DictValue) -> Value:
+        self._inlined += 1
+        frame = Frame(
+            self,
+            function,
+            self._body(function.code),
+            dict(zip(function.code.co_freevars, function.closure, strict=True)),
+        )
+        frame.names = names
+        result = self.run(frame)
+        assert result is not None
+        return result
+
+    def stand_for(self, obj: Any, value: Value) -> None:
+        self._met.remember(obj, value)
+        if isinstance(value, MadeClass):
+            self.defined.add(value)
+            self.varying.defines_classes = True
+            self.note_origin(value)
+
     def _rely_on_code(self, function: FunctionValue) -> None:
         """What reloads a module under development gives its functions new code; those of installed packages stay."""
         source, installed = function.source, function.code.co_filename.startswith(_INSTALLED)
@@ -373,6 +395,8 @@ class Machine:
     # -- objects -------------------------------------------------------------------------------------------------
 
     def wrap(self, obj: Any, source: Source) -> Value:
+        if self.defined.lead_to(source):
+            return self.literal(obj)
         if type(obj) in _BY_VALUE and not isinstance(source, ConstSource):
             return wrap_object(self, obj, source)
         known = self._met.find(obj)
@@ -459,7 +483,7 @@ class Machine:
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
     def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
-        if isinstance(source, ConstSource) and kind != "absent":
+        if (isinstance(source, ConstSource) and kind != "absent") or self.defined.lead_to(source):
             return
         if kind == "tensor":
             payload = (payload,)
@@ -517,6 +541,8 @@ class Machine:
 
     def local_variables(self) -> dict[str, Value]:
         frame, found = self.frames[-1], {}
+        if frame.names is not None:
+            self.stop("class", "the body of a class looks at its own variables")
         code = frame.code
         for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
             value = frame.slots.get(name, UNBOUND)

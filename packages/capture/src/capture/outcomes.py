@@ -53,6 +53,7 @@ class Varying:
         self.all_sizes = False
         self.data_sizes = False
         self.cautious = False  # nothing is to be expected of what only the run will tell
+        self.defines_classes = False  # whose stand-ins are garbage after the evaluation
         self.leaves_outside = False  # CPython makes the tensors that gradients of later code arrive at
 
     def be_cautious(self) -> None:

@@ -342,11 +342,12 @@ class _Translator:
     def _insist_on_what_can_be_built(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
         root = self.machine.root
         for value in reachable([*wanted, *self.machine.effects.written_values()]):
-            if self.writer.can_load(value):
+            made = self.machine.defined.needed_by(value)
+            if made is None and self.writer.can_load(value):
                 continue
             reason = Reason("rebuild", f"{value.describe()} outlives the function, and cannot be rebuilt")
             stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
-            earlier = self.machine.before(value, stopped)
+            earlier = self.machine.before(made or value, stopped)
             if earlier is not None:
                 raise _Earlier(earlier)
 

@@ -3,6 +3,7 @@
 from capture.builtin_rules import (
     autograd,
     checkpoints,
+    classes,
     containers,
     context_vars,
     copying,
@@ -39,6 +40,7 @@ __all__ = [
     "autograd",
     "call_builtin",
     "checkpoints",
+    "classes",
     "containers",
     "context_vars",
     "copying",

@@ -1,23 +1,14 @@
-"""What is always left to CPython, with a reason: new classes, coroutines, schedules, transforms of functions."""
+"""What is always left to CPython, with a reason: event loops, schedules, transforms of functions."""
 
 from __future__ import annotations
 
-import builtins
 from types import FunctionType
 
 from torch.optim import lr_scheduler
 
-from capture.builtin_rules.registry import rule
-from capture.values.base import Tracer, Value, module_name
+from capture.values.base import Tracer, module_name
 
 _INLINED_TRANSFORMS = ("torch._functorch.functional_call", "torch._functorch.utils")
-
-
-@rule(builtins.__build_class__, kinds=(None, None))
-def build_class(ctx: Tracer, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
-    return ctx.stop(
-        "class", f"the class `{name.constant()}` is defined in the captured code", "define it outside of the function"
-    )
 
 
 def leave_event_loop(ctx: Tracer, function: FunctionType) -> None:

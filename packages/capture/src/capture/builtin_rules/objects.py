@@ -411,11 +411,6 @@ def make_partial(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) ->
     return PartialValue(function, args, kwargs)
 
 
-@rule(property, kinds=(None,))
-def make_property(ctx: Tracer, *parts: Value) -> Value:
-    ctx.stop("class", "a property is made in the captured code", "define classes outside")
-
-
 @rule(super)
 def make_super(ctx: Tracer, cls: Value, receiver: Value) -> Value:
     return SuperValue(cls.constant(), receiver)

@@ -1,12 +1,24 @@
 """What each opcode does to a frame under evaluation: one module per family, each handler a few lines."""
 
-from capture.opcodes import arithmetic, calls, containers, contexts, exceptions, jumps, names, stack, suspending
+from capture.opcodes import (
+    arithmetic,
+    calls,
+    class_bodies,
+    containers,
+    contexts,
+    exceptions,
+    jumps,
+    names,
+    stack,
+    suspending,
+)
 from capture.opcodes.registry import HANDLERS
 
 __all__ = [
     "HANDLERS",
     "arithmetic",
     "calls",
+    "class_bodies",
     "containers",
     "contexts",
     "exceptions",

@@ -32,11 +32,6 @@ def load_const(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     frame.push(ctx.literal(inst.arg))
 
 
-@opcode("LOAD_BUILD_CLASS")
-def load_build_class(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.push(ctx.literal(builtins.__build_class__))
-
-
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")
 def load_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     value = frame.load(inst.arg)
@@ -84,12 +79,12 @@ def load_closure(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     frame.push(frame.slots[inst.arg])
 
 
-@opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
+@opcode("LOAD_DEREF")
 def load_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.push(_bound_cell(ctx, frame, inst.arg).content)
+    frame.push(bound_cell(ctx, frame, inst.arg).content)
 
 
-def _bound_cell(ctx: Tracer, frame: Frame, name: str) -> CellValue:
+def bound_cell(ctx: Tracer, frame: Frame, name: str) -> CellValue:
     cell = frame.cell(name)
     if cell.content is UNBOUND:
         if name in frame.code.co_freevars:
@@ -109,7 +104,7 @@ def store_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("DELETE_DEREF")
 def delete_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    cell = _bound_cell(ctx, frame, inst.arg)
+    cell = bound_cell(ctx, frame, inst.arg)
     ctx.changed(cell)
     cell.content = UNBOUND
 
@@ -117,7 +112,7 @@ def delete_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 # -- globals -----------------------------------------------------------------------------------------------------
 
 
-@opcode("LOAD_GLOBAL", "LOAD_NAME")
+@opcode("LOAD_GLOBAL")
 def load_global(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     frame.push(read_global(ctx, frame.function.namespace, inst.arg))
 

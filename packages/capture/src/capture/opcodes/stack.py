@@ -8,7 +8,7 @@ from capture.opcodes.registry import opcode
 from capture.values.base import Tracer
 
 
-@opcode("NOP", "RESUME", "SETUP_ANNOTATIONS")
+@opcode("NOP", "RESUME")
 def do_nothing(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     pass
 

@@ -22,6 +22,7 @@ from capture.values.function import (
     PartialValue,
     SuperValue,
 )
+from capture.values.made_class import MemberValue
 from capture.values.tensor import TensorMethod
 from capture.values.transform import TransformValue
 from capture.values.triton_kernel import LaunchValue
@@ -144,6 +145,11 @@ def _pullback(function: Callable[..., Any], *primals: Any) -> Any:
 @builds(LaunchValue)
 def build_launch(writer: Writer, value: LaunchValue) -> None:
     writer.call_const(operator.getitem, value.kernel, value.grid)
+
+
+@builds(MemberValue)
+def build_member(writer: Writer, value: MemberValue) -> None:
+    writer.call_const(value.kind, *value.functions)
 
 
 @builds(SuperValue)

@@ -59,6 +59,12 @@ class Tracer(Protocol):
     def throw_into(self, generator: Any, raised: Any, *, closes: bool = True) -> Value | None:
         """The same, with an exception raised where the generator waits."""
 
+    def run_class_body(self, function: Any, names: Any) -> Value:
+        """Evaluate the body of a class statement, which fills a namespace."""
+
+    def stand_for(self, obj: Any, value: Value) -> None:
+        """Where this object is met, the value is meant: the object exists only during the evaluation."""
+
     def attempt(self, function: Value, *caught: type[BaseException]) -> Value | None:
         """Call without arguments; None where the user's code raises one of ``caught``."""
 

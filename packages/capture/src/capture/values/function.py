@@ -436,6 +436,9 @@ class SuperValue(Value):
         self.cls = cls
         self.receiver = receiver
 
+    def parts(self) -> Iterator[Value]:
+        yield self.receiver
+
     def python_type(self) -> type:
         return super
 
