@@ -107,3 +107,7 @@ class UserRaised(Signal):
     def __init__(self, value: Any) -> None:
         self.value = value
         super().__init__(repr(value))
+
+    def was_caught(self) -> None:
+        """The evaluator's frames that it came through refer to it: what the program let go would live on in a cycle."""
+        self.__traceback__ = self.__context__ = None

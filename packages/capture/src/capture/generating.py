@@ -159,6 +159,7 @@ def close(ctx: Runner, value: Value) -> None:
         found = throw_into(ctx, value, UserRaised(ExceptionValue(GeneratorExit)))
     except UserRaised as raised:
         if issubclass(raised.value.python_type(), (GeneratorExit, StopIteration)):
+            raised.was_caught()
             return
         raise
     if found is not None:

@@ -265,6 +265,7 @@ class Machine:
                 raise raised
             finally:
                 del raised  # this frame is in its traceback: what the program let go would live on in a cycle
+        raised.was_caught()
         self.note_origin(raised.value)
         raised.value.caught = True
         del frame.stack[handler.depth :]

@@ -299,6 +299,8 @@ class ClassValue(Value):
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
         """``type.__setattr__`` and ``type.__delattr__``, for members that mean nothing but themselves."""
+        if type(name) is not str:
+            ctx.stop("class attribute", f"an attribute of {self.describe()} is assigned whose name is no text")
         value = None if value is None else realize(ctx, value)
         _, held = _static_lookup(self.cls, name)
         simple = not (name.startswith("__") and name.endswith("__")) and not hasattr(type(self.cls), name)

@@ -246,6 +246,7 @@ class AsyncThrow(AsyncStep):
         except UserRaised as raised:
             self.finished, self.generator.stepping = True, False
             if issubclass(raised.value.python_type(), (StopAsyncIteration, GeneratorExit)):
+                raised.was_caught()
                 return None
             raise
         if found is not None and not isinstance(found, YieldedToAsync):
