@@ -1,6 +1,7 @@
 """Generated programs over containers, control flow and tensors: captured or not, nobody can tell."""
 
 import contextlib
+import types
 
 import hypothesis.strategies as st
 import torch
@@ -94,8 +95,89 @@ def blocks(depth=2):
             lambda t: ["try:", *indented([*t, "raise KeyError(n)"]), "except KeyError as e:", "    n += len(e.args)"]
         ),
     )
+    compound = st.one_of(compound, *later_blocks(inner))
     statement = st.one_of(simple().map(lambda line: [line]), compound)
     return st.lists(statement, min_size=1, max_size=4).map(lambda parts: [line for part in parts for line in part])
+
+
+def later_blocks(inner):
+    """Groups of exceptions, coroutines, and classes."""
+    raises = 'raise ExceptionGroup("g", [KeyError(n), ExceptionGroup("h", [ValueError("v"), KeyError("k")])])'
+    names = "a, b, n, items, table"
+    return (
+        st.tuples(inner, inner, inner).map(
+            lambda t: [
+                "try:",
+                *indented([*t[0], raises]),
+                "except* KeyError as group:",
+                *indented([*t[1], "state.seen.append([type(e).__name__ for e in group.exceptions])"]),
+                "except* ValueError:",
+                *indented(t[2]),
+            ]
+        ),
+        inner.map(lambda t: ["try:", *indented([*t, raises]), "except* ValueError:", "    n += 1"]),
+        st.tuples(inner, inner).map(
+            lambda t: [
+                f"async def work({names}):",
+                *indented([*t[0], "n += await pause(n)", *t[1], f"return {names}"]),
+                f"{names} = drive(work({names}), state)",
+            ]
+        ),
+        st.tuples(inner, inner).map(
+            lambda t: [
+                f"async def work({names}):",
+                "    async with Managed(state) as got:",
+                *indented(indented(["n += got", *t[0], "if n == 2: raise KeyError(n)"])),
+                "    async for v in rounds(n % 3):",
+                *indented(indented([*t[1], "a = a - v"])),
+                f"    return {names}",
+                f"{names} = drive(work({names}), state)",
+            ]
+        ),
+        inner.map(
+            lambda t: [
+                "class Local(State):" if len(t) % 2 else "class Local:",
+                "    scale = n",
+                "    def apply(self, t):",
+                "        return t * self.scale + b",
+                *t,
+                "a = Local().apply(a)",
+            ]
+        ),
+    )
+
+
+def drive(coroutine, state):
+    try:
+        sent = None
+        while True:
+            sent = coroutine.send(sent)
+            state.seen.append(sent)
+    except StopIteration as stop:
+        return stop.value
+
+
+@types.coroutine
+def pause(value):
+    return (yield value)
+
+
+async def rounds(count):
+    for index in range(count):
+        await pause(index)
+        yield index
+
+
+class Managed:
+    def __init__(self, state):
+        self.state = state
+
+    async def __aenter__(self):
+        return await pause(len(self.state.seen) % 3)
+
+    async def __aexit__(self, kind, error, traceback):
+        self.state.seen.append(await pause(kind and kind.__name__))
+        return kind is KeyError
 
 
 class State:
@@ -139,7 +221,8 @@ def program(lines):
     body = "\n".join(indented(lines))
     source = f"def program(a, b, n, items, table, state):\n{body}\n    return a, b, n, items, table\n"
     namespace = {"torch": torch, "capture": capture, "helper": helper, "State": State}
-    namespace |= {"managed": managed, "steps": steps}
+    namespace |= {"managed": managed, "steps": steps, "drive": drive, "pause": pause, "rounds": rounds}
+    namespace |= {"Managed": Managed, "__name__": __name__}
     exec(compile(source, "<program>", "exec"), namespace)
     return namespace["program"]
 
@@ -152,7 +235,7 @@ def arguments():
 def outcome(function, args):
     try:
         return function(*args)
-    except (IndexError, NameError, RuntimeError, TypeError, ValueError, KeyError) as error:
+    except (IndexError, NameError, RuntimeError, TypeError, ValueError, KeyError, ExceptionGroup) as error:
         return type(error).__name__
 
 

@@ -26,10 +26,17 @@ NULL = NullValue()
 
 
 class Frame:
-    """``slots`` holds locals, cells and free variables under one name each; a cell variable's slot holds the cell."""
+    """``slots`` holds locals, cells and free variables under one name each; a cell variable's slot holds the cell.
+    ``names`` is the namespace of a class body.
+    """
 
     def __init__(
-        self, tracer: Tracer, function: FunctionValue, instructions: list[Instruction], slots: dict[str, Value]
+        self,
+        tracer: Tracer,
+        function: FunctionValue,
+        instructions: list[Instruction],
+        slots: dict[str, Value],
+        names: DictValue | None = None,
     ) -> None:
         self.tracer = tracer
         self.function = function
@@ -41,8 +48,7 @@ class Frame:
         self.current: Instruction = instructions[0]
         self.handling: list[Value] = []
         self.generator: Value | None = None
-        self.names: DictValue | None = None
-        """The namespace of a class body."""
+        self.names = names
         self.returned: Value | None = None
         self.yielded: Value | None = None
 

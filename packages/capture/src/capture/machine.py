@@ -333,13 +333,8 @@ class Machine:
 
     def run_class_body(self, function: FunctionValue, names: DictValue) -> Value:
         self._inlined += 1
-        frame = Frame(
-            self,
-            function,
-            self._body(function.code),
-            dict(zip(function.code.co_freevars, function.closure, strict=True)),
-        )
-        frame.names = names
+        closure = dict(zip(function.code.co_freevars, function.closure, strict=True))
+        frame = Frame(self, function, self._body(function.code), {**closure}, names)
         result = self.run(frame)
         assert result is not None
         return result
