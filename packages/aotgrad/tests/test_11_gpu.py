@@ -1,6 +1,7 @@
 """The same on a CUDA device, where autograd runs backward in a thread of its own."""
 
 import copy
+import functools
 
 import pytest
 import torch
@@ -66,3 +67,59 @@ def test_core_decompositions(same_as_eager):
     program = lambda x: F.layer_norm(F.gelu(x).softmax(-1), (8,)).sum(0)
     x = torch.randn(4, 8, device="cuda", requires_grad=True)
     same_as_eager(program, x, decompositions=aotgrad.decompositions.core())
+
+
+def called(network, x, *weights):
+    """What the network's forward comes to, with its weights as arguments."""
+    batch = x.shape[0 if network.batch_first else 1]
+    state = x.new_zeros(network.num_layers * (1 + network.bidirectional), batch, network.hidden_size)
+    function = getattr(torch, network.mode.lower())
+    return function(
+        x, (state, state) if network.mode == "LSTM" else state, list(weights), network.bias, network.num_layers,
+        network.dropout, network.training, network.bidirectional, network.batch_first,
+    )  # fmt: skip
+
+
+def compiled(network, **options):
+    function = aotgrad.function(functools.partial(called, network), forward=aotgrad.run_eagerly, **options)
+    return lambda x: function(x, *network.parameters())
+
+
+def gradients_of(network, call, x, autocast):
+    with torch.autocast("cuda", enabled=autocast):
+        output, *last = call(x)
+    last = last[0] if isinstance(last[0], tuple) else last
+    loss = sum(result.float().sin().sum() for result in (output, *last))
+    return [output, *last, *torch.autograd.grad(loss, [x, *network.parameters()])]
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "batch_first": True, "bias": False}])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_networks_are_those_of_cudnn(kind, options, autocast):
+    network = kind(8, 16, **options).cuda()
+    call = compiled(network, dynamic=True)
+    for length in (40, 7, 9):
+        x = torch.randn(length, 5, 8, device="cuda", requires_grad=True)
+        ours, eager = gradients_of(network, call, x, autocast), gradients_of(network, network, x, autocast)
+        assert [value.dtype for value in ours] == [value.dtype for value in eager]
+        torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_that_lie_apart_and_weights_together():
+    network, x = nn.GRU(8, 16, 2).cuda(), torch.randn(9, 5, 8, device="cuda", requires_grad=True)
+    for parameter in network.parameters():
+        parameter.data = parameter.data.clone()
+    call = compiled(network)
+    apart = gradients_of(network, call, x, False)
+    network.flatten_parameters()
+    torch.testing.assert_close(gradients_of(network, call, x, False), apart, rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_of_cudnn_is_the_same_in_backward_and_new_in_each_call():
+    network, x = nn.GRU(8, 16, 2, dropout=0.5).cuda(), torch.randn(9, 5, 8, device="cuda", requires_grad=True)
+    call = compiled(network)
+    assert not torch.equal(call(x)[0], call(x)[0])
+    (gradient,) = torch.autograd.grad(call(x)[0].sum(), network.bias_ih_l1)
+    eager = [torch.autograd.grad(network(x)[0].sum(), network.bias_ih_l1)[0] for _ in range(50)]
+    assert (gradient - torch.stack(eager).mean(0)).norm() < 0.5 * gradient.norm()

@@ -276,11 +276,12 @@ def written_out(
 
 
 def register(
-    name: str, schema: str, compute: Callable[..., Any], fake: Callable[..., Any], followed: Callable[..., Any]
-) -> None:
+    name: str, schema: str, compute: Callable[..., Any], fake: Callable[..., Any], followed: Callable[..., Any],
+    tags: Sequence[torch.Tag] = (),
+) -> None:  # fmt: skip
     """An operator of this package; `followed` computes the same where autograd is to follow."""
     qualified = f"aotgrad::{name}"
-    torch.library.define(qualified, schema)
+    torch.library.define(qualified, schema, tags=tags)
     operator = getattr(torch.ops.aotgrad, name).default
 
     def under_autograd(*args: Any) -> Any:

@@ -1,7 +1,7 @@
 """Recurrent networks as graphs that do not grow with the number of steps.
 
 ```
- cuDNN               one operator for the network, or for each layer where there is dropout between them
+ cuDNN               one operator for the network
  oneDNN, an LSTM     one operator for each layer and direction
  few known steps     written out: compilers fuse across them
  otherwise           for each layer and direction one product for all steps' input, and one operator for the steps
@@ -258,36 +258,26 @@ class _OneDNN(torch.autograd.Function):
 
 
 def _by_cudnn(given: Network) -> tuple[Tensor, ...]:
-    """cuDNN's own dropout draws from a state that nobody else sees."""
-    if not (given.dropout and given.train and given.layers > 1):
-        return _all_by_cudnn(given, given.input, given.weights, given.states, given.layers)
-    values, last = given.input, []
-    each, directions = len(given.weights) // given.layers, given.directions
-    for index in range(given.layers):
-        values = torch.dropout(values, given.dropout, True) if index else values
-        weights = given.weights[index * each : (index + 1) * each]
-        states = [state[index * directions : (index + 1) * directions] for state in given.states]
-        values, *ends = _all_by_cudnn(given, values, weights, states, 1)
-        last.append(ends)
-    return values, *map(torch.cat, zip(*last, strict=True))
-
-
-def _all_by_cudnn(
-    given: Network, input: Tensor, weights: Sequence[Tensor], states: Sequence[Tensor], layers: int
-) -> tuple[Tensor, ...]:
-    options = given.has_biases, layers, given.bidirectional, given.train
-    if _followed((input, *weights, *states)):
-        results = _CuDNN.apply(given.kind, options, len(weights), input, *weights, *states)
+    """Its dropout draws from a state of its own, as in eager."""
+    dropout = given.dropout if given.train and given.layers > 1 else 0.0
+    options = given.layers, given.bidirectional, given.train, dropout
+    if _followed((given.input, *given.weights, *given.states)):
+        results = _CuDNN.apply(given.kind, options, len(given.weights), given.input, *given.weights, *given.states)
     else:
-        results = torch.ops.aotgrad.cudnn_network.default(given.kind, input, weights, states, *options)
+        results = _cudnn(dropout)(given.kind, given.input, given.weights, given.states, *options)
     output, last, last_cell, *_ = results
-    return (output, last) if len(states) == 1 else (output, last, last_cell)
+    return (output, last) if len(given.states) == 1 else (output, last, last_cell)
+
+
+def _cudnn(dropout: float) -> Callable[..., Any]:
+    ops = torch.ops.aotgrad
+    return ops.cudnn_network_with_dropout.default if dropout else ops.cudnn_network.default
 
 
 class _CuDNN(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, kind: str, options: Any, count: int, input: Tensor, *given: Tensor) -> Any:
-        *results, kept = torch.ops.aotgrad.cudnn_network.default(kind, input, given[:count], given[count:], *options)
+        *results, kept = _cudnn(options[-1])(kind, input, given[:count], given[count:], *options)
         ctx.save_for_backward(input, *given, results[0], kept)
         ctx.given = kind, options, count
         return tuple(results)

@@ -7,7 +7,8 @@ Must not know: tracing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as nnf
 
-from aotgrad.errors import Unsupported
+from aotgrad.errors import AotgradError, Unsupported
 from aotgrad.recurrences import register, written_out
 
 LSTM_OF_ONEDNN = 2
@@ -31,12 +32,12 @@ _LAYER_BACKWARD = (
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 _NETWORK = (
-    "(str kind, Tensor input, Tensor[] weights, Tensor[] states, bool has_biases, int layers, bool bidirectional, "
-    "bool train) -> (Tensor, Tensor, Tensor, Tensor)"
+    "(str kind, Tensor input, Tensor[] weights, Tensor[] states, int layers, bool bidirectional, bool train, "
+    "float dropout) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 _NETWORK_BACKWARD = (
     "(Tensor[] gradients, str kind, Tensor input, Tensor[] weights, Tensor[] states, Tensor output, Tensor kept, "
-    "bool has_biases, int layers, bool bidirectional, bool train) -> Tensor[]"
+    "int layers, bool bidirectional, bool train, float dropout) -> Tensor[]"
 )
 
 
@@ -112,21 +113,23 @@ def _layer_backward_written_out(
 
 
 def cudnn_network(
-    kind: str, input: Tensor, weights: Sequence[Tensor], states: Sequence[Tensor], has_biases: bool, layers: int,
-    bidirectional: bool, train: bool,
+    kind: str, input: Tensor, weights: Sequence[Tensor], states: Sequence[Tensor], layers: int, bidirectional: bool,
+    train: bool, dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     first, cell, size, projected = _started(states)
     per_layer = len(weights) // (layers * (1 + bidirectional))
-    output, last, last_cell, kept, _ = torch.ops.aten._cudnn_rnn.default(
-        input.contiguous(), weights, per_layer, _buffer(kind, input, weights, size, projected, layers, bidirectional),
-        first, cell, _CUDNN[kind], size, projected, layers, False, 0.0, train, bidirectional, [], None,
-    )  # fmt: skip
+    with _random_state(input.device, dropout) as random:
+        output, last, last_cell, kept, _ = torch.ops.aten._cudnn_rnn.default(
+            input.contiguous(), weights, per_layer,
+            _buffer(kind, input, weights, size, projected, layers, bidirectional), first, cell, _CUDNN[kind], size,
+            projected, layers, False, dropout, train, bidirectional, [], random,
+        )  # fmt: skip
     return output, last, last_cell, kept[:0]
 
 
 def cudnn_network_fake(
-    kind: str, input: Tensor, weights: Sequence[Tensor], states: Sequence[Tensor], has_biases: bool, layers: int,
-    bidirectional: bool, train: bool,
+    kind: str, input: Tensor, weights: Sequence[Tensor], states: Sequence[Tensor], layers: int, bidirectional: bool,
+    train: bool, dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     output = input.new_empty(input.shape[0], input.shape[1], states[0].shape[-1] * (1 + bidirectional))
     cell = input.new_empty(states[1].shape if len(states) == 2 else 0)
@@ -135,19 +138,23 @@ def cudnn_network_fake(
 
 def cudnn_network_backward(
     gradients: Sequence[Tensor], kind: str, input: Tensor, weights: Sequence[Tensor], states: Sequence[Tensor],
-    output: Tensor, kept: Tensor, has_biases: bool, layers: int, bidirectional: bool, train: bool,
+    output: Tensor, kept: Tensor, layers: int, bidirectional: bool, train: bool, dropout: float,
 ) -> list[Tensor]:  # fmt: skip
     first, cell, size, projected = _started(states)
     memory = _memory(kept)
+    if memory is None and dropout:
+        raise AotgradError("what cuDNN dropped in forward was lost on the way to backward")
     if memory is None and train:
-        memory = _memory(cudnn_network(kind, input, weights, states, has_biases, layers, bidirectional, train)[3])
+        memory = _memory(cudnn_network(kind, input, weights, states, layers, bidirectional, train, dropout)[3])
     per_layer = len(weights) // (layers * (1 + bidirectional))
-    of_input, of_state, of_cell, of_weights = torch.ops.aten._cudnn_rnn_backward.default(
-        input.contiguous(), weights, per_layer, _buffer(kind, input, weights, size, projected, layers, bidirectional),
-        first, cell, output, gradients[0].contiguous(), gradients[1].contiguous(),
-        None if cell is None else gradients[2].contiguous(), _CUDNN[kind], size, projected, layers, False, 0.0, train,
-        bidirectional, [], None, kept if memory is None else memory, [True, True, cell is not None, True],
-    )  # fmt: skip
+    with _random_state(input.device, dropout) as random:
+        of_input, of_state, of_cell, of_weights = torch.ops.aten._cudnn_rnn_backward.default(
+            input.contiguous(), weights, per_layer,
+            _buffer(kind, input, weights, size, projected, layers, bidirectional), first, cell, output,
+            gradients[0].contiguous(), gradients[1].contiguous(), None if cell is None else gradients[2].contiguous(),
+            _CUDNN[kind], size, projected, layers, False, dropout, train, bidirectional, [], random,
+            kept if memory is None else memory, [True, True, cell is not None, True],
+        )  # fmt: skip
     of_states = [of_state] if cell is None else [of_state, of_cell]
     return [gradient.contiguous() for gradient in (of_input, *of_weights, *of_states)]
 
@@ -157,6 +164,31 @@ def cudnn_network_backward_fake(
     *rest: Any,
 ) -> list[Tensor]:  # fmt: skip
     return [given.new_empty(given.shape) for given in (input, *weights, *states)]
+
+
+@contextmanager
+def _random_state(device: torch.device, dropout: float) -> Iterator[Tensor | None]:
+    """What cuDNN draws from for dropout; one for all networks of a device, which take turns."""
+    if not dropout:
+        yield None
+        return
+    state, drawn = _dropout_of(device)
+    if torch.cuda.is_current_stream_capturing():
+        yield state
+        return
+    stream = torch.cuda.current_stream(device)
+    stream.wait_event(drawn)
+    yield state
+    drawn.record(stream)
+
+
+@cache
+def _dropout_of(device: torch.device) -> tuple[Tensor, torch.cuda.Event]:
+    seed = int(torch.randint(2**31 - 1, ()))
+    state = torch.ops.aten._cudnn_init_dropout_state.default(0.5, True, seed, dtype=torch.uint8, device=device)
+    event = torch.cuda.Event()
+    event.record(torch.cuda.current_stream(device))
+    return state, event
 
 
 def _started(states: Sequence[Tensor]) -> tuple[Tensor, Tensor | None, int, int]:
@@ -201,4 +233,8 @@ register(
     "lstm_layer_backward", _LAYER_BACKWARD, lstm_layer_backward, lstm_layer_backward_fake, _layer_backward_written_out
 )
 register("cudnn_network", _NETWORK, cudnn_network, cudnn_network_fake, _not_twice)
+register(
+    "cudnn_network_with_dropout", _NETWORK, cudnn_network, cudnn_network_fake, _not_twice,
+    tags=(torch.Tag.nondeterministic_seeded,),
+)  # fmt: skip
 register("cudnn_network_backward", _NETWORK_BACKWARD, cudnn_network_backward, cudnn_network_backward_fake, _not_twice)
