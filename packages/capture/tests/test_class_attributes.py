@@ -210,3 +210,10 @@ def test_an_exception_comes_after_the_writes_before_it(x):
     with pytest.raises(ValueError, match="2, 3"):
         capture.optimize("eager", strict=True)(fails)(x)
     assert Base.count == 1
+
+
+@pytest.mark.parametrize("name", [b"count", 3])
+def test_names_that_are_no_texts(check, x, name):
+    check(lambda a: (a + 1, setattr(Base, name, 1)), x, graphs=None, breaks=None)
+    check(lambda a: (a + 1, delattr(Base, name)), x, graphs=None, breaks=None)
+    check(lambda a: (a + 1, type.__setattr__(Base, name, 1)), x, graphs=None, breaks=None)

@@ -106,3 +106,31 @@ def test_a_context_that_lives_across_a_break(check, x):
         return b, a * WEIGHT
 
     check(later, x, graphs=2, breaks=1)
+
+
+def test_a_descriptor_is_handed_on_as_itself(check, x):
+    class Held:
+        @functools.singledispatchmethod
+        def kind(self, given):
+            return "any"
+
+        @kind.register(int)
+        def _(self, given):
+            return "int"
+
+    check(lambda a: (a + 1, Held().kind(0)), x, graphs=None, breaks=None)
+
+
+def test_wrappers_share_annotations_and_partials_of_partials_are_one(check, x):
+    def made(a):
+        def inner(t: int):
+            return t
+
+        @functools.wraps(inner)
+        def outer(*args):
+            return inner(*args)
+
+        nested = functools.partial(functools.partial(outer, a))
+        return a + 1, outer.__annotations__ is inner.__annotations__, nested.func is outer
+
+    check(made, x)

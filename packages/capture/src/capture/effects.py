@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from capture.locks import Locks
 from capture.values.base import Value
+from capture.values.clock import ClockReading
 from capture.values.context import TorchContext
 from capture.values.function import ClassValue, NamespaceValue
 
@@ -21,6 +22,7 @@ class Effects:
         self._changed: dict[Value, None] = {}
         self.contexts: list[TorchContext] = []
         self.locks = Locks()
+        self.clocks: list[ClockReading] = []  # in their order
         self.classes = False  # whether members of some were written
 
     def note(self, value: Value) -> None:

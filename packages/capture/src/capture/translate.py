@@ -15,7 +15,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any, Protocol
 
@@ -148,10 +148,13 @@ class _Translator:
         locks = self.machine.effects.locks
         holding = Holding(self.writer, locks)
         holds_over_graph = self._holds_over_graph(locks)
+        self._insist_on_clocks_at_the_ends(outcome)
+        self._read_clocks(early=True)
         with ExitStack() as held:
             if holds_over_graph:
                 held.enter_context(holding.held())
             self._call_graph([*wanted, *self.machine.effects.written_values()])
+            self._read_clocks(early=False)
             if not holds_over_graph:
                 held.enter_context(holding.held())
             self._load_before_changes(wanted)
@@ -287,6 +290,26 @@ class _Translator:
         emit.move_fast(result)
         emit.build_tuple(1)
         emit.place(done)
+
+    # -- clocks ---------------------------------------------------------------------------------------------------
+
+    def _insist_on_clocks_at_the_ends(self, outcome: Returned | Stopped) -> None:
+        """A clock that is read between two operations ends the graph: they are not to be told apart in it."""
+        operations = self.machine.graph.operations
+        between = [read for read in self.machine.effects.clocks if 0 < read.recorded < operations]
+        if between:
+            root = self.machine.root
+            reason = Reason("clock", f"`{between[0].clock.__name__}` is read between two operations of one graph")
+            stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
+            earlier = self.machine.before(between[0], stopped)
+            assert earlier is not None
+            raise _Earlier(replace(earlier, reason=reason))
+
+    def _read_clocks(self, *, early: bool) -> None:
+        for reading in self.machine.effects.clocks:
+            if early is (reading.recorded == 0):
+                self.writer.call_const(reading.clock)
+                self.writer.keep(reading, "clock")
 
     # -- around it -----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterator, Sequence
 
 from capture.builtin_rules.registry import constant_of, rule
@@ -22,14 +23,24 @@ def update_wrapper(ctx: Tracer, wrapper: FunctionValue, wrapped: Value, **option
         ctx.stop("function attribute", "a function of the program is made to look like another")
     for name in _ASSIGNED:
         made = wrapped if isinstance(wrapped, FunctionValue) and wrapped.real is None else None
-        if made is not None and name == "__annotations__" and name not in made.attributes:
-            wrapper.annotations = list(made.annotations)
+        if made is not None and name == "__annotations__":
+            wrapper.attributes[name] = _annotations(ctx, made)
         elif made is None or name != "__type_params__":
             _copy(ctx, wrapper, wrapped, name)
     for name in _hung_on(wrapped):
         _copy(ctx, wrapper, wrapped, name)
     wrapper.attributes["__wrapped__"] = wrapped
     return wrapper
+
+
+def _annotations(ctx: Tracer, function: FunctionValue) -> Value:
+    """Of a function that was made here; one dict from now on, which both functions show."""
+    known = function.attributes.get("__annotations__")
+    if known is None:
+        known = function.attributes["__annotations__"] = ctx.call_builtin(dict, [], {})
+        for name, of in zip(function.annotations[::2], function.annotations[1::2], strict=True):
+            ctx.call_builtin(operator.setitem, [known, name, of], {})
+    return known
 
 
 def _copy(ctx: Tracer, wrapper: FunctionValue, wrapped: Value, name: str) -> None:

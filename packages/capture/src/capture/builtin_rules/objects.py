@@ -134,12 +134,17 @@ def identity(ctx: Tracer, value: Value) -> Value:
     return ctx.stop("identity", "`id()` of an object is read", "compare objects with `is`")
 
 
-@rule(getattr, kinds=(None, ConstantValue))
-def get_attribute(ctx: Tracer, value: Value, name: ConstantValue, default: Value | None = None) -> Value:
+def _as_name(ctx: Tracer, name: ConstantValue) -> str:
     if not isinstance(name.value, str):
         ctx.throw(TypeError, f"attribute name must be string, not '{type(name.value).__name__}'")
+    return name.value
+
+
+@rule(getattr, kinds=(None, ConstantValue))
+def get_attribute(ctx: Tracer, value: Value, name: ConstantValue, default: Value | None = None) -> Value:
+    text = _as_name(ctx, name)
     if default is None:
-        return value.attribute(ctx, name.value)
+        return value.attribute(ctx, text)
     bound = BuiltinValue(getattr, receiver=value)
     found = ctx.attempt(PartialValue(bound, [name], {}), AttributeError)
     return default if found is None else found
@@ -155,13 +160,13 @@ def has_attribute(ctx: Tracer, value: Value, name: ConstantValue) -> Value:
 
 @rule(setattr, kinds=(None, ConstantValue, None))
 def assign_attribute(ctx: Tracer, owner: Value, name: ConstantValue, value: Value) -> Value:
-    owner.set_attribute(ctx, name.value, value)
+    owner.set_attribute(ctx, _as_name(ctx, name), value)
     return NONE
 
 
 @rule(delattr, kinds=(None, ConstantValue))
 def delete_attribute(ctx: Tracer, owner: Value, name: ConstantValue) -> Value:
-    owner.set_attribute(ctx, name.value, None)
+    owner.set_attribute(ctx, _as_name(ctx, name), None)
     return NONE
 
 
@@ -169,25 +174,25 @@ def delete_attribute(ctx: Tracer, owner: Value, name: ConstantValue) -> Value:
 def plain_assignment(ctx: Tracer, owner: UserObject, name: ConstantValue, value: Value) -> Value:
     if isinstance(owner, ModuleValue) and owner.obj is not None:
         ctx.stop("module attribute", f"`{name.value}` of a module with its own `__setattr__` is assigned")
-    owner.plain_set(ctx, name.value, value)
+    owner.plain_set(ctx, _as_name(ctx, name), value)
     return NONE
 
 
 @rule(object.__delattr__, kinds=(UserObject, ConstantValue))
 def plain_deletion(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value:
-    owner.plain_set(ctx, name.value, None)
+    owner.plain_set(ctx, _as_name(ctx, name), None)
     return NONE
 
 
 @rule(type.__setattr__, kinds=(ClassValue, ConstantValue, None))
 def plain_assignment_to_class(ctx: Tracer, owner: ClassValue, name: ConstantValue, value: Value) -> Value:
-    owner.plain_set(ctx, name.value, value)
+    owner.plain_set(ctx, _as_name(ctx, name), value)
     return NONE
 
 
 @rule(type.__delattr__, kinds=(ClassValue, ConstantValue))
 def plain_deletion_from_class(ctx: Tracer, owner: ClassValue, name: ConstantValue) -> Value:
-    owner.plain_set(ctx, name.value, None)
+    owner.plain_set(ctx, _as_name(ctx, name), None)
     return NONE
 
 
@@ -408,6 +413,8 @@ def make_object(ctx: Tracer) -> Value:
 
 @rule(functools.partial, kinds=(None,))
 def make_partial(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+    if isinstance(function, PartialValue) and function.source is None:  # one that has no attributes
+        return PartialValue(function.function, [*function.args, *args], {**function.kwargs, **kwargs})
     return PartialValue(function, args, kwargs)
 
 

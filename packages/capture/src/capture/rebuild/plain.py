@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capture.emit import Writer, builds
 from capture.values.base import LazyValue, Value
+from capture.values.clock import ClockReading
 from capture.values.constant import ConstantValue
 from capture.values.function import (
     ClassValue,
@@ -20,9 +21,9 @@ def build_constant(writer: Writer, value: ConstantValue) -> None:
     writer.emit.load_const(value.value)
 
 
-@builds(TensorValue, SymbolicNumber)
+@builds(TensorValue, SymbolicNumber, ClockReading)
 def build_result(writer: Writer, value: Value) -> None:
-    raise AssertionError(f"{value!r} is no output of the graph")
+    raise AssertionError(f"{value!r} is kept as soon as it is there")
 
 
 @builds(ScalarValue)

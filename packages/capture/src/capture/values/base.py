@@ -92,6 +92,9 @@ class Tracer(Protocol):
     def changed(self, value: Value) -> None:
         """The value is about to be mutated."""
 
+    def note_origin(self, value: Value) -> None:
+        """Remember where this came into being, for the case that CPython has to make it after all."""
+
     def location(self) -> Location:
         """The user's line that is being evaluated."""
 

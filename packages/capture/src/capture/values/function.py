@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from capture.sources import AttrSource, DictSource, KeySource, Source
+from capture.sources import AttrSource, DictSource, GetitemSource, KeySource, Source
 from capture.values.base import (
     NotConstant,
     Tracer,
@@ -394,6 +394,8 @@ class PartialValue(Value):
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name == "func":
+            if self.source is None and isinstance(self.function, PartialValue):
+                ctx.stop("attribute", f"`func` of {self.describe()}, which is made of another, is read")
             return self.function
         return super().attribute(ctx, name)
 
@@ -514,6 +516,7 @@ def _bind_other(ctx: Tracer, member: Any, owner: type, name: str, receiver: Valu
         return BuiltinValue(member, receiver=receiver)
     getter = type(member).__get__
     if isinstance(getter, FunctionType):
-        descriptor = ctx.wrap(member, KeySource(DictSource(class_source(ctx, owner)), name))  # past its ``__get__``
+        held = GetitemSource(AttrSource(class_source(ctx, owner), "__dict__"), name)  # past its ``__get__``
+        descriptor = ctx.wrap(member, held)
         return ctx.call(ctx.literal(getter), [descriptor, receiver, ctx.literal(receiver.python_type())])
     return ctx.stop("descriptor", f"the attribute `{name}` of {receiver.describe()} is a descriptor of kind {kind}")
