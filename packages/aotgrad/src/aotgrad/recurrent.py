@@ -24,9 +24,9 @@ from aotgrad import recurrent_kernels
 from aotgrad.errors import Unsupported
 from aotgrad.recurrences import written_out
 
-_WRITTEN_OUT = 32
+_WRITTEN_OUT = 8
 """Steps of all layers and directions, at most: more make compiling slow."""
-_WRITTEN_OUT_INSTEAD_OF_ONEDNN = 16
+_WRITTEN_OUT_INSTEAD_OF_ONEDNN = 6
 """In training; without gradients its kernel is always faster."""
 
 _HALVES = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}
@@ -153,11 +153,11 @@ def _by_layers(given: Network) -> tuple[Tensor, ...]:
             results.append(states)
             last.append(ends)
         values = torch.cat(results, 2) if given.bidirectional else results[0]
-    return values, *map(torch.stack, zip(*last, strict=True))
+    return values, *(ends[0] if len(ends) == 1 else torch.cat(ends) for ends in zip(*last, strict=True))
 
 
 def _by_steps(layer: Layer, input: Tensor) -> tuple[Tensor, ...]:
-    """All states of a layer, the last one, and the last cell."""
+    """All states of a layer, the last one, and the last cell, each for one layer of one."""
     of_input, of_state = layer.biases
     if of_input is not None and layer.kind != "gru":  # which alone takes the state's bias within a gate
         of_input, of_state = of_input + of_state, None
@@ -169,8 +169,8 @@ def _by_steps(layer: Layer, input: Tensor) -> tuple[Tensor, ...]:
         states, cell = _Steps.apply(*given)
     else:
         states, cell, _ = torch.ops.aotgrad.steps.default(*given, False)
-    last = states[0 if layer.reverse else -1]
-    return (states, last) if layer.cell is None else (states, last, cell)
+    last = states[:1] if layer.reverse else states[-1:]
+    return (states, last) if layer.cell is None else (states, last, cell.unsqueeze(0))
 
 
 class _Steps(torch.autograd.Function):
@@ -235,7 +235,7 @@ def _by_onednn(layer: Layer, input: Tensor) -> tuple[Tensor, ...]:
             input.contiguous(), *matrices, *biases, state.contiguous(), cell.contiguous(), layer.reverse, [],
             recurrent_kernels.LSTM_OF_ONEDNN, cell.shape[-1], 1, layer.has_biases, False, False, False,
         )  # fmt: skip
-    return states, last.squeeze(0), last_cell.squeeze(0)
+    return states, last, last_cell
 
 
 class _OneDNN(torch.autograd.Function):
