@@ -45,7 +45,7 @@ def varied(case: Case) -> Iterator[Varied]:
     sizes = [size for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor) for size in leaf.shape]
     model = case.model().eval()
     for length in dict.fromkeys(size for size in sizes if size > 1):
-        for lengths in (LENGTHS, SIDES):
+        for lengths in (SIDES, LENGTHS) if length >= SIDES[2] else (LENGTHS,):
             calls = [with_length(given, length, other, numbers_too=False) for other in lengths]
             if _runs(model, copy.deepcopy(calls)):
                 yield Varied(case, length, lengths, calls)

@@ -112,6 +112,10 @@ class GraphRecorder:
         """What the trace relied on of sizes that vary."""
         return [] if self.shape_env is None else list(_shapes().relations(self.shape_env, location))
 
+    def fixed_sizes(self) -> int:
+        """How often something took what varies for a constant."""
+        return 0 if self.shape_env is None else int(_shapes().fixed_sizes(self.shape_env))
+
     def reader_of(self, size: torch.SymInt) -> Callable[[Inputs], int] | None:
         """How a size follows from what the frame starts from, if it does."""
         reader: Callable[[Inputs], int] | None = _shapes().reader_of(size)

@@ -17,13 +17,14 @@ from typing import Any
 import torch
 
 from capture import _engine, default_devices, stance
-from capture.cache import Cache, too_many, without_objects
+from capture.cache import Cache, CodeState, too_many, without_objects
 from capture.errors import BackendError, CaptureWarning, InternalError, Location, Reason, SkipFrame, Unsupported
 from capture.foreign_markers import is_disabled, is_triton_kernel
 from capture.forks import CollectionPause, ProcessLock
 from capture.guards import to_spec
 from capture.machine import stack_depth
 from capture.options import Options
+from capture.outcomes import SizesFixed
 from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.resume import Continuations
 from capture.signals import HeldSignals
@@ -173,16 +174,15 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     if sentence is not None:
         if not state.is_idle():
             config.log.add(RecompileRecord(location, sentence))
-        if len(state.versions) >= config.options.recompile_limit:
-            record = too_many(location, state, config.options.recompile_limit)
-            if not state.is_idle():
-                warnings.warn(f"{location}: {record.reason.explanation}", CaptureWarning, stacklevel=2)
-            return _give_up(config, record)
+        if len(state.versions) >= config.options.recompile_limit and not _may_open(config, state):
+            return _too_many(config, location, state)
         if config.options.dynamic is not False:
             state.learn(inputs, config.options)
     state.varying.all_sizes = config.options.dynamic is True
     try:
         made = translate(config, inputs, state.varying)
+    except SizesFixed:
+        return _too_many(config, location, state)
     finally:
         if state.varying.defines_classes:  # nobody should meet a stand-in among the classes that a class knows
             gc.collect(0)
@@ -192,6 +192,21 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     entry = _engine.GuardedCode(made.code, guards, config)
     state.add(entry, without_objects(made.guards))
     return entry
+
+
+def _may_open(config: Config, state: CodeState) -> bool:
+    """Past the limit there may be one version more, in which CPython runs what would take a size for a constant."""
+    if state.is_idle() or state.varying.open_only or config.nopython or config.options.dynamic is False:
+        return False
+    state.varying.open_only = bool(state.varying)
+    return state.varying.open_only
+
+
+def _too_many(config: Config, location: Location, state: CodeState) -> Any:
+    record = too_many(location, state, config.options.recompile_limit)
+    if not state.is_idle():
+        warnings.warn(f"{location}: {record.reason.explanation}", CaptureWarning, stacklevel=2)
+    return _give_up(config, record)
 
 
 # -- tensors in C ------------------------------------------------------------------------------------------------

@@ -151,12 +151,12 @@ class Machine:
                 self._leave_none_open([*frame.stack, *frame.slots.values()], self.forced[step])
                 self._insist_on_real_exceptions(frame, self.forced[step])
                 return self.forced[step]
-            stack, done, pc = list(frame.stack), (self._inlined, self.graph.operations), frame.pc
+            stack, done, pc = list(frame.stack), self._done(), frame.pc
             try:
                 self._step(frame)
             except (Break, UserRaised) as signal:
                 stopped = self._stopped(frame, step, signal)
-                if (self._inlined, self.graph.operations) != done:
+                if self._done() != done:
                     raise StopEarlier(stopped) from None
                 frame.stack, frame.pc = stack, pc
                 self._leave_none_open([*frame.stack, *frame.slots.values()], stopped)
@@ -165,6 +165,10 @@ class Machine:
             if frame.returned is not None:
                 self._leave_none_open([frame.returned])
                 return Returned(frame.returned)
+
+    def _done(self) -> tuple[int, int, int]:
+        """What an instruction that is stopped cannot take back."""
+        return self._inlined, self.graph.operations, self.fixed_sizes()
 
     def _leave_none_open(self, outlive: Sequence[Value], stopped: Stopped | None = None) -> None:
         """CPython ends a forgotten generator when its last reference goes: it has to be CPython's own, then."""
@@ -461,6 +465,9 @@ class Machine:
         if self.graph.shape_env is None and self.options.capture_dynamic_output_shapes:
             self.varying.data_sizes = True
             raise NeedSymbols
+
+    def fixed_sizes(self) -> int:
+        return self.graph.fixed_sizes() if self.varying.open_only else 0
 
     def varies(self, source: Source) -> bool:
         return source in self.varying.floats

@@ -43,6 +43,10 @@ class NeedLeaves(Restart):
     and lets CPython make such tensors."""
 
 
+class SizesFixed(Exception):
+    """What a graph was to serve for all sizes would serve for one: the program itself goes by the number."""
+
+
 class Varying:
     """Which inputs are known to vary; the cache fills it as calls come."""
 
@@ -54,6 +58,7 @@ class Varying:
         self.data_sizes = False
         self.cautious = False  # nothing is to be expected of what only the run will tell
         self.defines_classes = False  # whose stand-ins are garbage after the evaluation
+        self.open_only = False  # CPython runs what would take a varying size for a constant
         self.leaves_outside = False  # CPython makes the tensors that gradients of later code arrive at
 
     def be_cautious(self) -> None:

@@ -45,6 +45,9 @@ class Recording(Tracer, Protocol):
     def need_symbols(self) -> None:
         """Start again with symbols for sizes that only data can tell, unless there are some or they are not wanted."""
 
+    def fixed_sizes(self) -> int:
+        """How often something took what varies for a constant; nothing counts where it may."""
+
     def made_leaf(self, fake: torch.Tensor) -> None:
         """Told of a tensor that is the first of its history; stops where such are to be made outside of the graph."""
 
@@ -66,7 +69,11 @@ def record_operation(
     nodes, fakes = operands.all(args)
     node_options, fake_options = operands.named(kwargs)
     assumed = ctx.graph.assumptions()
+    fixed = ctx.fixed_sizes()
     result = _run(ctx, name, target, method, fakes, fake_options)
+    if ctx.fixed_sizes() > fixed:
+        hint = "it runs as in eager for every value; the rest of the function is captured"
+        ctx.stop("varying size", f"`{name}` takes what varies for a constant", hint)
     if _is_new_leaf(ctx, result):
         ctx.made_leaf(result)
     for condition in ctx.graph.assumed_since(assumed):

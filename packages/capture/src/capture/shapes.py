@@ -110,6 +110,17 @@ class Assumptions:
         return found
 
 
+def fixed_sizes(env: ShapeEnv) -> int:
+    """How many conditions hold for one value alone of what varies."""
+    return sum(_holds_for_one(guard.expr) for guard in env.guards)
+
+
+def _holds_for_one(condition: sympy.Basic) -> bool:
+    if not isinstance(condition, sympy.Eq) or not (condition.lhs.is_number or condition.rhs.is_number):
+        return False
+    return not any(type(part).__name__ in ("Mod", "PythonMod") for part in sympy.preorder_traversal(condition))
+
+
 def not_negative(condition: sympy.Basic) -> sympy.Basic | None:
     """What a condition wants to be no less than zero, if that is all that it wants."""
     if isinstance(condition, sympy.Ge):

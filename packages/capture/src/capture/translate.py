@@ -38,7 +38,7 @@ from capture.library_modes import modes_kept, with_modes_put_back
 from capture.locks import Locks
 from capture.machine import Machine
 from capture.options import Options
-from capture.outcomes import NeedLeaves, Returned, Stopped, Varying
+from capture.outcomes import NeedLeaves, Returned, SizesFixed, Stopped, Varying
 from capture.parameters import all_positional
 from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, GraphRecord, Log
@@ -92,6 +92,8 @@ def translate(settings: Settings, inputs: Inputs, varying: Varying) -> Translati
         try:
             if isinstance(outcome, Stopped) and settings.nopython and outcome.reason.kind not in RAISES:
                 raise Unsupported(outcome.reason, outcome.location)
+            if machine.fixed_sizes():
+                raise SizesFixed
             translator = _Translator(settings, inputs, machine, varying, started)
             if settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
                 return Translation(None, tuple(translator.guards()), None, None)
