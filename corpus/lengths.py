@@ -24,7 +24,7 @@ from corpus.runner import differs, infer, train
 from corpus.stretched import LENGTHS, Call, counted, reasons, with_length
 from corpus.table import CASES, Case
 
-SIDES = (64, 96, 32, 160, 128, 224)
+SIDES = (64, 96, 80, 160, 128, 112)
 MODES = ("inference", "training")
 
 
@@ -45,7 +45,7 @@ def varied(case: Case) -> Iterator[Varied]:
     sizes = [size for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor) for size in leaf.shape]
     model = case.model().eval()
     for length in dict.fromkeys(size for size in sizes if size > 1):
-        for lengths in (SIDES, LENGTHS) if length >= SIDES[2] else (LENGTHS,):
+        for lengths in (SIDES, LENGTHS) if length >= 32 else (LENGTHS,):
             calls = [with_length(given, length, other, numbers_too=False) for other in lengths]
             if _runs(model, copy.deepcopy(calls)):
                 yield Varied(case, length, lengths, calls)

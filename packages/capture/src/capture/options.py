@@ -33,7 +33,7 @@ class Options:
     """Raise our own internal errors instead of running the frame in CPython."""
 
     recompile_limit: int = 8
-    """How many versions of one code object are kept before it is left to CPython."""
+    """How many versions of one code object are kept before CPython runs what wants a constant, or all of it."""
 
     leave_idle: bool = True
     """Let CPython run a frame that computes no tensor, under the guards found for it; tests of the evaluator say no."""

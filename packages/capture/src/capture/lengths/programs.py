@@ -119,7 +119,8 @@ def block_diag(*tensors: Tensor) -> Tensor:
     width, rows, before = sum(block.shape[1] for block in blocks), [], 0
     for block in blocks:
         after = before + block.shape[1]
-        rows.append(nnf.pad(block, (before, width - after)))
+        left, right = block.new_zeros(block.shape[0], before), block.new_zeros(block.shape[0], width - after)
+        rows.append(torch.cat([left, block, right], 1))
         before = after
     return torch.cat(rows)
 
