@@ -1,7 +1,8 @@
 """Stand-ins for results where torch's own answer holds for fewer sizes than the operator.
 
-Torch asks which library will convolve, to know how the result is laid out, and the choice depends on the batch.  Where
-what is convolved is laid out plainly, so is the result, whoever computes it.
+Torch asks which library will convolve, to know how the result is laid out, and the choice depends on the batch.  What
+is convolved tells as well, whoever computes it: what is laid out plainly gives such a result, and on CPUs images of
+which some have their channels last give images that have.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def _convolved(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[Any],
     dilation: Sequence[int], transposed: bool, output_padding: Sequence[Any], groups: int,
 ) -> Tensor | None:  # fmt: skip
-    if not _is_plain(x, weight):
+    layout = _layout(x, weight)
+    if layout is None:
         return None
     options = [_spread(option, x.dim() - 2) for option in (stride, padding, dilation, output_padding)]
     sizes: list[Any] = [x.shape[0], weight.shape[1] * groups if transposed else weight.shape[0]]
@@ -59,7 +61,7 @@ def _convolved(
             sizes.append((size - 1) * step - 2 * beside + reach + more + 1)
         else:
             sizes.append((size + 2 * beside - reach - 1) // step + 1)
-    return x.new_empty(sizes) if all(size > 0 for size in sizes) else None
+    return _empty(x, sizes, layout) if all(size > 0 for size in sizes) else None
 
 
 @_answers(torch.ops.aten.convolution_backward.default)
@@ -67,24 +69,31 @@ def _convolved_backward(
     grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Sequence[int] | None, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int, output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, ...] | None:  # fmt: skip
-    if not _is_plain(grad, x, weight):
+    layout = _layout(grad, x, weight)
+    if layout is None:
         return None
-    shapes = (x.shape, weight.shape, bias_sizes or (grad.shape[1],))
-    return tuple(
-        grad.new_empty(tuple(shape)) if wanted else None for shape, wanted in zip(shapes, output_mask, strict=True)
+    of_x, of_weight, of_bias = output_mask
+    return (
+        _empty(grad, x.shape, layout) if of_x else None,
+        _empty(grad, weight.shape, layout) if of_weight else None,
+        grad.new_empty(tuple(bias_sizes or (grad.shape[1],))) if of_bias else None,
     )
 
 
-def _is_plain(*operands: Tensor) -> bool:
-    """Batched, strided, and not channels last; of one dtype, as torch complains of others."""
-    dims, dtype = operands[0].dim(), operands[0].dtype
-    return dims > 2 and all(
-        operand.dim() == dims
-        and operand.dtype is dtype
-        and operand.layout is torch.strided
-        and (dims == 3 or suggest_memory_format(operand) is torch.contiguous_format)
-        for operand in operands
-    )
+def _empty(like: Tensor, sizes: Sequence[Any], layout: torch.memory_format) -> Tensor:
+    return torch.empty(tuple(sizes), dtype=like.dtype, device=like.device, memory_format=layout)
+
+
+def _layout(*operands: Tensor) -> torch.memory_format | None:
+    """How all that a convolution gives is laid out; None where that is for torch to tell, or to complain of."""
+    first = operands[0]
+    dims, dtype = first.dim(), first.dtype
+    alike = all((each.dim(), each.dtype, each.layout) == (dims, dtype, torch.strided) for each in operands)
+    if dims < 3 or not alike:
+        return None
+    if dims == 3 or all(suggest_memory_format(each) is torch.contiguous_format for each in operands):
+        return torch.contiguous_format
+    return torch.channels_last if dims == 4 and first.device.type == "cpu" else None
 
 
 def _spread(option: Sequence[Any], dims: int) -> list[Any]:
