@@ -179,6 +179,17 @@ def corpus(session: nox.Session) -> None:
     session.run("python", "-m", "corpus", *session.posargs)
 
 
+@nox.session(python=HOME_PYTHON)
+def sizes(session: nox.Session) -> None:
+    """All of torch's operators and the real architectures over other lengths, batches and image sizes."""
+    install_torch(session, HOME_PYTHON)
+    session.install("numpy", *TEST_TOOLS, *LIBRARY_TOOLS)
+    session.install("--no-deps", *LIBRARIES)
+    install_packages(session, *PACKAGES)
+    session.run("python", "-m", "pytest", "-q", "tests/test_20_other_sizes.py", env={"OTHER_SIZES": "all"})
+    session.run("python", "-m", "corpus.lengths", *session.posargs)
+
+
 @nox.session(python=[HOME_PYTHON, *OTHER_PYTHONS])
 def cpython(session: nox.Session) -> None:
     """CPython's own tests with their functions captured: every test ends as it does without."""
