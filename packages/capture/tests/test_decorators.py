@@ -2,8 +2,10 @@
 
 import contextlib
 import functools
+import inspect
 import math
 import os
+import pathlib
 import re
 
 import pytest
@@ -65,6 +67,16 @@ def of_texts(a):
     return a * int(found.group(1)) + parts if version >= (2, 0) and torch.__version__ >= "2.0" else a
 
 
+def asks_for_a_signature(a):
+    def scale(t, *, by: float = 2.0, more=None):
+        return t * by if more is None else a
+
+    given = {"by": 3.0, "other": 1}
+    parameters = inspect.signature(scale).parameters
+    known = {name: value for name, value in given.items() if name in parameters}
+    return scale(a, **known), str(inspect.signature(scale)), len(str(pathlib.Path("a") / "b"))
+
+
 def finite(a):
     b = a * 2
     if not math.isfinite(b.sum().item()):
@@ -72,7 +84,7 @@ def finite(a):
     return b
 
 
-@pytest.mark.parametrize("function", [decorates, without_gradients, on_a_stack, of_texts, finite])
+@pytest.mark.parametrize("function", [decorates, without_gradients, on_a_stack, of_texts, asks_for_a_signature, finite])
 def test_is_one_graph(check, x, function):
     check(function, x)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from capture.builtin_rules.registry import fold, name_of, pure, rule
 from capture.values.base import Tracer, Value
 
-pure(os.fspath, re.escape)
+pure(os.fspath, re.escape, sys.intern)
 
 
 def _of_texts(function: Callable[..., Any]) -> None:
