@@ -1,5 +1,6 @@
 """Coroutines and asynchronous generators that captured code makes and drives: one graph, as if they were functions."""
 
+import asyncio
 import types
 
 import pytest
@@ -446,3 +447,16 @@ def test_a_break_within_a_coroutine(same, x):
     captured = capture.optimize("eager", strict=True)(drive)
     for _ in range(2):
         same(drive(x), captured(x))
+
+
+def test_a_method_made_in_c_that_asks_for_its_class(same, x):
+    def cancel(a, future):
+        b = a + 1
+        return b, future.cancel(), future.cancelled()
+
+    captured = capture.optimize("eager", strict=True)(cancel)
+    loop = asyncio.new_event_loop()
+    try:
+        same(captured(x, asyncio.Future(loop=loop)), (x + 1, True, True))
+    finally:
+        loop.close()

@@ -172,6 +172,8 @@ class Machine:
 
     def _leave_none_open(self, outlive: Sequence[Value], stopped: Stopped | None = None) -> None:
         """CPython ends a forgotten generator when its last reference goes: it has to be CPython's own, then."""
+        if all(value.finished for value in self._suspended):
+            return
         alive = {id(value) for value in reachable([*outlive, *self.effects.written_values()])}
         for value in self._suspended:
             if id(value) in alive and not value.started:

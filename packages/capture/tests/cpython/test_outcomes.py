@@ -84,6 +84,10 @@ EXPECTED = {
     "test.test_builtin.TestBreakpoint.test_envar_good_path_builtin": "how often `int` is called, by the evaluator too",
     **{f"test.test_coroutines.CoroutineTest.{name}": "how many references there are" for name in _COUNTS},
     "test.test_coroutines.OriginTrackingTest.test_origin_tracking": "how many frames there are",
+    **{
+        f"test.test_asyncgen.TestUnawaitedWarnings.{name}": "a warning of 3.13 about steps that nobody awaits"
+        for name in ("test_aclose", "test_asend", "test_athrow")
+    },
     "test.test_contextlib_async.TestAsyncExitStack.test_exit_exception_traceback": "how many frames there are",
     **{f"test.test_int.IntStrDigitLimitsTests.{name}": "how long a conversion takes" for name in _CONVERSIONS},
     **{f"test.test_int.IntSubclassStrDigitLimitsTests.{name}": "how long a conversion takes" for name in _CONVERSIONS},

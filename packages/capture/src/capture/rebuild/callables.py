@@ -18,6 +18,7 @@ from capture.values.function import (
     BoundMethod,
     BuiltinValue,
     CellValue,
+    ClassValue,
     FunctionValue,
     PartialValue,
     SuperValue,
@@ -86,12 +87,12 @@ def build_builtin(writer: Writer, value: BuiltinValue) -> None:
         writer.emit.load_attr(_CONTEXT_METHODS[value.function.__name__])
     else:
         # By the function, never by its name: the receiver's class may have overridden what ``super()`` found.
-        bind = (
-            value.function.__get__
-            if hasattr(value.function, "__objclass__")
-            else functools.partial(types.MethodType, value.function)
-        )
-        writer.call_const(bind, value.receiver)
+        if hasattr(value.function, "__objclass__"):
+            # With the class: some methods made in C look at it without asking whether it was given.
+            cls = ClassValue(value.receiver.python_type())
+            writer.call_const(value.function.__get__, value.receiver, cls)
+        else:
+            writer.call_const(functools.partial(types.MethodType, value.function), value.receiver)
 
 
 @builds(TorchContext)
