@@ -34,8 +34,14 @@ class Guard:
     text: str = field(default="", compare=False)
 
     def sentence(self) -> str:
-        subject = self.source.expression() if self.source is not None else "the arguments"
-        return self.text or f"{subject} {_PREDICATES.get(self.kind, self.kind)} {_shown(self)}".rstrip()
+        if self.text:
+            return self.text
+        known: str | None = self.__dict__.get("_sentence")
+        if known is None:
+            subject = self.source.expression() if self.source is not None else "the arguments"
+            known = f"{subject} {_PREDICATES.get(self.kind, self.kind)} {_shown(self)}".rstrip()
+            object.__setattr__(self, "_sentence", known)  # said in records and kept for when it fails
+        return known
 
     def failure(self, inputs: Inputs) -> str:
         """What was assumed, what came instead, and which line assumed it."""
@@ -137,15 +143,22 @@ def _listed(value: Any) -> str:
     return repr(value)
 
 
+def _key(source: Source | None, kind: str, payload: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Equal keys say the same: nothing is asked of one path in two ways, but by Python code and of several paths."""
+    return source, kind, payload if kind == "python" or kind in RELATIONS else None
+
+
 class GuardSet:
     """The guards of one translation, each kept once, in the order in which they were asked for."""
 
     def __init__(self) -> None:
         self._guards: dict[Any, Guard] = {}
 
+    def has(self, source: Source | None, kind: str, payload: tuple[Any, ...]) -> bool:
+        return _key(source, kind, payload) in self._guards
+
     def add(self, guard: Guard) -> None:
-        by_payload = guard.kind == "python" or guard.kind in RELATIONS
-        self._guards.setdefault((guard.source, guard.kind, guard.payload if by_payload else None), guard)
+        self._guards.setdefault(_key(guard.source, guard.kind, guard.payload), guard)
 
     def all(self) -> list[Guard]:
         return list(self._guards.values())

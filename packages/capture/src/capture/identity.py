@@ -42,7 +42,7 @@ class MetObjects:
         """A second path to an object: the graph relies on both leading to the same one."""
         first = known.source
         if first is None or first == source or isinstance(first, ConstSource):
-            if isinstance(first, ConstSource) and not isinstance(next(source.chain()), ConstSource):
+            if isinstance(first, ConstSource) and not isinstance(source.root(), ConstSource):
                 ctx.guard(source, "is", obj)
             return
         if self._comes_and_goes(first, obj) and comes_with_the_call(source):
@@ -50,7 +50,7 @@ class MetObjects:
             ctx.guard(None, "same", (first, source), None, None, text=text)
             return
         for path in (first, source):
-            if not isinstance(next(path.chain()), (ConstSource, CellSource)):
+            if not isinstance(path.root(), (ConstSource, CellSource)):
                 ctx.guard(path, "is", obj)
 
     def rely_on_separate(self, ctx: Tracer, changed: Iterable[Value]) -> None:
@@ -69,7 +69,7 @@ class MetObjects:
 
     def _comes_and_goes(self, source: Source, obj: Any) -> bool:
         """Whether later calls may well bring another object on this path: arguments do, what modules hold does not."""
-        root = next(source.chain())
+        root = source.root()
         if not isinstance(root, ArgSource) or issubclass(type(obj), (torch.nn.Module, torch.nn.Parameter, type)):
             return False
         return root is source or not isinstance(self._inputs.args[root.index], torch.nn.Module)

@@ -492,6 +492,8 @@ class Machine:
             return
         if kind == "tensor":
             payload = (payload,)
+        if self.guards.has(source, kind, payload):
+            return
         self.guards.add(Guard(source, kind, payload, self.location() if self.frames else None, text))
 
     def rely_on_distinct(self, left: Value, right: Value) -> None:

@@ -81,7 +81,7 @@ def _address(tensor: Any) -> int:
 
 
 def _comes_with_the_call(source: Source, example: Any, inputs: Inputs) -> bool:
-    root = next(source.chain())
+    root = source.root()
     return (
         isinstance(example, torch.Tensor) and isinstance(root, ArgSource) and type(inputs.args[root.index]) in _HOLDERS
     )

@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any, TypeVar, dataclass_transform
 
 Accessor = tuple[Any, ...]
+_REMEMBERED = frozenset({"_hash", "_root"})
 S = TypeVar("S")
 
 
@@ -45,8 +46,20 @@ class Source:
         # Paths are hashed all the time and share long prefixes: each object computes its hash once.
         known = self.__dict__.get("_hash")
         if known is None:
-            known = hash((type(self).__name__, *(v for k, v in self.__dict__.items() if k != "_hash")))
+            known = hash((type(self).__name__, *(v for k, v in self.__dict__.items() if k not in _REMEMBERED)))
             object.__setattr__(self, "_hash", known)
+        return known
+
+    def root(self) -> Source:
+        """Where the path begins."""
+        known = self.__dict__.get("_root")
+        if known is not None:
+            return known
+        base = self.base
+        if base is None:
+            return self  # not remembered: it would keep itself alive
+        known = base.root()
+        object.__setattr__(self, "_root", known)
         return known
 
     def chain(self) -> Iterator[Source]:
@@ -373,12 +386,12 @@ def _unwrapped_container(container: Source, key: Any) -> str:
 
 
 def comes_with_the_call(source: Source) -> bool:
-    return isinstance(next(source.chain()), ArgSource)
+    return isinstance(source.root(), ArgSource)
 
 
 def may_vary(source: Source) -> bool:
     """What is reached through torch and the standard library does not; what classes hold may."""
-    root = next(source.chain())
+    root = source.root()
     return isinstance(root, (ArgSource, ClosureSource, GlobalSource)) or (
         isinstance(root, ConstSource) and issubclass(type(root.obj), type)
     )

@@ -349,7 +349,7 @@ def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
 def same_object(ctx: World, obj: Any, source: Source) -> Source:
     """Guards the identity of ``obj``; what is trusted is afterwards found without the path."""
     fixed = trusted(obj)
-    root = next(source.chain())
+    root = source.root()
     if not (fixed and isinstance(root, ConstSource)) and not isinstance(source, TypeSource):
         ctx.guard(source, "is", obj)
     return ConstSource(obj, getattr(obj, "__qualname__", source.expression())) if fixed else source
@@ -395,7 +395,7 @@ def _is_made_for_a_call(obj: FunctionType, source: Source) -> bool:
     made_again = ("<locals>" in obj.__qualname__ or "<lambda>" in obj.__qualname__) and vars(obj).keys() <= {
         "__wrapped__"
     }
-    return made_again and isinstance(next(source.chain()), ArgSource) and not trusted(obj)
+    return made_again and isinstance(source.root(), ArgSource) and not trusted(obj)
 
 
 def _rely_on_code(ctx: World, obj: FunctionType, source: Source) -> None:
@@ -417,7 +417,7 @@ def namespace_of(ctx: World, function: FunctionType, source: Source) -> Namespac
         path: Source = AttrSource(ConstSource(module, module.__name__), "__dict__")
     else:
         path = AttrSource(source, "__globals__")
-    return ctx.namespace(function.__globals__, path, trusted=isinstance(next(path.chain()), ConstSource))
+    return ctx.namespace(function.__globals__, path, trusted=isinstance(path.root(), ConstSource))
 
 
 @wraps(CellType)

@@ -50,7 +50,7 @@ class DefinedClasses:
         """Whether a path begins at the stand-in of a class, and goes on."""
         if not self._made or source is None or isinstance(source, ConstSource):
             return False
-        root = next(source.chain())
+        root = source.root()
         return isinstance(root, ConstSource) and isinstance(root.obj, type) and root.obj in self._made
 
     def clear(self) -> None:

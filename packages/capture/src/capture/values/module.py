@@ -16,11 +16,10 @@ from capture.values.user_object import UserObject
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 _OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_GLOBAL_HOOKS = (
-    "_global_forward_hooks",
-    "_global_forward_pre_hooks",
-    "_global_backward_hooks",
-    "_global_backward_pre_hooks",
+_HOLDER_OF_HOOKS = ConstSource(torch_module, "torch.nn.modules.module")
+_GLOBAL_HOOKS = tuple(
+    AttrSource(_HOLDER_OF_HOOKS, f"_global_{kind}_hooks")
+    for kind in ("forward", "forward_pre", "backward", "backward_pre")
 )
 
 
@@ -39,9 +38,8 @@ class ModuleValue(UserObject):
         return ctx.call(self.attribute(ctx, "forward"), args, kwargs)
 
     def _has_hooks(self, ctx: Tracer) -> bool:
-        for name in _GLOBAL_HOOKS:
-            hooks = getattr(torch_module, name)
-            source = AttrSource(ConstSource(torch_module, "torch.nn.modules.module"), name)
+        for source in _GLOBAL_HOOKS:
+            hooks = getattr(torch_module, source.name)
             ctx.guard(source, "true" if hooks else "false")
             if hooks:
                 return True
