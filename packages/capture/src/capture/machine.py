@@ -58,7 +58,7 @@ from capture.stepping import STEPPED
 from capture.values.base import LazyValue, NotConstant, Value, reachable, realize
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
-from capture.values.exception import ExceptionValue, UnseenTraceback
+from capture.values.exception import ExceptionValue
 from capture.values.function import CellValue, FunctionValue, NamespaceValue
 from capture.values.generator import SuspendableValue
 from capture.values.made_class import DefinedClasses, MadeClass
@@ -205,7 +205,7 @@ class Machine:
 
     def before(self, value: Value, stopped: Stopped) -> Stopped | None:
         """A stop where a value came into being, instead of a later one."""
-        found = self._origins.get(id(value.raised if isinstance(value, UnseenTraceback) else value))
+        found = self._origins.get(id(value))
         if found is None:
             return None
         _, instruction, step = found

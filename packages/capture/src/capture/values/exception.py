@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType, TracebackType, WrapperDescriptorType
 from typing import Any
 
@@ -46,7 +46,7 @@ class ExceptionValue(UserObject):
         if name in self.overlay:
             return super().plain_attribute(ctx, name) if name not in _LINKS else self.overlay[name]
         if name == "__traceback__" and self.caught:
-            return UnseenTraceback(self)
+            return UnseenTraceback()
         if self.source is not None and (name == "args" or name in _LINKS):
             return realize(ctx, LazyValue(getattr(self.obj, name), AttrSource(self.source, name)))
         if self.source is not None:
@@ -82,12 +82,6 @@ def made_in_c(cls: type[BaseException], name: str) -> Any:
 
 class UnseenTraceback(Value):
     """The traceback of an exception that only the evaluation raised: it is there, and cannot be looked at."""
-
-    def __init__(self, raised: ExceptionValue) -> None:
-        self.raised = raised
-
-    def parts(self) -> Iterator[Value]:
-        yield self.raised
 
     def python_type(self) -> type:
         return TracebackType
