@@ -242,7 +242,7 @@ CHECKS = [
 ]
 
 
-@pytest.mark.parametrize(("check", "accepted", "refused"), CHECKS, ids=lambda item: str(item)[:20])
+@pytest.mark.parametrize(("check", "accepted", "refused"), CHECKS, ids=[check[0] for check, _, _ in CHECKS])
 def test_checks_accept_and_refuse(check, accepted, refused):
     assert [value for value in accepted if not passes(value, check)] == []
     assert [value for value in refused if passes(value, check)] == []
