@@ -460,3 +460,40 @@ def test_a_method_made_in_c_that_asks_for_its_class(same, x):
         same(captured(x, asyncio.Future(loop=loop)), (x + 1, True, True))
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_iterator_of_the_program_is_closed_with_the_generator_that_waits_for_it(check, x, fails):
+    class Items:
+        def __init__(self, seen):
+            self.seen = seen
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return 1
+
+        def close(self):
+            self.seen.append("closed")
+            if fails:
+                raise ValueError("while closing")
+
+    def function(a):
+        def passes_on(seen):
+            try:
+                yield from Items(seen)
+            except (GeneratorExit, ValueError) as error:
+                seen.append(type(error).__name__)
+                raise
+
+        seen = []
+        generator = passes_on(seen)
+        next(generator)
+        try:
+            generator.close()
+        except ValueError:
+            seen.append("raised")
+        return a + 1, seen
+
+    check(function, x)

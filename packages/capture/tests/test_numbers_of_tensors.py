@@ -197,7 +197,8 @@ def test_a_factor_of_a_number_that_is_added():
 def test_floats_that_vary_fill_choose_and_limit(function, same):
     log = capture.Log()
     captured = capture.optimize("eager", strict=True, log=log)(function)
-    for t in (0.5, 0.7, 1.0, 0.1, -3.3, float("inf"), float("nan")):
+    no_number = [float("nan")] if torch.__version__ > "2.12" else []  # 2.11's clamp heeds it in a tensor only
+    for t in (0.5, 0.7, 1.0, 0.1, -3.3, float("inf"), *no_number):
         x = torch.tensor([-0.6, 0.3, 1.7])
         assert captured(x, t).dtype == function(x, t).dtype
         torch.testing.assert_close(captured(x, t), function(x, t), rtol=0, atol=0, equal_nan=True)

@@ -185,3 +185,17 @@ def test_a_part_of_a_package_is_imported_where_the_program_does(check, x):
         return a + 1, util.__name__
 
     check(first_import, x, graphs=None, breaks=None)
+
+
+def test_a_chain_of_contexts_that_the_program_closed(check, x):
+    def closes(a):
+        try:
+            try:
+                raise ValueError(1)
+            except ValueError as error:
+                error.__context__ = error
+                raise TypeError(2)
+        except TypeError as raised:
+            return a + 1, type(raised.__context__), raised.__context__.__context__ is raised.__context__
+
+    check(closes, x)

@@ -27,7 +27,7 @@ from capture.values.generator import (
     GeneratorValue,
     SuspendableValue,
 )
-from capture.values.iterator import IteratorValue
+from capture.values.iterator import IteratorValue, UserIterator
 from capture.versions import PY312
 from capture.whereabouts import has_something_to_do_at_the_end, waits_for
 
@@ -146,7 +146,7 @@ def close(ctx: Runner, value: Value) -> None:
     """What ``close()`` does to a generator or a coroutine, or to what one waits for."""
     if isinstance(value, CoroutineWrapper):
         value = value.coroutine
-    if isinstance(value, AsyncStep):
+    if isinstance(value, (AsyncStep, UserIterator)):
         value.close(ctx)
         return
     if not isinstance(value, SuspendableValue):

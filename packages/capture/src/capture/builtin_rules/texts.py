@@ -6,12 +6,15 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from types import BuiltinFunctionType
 from typing import Any
 
 from capture.builtin_rules.registry import fold, name_of, pure, rule
 from capture.values.base import Tracer, Value
 
 pure(os.fspath, re.escape, sys.intern)
+# From 3.13 on parts of ``os.path`` are made in C.
+pure(*(f for name in ("splitroot", "normpath") if isinstance(f := getattr(os.path, name, None), BuiltinFunctionType)))
 
 
 def _of_texts(function: Callable[..., Any]) -> None:

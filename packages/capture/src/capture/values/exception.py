@@ -31,10 +31,13 @@ class ExceptionValue(UserObject):
         if handled is None or handled is self or self.source is not None:
             return
         link: Value | None = handled
-        while isinstance(link, ExceptionValue):  # as CPython does, lest it follows from itself
+        passed: set[Value] = set()  # a program may have closed the chain
+        while isinstance(link, ExceptionValue) and link not in passed:
+            passed.add(link)
             further = link.overlay.get("__context__")
-            if further is self:
+            if further is self:  # as CPython does, lest it follows from itself
                 link.overlay["__context__"] = NONE
+                break
             link = further
         self.overlay["__context__"] = handled
 

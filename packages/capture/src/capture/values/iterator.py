@@ -506,9 +506,21 @@ class UserIterator(IteratorValue):
             return None
 
     def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
-        if self.owner.plain_attribute(ctx, "throw") is not None:
+        if self._method(ctx, "throw") is not None:
             ctx.stop("generator", f"an exception is thrown into {self.owner.describe()}")
         raise raised
+
+    def close(self, ctx: Tracer) -> None:
+        """When what waits for it is closed."""
+        method = self._method(ctx, "close")
+        if method is not None:
+            ctx.call(method, [])
+
+    def _method(self, ctx: Tracer, name: str) -> Value | None:
+        found = self.owner.plain_attribute(ctx, name)
+        if found is None and self.owner.special(ctx, "__getattr__") is not None:
+            ctx.stop("generator", f"{self.owner.describe()} is asked for `{name}`, which its __getattr__ answers")
+        return found
 
     def parts(self) -> Iterator[Value]:
         yield self.owner
