@@ -82,7 +82,7 @@ EXPECTED = {
     "test.test_dict.DictTest.test_splittable_popitem": "how many bytes a dict takes",
     "test.test_descr.SharedKeyTests.test_subclasses": "how many bytes a dict takes",
     "test.test_descr.ClassPropertiesAndMethods.test_slots": "how many objects there are, ours among them",
-    "test.test_exceptions.ExceptionTests.testExceptionCleanupState": "which frames a traceback keeps, and what they hold",
+    "test.test_exceptions.ExceptionTests.testExceptionCleanupState": "what the frames of a traceback hold",
     "test.test_builtin.TestBreakpoint.test_envar_good_path_builtin": "how often `int` is called, by the evaluator too",
     **{f"test.test_coroutines.CoroutineTest.{name}": "how many references there are" for name in _COUNTS},
     "test.test_coroutines.OriginTrackingTest.test_origin_tracking": "how many frames there are",
