@@ -199,3 +199,21 @@ def test_a_chain_of_contexts_that_the_program_closed(check, x):
             return a + 1, type(raised.__context__), raised.__context__.__context__ is raised.__context__
 
     check(closes, x)
+
+
+def test_a_question_about_an_exception_of_the_evaluation_is_no_end_of_the_frame(x):
+    def double(a):
+        return a * 2
+
+    def asks(a):
+        try:
+            math.undefined
+        except AttributeError as error:
+            name = error.name
+        return double(a), name
+
+    log = capture.Log()
+    result, name = capture.optimize("eager", strict=True, log=log)(asks)(x)
+    assert torch.equal(result, x * 2)
+    assert name == "undefined"
+    assert any(isinstance(record, capture.GraphRecord) for record in log.records())

@@ -572,7 +572,7 @@ class Machine:
         if handled is not None:
             return handled
         if sys.exc_info()[1] is not None:
-            self.stop("exception", "the exception that the caller handles is asked for")
+            self.stop("exception value", "the exception that the caller handles is asked for")
         self.guard(CallSource(sys.exc_info, "sys.exc_info()"), "equals", (None, None, None))
         return None
 

@@ -6,7 +6,7 @@ handler that raises, as that of Ctrl-C does, would end the process.  Backends se
 
 from __future__ import annotations
 
-import signal
+import _signal  # whose functions look nothing up that a program may have replaced
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,9 +16,9 @@ from typing import Any
 Handler = Callable[[int, Any], Any]
 
 _NUMBERS = tuple(
-    getattr(signal, name)
+    getattr(_signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2")
-    if hasattr(signal, name)
+    if hasattr(_signal, name)
 )
 """Those that programs have handlers for.  The one of Ctrl-C is the first to be replaced and the last to be put back."""
 
@@ -62,15 +62,15 @@ class HeldSignals:
 
     def _hold(self) -> None:
         for number in _NUMBERS:
-            handler = signal.getsignal(number)
+            handler = _signal.getsignal(number)
             if callable(handler) and handler != self._note:
                 self._handlers[number] = handler
-                signal.signal(number, self._note)
+                _signal.signal(number, self._note)
 
     def _put_back(self) -> None:
         held = dict(self._handlers)
         while self._handlers:
-            signal.signal(*self._handlers.popitem())
+            _signal.signal(*self._handlers.popitem())
         self._handlers.update(held)
         try:
             self.deliver()

@@ -53,6 +53,7 @@ from capture.values.tensor import TensorValue
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 # What eager raises too: CPython runs the instruction and raises the real thing, so nothing is left uncaptured.  Where
 # it does not raise, a graph ended for no good reason, and that goes on record when it happens.
+# A stop for another reason that has to do with exceptions is of another kind.
 RAISES = frozenset({"exception", "error in an operation"})
 
 

@@ -50,7 +50,7 @@ _CLASSES = [cls for cls in vars(builtins).values() if isinstance(cls, type) and 
 def new_exception(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
     if derives(cls.cls, BaseExceptionGroup):
         if len(args) != 2 or kwargs:
-            ctx.stop("exception", "a group of exceptions is made of something else")
+            ctx.stop("exception value", "a group of exceptions is made of something else")
         made: ExceptionValue = make_group(ctx, cls.cls, *args)
     else:
         made = ExceptionValue(cls.cls, args)
@@ -125,7 +125,7 @@ def with_traceback(ctx: Tracer, value: ExceptionValue, traceback: Value) -> Valu
 @rule(BaseException.add_note, kinds=(ExceptionValue, ConstantValue))
 def add_note(ctx: Tracer, value: ExceptionValue, note: ConstantValue) -> Value:
     if note.python_type() is not str:
-        ctx.stop("exception", "a note is not a text")
+        ctx.stop("exception value", "a note is not a text")
     notes = value.plain_attribute(ctx, "__notes__")
     if notes is None:
         value.absent(ctx, "__notes__")
@@ -157,7 +157,7 @@ def _question(ctx: Tracer, wanted: Value) -> Callable[[ExceptionValue], bool]:
     candidates = wanted.elements(ctx) if isinstance(wanted, TupleValue) and wanted.cls is tuple else [wanted]
     classes = [realize(ctx, candidate) for candidate in candidates]
     if not all(isinstance(cls, ClassValue) and derives(cls.cls, BaseException) for cls in classes):
-        ctx.stop("exception", f"a group of exceptions is split by {wanted.describe()}")
+        ctx.stop("exception value", f"a group of exceptions is split by {wanted.describe()}")
     return lambda error: any(derives(error.cls, cls.constant()) for cls in classes)
 
 

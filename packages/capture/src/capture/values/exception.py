@@ -64,7 +64,7 @@ class ExceptionValue(UserObject):
             return NONE
         owner, member = lookup(self.cls, name)
         if isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) and owner.__module__ == "builtins":
-            ctx.stop("exception", f"`{name}` of an exception that only the evaluation made is read")
+            ctx.stop("exception value", f"`{name}` of an exception that only the evaluation made is read")
         return super().plain_attribute(ctx, name)
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:

@@ -75,7 +75,7 @@ def _checked_members(ctx: Tracer, message: Value, exceptions: Value) -> list[Exc
 
 
 def _refused(ctx: Tracer) -> NoReturn:
-    ctx.stop("exception", "a group of exceptions is made of something else")
+    ctx.stop("exception value", "a group of exceptions is made of something else")
 
 
 def wrapped(ctx: Tracer, naked: ExceptionValue) -> ExceptionGroupValue:
