@@ -6,7 +6,7 @@ handler that raises, as that of Ctrl-C does, would end the process.  Backends se
 
 from __future__ import annotations
 
-import _signal  # whose functions look nothing up that a program may have replaced
+import _signal  # type: ignore[import-not-found]  # looks nothing up that a program may have replaced
 import sys
 import threading
 from collections.abc import Callable, Iterator
