@@ -190,9 +190,8 @@ def max_pool1d(
     """Over an image of one line."""
     window, step = (1, *spread(kernel_size, 1)), (1, *spread(stride or kernel_size, 1))
     beside, gap = (0, *spread(padding, 1)), (1, *spread(dilation, 1))
-    pooled: Any = nnf.max_pool2d(  # type: ignore[call-overload]
-        input.unsqueeze(-2), window, step, beside, gap, ceil_mode, return_indices
-    )
+    pool: Any = nnf.max_pool2d  # annotated for other arguments than it takes
+    pooled = pool(input.unsqueeze(-2), window, step, beside, gap, ceil_mode, return_indices)
     return tuple(image.squeeze(-2) for image in pooled) if return_indices else pooled.squeeze(-2)
 
 
