@@ -299,5 +299,6 @@ def _tensors(args: Sequence[Any]) -> list[Tensor]:
     return [v for arg in args for v in (arg if isinstance(arg, (list, tuple)) else [arg]) if isinstance(v, Tensor)]
 
 
-register("steps", _STEPS, steps, steps_fake, written_out)
-register("steps_backward", _STEPS_BACKWARD, steps_backward, steps_backward_fake, steps_backward)
+def define() -> None:
+    register("steps", _STEPS, steps, steps_fake, written_out)
+    register("steps_backward", _STEPS_BACKWARD, steps_backward, steps_backward_fake, steps_backward)

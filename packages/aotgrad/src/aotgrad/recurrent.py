@@ -99,6 +99,7 @@ def network(kind: str, *args: Any, **kwargs: Any) -> Any:
     input = input.transpose(0, 1) if batch_first else input
     if isinstance(input.shape[0], int) and input.shape[0] == 0:
         return _as_torch_does(function, args, kwargs)  # it says that this cannot be
+    recurrent_kernels.define()
     states = tuple(states) if kind == "lstm" else (states,)
     given = Network(kind, input, states, weights, has_biases, layers, dropout, train, bidirectional)
     by_cudnn = input.device.type == "cuda" and torch.backends.cudnn.is_acceptable(input)

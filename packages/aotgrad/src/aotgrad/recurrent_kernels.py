@@ -7,6 +7,7 @@ Must not know: tracing.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as nnf
 
+from aotgrad import recurrences
 from aotgrad.errors import AotgradError, Unsupported
 from aotgrad.recurrences import register, written_out
 
@@ -228,13 +230,31 @@ def _not_twice(*args: Any) -> Any:
     raise Unsupported("cuDNN's recurrent networks cannot be differentiated twice", "switch cuDNN off for them")
 
 
-register("lstm_layer", _LAYER, lstm_layer, lstm_layer_fake, _layer_written_out)
-register(
-    "lstm_layer_backward", _LAYER_BACKWARD, lstm_layer_backward, lstm_layer_backward_fake, _layer_backward_written_out
-)
-register("cudnn_network", _NETWORK, cudnn_network, cudnn_network_fake, _not_twice)
-register(
-    "cudnn_network_with_dropout", _NETWORK, cudnn_network, cudnn_network_fake, _not_twice,
-    tags=(torch.Tag.nondeterministic_seeded,),
-)  # fmt: skip
-register("cudnn_network_backward", _NETWORK_BACKWARD, cudnn_network_backward, cudnn_network_backward_fake, _not_twice)
+_DEFINING = threading.Lock()
+
+
+def define() -> None:
+    """Defines the operators when the first network is met: few programs have one, and torch takes its time for them."""
+    with _DEFINING:
+        _define_once()
+
+
+@cache
+def _define_once() -> None:
+    recurrences.define()
+    register("lstm_layer", _LAYER, lstm_layer, lstm_layer_fake, _layer_written_out)
+    register(
+        "lstm_layer_backward",
+        _LAYER_BACKWARD,
+        lstm_layer_backward,
+        lstm_layer_backward_fake,
+        _layer_backward_written_out,
+    )
+    register("cudnn_network", _NETWORK, cudnn_network, cudnn_network_fake, _not_twice)
+    register(
+        "cudnn_network_with_dropout", _NETWORK, cudnn_network, cudnn_network_fake, _not_twice,
+        tags=(torch.Tag.nondeterministic_seeded,),
+    )  # fmt: skip
+    register(
+        "cudnn_network_backward", _NETWORK_BACKWARD, cudnn_network_backward, cudnn_network_backward_fake, _not_twice
+    )
