@@ -36,3 +36,28 @@ def test_modules_stay_small():
     for path in (ROOT / "packages").rglob("src/**/*.py"):
         lines = path.read_text().count("\n")
         assert lines <= 700, f"{path.relative_to(ROOT)} has {lines} lines: split it by subject"
+
+
+def release_check(*arguments):
+    command = [sys.executable, ROOT / "tests/tools/release.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_versions_changelogs_and_ranges_agree():
+    checked = release_check()
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_a_release_without_its_wheels_is_refused(tmp_path):
+    checked = release_check(tmp_path)
+    assert "capture: no wheel compile_api_capture-" in checked.stdout
+    assert checked.returncode == 1
+
+
+def test_a_long_run_tells_how_far_it_is(tmp_path):
+    (tmp_path / "conftest.py").write_text(
+        (ROOT / "conftest.py").read_text().replace("seconds: float = 30.0", "seconds: float = 0")
+    )
+    (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
+    assert "1 tests done, 0 failed" in subprocess.run(command, capture_output=True, text=True, check=False).stdout

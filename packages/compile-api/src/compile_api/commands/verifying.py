@@ -21,6 +21,7 @@ import torch
 
 import compile_api
 import inductor
+from compile_api.processor import needed_settings
 from inductor import toolchain
 from inductor.options import Options
 
@@ -89,6 +90,15 @@ def compiler() -> Finding:
         hint = "install g++ or clang++ (apt install g++, conda install gxx), or name one in CXX; until then graphs on"
         return Finding(False, f"no C++ compiler: {error}", f"{hint} CPUs run operator by operator")
     return Finding(True, f"C++ compiler {found}")
+
+
+def processor() -> Finding:
+    settings = needed_settings()
+    if not settings:
+        return Finding(True, "the processor allows the instructions that it lists")
+    wanted = " ".join(f"{name}={value}" for name, value in settings.items())
+    hint = f"set {wanted} before torch is imported: its own products of bfloat16 matrices end the process here"
+    return Finding(False, "the processor lists AMX and the machine forbids it", hint)
 
 
 def triton() -> Finding:
@@ -161,5 +171,5 @@ def all_devices() -> Finding:
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
-    python, headers, torch_version, compiler, triton, gpu, cache_folder, all_devices, backends,
+    python, headers, torch_version, processor, compiler, triton, gpu, cache_folder, all_devices, backends,
 )  # fmt: skip

@@ -1,0 +1,54 @@
+"""What every test run of this repository needs before torch is imported, and a line of progress now and then."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent
+
+
+def _set_what_the_processor_needs() -> None:
+    """Products of bfloat16 kill the process on machines whose processor lists AMX and forbids it."""
+    path = ROOT / "packages/compile-api/src/compile_api/processor.py"
+    if not path.exists():  # tests that were copied out of the tree: whoever runs them has set it
+        return
+    spec = importlib.util.spec_from_file_location("processor", path)
+    assert spec is not None
+    assert spec.loader is not None
+    processor = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(processor)
+    os.environ.update(processor.needed_settings())
+
+
+_set_what_the_processor_needs()
+
+
+class Progress:
+    """Prints how far the tests are, every half minute, where nobody watches a terminal."""
+
+    def __init__(self, reporter: pytest.TerminalReporter, *, seconds: float = 30.0) -> None:
+        self.reporter = reporter
+        self.seconds = seconds
+        self.started = self.last = time.monotonic()
+        self.done = self.failed = 0
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.failed += report.failed
+        self.done += report.when == "teardown"
+        now = time.monotonic()
+        if now - self.last >= self.seconds:
+            self.last = now
+            minutes, seconds = divmod(int(now - self.started), 60)
+            self.reporter.write_line(f"{minutes}:{seconds:02d}  {self.done} tests done, {self.failed} failed")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not reporter.isatty and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(reporter), "progress")
