@@ -138,6 +138,20 @@ class Separate(torch.autograd.Function):
         return grad * 7
 
 
+class Counts(dict):
+    pass
+
+
+SEPARATE = Separate.apply
+
+
+@pytest.mark.parametrize("read", [lambda: Separate.apply, lambda: SEPARATE, lambda: Counts.fromkeys])
+def test_a_class_method_is_another_object_every_time_it_is_read(x, read):
+    region = capture.optimize("eager", strict=True, recompile_limit=1)(lambda x: (x + 1, read()))
+    for _ in range(3):
+        assert region(x)[1] == read()
+
+
 @pytest.mark.parametrize("function", [lambda w: Exp.apply(w, 2.0), Separate.apply], ids=["exp", "separate"])
 def test_a_function_with_its_own_backward(function):
     plain, captured = (torch.arange(3.0).requires_grad_() for _ in range(2))

@@ -7,6 +7,7 @@ import contextvars
 import enum
 import functools
 import gc
+import inspect
 import itertools
 import re
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from types import (
     BuiltinFunctionType,
     CellType,
+    ClassMethodDescriptorType,
     CodeType,
     FunctionType,
     GeneratorType,
@@ -476,6 +478,12 @@ def wrap_class(ctx: World, obj: type, source: Source) -> Value:
 
 def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
     owner = getattr(obj, "__self__", None)
+    if isinstance(owner, type) and not trusted(owner):
+        method = inspect.getattr_static(owner, obj.__name__, None)
+        if isinstance(method, ClassMethodDescriptorType):  # reading it from its class makes another object every time
+            ctx.guard(source, "type", type(obj))
+            ctx.guard(AttrSource(source, "__name__"), "equals", obj.__name__)
+            return BuiltinValue(method, receiver=ctx.wrap(owner, AttrSource(source, "__self__")))
     if owner is None or isinstance(owner, (ModuleType, type)) or (trusted(obj) and type(owner) not in _BY_TYPE):
         return BuiltinValue(obj, same_object(ctx, obj, source))
     name = obj.__name__

@@ -11,6 +11,7 @@ compute; when the graph runs, torch runs the function itself.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -160,7 +161,10 @@ def _memory(value: TensorValue) -> int:
 # -- functions with a backward of their own ----------------------------------------------------------------------
 
 
-@rule(torch.autograd.Function.apply.__func__, kinds=(ClassValue,))
+_APPLY = inspect.getattr_static(torch.autograd.Function, "apply")  # a class method of Python, or one built in
+
+
+@rule(getattr(_APPLY, "__func__", _APPLY), kinds=(ClassValue,))
 def apply_function(ctx: Tracer, cls: ClassValue, *args: Value) -> Value:
     for arg in args:
         if isinstance(arg, TensorValue):

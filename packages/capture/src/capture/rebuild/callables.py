@@ -12,7 +12,7 @@ import torch
 import torch.func
 
 from capture.emit import Writer, builds
-from capture.values.constant import UNBOUND, ConstantValue
+from capture.values.constant import NONE, UNBOUND, ConstantValue
 from capture.values.context import TorchContext
 from capture.values.function import (
     BoundMethod,
@@ -87,7 +87,9 @@ def build_builtin(writer: Writer, value: BuiltinValue) -> None:
         writer.emit.load_attr(_CONTEXT_METHODS[value.function.__name__])
     else:
         # By the function, never by its name: the receiver's class may have overridden what ``super()`` found.
-        if hasattr(value.function, "__objclass__"):
+        if isinstance(value.function, types.ClassMethodDescriptorType):
+            writer.call_const(value.function.__get__, NONE, value.receiver)
+        elif hasattr(value.function, "__objclass__"):
             # With the class: some methods made in C look at it without asking whether it was given.
             cls = ClassValue(value.receiver.python_type())
             writer.call_const(value.function.__get__, value.receiver, cls)
