@@ -10,7 +10,7 @@ import torch
 
 import capture
 from compile_api.backends import CompilerFn, Context, lookup
-from compile_api.ledger import Ledger
+from compile_api.ledger import GraphRefused, Ledger
 from compile_api.logs import follow
 from compile_api.module import compiled_module
 from compile_api.observing import observed
@@ -76,6 +76,8 @@ def compile(
         raise TypeError(f"compile takes a function or a module, not {type(model).__name__}")
     ctx = Context(chosen, Ledger(), Progress.for_terminal(), guarded=True)
     follow(ctx.ledger)
+    if isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction):
+        ctx.ledger.add(GraphRefused("capture", _SCRIPTED, "TorchScript runs it"))
     optimized = capture.optimize(
         observed(entry, ctx),
         nopython=fullgraph,
@@ -90,6 +92,12 @@ def compile(
     call = optimized(model.__call__ if is_module else model)
     call.ledger = ctx.ledger
     return compiled_module(model, call, again) if is_module else call
+
+
+_SCRIPTED = (
+    "torch.jit made a program of TorchScript out of it, which has no Python to capture; "
+    "compile the function or module that it was made of"
+)
 
 
 def _compiled_class(cls: type, optimized: Callable[[Any], Any], ledger: Ledger) -> type:

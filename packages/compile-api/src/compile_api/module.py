@@ -25,20 +25,37 @@ def compiled_module(original: torch.nn.Module, call: Callable[..., Any], recompi
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             return self._compiled_call(*args, **kwargs)
 
+        def __copy__(self) -> torch.nn.Module:
+            return self._recompile(copy.copy(self._orig_mod))
+
         def __deepcopy__(self, memo: dict[int, Any]) -> torch.nn.Module:
             return self._recompile(copy.deepcopy(self._orig_mod, memo))
 
         def __reduce__(self) -> tuple[Any, ...]:
             return self._recompile, (self._orig_mod,)
 
+    if issubclass(base, torch.fx.GraphModule):
+        # What it computes is written into its class, whenever its graph is changed: into that of the original.
+        Compiled.recompile = lambda self: self._orig_mod.recompile()
     Compiled.__name__ = base.__name__
     Compiled.__qualname__ = base.__qualname__
     Compiled.__module__ = base.__module__
     Compiled.__doc__ = base.__doc__
-    module = Compiled.__new__(Compiled)
+    module = _bare(Compiled)
     # nn.Module's own __setattr__ would file these as state of the module.
     object.__setattr__(module, "__dict__", original.__dict__)
     object.__setattr__(module, "_compiled_call", call)
     object.__setattr__(module, "_orig_mod", original)
     object.__setattr__(module, "_recompile", recompile)
     return module
+
+
+def _bare(cls: type[torch.nn.Module]) -> torch.nn.Module:
+    """An instance that no ``__new__`` written in Python has a say in: some make instances of other classes, a graph
+    module's for one."""
+    solid = next(base for base in cls.__mro__ if not base.__flags__ & _WRITTEN_IN_PYTHON)
+    made: torch.nn.Module = solid.__new__(cls)
+    return made
+
+
+_WRITTEN_IN_PYTHON = 1 << 9  # a type that lives on the heap
