@@ -271,6 +271,7 @@ def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
         hashed = _hashed(ctx, key, source)
         path = ObjectKeySource(source, key) if isinstance(hashed, ObjectKey) else KeySource(source, key)
         value.entries[hashed] = (ctx.literal(key), LazyValue(item, path))
+    value.found = dict(value.entries)
     if attributes := getattr(obj, "__dict__", None):
         ctx.guard(DictSource(source), "keys", tuple(attributes))
         value.attributes = {n: LazyValue(held, AttrSource(source, n)) for n, held in attributes.items()}

@@ -62,7 +62,7 @@ def is_instance(ctx: Tracer, value: Value, classes: Value) -> Value:
     if (check := _code_that_answers(candidates, "__instancecheck__")) is not None:
         return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [classes, value])))
     if isinstance(value, TensorValue):
-        return boolean(isinstance(_stand_in(value), candidates))
+        return boolean(isinstance(_stand_in(value), candidates) or _is_flagged(ctx, value, candidates))
     if getattr(candidates, "_is_protocol", False):
         return _is_like_a_protocol(ctx, value, candidates)
     if isinstance(value, UserObject) and value.obj is not None:
@@ -115,6 +115,17 @@ def _stand_in(value: TensorValue) -> Any:
     if value.cls is torch.nn.Parameter:
         return torch.nn.Parameter(torch.empty(0), requires_grad=False)
     return torch.empty(0, dtype=value.fake.dtype)
+
+
+_FLAGS = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
+
+
+def _is_flagged(ctx: Tracer, value: TensorValue, candidate: Any) -> bool:
+    """A tensor may be marked as a parameter or buffer by an attribute of its own."""
+    flag = _FLAGS.get(candidate)
+    if flag is None or (flag not in value.written and not hasattr(value.obj, flag)):
+        return False
+    return value.attribute(ctx, flag).truth(ctx)
 
 
 @rule(callable, kinds=(None,))
@@ -170,10 +181,8 @@ def delete_attribute(ctx: Tracer, owner: Value, name: ConstantValue) -> Value:
     return NONE
 
 
-@rule(object.__setattr__, torch.nn.Module.__setattr__, kinds=(UserObject, ConstantValue, None))
+@rule(object.__setattr__, kinds=(UserObject, ConstantValue, None))
 def plain_assignment(ctx: Tracer, owner: UserObject, name: ConstantValue, value: Value) -> Value:
-    if isinstance(owner, ModuleValue) and owner.obj is not None:
-        ctx.stop("module attribute", f"`{name.value}` of a module with its own `__setattr__` is assigned")
     owner.plain_set(ctx, _as_name(ctx, name), value)
     return NONE
 

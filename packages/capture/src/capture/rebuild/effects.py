@@ -57,9 +57,28 @@ def replay_dict(writer: Writer, value: DictValue) -> None:
         fill_contents(writer, value.whole, value)
         writer.emit.pop()
         return
-    writer.emit.build_map(writer.load_all(value.pairs()) // 2)
-    _refill(writer, value, "update")
+    if (changes := value.entries_changed()) is None:
+        writer.emit.build_map(writer.load_all(value.pairs()) // 2)
+        _refill(writer, value, "update")
+    else:
+        _write_entries(writer, value, *changes)
     write_attributes_of_dict(writer, value)
+
+
+def _write_entries(writer: Writer, value: DictValue, gone: list[Value], written: list[tuple[Value, Value]]) -> None:
+    emit = writer.emit
+    for key in gone:
+        writer.load(value)
+        emit.load_attr("pop")
+        emit.to_callable()
+        writer.load(key)
+        emit.call(1)
+        emit.pop()
+    for key, item in written:
+        writer.load(item)
+        writer.load(value)
+        writer.load(key)
+        emit.store_subscr()
 
 
 @replays(SetValue)

@@ -19,7 +19,7 @@ from capture.values.function import (
 from capture.values.instance_dict import InstanceDict
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
-from capture.values.user_object import UserObject
+from capture.values.user_object import UserObject, is_data_descriptor, lookup
 
 
 @builds(UserObject, ModuleValue)
@@ -110,17 +110,39 @@ def _fill_object(writer: Writer, value: UserObject) -> None:
 
 
 def write_attributes(writer: Writer, value: UserObject) -> None:
-    """Assignments past the class's own ``__setattr__``: what that does was evaluated already."""
-    own = isinstance(value.cls.__setattr__, types.FunctionType) and not isinstance(value, ModuleValue)
+    """Assignments past the class's own ``__setattr__`` and ``__delattr__``: what those do was evaluated already."""
+    emit = writer.emit
     for name, item in value.overlay.items():
+        if name in value.deleted:
+            _delete_attribute(writer, value, name)
         if item is None:
-            if value.source is not None:  # a new object never had it
-                writer.load(value)
-                writer.emit.delete_attr(name)
-        elif own or value.source is None:
+            continue
+        if _is_computed(value.cls, name):  # it was written to the object's ``__dict__``
+            writer.load(item)
+            writer.load(value)
+            emit.load_attr("__dict__")
+            emit.load_const(name)
+            emit.store_subscr()
+        elif value.source is None or isinstance(value.cls.__setattr__, types.FunctionType):
             writer.call_const(object.__setattr__, value, ConstantValue(name), item)
-            writer.emit.pop()
+            emit.pop()
         else:
             writer.load(item)
             writer.load(value)
-            writer.emit.store_attr(name)
+            emit.store_attr(name)
+
+
+def _delete_attribute(writer: Writer, value: UserObject, name: str) -> None:
+    if isinstance(value.cls.__delattr__, types.FunctionType):
+        writer.call_const(object.__delattr__, value, ConstantValue(name))
+        writer.emit.pop()
+    else:
+        writer.load(value)
+        writer.emit.delete_attr(name)
+
+
+def _is_computed(cls: type, name: str) -> bool:
+    """Whether the class has code of its own for assigning this attribute."""
+    _, member = lookup(cls, name)
+    written_in_c = isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType))
+    return not written_in_c and is_data_descriptor(member)

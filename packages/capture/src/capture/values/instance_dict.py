@@ -7,9 +7,7 @@ from typing import Any
 from capture.sources import DictSource
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
-from capture.values.mapping import DictValue, key_of
-
-Entries = dict[Any, tuple[Value, Value]]
+from capture.values.mapping import DictValue, Entries, key_of
 
 
 class InstanceDict(DictValue):
@@ -32,7 +30,7 @@ class InstanceDict(DictValue):
 
     def put(self, ctx: Tracer, key: Value, value: Value) -> None:
         ctx.changed(self.owner)
-        self.owner.overlay[key_of(ctx, key)] = value
+        self.owner.keep(key_of(ctx, key), value)
 
     def remove(self, ctx: Tracer, key: Value) -> Value | None:
         name = key_of(ctx, key)

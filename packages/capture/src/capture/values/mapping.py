@@ -76,16 +76,28 @@ def _hashes_by_identity(cls: type) -> bool:
     return not hasattr(own, "__code__") and not issubclass(getattr(own, "__objclass__", object), COMPARED_BY_VALUE)
 
 
+Entries = dict[Any, tuple[Value, Value]]
+
+
 class DictValue(Value):
     """Insertion-ordered entries: hashable key -> (key as a value, value)."""
 
     def __init__(self, source: Source | None = None, cls: type = dict) -> None:
-        self.entries: dict[Any, tuple[Value, Value]] = {}
+        self.entries: Entries = {}
         self.source = source
         self.cls = cls
         self.default_factory: Value | None = None
         self.attributes: dict[str, Value] = {}  # of an OrderedDict, which may have some
         self.assigned: dict[str, Value] = {}
+        self.found: Entries = {}  # what a dict of the world held when it was met
+
+    def entries_changed(self) -> tuple[list[Value], list[tuple[Value, Value]]] | None:
+        """The keys to take out, then the entries to write; None where that would not give the order of the keys."""
+        kept = [key for key in self.found if key in self.entries]
+        if [*self.entries][: len(kept)] != kept or self.cls is not dict:
+            return None
+        gone = [self.found[key][0] for key in self.found if key not in self.entries]
+        return gone, [entry for key, entry in self.entries.items() if self.found.get(key) is not entry]
 
     def python_type(self) -> type:
         return self.cls

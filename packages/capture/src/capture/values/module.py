@@ -12,6 +12,7 @@ from torch.nn.modules import module as torch_module
 from capture.sources import AttrSource, ConstSource, DictSource, KeySource
 from capture.values.base import Tracer, Value, realize
 from capture.values.mapping import DictValue
+from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -62,26 +63,24 @@ class ModuleValue(UserObject):
 
     def _in_tables(self, ctx: Tracer, name: str) -> Value | None:
         for table in _TABLES:
-            written = self.overlay.get(table)
-            if written is not None:
-                known = realize(ctx, written)
-                found = known.get_constant(ctx, name) if isinstance(known, DictValue) else None
-                if found is not None:
-                    return found
-                continue
-            contents = self.obj.__dict__.get(table) if self.obj is not None else None
-            if contents is None:
-                continue
-            seen = ctx.known(contents)
-            if isinstance(seen, DictValue):  # it may have been changed here
-                found = seen.get_constant(ctx, name)
-                if found is not None:
-                    return found
-                continue
-            if name in contents:
-                return ctx.wrap(contents[name], KeySource(self._entry(table), name))
+            if (found := self._in_table(ctx, table, name)) is not None:
+                return found
         self._rely_on_tables_without(ctx, name)
         return None
+
+    def _in_table(self, ctx: Tracer, table: str, name: str) -> Value | None:
+        """What one of the tables holds now, which may have been replaced or changed here."""
+        written = self.overlay.get(table)
+        if written is not None:
+            known = realize(ctx, written)
+            return known.get_constant(ctx, name) if isinstance(known, DictValue) else None
+        contents = self.obj.__dict__.get(table) if self.obj is not None else None
+        if contents is None:
+            return None
+        seen = ctx.known(contents)
+        if isinstance(seen, DictValue):
+            return seen.get_constant(ctx, name)
+        return ctx.wrap(contents[name], KeySource(self._entry(table), name)) if name in contents else None
 
     def _rely_on_tables_without(self, ctx: Tracer, name: str) -> None:
         for table in _TABLES:
@@ -89,16 +88,25 @@ class ModuleValue(UserObject):
                 ctx.guard(KeySource(self._entry(table), name), "absent")
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
+        """A plain attribute is told by a look at the tables; for all others torch's own code is evaluated."""
         setter = self.cls.__setattr__ if value is not None else self.cls.__delattr__
         standard = setter in (torch.nn.Module.__setattr__, torch.nn.Module.__delattr__)
-        if not standard or self.obj is None:  # a module made here is filled by torch's own code
-            super().set_attribute(ctx, name, value)
-            return
-        value = None if value is None else realize(ctx, value)
-        if value is None or isinstance(value, ModuleValue) or name in self.obj.__dict__.get("_parameters", {}):
-            ctx.stop("module attribute", f"the parameter or submodule `{name}` of {self.describe()} is assigned")
-        ctx.changed(self)
-        self.overlay[name] = value
+        if standard and self.obj is not None and value is not None:
+            value = realize(ctx, value)
+            if isinstance(value, ModuleValue) or name in self.obj.__dict__.get("_parameters", {}):
+                ctx.stop("module attribute", f"the parameter or submodule `{name}` of {self.describe()} is assigned")
+            if self._stays_plain(ctx, name, value):
+                self.plain_set(ctx, name, value)
+                return
+        super().set_attribute(ctx, name, value)
+
+    def _stays_plain(self, ctx: Tracer, name: str, value: Value) -> bool:
+        """Whether the value is one for ``__dict__``, because no table knows the name nor wants a value of its type."""
+        kinds = (torch.nn.Parameter, torch.nn.Module, torch.nn.Buffer)
+        marked = isinstance(value, TensorValue) and (value.written or getattr(value.obj, "__dict__", None))
+        if marked or issubclass(value.python_type(), kinds):
+            return False
+        return self._in_tables(ctx, name) is None
 
     def truth(self, ctx: Tracer) -> bool:
         said = self.answer(ctx, "__len__", int)

@@ -32,6 +32,7 @@ class UserObject(Value):
         self.obj = obj
         self.source = source
         self.overlay: dict[str, Value | None] = {}
+        self.deleted: set[str] = set()  # what the real object has, also where it was written again, and comes last
         self.new_args: list[Value] = []
         self.class_source: Source | None = None
         self._view: InstanceDict | None = None
@@ -160,10 +161,10 @@ class UserObject(Value):
         for name, obj in held.items():
             if name not in self.overlay:
                 yield name, LazyValue(obj, self._entry(name))
-            elif (written := self.overlay[name]) is not None:
+            elif (written := self.overlay[name]) is not None and name not in self.deleted:
                 yield name, written
         for name, value in self.overlay.items():
-            if value is not None and name not in held:
+            if value is not None and (name not in held or name in self.deleted):
                 yield name, value
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -195,7 +196,12 @@ class UserObject(Value):
         if value is None:
             self.forget(ctx, name)
         else:
-            self.overlay[name] = value
+            self.keep(name, value)
+
+    def keep(self, name: str, value: Value) -> None:
+        if name in self.deleted and self.overlay[name] is None:
+            del self.overlay[name]
+        self.overlay[name] = value
 
     def _set_property(self, ctx: Tracer, member: property, name: str, value: Value | None) -> None:
         accessor, missing = (member.fset, "setter") if value is not None else (member.fdel, "deleter")
@@ -213,6 +219,7 @@ class UserObject(Value):
         """The attribute is gone; what only this function gave the object was never there."""
         if self.source is None or self._is_held(name):
             self.overlay[name] = None
+            self.deleted.add(name)
             return
         del self.overlay[name]
         self.absent(ctx, name)
@@ -225,7 +232,8 @@ class UserObject(Value):
         return name in self._instance_dict()
 
     def current_names(self) -> list[str]:
-        names = [name for name in self._instance_dict() if self.overlay.get(name, self) is not None]
+        held = self._instance_dict()
+        names = [name for name in held if self.overlay.get(name, self) is not None and name not in self.deleted]
         return names + [name for name, value in self.overlay.items() if value is not None and name not in names]
 
     # -- the rest of Python's questions --------------------------------------------------------------------------
