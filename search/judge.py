@@ -1,0 +1,115 @@
+"""Whether two runs are the same to everybody, and, where they differ in rounding alone, whether ours is near enough.
+
+The judge of rounding is a third run, in float64: ours may be no further from it than twice eager's distance, plus
+``SLACK`` steps of the type (``HALF_SLACK`` of a half) at the size of what is compared.  The slack is for where eager is exactly right by luck: an
+honest sum in another order is a few roundings off, a mistake is thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from search.observed import Sight
+
+SLACK = 16
+HALF_SLACK = 4
+BLIND = 16
+"""Steps, or a hundredth where that is more.  A float64 run further than this from eager took another way, or drew other numbers: it judges nothing."""
+
+Reference = Callable[[], Sequence[Sight] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first thing that somebody could see."""
+
+    kind: str
+    where: str
+    expected: str
+    actual: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.kind}: {self.actual} instead of {self.expected}"
+
+
+def differ(expected: Sequence[Sight], actual: Sequence[Sight], reference: Reference) -> Difference | None:
+    """``reference`` is asked for only where results are near each other and not the same."""
+    for one, other in zip(expected, actual, strict=False):
+        if one.where != other.where:
+            return Difference("structure", one.where, one.where, other.where)
+        if one.facts != other.facts:
+            return Difference(kind_of(one.facts, other.facts), one.where, str(one.facts), str(other.facts))
+        if one.data is not None and other.data is not None and not same_bits(one.data, other.data):
+            difference = _judged(one, other, reference)
+            if difference is not None:
+                return difference
+    if len(expected) != len(actual):
+        return Difference("structure", "the end", str(len(expected)), str(len(actual)))
+    return None
+
+
+NAMES = ("type", "dtype", "shape", "strides", "requires_grad", "is_leaf")
+
+
+def kind_of(expected: tuple[object, ...], actual: tuple[object, ...]) -> str:
+    """What kind of difference two lists of facts have; a missing or added gradient is told by None."""
+    if "NoneType" in (expected[:1] + actual[:1]):
+        return "None for a value" if actual[0] == "NoneType" else "a value for None"
+    if "is" in (expected[0], actual[0]):
+        return "identity"
+    if len(expected) >= len(NAMES) and len(actual) >= len(NAMES):
+        names = [name for name, one, other in zip(NAMES, expected, actual, strict=False) if one != other]
+        return names[0] if names else "memory shared"
+    return "value" if expected[0] == actual[0] else "type"
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Equal, NaN as NaN, and zeros with their signs."""
+    if not (one.is_floating_point() or one.is_complex()):
+        return torch.equal(one, other)
+    if one.is_complex():
+        return same_bits(torch.view_as_real(one), torch.view_as_real(other))
+    both_nan = one.isnan() & other.isnan()
+    return bool((both_nan | ((one == other) & (one.signbit() == other.signbit()))).all())
+
+
+def _judged(one: Sight, other: Sight, reference: Reference) -> Difference | None:
+    expected, actual = one.data, other.data
+    assert expected is not None
+    assert actual is not None
+    said = Difference("value", one.where, printed(expected), printed(actual))
+    if not expected.is_floating_point():
+        return said
+    if not torch.equal(expected.isfinite(), actual.isfinite()):
+        return said
+    ours, eagers = actual.double().nan_to_num(), expected.double().nan_to_num()
+    size = max(1.0, float(eagers.abs().max()))
+    eps = torch.finfo(expected.dtype).eps
+    slack = (SLACK if eps < 1e-4 else HALF_SLACK) * eps * size
+    apart = float((ours - eagers).abs().max())
+    if apart == 0:
+        return Difference("sign of zero", one.where, printed(expected), printed(actual))
+    if apart > 2.0**-4 * size:
+        return said
+    truth = _at(reference(), one)
+    if truth is None or float((eagers - truth).abs().max()) > max(0.01, BLIND * eps) * size:
+        return said if apart > slack else None
+    allowed = 2 * float((eagers - truth).abs().max()) + slack
+    return said if float((ours - truth).abs().max()) > allowed else None
+
+
+def _at(sights: Sequence[Sight] | None, one: Sight) -> torch.Tensor | None:
+    """The float64 run's answer for the same place."""
+    for sight in sights or ():
+        if sight.where == one.where and sight.data is not None and one.data is not None:
+            fits = sight.data.shape == one.data.shape and sight.data.is_floating_point()
+            return sight.data.double().nan_to_num() if fits else None
+    return None
+
+
+def printed(value: torch.Tensor) -> str:
+    text = str(value.flatten()[:16].tolist())
+    return text if len(text) < 300 else text[:300] + "..."

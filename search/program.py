@@ -1,0 +1,127 @@
+"""A program as text, and one run of it: three calls with something changed in between, and all that could be seen.
+
+The text is a module with four functions: ``make()`` gives the arguments by name, ``program`` is what is compiled,
+``after(result, s)`` uses what came out, and ``change(s, call)`` changes something before the next call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import linecache
+import types
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from search.observed import Sight, observe, tensors_in
+
+CALLS = 3
+HALVES = ("torch.float32", "torch.bfloat16", "torch.float16")
+_NUMBERS = itertools.count()
+
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The functions of a text."""
+
+    make: Callable[[], dict[str, Any]]
+    program: Callable[..., Any]
+    after: Callable[[Any, Any], Any]
+    change: Callable[[Any, int], Any]
+
+
+def load(text: str) -> Program:
+    """Executes the text anew: what it keeps at its top is nobody else's."""
+    filename = f"<program {next(_NUMBERS)}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    namespace: dict[str, Any] = {"__name__": "searched"}
+    exec(compile(text, filename, "exec"), namespace)
+    linecache.cache.pop(filename)
+    return Program(*(namespace[name] for name in ("make", "program", "after", "change")))
+
+
+def in_float64(text: str) -> str:
+    """The same program with every smaller floating type made larger."""
+    for name in HALVES:
+        text = text.replace(name, "torch.float64")
+    return text.replace(".float()", ".double()").replace(".bfloat16()", ".double()").replace(".half()", ".double()")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What one call let somebody see, and what was warned of."""
+
+    sights: Sequence[Sight]
+    warned: tuple[str, ...]
+    raised: bool
+
+
+def calls(text: str, compiler: Compiler) -> Iterator[Call]:
+    """Runs the calls one after another, so that whoever compares can stop at the first difference."""
+    program = load(text)
+    state = _made(program)
+    function = compiler(program.program)
+    names = tuple(inspect.signature(program.program).parameters)
+    yield from _calls(program, function, names, state)
+
+
+def _made(program: Program) -> types.SimpleNamespace:
+    torch.default_generator.manual_seed(5)
+    return types.SimpleNamespace(**program.make())
+
+
+def _calls(
+    program: Program, function: Callable[..., Any], names: Sequence[str], state: types.SimpleNamespace
+) -> Iterator[Call]:
+    for index in range(CALLS):
+        torch.default_generator.manual_seed(index)  # torch.manual_seed looks for devices first
+        if index:
+            with contextlib.suppress(Exception), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                program.change(state, index)
+        yield _call(program, function, [getattr(state, name) for name in names], state)
+
+
+def _call(program: Program, function: Callable[..., Any], arguments: Sequence[Any], state: Any) -> Call:
+    world: dict[str, Any] = {"state": state}
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            world["result"] = function(*arguments)
+        except Exception as error:  # noqa: BLE001 - a program may raise what it likes
+            world["raised"] = error
+        told = tuple(f"{one.category.__name__}: {one.message}" for one in warned)
+        sights = observe(**world, random=torch.get_rng_state(), grad_mode=torch.is_grad_enabled())
+        if "raised" not in world:
+            try:
+                world["after"] = program.after(world["result"], state)
+            except Exception as error:  # noqa: BLE001
+                world["raised after"] = error
+            sights += [Sight("after: " + one.where, one.facts, one.data) for one in observe(**world)]
+    return Call(sights, told, "raised" in world)
+
+
+def reference(text: str, count: int) -> Sequence[Sight] | None:
+    """What the ``count``-th call lets see in float64, from the same values; nothing where that does not run."""
+    default = torch.get_default_dtype()
+    exact = _made(load(text))
+    torch.set_default_dtype(torch.float64)
+    try:
+        program = load(in_float64(text))
+        state = _made(program)
+        for one, other in zip(tensors_in(s=exact), tensors_in(s=state), strict=True):
+            if other.is_floating_point():
+                other.data.copy_(one.data)
+        names = tuple(inspect.signature(program.program).parameters)
+        return list(itertools.islice(_calls(program, program.program, names, state), count))[-1].sights
+    except Exception:  # noqa: BLE001 - types that the program insists on
+        return None
+    finally:
+        torch.set_default_dtype(default)

@@ -1,0 +1,75 @@
+"""Runs one program in eager and compiled, and tells the first difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import capture
+from search.judge import Difference, differ
+from search.program import Call, Compiler, calls, reference
+
+BACKENDS = ("eager", "aot_eager", "inductor")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a program ended: the first difference, if any, whether eager itself raised, and how many graphs there were."""
+
+    difference: Difference | None
+    raised: bool
+    graphs: int
+    call: int = 0
+
+    @property
+    def signature(self) -> str:
+        """What kind of difference it is, coarsely, so that making a program small keeps to one mistake."""
+        return "" if self.difference is None else f"{self.difference.kind} {_part(self.difference.where)}"
+
+
+def _part(where: str) -> str:
+    stage = "after " if where.startswith("after: ") else ""
+    return stage + ("grad" if ".grad" in where else where.removeprefix("after: ").split(".")[0].split("[")[0])
+
+
+def compiler(backend: str, log: capture.Log | None = None) -> Compiler:
+    """``eager`` needs capture alone; the others need compile_api."""
+    if backend == "eager":
+        return capture.optimize("eager", log=log) if log is not None else capture.optimize("eager")
+    import compile_api
+
+    return partial(compile_api.compile, backend=backend)
+
+
+def judge(text: str, backend: str) -> Verdict:
+    """Both runs go call by call, and end at the first difference."""
+    capture.reset()
+    log = capture.Log() if backend == "eager" else None
+    raised = False
+    pairs = zip(calls(text, _as_it_is), calls(text, compiler(backend, log)), strict=True)
+    for index, (expected, actual) in enumerate(pairs):
+        raised = raised or expected.raised
+        difference = _difference(text, index, expected, actual)
+        if difference is not None:
+            return Verdict(difference, raised, _graphs(log), index)
+    return Verdict(None, raised, _graphs(log))
+
+
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def _graphs(log: capture.Log | None) -> int:
+    return sum(isinstance(one, capture.GraphRecord) for one in log.records()) if log is not None else 0
+
+
+def _difference(text: str, index: int, expected: Call, actual: Call) -> Difference | None:
+    found = differ(expected.sights, actual.sights, partial(reference, text, index + 1))
+    if found is not None:
+        return found
+    for one in actual.warned:
+        if one not in expected.warned:
+            return Difference("warning", "warnings", "", one)
+    return None
