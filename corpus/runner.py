@@ -68,10 +68,10 @@ def run(case: Case, mode: str) -> Outcome:
         again = step(region, captured, copy.deepcopy((args, kwargs)))
         expected_again = step(plain, plain, copy.deepcopy((args, kwargs)))
         difference = difference or differs(expected_again, again, f"{call} call")
-    return Outcome(case.name, mode, *_summary(first, log.records()[len(settled) :]), difference, seconds)
+    return Outcome(case.name, mode, *summary(first, log.records()[len(settled) :]), difference, seconds)
 
 
-def _summary(first: Any, later: Any) -> tuple[int, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def summary(first: Any, later: Any) -> tuple[int, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     graphs = sum(isinstance(record, capture.GraphRecord) for record in first)
     breaks = tuple(
         f"{record.location}: {record.reason.explanation}" for record in first if isinstance(record, capture.BreakRecord)

@@ -37,17 +37,19 @@ class Difference:
 
 def differ(expected: Sequence[Sight], actual: Sequence[Sight], reference: Reference) -> Difference | None:
     """``reference`` is asked for only where results are near each other and not the same."""
-    for one, other in zip(expected, actual, strict=False):
+    pairs = list(zip(expected, actual, strict=False))
+    for one, other in pairs:  # what is not a matter of rounding says more
         if one.where != other.where:
             return Difference("structure", one.where, one.where, other.where)
         if one.facts != other.facts:
             return Difference(kind_of(one.facts, other.facts), one.where, str(one.facts), str(other.facts))
+    if len(expected) != len(actual):
+        return Difference("structure", "the end", str(len(expected)), str(len(actual)))
+    for one, other in pairs:
         if one.data is not None and other.data is not None and not same_bits(one.data, other.data):
             difference = _judged(one, other, reference)
             if difference is not None:
                 return difference
-    if len(expected) != len(actual):
-        return Difference("structure", "the end", str(len(expected)), str(len(actual)))
     return None
 
 
