@@ -39,7 +39,7 @@ _AS_ATTRIBUTE = {
 # How many values an opcode leaves that it pushed itself or only looked at, where that is not one.
 _LEAVES = dict.fromkeys(("BEFORE_WITH", "FOR_ITER", "GET_LEN", "IMPORT_FROM", "CHECK_EXC_MATCH", "CHECK_EG_MATCH"), 2)
 _LEAVES |= dict.fromkeys(("MATCH_MAPPING", "MATCH_SEQUENCE", *_AS_ATTRIBUTE), 2)
-_LEAVES |= {"MATCH_KEYS": 3, "WITH_EXCEPT_START": 5}
+_LEAVES |= {"MATCH_KEYS": 3, "WITH_EXCEPT_START": 5, "LIST_TO_TUPLE": 1}
 # These stop only where the variable is unbound.
 _NEED_A_VARIABLE = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "DELETE_FAST", "DELETE_DEREF"})
 _LEAVE_NOTHING = ("STORE_", "DELETE_", "POP_", "RAISE_", "RERAISE", "LIST_", "SET_", "DICT_", "MAP_", "RETURN_")

@@ -1,0 +1,123 @@
+"""Wherever evaluation stops, CPython finds the stack and the variables as the program left them."""
+
+import random
+
+import pytest
+
+import capture
+from capture.errors import Break, Reason
+from capture.machine import Machine
+
+# Evaluation cannot stop at these: they move values about, or control.
+NEVER_STOPPED_AT = frozenset(
+    {"COPY", "SWAP", "PUSH_NULL", "POP_TOP", "NOP", "RESUME", "JUMP", "JUMP_NO_INTERRUPT", "MAKE_CELL", "RETURN_VALUE"}
+    | {"PUSH_EXC_INFO", "POP_EXCEPT", "LOAD_CONST", "LOAD_FAST", "LOAD_FAST_AND_CLEAR", "LOAD_CLOSURE", "STORE_FAST"}
+    | {"STORE_DEREF", "LOAD_ASSERTION_ERROR"}
+    | {"LOAD_FAST_CHECK", "LOAD_DEREF", "DELETE_FAST", "DELETE_DEREF"}  # only where the variable is unbound
+)
+
+FEW = {"b": 1}
+
+
+class Row(list):
+    pass
+
+
+def containers(x):
+    rows = (*x, 3, [4, *x], {*x, 5}, {"a": x, **FEW})
+    return rows, [item * 2 for item in x], {item: str(item) for item in x}, {item % 2 for item in x}
+
+
+def tuples(x):
+    return len((*x, Row(x), 1, *x, Row(x), Row((1, *x)))), (*x, Row(x), *x, Row(x))
+
+
+def calls(x, *more, key=1, **rest):
+    first, *others = map(str, x)
+    return max(*x, *more), dict(a=1, **FEW), first.join(others), f"{first!r:>5}{key}{x}", rest, sorted(x, key=abs)
+
+
+def control(x):
+    found = []
+    for item in x:
+        if item is None or not item > 1:
+            continue
+        try:
+            found.append(10 // (item - 2))
+        except ZeroDivisionError as error:
+            found.append(str(error))
+        finally:
+            found.append(-item)
+    else:
+        found[0:1] = [len(found)]
+    del found[-1]
+    return found[::2], 1 < len(found) < 9, found[0] if found else None
+
+
+def patterns(x):
+    match {"a": x, "b": 2}:
+        case {"a": [first, *_], **others}:
+            return first, others
+
+
+def variables(x):
+    count = 0
+
+    def step(by=x[0], *, scale: int = 2):
+        nonlocal count
+        count += by * scale
+        return count
+
+    holder = type("Holder", (), {})()
+    holder.value = step()
+    holder.value += 1
+    del x[0]
+    x[0] += holder.value
+    return x, count, holder.value
+
+
+PROGRAMS = [containers, tuples, calls, control, patterns, variables]
+
+
+class StopsAt:
+    """``Machine._step``, except that the root's instructions are stopped at whose numbers are in ``steps``."""
+
+    def __init__(self, steps):
+        self.steps = steps
+        self.seen = 0
+        self.original = Machine._step
+
+    def __call__(self, machine, frame):
+        instruction = frame.instructions[frame.pc]
+        if frame is machine.root and instruction.op not in NEVER_STOPPED_AT:
+            self.seen += 1
+            if self.seen in self.steps:
+                frame.current = instruction
+                frame.pc += 1
+                raise Break(Reason("test", f"stopped at {instruction.op}"), machine.location())
+        self.original(machine, frame)
+
+
+def run_with(stops, program, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Machine, "_step", lambda machine, frame: stops(machine, frame))
+        options = capture.Options(leave_idle=False, strict=True)
+        return capture.optimize("eager", options=options)(program)([1, 2, 3])
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_stop_at_any_instruction(program, monkeypatch):
+    expected, step, seen = program([1, 2, 3]), 0, 1
+    while seen > step:
+        step += 1
+        stops = StopsAt({step})
+        assert run_with(stops, program, monkeypatch) == expected
+        seen = stops.seen
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_stops_at_many_instructions(program, monkeypatch):
+    expected, choice = program([1, 2, 3]), random.Random(0)
+    for share in (2, 3, 5, 9, 17) * 4:
+        steps = {step for step in range(200) if choice.randrange(share) == 0}
+        assert run_with(StopsAt(steps), program, monkeypatch) == expected
