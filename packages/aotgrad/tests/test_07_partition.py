@@ -150,6 +150,26 @@ def test_a_checkpoint_around_random_draws(call, partition, reentrant, preserve):
         torch.testing.assert_close(ours, step(module, x.clone().requires_grad_()))
 
 
+VIEWS = {
+    "one": lambda x: x.sin()[None][0],
+    "transposed": lambda x: x.sin().t(),
+    "two of one tensor": lambda x: (y := x.sin(), y.t()),
+    "a view and its copy": lambda x: (x.sin().t(), x.cos()),
+}
+
+
+@pytest.mark.parametrize("region", VIEWS.values(), ids=VIEWS.keys())
+def test_a_reentrant_checkpoint_that_returns_views(region):
+    program = lambda x: checkpoint(region, x, use_reentrant=True)
+    found, base = [], torch.randn(3, 4)
+    for call in (program, aotgrad.function(program, forward=aotgrad.run_eagerly)):
+        x = base.clone().requires_grad_()
+        results = torch.utils._pytree.tree_leaves(call(x))
+        sum((result * i).sum() for i, result in enumerate(results, 1)).backward()
+        found.append((results, x.grad))
+    torch.testing.assert_close(*found)
+
+
 def test_a_checkpoint_around_dropout_keeps_the_mask_alone(graphs_of):
     program = lambda x: checkpoint(
         lambda x: torch.native_dropout(x.sin().exp(), 0.5, True)[0].cos(), x, use_reentrant=False

@@ -14,11 +14,11 @@ def compiled(fn, **options):
     return aotgrad.function(fn, forward=aotgrad.run_eagerly, **options)
 
 
-def three_orders(fn, *inputs):
+def three_orders(fn, *inputs, count=3):
     """First, second and third derivatives of a sum over `fn`."""
     torch.manual_seed(0)
     value, orders = fn(*inputs).sum(), []
-    for _ in range(3):
+    for _ in range(count):
         orders.append(torch.autograd.grad(value, inputs, create_graph=True, allow_unused=True))
         value = sum((grad * grad).sum() for grad in orders[-1] if grad is not None)
     return orders
@@ -45,8 +45,13 @@ PROGRAMS = {
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_three_orders(program, partition, dynamic):
     x, w = (torch.randn(6, 4, dtype=torch.double)[rows:].requires_grad_() for rows in (1, 2))
-    ours = three_orders(compiled(program, partition=partition, dynamic=dynamic), x, w)
-    torch.testing.assert_close(ours, three_orders(program, x, w))
+    try:
+        eager = three_orders(program, x, w)
+    except RuntimeError as error:  # from torch 2.14 on, of batch norms
+        assert "3rd+ order" in str(error)
+        eager = three_orders(program, x, w, count=2)
+    ours = three_orders(compiled(program, partition=partition, dynamic=dynamic), x, w, count=len(eager))
+    torch.testing.assert_close(ours, eager)
 
 
 def penalty_step(module, critic, x):

@@ -227,7 +227,8 @@ class _Outputs:
         if len(sharing) == 1 and not (self.training and output.requires_grad):
             return output
         owners = [t._base if t._base is not None else t for t in sharing]
-        return next((owner for owner in owners if owner.requires_grad), owners[0])
+        # What an autograd function returns may be a view of a tensor that has no history: it was made without grad mode.
+        return next((tensor for tensor in (*owners, *sharing) if tensor.requires_grad), owners[0])
 
     def _result(self, value: torch.Tensor) -> int:
         known = self._bases.get(id(value))
