@@ -5,46 +5,91 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from torch.fx import GraphModule
 
 from inductor import pipeline, trace
+from inductor.calling import calling_of, with_constants
 from inductor.compiled import CompiledGraph, Report
 from inductor.counting import metrics
-from inductor.errors import BuildError, CacheError, UnsupportedGraph
+from inductor.errors import BuildError, CacheError, InductorError, NotAGraph, UnsupportedGraph
+from inductor.exported import CompiledProgram, Program, compile_exported, is_program
+from inductor.given import examples_of, graph_of
 from inductor.options import Options
 from inductor.rewrites.layouts import as_eager_lays
 
 _numbers = itertools.count()
 
 
+@overload
 def compile(
     gm: GraphModule,
     example_inputs: Sequence[Any],
     *,
+    options: Options | Mapping[str, object] | None = ...,
+    tell: Callable[[str], None] | None = ...,
+) -> CompiledGraph: ...
+@overload
+def compile(
+    gm: Program,
+    example_inputs: Any = ...,
+    *,
+    options: Options | Mapping[str, object] | None = ...,
+    tell: Callable[[str], None] | None = ...,
+) -> CompiledProgram: ...
+
+
+def compile(
+    gm: GraphModule | Program,
+    example_inputs: Any = None,
+    *,
     options: Options | Mapping[str, object] | None = None,
     tell: Callable[[str], None] | None = None,
-) -> CompiledGraph:
+) -> CompiledGraph | CompiledProgram:
     """Compiles a graph of ATen or torch-level operators for inputs like the examples (which may be fake).
 
     An operator without a kernel of ours runs as it is.  A graph that cannot be built at all, say because there is no
     C++ compiler, runs operator by operator with a warning that says why, unless ``options.fallback`` is off.
 
+    A program of ``torch.export`` needs no examples, and is called as the program is.
+
     ``tell`` hears what is being done: the name of each stage, and how far building the kernels has come.
     """
     chosen = Options.read(options)
+    if not isinstance(gm, GraphModule) and is_program(gm):
+        return compile_exported(gm, lambda graph, examples: _compile(graph, examples, chosen, tell))
+    return _compile(graph_of(gm), example_inputs, chosen, tell)
+
+
+def _compile(gm: GraphModule, given: Any, chosen: Options, tell: Callable[[str], None] | None) -> CompiledGraph:
     name = f"graph_{next(_numbers)}"
-    work = pipeline.Work(name, gm, example_inputs, chosen, tell)
+    examples = examples_of(name, gm, given)
+    work = pipeline.Work(name, gm, examples, chosen, tell)
     try:
         compiled = trace.run(work, chosen.trace) if chosen.trace else pipeline.run(work)
     except (BuildError, CacheError, UnsupportedGraph) as error:
         if not chosen.fallback:
             raise
-        warnings.warn(f"{name} runs operator by operator: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{name} runs operator by operator: {error}", RuntimeWarning, stacklevel=3)
         compiled = _uncompiled(gm, str(error))
+    except InductorError:
+        raise
+    except Exception as error:
+        _check_form(name, gm, error)
+        raise
+    compiled.calling = calling_of(name, gm, compiled.program)
+    compiled.call = with_constants(compiled.call, gm, examples, compiled.program)
     metrics.add(compiled.report)
     return compiled
+
+
+def _check_form(name: str, gm: GraphModule, error: Exception) -> None:
+    """Says of a graph that breaks the rules of graphs which one."""
+    try:
+        gm.graph.lint()
+    except Exception as complaint:
+        raise NotAGraph(f"{name} is no well-formed graph, which graph.lint() shows: {complaint}") from error
 
 
 def _uncompiled(gm: GraphModule, reason: str) -> CompiledGraph:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from inductor.calling import Calling
 from inductor.ir.program import Program
 
 
@@ -66,21 +70,59 @@ def _times(operator: str, count: int) -> str:
 
 class CompiledGraph:
     """A compiled graph.  ``graph(*inputs)`` runs it; ``graph.call(list)`` does too, and empties the list, so that an
-    input's memory is free as soon as the code has read it."""
+    input's memory is free as soon as the code has read it.  The latter is for other compilers: it looks neither at the
+    number and kind of the inputs nor at gradients.  A copy of it is itself."""
 
-    __slots__ = ("call", "program", "report", "source")
+    __slots__ = ("_told", "call", "calling", "program", "report", "source")
 
     def __init__(
-        self, call: Callable[[list[Any]], tuple[Any, ...]], source: str, program: Program | None, report: Report
+        self,
+        call: Callable[[list[Any]], tuple[Any, ...]],
+        source: str,
+        program: Program | None,
+        report: Report,
+        calling: Calling | None = None,
     ) -> None:
         self.call = call
         self.source = source
         self.program = program
         self.report = report
+        self.calling = calling
+        self._told = False
 
     @property
     def kernels(self) -> tuple[CompiledKernel, ...]:
         return self.report.kernels
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        return self.call(list(inputs))
+    def __call__(self, *inputs: Any, **named: Any) -> tuple[Any, ...]:
+        if self.calling is not None:
+            self.calling.check(inputs, named)
+            if self.calling.held and not self._told and torch.is_grad_enabled():
+                self._tell(self.calling)
+        return self.call([*inputs])
+
+    def _tell(self, calling: Calling) -> None:
+        self._told = True
+        warnings.warn(
+            f"{calling} holds parameters that require grad ({', '.join(calling.held)}), and a compiled graph computes no "
+            "gradients: call it under torch.no_grad(), or make the parameters inputs, and graphs of forward and "
+            "backward with aotgrad",
+            UserWarning,
+            stacklevel=3,
+        )
+
+    def __copy__(self) -> CompiledGraph:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledGraph:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a compiled graph cannot be pickled: its kernels are loaded into this process.  Pickle the graph, and compile "
+            "it again where it is read: the kernels are found in the cache on disk"
+        )
+
+    def __repr__(self) -> str:
+        state = "operator by operator" if self.report.failure is not None else f"{len(self.report.kernels)} kernels"
+        return f"<compiled {'graph' if self.calling is None else self.calling}: {state}>"

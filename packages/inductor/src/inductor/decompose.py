@@ -9,6 +9,7 @@ ready (as one from aotgrad) must not pay.
 
 from __future__ import annotations
 
+import linecache
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -135,8 +136,29 @@ def _traced(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
     try:
         with _TRACER, torch.no_grad(), mode:
             return make_fx(_functional(gm), decomposition_table=decompositions())(*fakes)
+    except Exception as error:  # the graph's own, or one of the tracer's: running it tells
+        raise UnsupportedGraph(_failure(gm, values, error)) from error
     finally:
         mode.allow_non_fake_inputs = allowed
+
+
+def _failure(gm: GraphModule, values: Sequence[Any], error: Exception) -> str:
+    """Where tracing ended, in the graph's own Python, and on what."""
+    line, trace = "", error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code is gm.forward.__code__:
+            line = linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno).partition(";")[0].strip()
+        trace = trace.tb_next
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    inputs = ", ".join(f"{node.name} is {_seen(value)}" for node, value in zip(placeholders, values, strict=False))
+    reason = (str(error).strip().splitlines() or ["no reason given"])[0]
+    return f"it cannot be traced{f' at `{line}`' if line else ''} where {inputs}: {type(error).__name__}: {reason}"
+
+
+def _seen(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{value.dtype} of size {tuple(value.shape)} on {value.device.type}"
+    return repr(value)
 
 
 def _refuse_shared(gm: GraphModule, example_inputs: Sequence[Any]) -> None:
@@ -224,22 +246,33 @@ def _functional(gm: GraphModule) -> Callable[..., Any]:
         wrapped = [torch._to_functional_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
         torch._enable_functionalization(reapply_views=True)
         try:
-            outputs = gm(*wrapped)
+            outputs = gm.forward(*wrapped)  # calling it would print an error a second time
         finally:
             torch._disable_functionalization()
+        written: dict[int, torch.Tensor] = {}
         for arg, functional in zip(args, wrapped, strict=True):
             if isinstance(arg, torch.Tensor):
                 torch._sync(functional)
                 changed = torch._from_functional_tensor(functional)
                 if changed is not arg:
                     arg.copy_(changed)
-        return torch.utils._pytree.tree_map(_unwrapped, outputs)
+                    written[_memory(functional)] = arg
+        return torch.utils._pytree.tree_map(lambda value: _unwrapped(value, written), outputs)
 
     return run
 
 
-def _unwrapped(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) and torch._is_functional_tensor(value):
-        torch._sync(value)
+def _unwrapped(value: Any, written: Mapping[int, torch.Tensor]) -> Any:
+    """A result; what lies in an input that is written is that input, or a window on it, as without a compiler."""
+    if not isinstance(value, torch.Tensor) or not torch._is_functional_tensor(value):
+        return value
+    torch._sync(value)
+    if (home := written.get(_memory(value))) is None:
         return torch._from_functional_tensor(value)
-    return value
+    if (value.size(), value.stride()) == (home.size(), home.stride()):
+        return home
+    return home.as_strided(value.size(), value.stride(), value.storage_offset())
+
+
+def _memory(value: torch.Tensor) -> int:
+    return int(value.untyped_storage()._cdata)

@@ -7,6 +7,18 @@ class InductorError(Exception):
     """Anything this package raises on purpose."""
 
 
+class NotAGraph(InductorError, TypeError):
+    """What was given to be compiled is no graph; the message says how to make one of it."""
+
+
+class BadCall(InductorError, TypeError):
+    """Inputs or examples of the wrong number or kind."""
+
+
+class BadInput(InductorError, ValueError):
+    """An input or example of the right kind that the graph was not made for."""
+
+
 class InvalidIR(InductorError):
     """A kernel or program breaks a rule of the IR: a defect of the pass that made it."""
 

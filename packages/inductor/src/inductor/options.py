@@ -57,6 +57,8 @@ class Options:
         """The options as an object, with what the environment says where nothing was given."""
         if isinstance(options, Options):
             chosen = options
+        elif not isinstance(options, Mapping | None):
+            raise TypeError(f"options is a mapping of names to values or an Options, not {options!r}")
         else:
             given = dict(options or {})
             known = {field.name for field in fields(Options)}

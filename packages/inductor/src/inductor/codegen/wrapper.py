@@ -20,7 +20,7 @@ from inductor.codegen.expressions import IndexStyle, Precedence, index_text, inf
 from inductor.codegen.printer import Lines, Names
 from inductor.codegen.runs import Plan, Run, gathered, plan_of, work_of
 from inductor.codegen.scratch import scratch_bytes, scratch_places
-from inductor.errors import UnsupportedGraph
+from inductor.errors import BadInput, UnsupportedGraph
 from inductor.ir.expr import Apply, Const, IndexValue
 from inductor.ir.index import Index
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
@@ -489,7 +489,7 @@ def plain(given: torch.Tensor) -> torch.Tensor:
 
 def refuse_negated(given: torch.Tensor) -> NoReturn:
     """Kernels write numbers as they are."""
-    raise ValueError(
+    raise BadInput(
         f"an input of size {tuple(given.size())} is the imaginary part of a conjugate, and the graph writes to it;"
         " give torch.resolve_neg of it"
     )
@@ -501,18 +501,20 @@ def check_input(
     """Raises where an input is not what the code was made for.  Strides of dimensions that hold at most one element may
     be anything; so may the device, where none is named."""
     sizes, strides = tuple(sizes), tuple(strides)
+    if given.layout is not torch.strided:
+        raise BadInput(f"input {name} is of layout {given.layout}; this graph was compiled for a strided tensor")
     if tuple(given.shape) != sizes or given.dtype is not dtype:
-        raise ValueError(
+        raise BadInput(
             f"input {name} is {given.dtype} of size {tuple(given.shape)}; "
             f"this graph was compiled for {dtype} of size {sizes}"
         )
     if device and given.device.type != device:
-        raise ValueError(f"input {name} is on {given.device}; this graph was compiled for {device}")
+        raise BadInput(f"input {name} is on {given.device}; this graph was compiled for {device}")
     if 0 in sizes:
         return
     for size, stride, expected in zip(sizes, given.stride(), strides, strict=True):
         if size > 1 and stride != expected:
-            raise ValueError(f"input {name} has strides {tuple(given.stride())}; this graph was compiled for {strides}")
+            raise BadInput(f"input {name} has strides {tuple(given.stride())}; this graph was compiled for {strides}")
 
 
 def raise_outside(operators: str) -> NoReturn:

@@ -1,0 +1,149 @@
+"""How a compiled graph is called: a value for each input, by position, each of its kind.  Anything else gets a sentence.
+
+The generated function looks at sizes, strides, dtypes and devices itself; here is what would make it fail without a
+word of help, or compute something else in silence.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from inductor.errors import BadCall, BadInput
+from inductor.ir.index import Symbol
+from inductor.ir.program import Buffer, Program
+
+Boxed = Callable[[list[Any]], tuple[Any, ...]]
+
+NUMBERS = (bool, int, float, complex)
+CONSTANTS = (*NUMBERS, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+"""What an input can be beside a tensor: where such a graph is traced again, its value is part of the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """The inputs of a compiled graph: their names, and which of them are tensors and integers as far as that is known.
+    ``held`` are the parameters within the graph that require grad."""
+
+    graph: str
+    names: tuple[str, ...] = ()
+    tensors: tuple[int, ...] = ()
+    integers: tuple[int, ...] = ()
+    held: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.graph}({', '.join(self.names)})"
+
+    def check(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
+        """Raises where the call cannot be right."""
+        if named:
+            raise BadCall(f"{self} takes its inputs by position, and got {', '.join(named)} by name")
+        if len(inputs) != len(self.names):
+            raise BadCall(self._miscounted(inputs))
+        for position in self.tensors:
+            if not isinstance(inputs[position], torch.Tensor):
+                raise BadCall(f"input {self.names[position]} of {self} is {kind(inputs[position])}; give a tensor")
+        for position in self.integers:
+            if not is_integer(inputs[position]):
+                raise BadCall(f"input {self.names[position]} of {self} is {kind(inputs[position])}; give an integer")
+        if torch.is_grad_enabled():
+            for position in self.tensors:
+                if inputs[position].requires_grad:
+                    raise BadInput(
+                        f"input {self.names[position]} of {self} requires grad, and a compiled graph computes no "
+                        "gradients: call it under torch.no_grad(), give a detached tensor, or let aotgrad make graphs "
+                        "of forward and backward and compile those"
+                    )
+
+    def _miscounted(self, inputs: Sequence[Any]) -> str:
+        count = len(self.names)
+        text = f"{self} takes {count} input{'' if count == 1 else 's'} and got {len(inputs)}"
+        if len(inputs) == 1 and isinstance(inputs[0], list | tuple):
+            return f"{text}, {kind(inputs[0])}: give what is in it one by one, or the list to `.call`"
+        return text
+
+
+def calling_of(name: str, gm: GraphModule, program: Program | None) -> Calling:
+    """How the compiled form of ``gm`` is called; without a program the graph itself knows what it takes."""
+    given = () if program is None else program.inputs
+    names = tuple(str(node.name) for node in gm.graph.find_nodes(op="placeholder"))
+    return Calling(
+        name,
+        names,
+        tuple(position for position, each in enumerate(given) if isinstance(each, Buffer)),
+        tuple(position for position, each in enumerate(given) if isinstance(each, Symbol)),
+        _held(gm),
+    )
+
+
+def _held(gm: GraphModule) -> tuple[str, ...]:
+    """The parameters that the graph itself holds and would be differentiated for."""
+    names: list[str] = []
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            value = attribute(gm, str(node.target))
+            names += [str(node.target)] if isinstance(value, torch.Tensor) and value.requires_grad else []
+        elif node.op == "call_module":
+            parameters = gm.get_submodule(str(node.target)).named_parameters(prefix=str(node.target))
+            names += [name for name, parameter in parameters if parameter.requires_grad]
+    return tuple(dict.fromkeys(names))
+
+
+def attribute(gm: torch.nn.Module, path: str) -> Any:
+    return operator.attrgetter(path)(gm)
+
+
+def with_constants(call: Boxed, gm: GraphModule, examples: Sequence[Any], program: Program | None) -> Boxed:
+    """``call`` for a graph that was traced again with plain values, which are part of it since: others are refused."""
+    if program is None:
+        return call
+    fixed = tuple(
+        (position, str(node.name), examples[position])
+        for position, (node, given) in enumerate(zip(gm.graph.find_nodes(op="placeholder"), program.inputs, strict=True))
+        if given is None and _is_read(node) and isinstance(examples[position], CONSTANTS)
+    )
+    if not fixed:
+        return call
+
+    def checked(inputs: list[Any]) -> tuple[Any, ...]:
+        for position, name, value in fixed:
+            if not _same(inputs[position], value):
+                raise BadInput(
+                    f"input {name} was {value!r} when the graph was compiled and is {inputs[position]!r}: numbers are "
+                    "part of a graph; give it as a tensor, or compile once for each"
+                )
+        return call(inputs)
+
+    return checked
+
+
+def _is_read(node: Node) -> bool:
+    return bool(node.users) and "val" not in node.meta
+
+
+def _same(value: Any, expected: Any) -> bool:
+    if type(value) is not type(expected):
+        return False
+    return repr(value) == repr(expected) if isinstance(expected, float | complex) else bool(value == expected)
+
+
+def is_integer(value: Any) -> bool:
+    return isinstance(value, int | torch.SymInt)
+
+
+def kind(value: Any) -> str:
+    """What a value is, in the words of a message."""
+    if value is None:
+        return "None"
+    if isinstance(value, NUMBERS):
+        return f"the {type(value).__name__} {value!r}"
+    if isinstance(value, torch.Tensor):
+        return f"a tensor, {value.dtype} of size {tuple(value.shape)}"
+    home, name = type(value).__module__, type(value).__qualname__
+    name = name if home == "builtins" or name.startswith(f"{home}.") else f"{home}.{name}"
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
