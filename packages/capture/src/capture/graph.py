@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import keyword
 import linecache
 import logging
@@ -23,7 +24,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from capture.draws import NotingDraws
-from capture.errors import Location
+from capture.errors import InternalError, Location
 from capture.fakes import StandIns
 from capture.guards import Guard
 from capture.layouts import OpenLayout, Relied
@@ -273,11 +274,20 @@ class GraphRecorder:
                 sources.append(source)
             else:
                 self.graph.erase_node(node)
+        self._check_inputs(sources)
         module = fx.GraphModule(root, self.graph, class_name=name)
         for part in module.modules():
             if isinstance(part, fx.GraphModule):
                 _let_text_go_with(part)
         return module, sources
+
+    def _check_inputs(self, sources: list[Source]) -> None:
+        """One placeholder for each source, in their order, before everything else: else no call would fit the graph."""
+        placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        first = list(itertools.islice(self.graph.nodes, len(placeholders)))
+        if placeholders != [self.inputs[source] for source in sources] or placeholders != first:
+            paths = ", ".join(source.expression() for source in sources)
+            raise InternalError(f"a graph takes {', '.join(map(str, placeholders))}, and would be given {paths}")
 
     def _drop_state_switches_without_work(self) -> None:
         if self.operations:

@@ -263,6 +263,9 @@ def _in_double(ctx: Tracer, form: Value) -> Value:
 def _given_form(ctx: Tracer, number: ScalarValue) -> TensorValue:
     assert number.source is not None
     source = MadeSource(number.source, as_double)
+    node = ctx.graph.inputs.get(source)
+    if node is not None:  # the number was read before, and is another object each time
+        return ctx.tensors[id(node.meta["val"])]
     with ctx.graph.mode:
         fake = torch.empty((), dtype=torch.float64)
     made = TensorValue(ctx.graph.add_input(source, fake), fake, source)

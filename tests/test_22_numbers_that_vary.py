@@ -1,0 +1,120 @@
+"""Numbers that vary from call to call and are read in many places: one input for one path, and eager's results.
+
+NUMBER_PROGRAMS says how many programs are drawn; the number tried is printed.
+"""
+
+import os
+import random
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import capture
+import compile_api
+
+EXPRESSIONS = """
+cfg.val
+cfg.val * 2
+cfg.val + cfg.other
+cfg.inner.val
+cfg.inner.val - cfg.val
+cfg.values[0]
+cfg.values[1] * cfg.values[0]
+cfg.table['a']
+-cfg.table['a']
+number
+number + cfg.val
+float(cfg.size)
+cfg.size
+cfg.size + number
+cfg.size * cfg.val
+GLOBAL
+GLOBAL * number
+""".strip().splitlines()
+STATEMENTS = """
+x = x + {0}
+x = x * {0} - {1}
+x = {0} - x
+x = x / ({0} + 10)
+for _ in range(cfg.count): x = x + {0}
+for v in (cfg.val, cfg.val, {0}): x = x * v
+x = torch.where(x > {0}, x, x * {1})
+x = x.clamp(max={0} + 100)
+x = torch.full_like(x, {0}) + x
+x = x.masked_fill(x > {0}, {1})
+x = helper(x, {0}) + helper(x, {0})
+x[0] = {0}
+x = torch.nn.functional.leaky_relu(x, {0})
+cfg.seen = {0}
+x = x + float({0})
+x = torch.add(x, x, alpha={0})
+x = x.half().float() + {0}
+x = x ** 2 + {0} ** 2
+""".strip().splitlines()
+
+
+def program(lines):
+    source = "\n    ".join(["def program(x, cfg, number):", "x = x.clone()", *lines, "return x"])
+    namespace = {"torch": torch, "GLOBAL": 0.5, "helper": lambda x, value: x * value + value}
+    exec(compile(source, "<program>", "exec"), namespace)
+    return namespace["program"], namespace
+
+
+def configuration(step):
+    a, b, c = step * 0.37 + 0.5, step * 0.11 - 1.25, step + 3
+    inner = SimpleNamespace(val=b * 2)
+    return SimpleNamespace(val=a, other=b, inner=inner, values=[a, b], table={"a": a * b}, size=c, count=3, seen=None)
+
+
+def outcomes(function, namespace):
+    seen = []
+    for step in range(4):
+        cfg, namespace["GLOBAL"] = configuration(step), step * 0.25 + 0.1
+        result = function(torch.tensor([0.5, -2.0, 3.0]), cfg, step * 0.2 + 0.3)
+        seen.append((result, cfg.seen))
+    return seen
+
+
+def drawn(count, seed):
+    draw = random.Random(seed)
+    for _ in range(count):
+        yield [
+            draw.choice(STATEMENTS).format(draw.choice(EXPRESSIONS), draw.choice(EXPRESSIONS))
+            for _ in range(draw.randint(1, 4))
+        ]
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_programs_give_what_eager_gives_and_no_graph_is_given_up(backend, capsys):
+    count = int(os.environ.get("NUMBER_PROGRAMS", "40" if backend == "eager" else "8"))
+    seed = int(os.environ.get("NUMBER_SEED", random.randrange(10**6)))
+    for lines in drawn(count, seed):
+        compile_api.reset()
+        expected = outcomes(*program(lines))
+        function, namespace = program(lines)
+        found = outcomes(compile_api.compile(function, backend=backend), namespace)
+        torch.testing.assert_close(found, expected, equal_nan=True, msg=lambda text: f"{lines}\n{text}")
+    with capsys.disabled():
+        print(f" {count} programs over numbers that vary, seed {seed}", end="")
+
+
+def test_a_number_read_in_a_loop_is_one_input(recording):
+    def function(x, cfg):
+        for _ in range(cfg.count):
+            x = x + cfg.val
+        return x
+
+    compiled = compile_api.compile(function, backend=recording)
+    for val in (0.5, 0.7, 0.9):
+        assert compiled(torch.zeros(2), SimpleNamespace(count=3, val=val)).tolist() == pytest.approx([val * 3] * 2)
+    inputs = [node.name for node in recording.graphs[-1].graph.nodes if node.op == "placeholder"]
+    assert inputs == ["x", "cfg_val"]
+
+
+def test_a_graph_that_no_call_would_fit_is_found_before_it_is_used(monkeypatch, recording):
+    finish = capture.graph.GraphRecorder._check_inputs
+    monkeypatch.setattr(capture.graph.GraphRecorder, "_check_inputs", lambda self, sources: finish(self, sources[1:]))
+    with pytest.raises(capture.InternalError, match="a graph takes y, x, and would be given x"):
+        capture.optimize(recording, strict=True)(lambda x, y: x + y)(torch.ones(2), torch.ones(2))
+    assert not recording.graphs
