@@ -6,6 +6,7 @@
 """
 
 from compile_api.deferred import defer_the_peer
+from compile_api.own_engines import own_engines
 from compile_api.plain_sizes import defer_symbolic_sizes
 from compile_api.plain_tensors import defer_distributed_tensors
 from compile_api.uncollected import uncollected
@@ -14,7 +15,7 @@ defer_the_peer()  # before the engines import torch's tracing toolbox
 defer_symbolic_sizes()
 defer_distributed_tensors()
 
-with uncollected():
+with uncollected(), own_engines():
     from capture import RecompileRefused
     from compile_api import logs as _logs
     from compile_api import runtimes as _runtimes  # both fill the table of backends
@@ -97,4 +98,4 @@ __all__ = [
     "walkthrough",
 ]
 
-del _logs, _runtimes, _wiring, defer_distributed_tensors, defer_symbolic_sizes, defer_the_peer, uncollected
+del _logs, _runtimes, _wiring, defer_distributed_tensors, defer_symbolic_sizes, defer_the_peer, own_engines, uncollected

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 import capture
-import cudagraphs
 from capture import (
     allow_in_graph,
     assume_constant_result,
@@ -26,6 +25,7 @@ from capture import (
 from compile_api.errors import BadOption
 from compile_api.module import compiled_module
 from compile_api.options import nearest
+from cudagraphs import step_begin as begin_step
 
 __all__ = [
     "allow_in_graph",
@@ -98,4 +98,4 @@ class set_stance:  # noqa: N801 - called like a function, and named as its users
 def step_begin() -> None:
     """Says that a new training or inference step begins: recorded CUDA graphs may reuse the memory of outputs that
     the last one returned."""
-    cudagraphs.step_begin()
+    begin_step()
