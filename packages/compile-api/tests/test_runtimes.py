@@ -1,6 +1,8 @@
 """Other runtimes as backends: the same results as eager where they are installed, a sentence where they are not."""
 
+import importlib.machinery
 import importlib.metadata
+import importlib.util
 import sys
 import types
 
@@ -130,12 +132,53 @@ def test_half_precision_that_numpy_lacks_stays_with_torch():
     assert torch.equal(f(x), x.sin() + 1)
 
 
-def test_varying_sizes_are_refused_with_what_to_do():
+# -- sizes that vary ----------------------------------------------------------------------------------------------
+
+
+def models(compiled):
+    return sum(bool(graph.library_calls) for graph in compile_api.report(compiled).compiled)
+
+
+@pytest.mark.parametrize("name", ["onnxrt", "openvino", "ofi", "tvm"])
+def test_other_sizes_get_models_of_their_own(name):
+    needs(name)
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU()).eval()
+    compiled = compile_api.compile(net, backend=name)
+    with torch.no_grad():
+        for length in (3, 4, 5, 4, 3, 5):
+            x = torch.randn(length, 6)
+            torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-5)
+    assert models(compiled) >= 3
+    assert not compile_api.report(compiled).refused
+
+
+@pytest.mark.parametrize("name", ["onnxrt", "openvino", "ofi", "tvm"])
+def test_sizes_beyond_the_limit_run_eagerly_which_is_said_once(name):
+    needs(name)
+    f = compile_api.compile(lambda x: x.sin() * x.shape[0], backend=name, dynamic=True, options={"recompile_limit": 2})
+    for length in (3, 4, 5, 6, 3):
+        x = torch.randn(length)
+        torch.testing.assert_close(f(x), x.sin() * length)
+    assert models(f) == 2
+    (refused,) = compile_api.report(f).refused
+    assert (refused.stage, refused.consequence) == (name, "other sizes run eagerly")
+    assert "recompile_limit of 2" in refused.reason
+
+
+def test_onnxrt_trains_with_batches_of_any_size():
     needs("onnxrt")
-    f = compile_api.compile(lambda x: x.sin() * x.shape[0], backend="onnxrt", dynamic=True)
-    for length in (3, 5):
-        torch.testing.assert_close(f(torch.ones(length)), torch.ones(length).sin() * length)
-    assert "compile with dynamic=False" in str(compile_api.report(f))
+    net = nn.Linear(6, 3)
+    compiled = compile_api.compile(net, backend="onnxrt")
+    for length in (3, 4, 5):
+        x = torch.randn(length, 6)
+        gradients = []
+        for call in (net, compiled):
+            net.zero_grad()
+            call(x).square().sum().backward()
+            gradients.append(net.weight.grad.clone())
+        torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)
+    assert models(compiled) >= 6
+    assert not compile_api.report(compiled).refused
 
 
 # -- what cannot be installed here --------------------------------------------------------------------------------
@@ -163,13 +206,68 @@ def test_tensorrt_without_its_provider_says_how_to_get_it(monkeypatch):
     assert onnxrt.lacks_tensorrt() == ""
 
 
-def test_ipex_is_not_imported_beside_another_torch(monkeypatch):
-    from compile_api.runtimes import ipex
-
-    monkeypatch.setattr(importlib.metadata, "version", lambda package: "2.8.0+cpu")
-    assert "needs torch 2.8" in ipex.lacks_matching_torch()
+@pytest.fixture
+def extension(monkeypatch):
+    """Stands for Intel's extension for PyTorch: what the adapter calls of it."""
+    module = types.ModuleType("intel_extension_for_pytorch")
+    module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
+    module.optimized = []
+    module.optimize = lambda model, *, inplace: module.optimized.append((model.training, inplace)) or model
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(importlib.metadata, "version", lambda package: torch.__version__)
-    assert ipex.lacks_matching_torch() == ""
+    return module
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_ipex_optimizes_traces_and_freezes_for_inference(extension, dynamic):
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU()).eval()
+    compiled = compile_api.compile(net, backend="ipex", dynamic=dynamic)
+    with torch.no_grad():
+        for length in (3, 4, 5):
+            x = torch.randn(length, 6)
+            torch.testing.assert_close(compiled(x), net(x))
+    assert set(extension.optimized) == {(False, False)}
+    assert models(compiled) >= 3
+    assert not compile_api.report(compiled).refused
+
+
+def test_ipex_trains(extension):
+    net = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    compiled = compile_api.compile(net, backend="ipex")
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    x, gradients = torch.randn(5, 6), []
+    for call in (net, compiled):
+        net.load_state_dict(state)
+        net.zero_grad()
+        call(x).square().sum().backward()
+        gradients.append([p.grad.clone() for p in net.parameters()])
+    torch.testing.assert_close(*gradients)
+    assert [graph.direction for graph in compile_api.report(compiled).compiled] == ["forward", "backward"]
+    assert not compile_api.report(compiled).refused
+
+
+def test_ipex_is_not_imported_beside_another_torch(extension, monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda package: "2.8.0+cpu")
+    with pytest.raises(compile_api.BackendNotReady, match="needs torch 2.8 and meets torch"):
+        lookup("ipex")
+
+
+@pytest.mark.parametrize("name", ["ipex", "nvfuser"])
+def test_what_no_torch_of_today_can_have_is_not_recommended(name):
+    needed = ENTRIES[name].install
+    assert "pip install" not in needed
+    assert "older than compile-api takes" in needed
+    assert "'inductor'" in needed
+
+
+def test_a_tvm_without_relax_is_told_apart(monkeypatch, tmp_path):
+    from compile_api.runtimes import tvm
+
+    spec = types.SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    assert "needs a TVM with Relax" in tvm.lacks_relax()
+    (tmp_path / "relax" / "frontend" / "torch").mkdir(parents=True)
+    assert tvm.lacks_relax() == ""
 
 
 class FakeDefinition:

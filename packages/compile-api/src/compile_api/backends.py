@@ -50,7 +50,7 @@ def nothing_lacks() -> str:
 class Backend:
     """A registered backend: what it is, what it takes, and what it needs.
 
-    ``needs`` are modules that must be importable and ``install`` says how to get them; ``lacks`` is asked once they
+    ``needs`` are modules that must be importable and ``install`` says how to get them, or why nobody can; ``lacks`` is asked once they
     are there, for what else stands in the way (a version, a device), and answers with a sentence or nothing.
     """
 

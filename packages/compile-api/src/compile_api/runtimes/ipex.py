@@ -1,4 +1,9 @@
-"""Backend ``ipex``: Intel's extension for PyTorch optimizes the captured graph.  For whoever has a matching torch."""
+"""Backend ``ipex``: Intel's extension for PyTorch, whose operators and fusions work through TorchScript.
+
+Its development has ended with a release for torch 2.8, so no torch of today can reach it; the adapter is kept to its
+interface.  Inference is the captured graph, optimized, traced and frozen; training the forward and backward graph,
+traced each: what the extension registers when it is imported is applied to them.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,17 @@ import torch
 from torch import fx
 
 from compile_api.backends import CompilerFn, Context, backend
-from compile_api.runtimes.ofi import real_inputs, refuse_training
+from compile_api.errors import BackendCannot
+from compile_api.ledger import GraphCompiled
+from compile_api.runtimes.by_size import for_each_size
+from compile_api.runtimes.ofi import real_inputs
+from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
 
 _PACKAGE = "intel_extension_for_pytorch"
+_ENDED = (
+    "its development has ended, and its last release, 2.8, is for torch 2.8, which is older than compile-api takes; "
+    "backends 'inductor' and 'openvino' are for Intel's processors, too"
+)
 
 
 def lacks_matching_torch() -> str:
@@ -23,28 +36,69 @@ def lacks_matching_torch() -> str:
     ours = torch.__version__.split("+")[0].split(".")[:2]
     if theirs == ours:
         return ""
-    wanted, have = ".".join(theirs), ".".join(ours)
-    return f"needs torch {wanted} and meets torch {have}: its development has ended, so no release fits a newer torch"
+    return f"needs torch {'.'.join(theirs)} and meets torch {'.'.join(ours)}: {_ENDED}"
 
 
 @backend(
     "ipex",
     note="Intel's extension for PyTorch",
     needs=(_PACKAGE,),
-    install="pip install intel-extension-for-pytorch, with torch 2.8",
+    install=_ENDED,
     devices="CPU",
-    training=False,
     lacks=lacks_matching_torch,
 )
 def ipex(ctx: Context) -> CompilerFn:
-    return compile_graph
+    def for_direction(direction: str) -> FxCompiler:
+        def compile_half(gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+            importlib.import_module(_PACKAGE)
+            half = _TensorsOnly(gm)
+            script = traced(half, example_inputs)
+            ctx.ledger.add(GraphCompiled(direction, len(gm.graph.nodes), (), ("ipex.script",), (), ()))
+            return lambda inputs: half.whole(script(*inputs))
+
+        return compile_half
+
+    trains = through_aotgrad(ctx, for_direction, None)
+
+    def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        wanted = (isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs)
+        if torch.is_grad_enabled() and any(wanted):
+            return trains(gm, example_inputs)
+        optimized = importlib.import_module(_PACKAGE).optimize(gm.eval(), inplace=False)
+        script = torch.jit.freeze(traced(optimized, example_inputs).eval())
+        ctx.ledger.add(GraphCompiled("inference", len(gm.graph.nodes), (), ("ipex.script",), (), ()))
+        return script
+
+    return for_each_size(ctx, "ipex", compile_graph)
 
 
-def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-    refuse_training(example_inputs, "ipex")
-    extension = importlib.import_module(_PACKAGE)
+def traced(module: torch.nn.Module, example_inputs: list[Any]) -> Any:
+    """The module as a program of TorchScript."""
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        optimized = extension.optimize(gm.eval(), inplace=False)
-        traced = torch.jit.trace(optimized, real_inputs(example_inputs), check_trace=False)
-        return torch.jit.freeze(traced.eval())
+        warnings.simplefilter("ignore")  # torch.jit says that it is deprecated: the user asked for it by name
+        try:
+            return torch.jit.trace(module, real_inputs(example_inputs), check_trace=False)
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise BackendCannot(f"TorchScript does not take the graph: {reason}") from error
+
+
+class _TensorsOnly(torch.nn.Module):
+    """A graph without those of its outputs that are no tensors, which TorchScript cannot trace."""
+
+    def __init__(self, gm: fx.GraphModule) -> None:
+        super().__init__()
+        self.gm = gm
+        self.outputs = tuple(None if isinstance(each, fx.Node) else each for each in gm.graph.output_node().args[0])
+        self.tensors = [at for at, each in enumerate(gm.graph.output_node().args[0]) if isinstance(each, fx.Node)]
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs = self.gm(*inputs)
+        return tuple(outputs[at] for at in self.tensors)
+
+    def whole(self, tensors: tuple[torch.Tensor, ...]) -> list[Any]:
+        """All outputs again."""
+        outputs: list[Any] = list(self.outputs)
+        for at, tensor in zip(self.tensors, tensors, strict=True):
+            outputs[at] = tensor
+        return outputs

@@ -1,6 +1,7 @@
 """Backend ``nvfuser``: NVIDIA's fuser compiles the element-by-element and reducing parts of the ATen graphs.
 
-For whoever has it: its wheels are made for single releases of torch.  What it has no operator for stays with torch.
+For whoever has built it for the torch at hand: its wheels end with torch 2.9.  What it has no operator for stays with
+torch.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.ledger import GraphCompiled
+from compile_api.runtimes.by_size import for_each_size
 from compile_api.runtimes.onnx_graph import refuse_varying_sizes, value_of
 from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
 
@@ -32,6 +34,12 @@ _POINTWISE: Mapping[Any, str] = {
 }  # fmt: skip
 
 
+_NO_WHEELS = (
+    "its last wheels, nvfuser-cu130-torch29, are for torch 2.9, which is older than compile-api takes; build it from "
+    "its sources for this torch, or use backend 'inductor'"
+)
+
+
 def lacks_a_build() -> str:
     """Its extension is built against one torch and one CUDA."""
     if not torch.cuda.is_available():
@@ -39,7 +47,7 @@ def lacks_a_build() -> str:
     try:
         importlib.import_module("nvfuser")
     except (ImportError, OSError) as error:
-        return f"is built for another torch than {torch.__version__} ({error}): pip install nvfuser-cu130-torch29"
+        return f"is built for another torch than {torch.__version__} ({error}): {_NO_WHEELS}"
     return ""
 
 
@@ -48,7 +56,7 @@ def lacks_a_build() -> str:
     aliases=("aot_nvfuser", "aot_ts_nvfuser", "nvprims_nvfuser"),
     note="NVIDIA's fuser for element-by-element chains",
     needs=("nvfuser",),
-    install="pip install --pre nvfuser-cu130-torch29, with torch 2.9 on Python 3.10 or 3.12",
+    install=_NO_WHEELS,
     devices="GPU",
     lacks=lacks_a_build,
 )
@@ -62,7 +70,7 @@ def nvfuser(ctx: Context) -> CompilerFn:
 
         return compile_graph
 
-    return through_aotgrad(ctx, for_direction, None)
+    return for_each_size(ctx, "nvfuser", through_aotgrad(ctx, for_direction, None))
 
 
 def partitioned(gm: fx.GraphModule) -> tuple[Callable[..., Any], tuple[str, ...]]:

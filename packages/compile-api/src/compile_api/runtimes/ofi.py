@@ -11,17 +11,22 @@ from torch import fx
 
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
+from compile_api.ledger import GraphCompiled
+from compile_api.runtimes.by_size import for_each_size
 
 
 @backend("ofi", note="TorchScript's optimize_for_inference", training=False)
 def ofi(ctx: Context) -> CompilerFn:
-    return compile_graph
+    def compile_fixed(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        compiled = compile_graph(gm, example_inputs)
+        ctx.ledger.add(GraphCompiled("inference", len(gm.graph.nodes), (), ("ofi.script",), (), ()))
+        return compiled
+
+    return for_each_size(ctx, "ofi", compile_fixed)
 
 
 def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     refuse_training(example_inputs, "ofi")
-    if any(isinstance(each, torch.SymInt) for each in example_inputs):
-        raise BackendCannot("sizes that vary between calls; compile with dynamic=False to have a script for each")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit says that it is deprecated: the user asked for it by name
         try:

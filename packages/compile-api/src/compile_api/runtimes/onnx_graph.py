@@ -210,9 +210,9 @@ def _sayable(value: Any) -> bool:
 
 
 def refuse_varying_sizes(gm: fx.GraphModule) -> None:
-    """Models are made for fixed sizes."""
+    """Models are made for fixed sizes; of those that inputs have there is one for each."""
     given = [value_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
     for value in given:
         fixed = value is None or (isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape))
         if not fixed:
-            raise BackendCannot("sizes vary between calls; compile with dynamic=False to have a model for each")
+            raise BackendCannot("a size depends on what tensors hold, and a model is made for fixed sizes")

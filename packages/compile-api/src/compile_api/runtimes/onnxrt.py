@@ -18,6 +18,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCompiled
+from compile_api.runtimes.by_size import for_each_size
 from compile_api.runtimes.onnx_graph import converted, refuse_varying_sizes, takes, value_of
 from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
 
@@ -93,7 +94,7 @@ def _through_sessions(ctx: Context, providers: Sequence[str]) -> CompilerFn:
 
         return compile_graph
 
-    return through_aotgrad(ctx, for_direction, decompositions)
+    return for_each_size(ctx, "onnxrt", through_aotgrad(ctx, for_direction, decompositions))
 
 
 def partitioned(

@@ -13,6 +13,7 @@ from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCompiled
+from compile_api.runtimes.by_size import for_each_size
 from compile_api.runtimes.ofi import refuse_training
 from compile_api.runtimes.onnx_graph import refuse_varying_sizes
 from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
@@ -43,7 +44,7 @@ def openvino(ctx: Context) -> CompilerFn:
             raise BackendCannot("openvino computes on CPUs here, and an input is on another device")
         return inner(gm, example_inputs)
 
-    return compile_graph
+    return for_each_size(ctx, "openvino", compile_graph)
 
 
 class Model:

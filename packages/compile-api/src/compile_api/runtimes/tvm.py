@@ -7,8 +7,10 @@ that is a mere change of form.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +18,18 @@ from torch import fx
 
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
+from compile_api.ledger import GraphCompiled
+from compile_api.runtimes.by_size import for_each_size
 from compile_api.runtimes.ofi import real_inputs, refuse_training
+
+
+def lacks_relax() -> str:
+    """Releases that know Relay alone are of another age; found without importing any of it."""
+    spec = importlib.util.find_spec("tvm")
+    places = (spec and spec.submodule_search_locations) or ()
+    if any(Path(place, "relax", "frontend", "torch").is_dir() for place in places):
+        return ""
+    return "needs a TVM with Relax, and finds one without: pip install --upgrade apache-tvm"
 
 
 @backend(
@@ -26,9 +39,15 @@ from compile_api.runtimes.ofi import real_inputs, refuse_training
     install="pip install apache-tvm",
     devices="CPU",
     training=False,
+    lacks=lacks_relax,
 )
 def tvm(ctx: Context) -> CompilerFn:
-    return compile_graph
+    def compile_fixed(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        compiled = compile_graph(gm, example_inputs)
+        ctx.ledger.add(GraphCompiled("inference", len(gm.graph.nodes), (), ("tvm.relax",), (), ()))
+        return compiled
+
+    return for_each_size(ctx, "tvm", compile_fixed)
 
 
 class _Positional(torch.nn.Module):
@@ -45,7 +64,7 @@ class _Positional(torch.nn.Module):
 def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     refuse_training(example_inputs, "tvm")
     if not all(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in example_inputs):
-        raise BackendCannot("tvm computes on CPUs here, on tensors of fixed sizes; compile with dynamic=False")
+        raise BackendCannot("tvm computes on CPUs here, and an input is elsewhere or no tensor")
     machine = _machine(gm, example_inputs)
     from_dlpack = importlib.import_module("tvm.runtime").from_dlpack
 
