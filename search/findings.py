@@ -7,11 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from search.generator import generate
 
+SHRINK_SECONDS = 300
 EACH = 3
 """How many programs of one kind are made small: a kind is coarse, and may hold several mistakes."""
 
@@ -26,6 +28,16 @@ if __name__ == "__main__":
 '''
 
 
+@dataclass(slots=True)
+class Shrinking:
+    """A process that makes a program small, and the file in which it does."""
+
+    process: subprocess.Popen[bytes]
+    path: Path
+    line: dict[str, Any]
+    until: float
+
+
 class Findings:
     """Counts of all programs, and what differs by its kind."""
 
@@ -35,6 +47,7 @@ class Findings:
         self.seeds: list[int] = []
         self.kinds: dict[str, int] = {}
         self.texts: set[str] = set()
+        self.shrinking: list[Shrinking] = []
         self.start = time.monotonic()
 
     def told(self, line: dict[str, Any]) -> None:
@@ -45,21 +58,40 @@ class Findings:
             return
         self.seeds.append(line["seed"])
         seen = self.kinds[line["signature"]] = self.kinds.get(line["signature"], 0) + 1
-        if seen <= EACH:
-            self.show(line)
-
-    def show(self, line: dict[str, Any]) -> None:
-        text = generate(line["seed"])
+        if seen > EACH:
+            return
         if self.small:
-            text = shrunk(text, self.backend)
+            self.shrinking.append(shrink(line, self.backend))
+        else:
+            self.show(generate(line["seed"]), line)
+
+    def poll(self) -> None:
+        """Shows what has become small, and whatever had its time."""
+        for one in list(self.shrinking):
+            if one.process.poll() is None:
+                if time.monotonic() < one.until:
+                    continue
+                one.process.kill()
+                one.process.wait()
+            self.shrinking.remove(one)
+            self.show(one.path.read_text(), one.line)
+            one.path.unlink()
+
+    def finish(self) -> None:
+        while self.shrinking:
+            self.poll()
+            time.sleep(0.1)
+
+    def show(self, text: str, line: dict[str, Any]) -> None:
         if shape(text) in self.texts:
             return
         self.texts.add(shape(text))
-        print(f"\n# seed {line['seed']}: {line['difference']}\n{text}", flush=True)
+        print(f"\n# seed {line['seed']}: {line['signature']}\n# {line['difference']}\n{text}", flush=True)
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            name = f"{self.backend}_{line['signature'].replace(' ', '_')}_{line['seed']}.py"
-            (self.folder / name).write_text(f"# {line['difference']}\n{text}{FOOT.format(backend=self.backend)}")
+            name = re.sub(r"\W+", "_", f"{self.backend}_{line['signature']}")[:80] + f"_{line['seed']}.py"
+            said = "\n# ".join(line["difference"].splitlines())
+            (self.folder / name).write_text(f"# {said}\n{text}{FOOT.format(backend=self.backend)}")
 
     def summary(self) -> str:
         rate = self.count / max(0.001, time.monotonic() - self.start)
@@ -75,14 +107,11 @@ def shape(text: str) -> str:
     return re.sub(r"\d+\.?\d*|\b[a-z]\b", "_", text)
 
 
-def shrunk(text: str, backend: str, limit: float = 120.0) -> str:
-    """The text made small by a process of its own, which may die of what it tries; then it is as it was."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "program.py"
-        path.write_text(text)
-        try:
-            subprocess.run([sys.executable, "-m", "search.shrink", str(path), backend], timeout=limit, check=False,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-        except subprocess.TimeoutExpired:
-            pass
-        return path.read_text()
+def shrink(line: dict[str, Any], backend: str) -> Shrinking:
+    """Begins to make the program of a line small; the process may die of what it tries, and the file is as it was then."""
+    handle, name = tempfile.mkstemp(suffix=".py", prefix="program")
+    with open(handle, "w") as file:
+        file.write(generate(line["seed"]))
+    command = [sys.executable, "-m", "search.shrink", name, backend]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return Shrinking(process, Path(name), line, time.monotonic() + SHRINK_SECONDS)

@@ -80,8 +80,9 @@ class Writer:
         text = line
         for head in reversed(around):
             text = head + "\n" + textwrap.indent(text, "    ")
+        code = compile(text, "<statement>", "exec")
         try:
-            exec(compile(text, "<statement>", "exec"), self.scope)
+            exec(code, self.scope)
         except Exception:  # noqa: BLE001 - it does not fit here
             return False
         return True

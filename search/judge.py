@@ -40,7 +40,7 @@ def differ(expected: Sequence[Sight], actual: Sequence[Sight], reference: Refere
     pairs = list(zip(expected, actual, strict=False))
     for one, other in pairs:  # what is not a matter of rounding says more
         if one.where != other.where:
-            return Difference("structure", one.where, one.where, other.where)
+            return Difference("structure", f"{one.where} / {other.where}", _with_error(one), _with_error(other))
         if one.facts != other.facts:
             return Difference(kind_of(one.facts, other.facts), one.where, str(one.facts), str(other.facts))
     if len(expected) != len(actual):
@@ -51,6 +51,10 @@ def differ(expected: Sequence[Sight], actual: Sequence[Sight], reference: Refere
             if difference is not None:
                 return difference
     return None
+
+
+def _with_error(sight: Sight) -> str:
+    return f"{sight.where} {sight.facts[:2]}" if "raised" in sight.where else sight.where
 
 
 NAMES = ("type", "dtype", "shape", "strides", "requires_grad", "is_leaf")

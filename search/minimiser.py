@@ -12,7 +12,7 @@ Still = Callable[[str], bool]
 
 def minimise(text: str, still: Still, tries: int = 400) -> str:
     """The smallest text found in so many tries."""
-    best, left = ast.unparse(ast.parse(text)), tries
+    best, left, seen = ast.unparse(ast.parse(text)), tries, set[str]()
     if not still(best):
         return text
     smaller = True
@@ -23,9 +23,10 @@ def minimise(text: str, still: Still, tries: int = 400) -> str:
             candidate = _candidate(best, position)
             if candidate is None:
                 break
-            if candidate == best or not _compiles(candidate):
+            if candidate == best or candidate in seen or not _compiles(candidate):
                 position += 1
                 continue
+            seen.add(candidate)
             left -= 1
             if still(candidate):
                 best, smaller = candidate, True
@@ -61,6 +62,11 @@ def _changes(tree: ast.Module) -> Iterator[Callable[[], None]]:
     bodies = [(node, name) for node in ast.walk(tree) for name in ("body", "orelse", "finalbody") if isinstance(getattr(node, name, None), list)]
     for node, name in bodies:
         statements = getattr(node, name)
+        size = len(statements) // 2
+        while size > 1 and not isinstance(node, ast.Module):
+            for index in reversed(range(0, len(statements) - size + 1, size)):
+                yield _without(node, name, index, size)
+            size //= 2
         for index in reversed(range(len(statements))):
             if isinstance(statements[index], ast.FunctionDef) and isinstance(node, ast.Module):
                 continue
@@ -76,10 +82,10 @@ def _changes(tree: ast.Module) -> Iterator[Callable[[], None]]:
     yield from _within(tree)
 
 
-def _without(node: ast.AST, name: str, index: int) -> Callable[[], None]:
+def _without(node: ast.AST, name: str, index: int, count: int = 1) -> Callable[[], None]:
     def change() -> None:
         statements = getattr(node, name)
-        del statements[index]
+        del statements[index : index + count]
         if not statements and name == "body":
             statements.append(ast.Pass())
 

@@ -134,9 +134,10 @@ def run(
     told = time.monotonic()
     try:
         while time.monotonic() < end:
-            while len(parent.children) < jobs and parent.next < parent.end:
+            findings.poll()
+            while len(parent.children) + len(findings.shrinking) < jobs and parent.next < parent.end:
                 parent.start()
-            if not parent.children:
+            if not parent.children and parent.next >= parent.end:
                 break
             parent.step()
             if time.monotonic() - told > 30:
@@ -144,3 +145,4 @@ def run(
                 print(findings.summary(), flush=True)
     finally:
         parent.stop()
+        findings.finish()

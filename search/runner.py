@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -26,12 +27,22 @@ class Verdict:
     @property
     def signature(self) -> str:
         """What kind of difference it is, coarsely, so that making a program small keeps to one mistake."""
-        return "" if self.difference is None else f"{self.difference.kind} {_part(self.difference.where)}"
+        found = self.difference
+        if found is None:
+            return ""
+        where = " for ".join(map(_part, reversed(found.where.split(" / "))))
+        more = f" {_words(found.actual)}" if "raised" in where or found.kind == "warning" else ""
+        return f"{found.kind} {where}{more}"
 
 
 def _part(where: str) -> str:
     stage = "after " if where.startswith("after: ") else ""
     return stage + ("grad" if ".grad" in where else where.removeprefix("after: ").split(".")[0].split("[")[0])
+
+
+def _words(text: str) -> str:
+    """The words of a message without what a program brought to it."""
+    return " ".join(re.findall(r"(?<![.\w'])[A-Za-z]{2,}(?![.\w'(])", text)[:12])
 
 
 def compiler(backend: str, log: capture.Log | None = None) -> Compiler:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
+import traceback
 from typing import Any
 
 import torch
@@ -23,14 +24,19 @@ def main(backend: str, seeds: list[int]) -> None:
     limit_memory()
     for index, seed in enumerate(seeds):
         say(start=seed)
-        verdict = judge(generate(seed), backend)
-        found = verdict.difference
-        say(
-            seed=seed, raised=verdict.raised, graphs=verdict.graphs, call=verdict.call,
-            signature=verdict.signature, difference=str(found) if found else "",
-        )  # fmt: skip
+        say(**tried(seed, backend))
         if index % 50 == 49:
             gc.collect()
+
+
+def tried(seed: int, backend: str) -> dict[str, Any]:
+    try:
+        verdict = judge(generate(seed), backend)
+    except Exception as error:  # noqa: BLE001 - of the search itself, or out of a hook that runs when nobody calls
+        told = "".join(traceback.format_exception(error, limit=-6))
+        return {"seed": seed, "raised": False, "graphs": 0, "signature": f"search {type(error).__name__}", "difference": told}
+    found = str(verdict.difference) if verdict.difference else ""
+    return {"seed": seed, "raised": verdict.raised, "graphs": verdict.graphs, "signature": verdict.signature, "difference": found}
 
 
 def say(**what: Any) -> None:

@@ -50,9 +50,14 @@ def reachable(scope: Scope) -> Iterator[tuple[str, Any]]:
         elif isinstance(value, torch.nn.Module):
             yield from ((f"{name}.{path}", part) for path, part in value.named_parameters() if "." not in path)
             yield from ((f"{name}.{path}", part) for path, part in value.named_buffers() if "." not in path)
-            yield from ((f"{name}.{path}.weight", part.weight) for path, part in value.named_children() if hasattr(part, "weight"))
+            children = [(path, part) for path, part in value.named_children() if hasattr(part, "weight")]
+            yield from ((f"{name}{_child(path)}.weight", part.weight) for path, part in children)
         elif type(value).__name__ == "SimpleNamespace":
             yield from ((f"{name}.{path}", part) for path, part in vars(value).items())
+
+
+def _child(path: str) -> str:
+    return f"[{path}]" if path.isdigit() else f".{path}"
 
 
 def pick(fits: Callable[[Any], bool]) -> Callable[[Scope, random.Random], str]:

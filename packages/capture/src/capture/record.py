@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -101,7 +102,7 @@ def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber])
 
 
 def _is_new_leaf(ctx: Recording, result: Any) -> bool:
-    if not isinstance(result, torch.Tensor) or not result.requires_grad or result.grad_fn is not None:
+    if not isinstance(result, torch.Tensor) or not result.requires_grad or not result.is_leaf:
         return False
     known = ctx.tensors.get(id(result))
     return known is None or known.source is None
@@ -109,7 +110,7 @@ def _is_new_leaf(ctx: Recording, result: Any) -> bool:
 
 def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
-        with ctx.graph.mode, _sizes_may_vary(ctx):
+        with ctx.graph.mode, _sizes_may_vary(ctx), _told_once(kwargs):
             return getattr(args[0], target)(*args[1:], **kwargs) if method else stand_in(target)(*args, **kwargs)
     except Signal:
         raise
@@ -127,6 +128,11 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
             "error in an operation",
             f"`{name}` fails: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
         )
+
+
+def _told_once(kwargs: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """The rules for stand-ins warn of an ``out=`` that is resized, in other words than the operator does when it runs."""
+    return warnings.catch_warnings(action="ignore") if "out" in kwargs else contextlib.nullcontext()
 
 
 def _sizes_may_vary(ctx: Recording) -> AbstractContextManager[None]:
