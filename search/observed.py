@@ -86,7 +86,7 @@ def _tensor(walk: Walk, value: torch.Tensor, where: str) -> None:
     if value.layout is not torch.strided or value.is_quantized:
         walk.note(where, kind, str(value.layout), str(value.dtype), tuple(value.shape), str(value.detach()))
         return
-    facts = (kind, str(value.dtype), tuple(value.shape), seen_strides(value), value.requires_grad, value.is_leaf)
+    facts = (kind, str(value.dtype), tuple(value.shape), seen_strides(value), value.requires_grad, history(value))
     memory = value.untyped_storage()
     shared: Kind = ()
     if value.numel() and memory._cdata in walk.memories:
@@ -96,8 +96,15 @@ def _tensor(walk: Walk, value: torch.Tensor, where: str) -> None:
         walk.memories[memory._cdata] = (where, value.storage_offset())
         walk.kept.append(memory)
     walk.sights.append(Sight(where, (*facts, *shared), value.detach().clone()))
-    if value.is_leaf or value.retains_grad:
+    if history(value) == "leaf" or (value.requires_grad and value.retains_grad):
         walk.look(value.grad, f"{where}.grad")
+
+
+def history(value: torch.Tensor) -> str:
+    try:
+        return "leaf" if value.is_leaf else "made"
+    except RuntimeError as error:  # a view of what was changed in another mode of gradients
+        return str(error)
 
 
 def seen_strides(value: torch.Tensor) -> tuple[int, ...]:

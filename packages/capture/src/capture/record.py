@@ -102,7 +102,7 @@ def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber])
 
 
 def _is_new_leaf(ctx: Recording, result: Any) -> bool:
-    if not isinstance(result, torch.Tensor) or not result.requires_grad or not result.is_leaf:
+    if not isinstance(result, torch.Tensor) or not result.requires_grad or not _begins_a_history(result):
         return False
     known = ctx.tensors.get(id(result))
     return known is None or known.source is None
@@ -128,6 +128,13 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
             "error in an operation",
             f"`{name}` fails: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
         )
+
+
+def _begins_a_history(result: torch.Tensor) -> bool:
+    try:
+        return bool(result.is_leaf)
+    except RuntimeError:  # a view of what was changed in another mode of gradients; torch tells nothing of its history
+        return False
 
 
 def _told_once(kwargs: Mapping[str, Any]) -> AbstractContextManager[None]:
