@@ -1,4 +1,4 @@
-"""Modules that are graphs already: made, edited, copied and stored by torch.fx, torch.export, quantisation and TorchScript."""
+"""Modules that are graphs already: of torch.fx, torch.export, quantisation, TorchScript; edited, copied and stored."""
 
 import copy
 import pickle

@@ -31,6 +31,6 @@ def _sentence(name: str, error: ImportError) -> str:
     where = f" ({error.path})" if error.path else ""
     return (
         f"the `{name}` that Python finds{where} is not the one that compile_api needs ({error}): it is another "
-        f"project's or another version. Do `pip uninstall {name}` and `pip install --force-reinstall {ours}`, or rename "
-        f"a file of yours that is called so ({_PAGE})"
+        f"project's or another version. Do `pip uninstall {name}` and `pip install --force-reinstall {ours}`, or "
+        f"rename a file of yours that is called so ({_PAGE})"
     )
