@@ -180,12 +180,21 @@ def programs(session: nox.Session) -> None:
 
 @nox.session(python=HOME_PYTHON)
 def corpus(session: nox.Session) -> None:
-    """Real architectures, in inference and in training: eager's results, and nearly all of them captured whole."""
+    """Real architectures: eager's results, and nearly all of them captured whole; ``-- --mode step`` for whole steps."""
     install_torch(session, HOME_PYTHON)
     session.install("numpy", *LIBRARY_TOOLS)
     session.install("--no-deps", *LIBRARIES)
-    install_packages(session, "capture")
+    install_packages(session, *PACKAGES)
     session.run("python", "-m", "corpus", *session.posargs)
+
+
+@nox.session(python=HOME_PYTHON)
+def search(session: nox.Session) -> None:
+    """Programs made at random, in eager and compiled; ``-- --programs 50000 --jobs 16 --log FILE`` for a long search."""
+    install_torch(session, HOME_PYTHON)
+    session.install("numpy")
+    install_packages(session, *PACKAGES)
+    session.run("python", "-m", "search", *session.posargs)
 
 
 @nox.session(python=HOME_PYTHON)

@@ -36,8 +36,11 @@ class Verdict:
 
 
 def _part(where: str) -> str:
+    """Gradients as such; everything else by the argument or part of the result that it is in."""
     stage = "after " if where.startswith("after: ") else ""
-    return stage + ("grad" if ".grad" in where else where.removeprefix("after: ").split(".")[0].split("[")[0])
+    if ".grad" in where:
+        return stage + "grad"
+    return stage + ".".join(re.split(r"[.\[]", where.removeprefix("after: "))[: 2 if where.startswith("state") else 1])
 
 
 def _words(text: str) -> str:
@@ -55,11 +58,16 @@ def compiler(backend: str, log: capture.Log | None = None) -> Compiler:
 
 
 def judge(text: str, backend: str) -> Verdict:
-    """Both runs go call by call, and end at the first difference."""
+    """The text in eager and compiled by a backend."""
     capture.reset()
     log = capture.Log() if backend == "eager" else None
+    return compared(text, compiler(backend, log), log)
+
+
+def compared(text: str, compile_it: Compiler, log: capture.Log | None = None) -> Verdict:
+    """Both runs go call by call, and end at the first difference."""
     raised = False
-    pairs = zip(calls(text, _as_it_is), calls(text, compiler(backend, log)), strict=True)
+    pairs = zip(calls(text, _as_it_is), calls(text, compile_it), strict=True)
     for index, (expected, actual) in enumerate(pairs):
         raised = raised or expected.raised
         difference = _difference(text, index, expected, actual)

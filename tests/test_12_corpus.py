@@ -9,6 +9,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the corpus is a program of this repository, not a package
 
+from corpus import step
 from corpus.families import register_all
 from corpus.runner import differs, run
 from corpus.table import CASES
@@ -33,6 +34,17 @@ def test_written_for_the_corpus(name, mode):
     outcome = run(CASES[name], mode)
     assert outcome.is_right, str(outcome)
     assert outcome.is_whole is (name not in BROKEN), str(outcome)
+
+
+STEPS = ["mixture_of_experts", "autoencoder", "hooked", "memory", "capsules", "dcgan", "recommender"]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_whole_steps(name):
+    """Forward, loss, backward and optimizer in one compiled function; ``nox -s corpus -- --mode step`` runs all."""
+    outcome = step.run(CASES[f"written/{name}"])
+    assert outcome.is_right, str(outcome)
+    assert outcome.is_whole, str(outcome)
 
 
 @pytest.mark.filterwarnings("ignore")  # the libraries' own

@@ -11,6 +11,7 @@ import torch
 
 from search.grammar.arguments import literal
 from search.grammar.statements import OPERATORS, REDUCTIONS, UNARY
+from search.observed import history
 
 Scope = dict[str, Any]
 HOLE = re.compile(r"<(\w+?)(\d*)>")
@@ -123,7 +124,7 @@ HOLES: dict[str, Callable[[Scope, random.Random], str]] = {
     "t": _tensor(lambda value: True),
     "f": pick(_is_float),
     "g": pick(lambda value: _is_float(value) and value.requires_grad),
-    "leaf": pick(lambda value: _is_float(value) and value.requires_grad and value.is_leaf),
+    "leaf": pick(lambda value: _is_float(value) and value.requires_grad and history(value) == "leaf"),
     "plain": pick(lambda value: _is_float(value) and not value.requires_grad),
     "long": _tensor(lambda value: value.dtype == torch.int64),
     "bool": _tensor(lambda value: value.dtype == torch.bool),
