@@ -80,6 +80,7 @@ class CodeState:
     versions: list[Version] = field(default_factory=list)
     varying: Varying = field(default_factory=Varying)
     reasons: list[str] = field(default_factory=list)
+    left_idle: int = 0  # calls that CPython ran because no tensor was within their reach
 
     def add(self, entry: GuardedCode, guards: tuple[Guard, ...]) -> None:
         self.versions.append(Version(entry, guards))

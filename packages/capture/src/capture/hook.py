@@ -22,6 +22,7 @@ from capture.errors import BackendError, CaptureWarning, InternalError, Location
 from capture.foreign_markers import is_disabled, is_triton_kernel
 from capture.forks import CollectionPause, ProcessLock
 from capture.guards import to_spec
+from capture.idleness import Idleness, LeftIdle, is_left_for_good
 from capture.machine import stack_depth
 from capture.options import Options
 from capture.outcomes import SizesFixed
@@ -62,6 +63,7 @@ class Config:
         self.log = log
         self.cache = Cache()
         self.continuations = Continuations()
+        self.idleness = Idleness(options.idle_instructions if options.leave_idle and not options.nopython else None)
         self.lock = ProcessLock()
         self.signals = HeldSignals()
         # Code may outlive its functions: what was compiled for it goes with the configuration that asked for it.
@@ -170,28 +172,39 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     known = state.fitting(inputs)
     if known is not None:  # another thread was faster; or this one was interrupted before the engine had it
         return _engine.SKIP_ONCE if known in _engine.entries(code) else known
-    sentence = state.why(inputs)
+    sentence, allowance = state.why(inputs), config.idleness.allowance(inputs)
     if sentence is not None:
         if not state.is_idle():
             config.log.add(RecompileRecord(location, sentence))
         if len(state.versions) >= config.options.recompile_limit and not _may_open(config, state):
             return _too_many(config, location, state)
-        if config.options.dynamic is not False:
+        if config.options.dynamic is not False and allowance is None:
             state.learn(inputs, config.options)
     state.varying.all_sizes = config.options.dynamic is True
     try:
-        made = translate(config, inputs, state.varying)
+        made = translate(config, inputs, state.varying, allowance)
     except SizesFixed:
         return _too_many(config, location, state)
+    except LeftIdle as left:
+        return _leave_idle(config, FallbackRecord(location, left.reason), state)
     finally:
         if state.varying.defines_classes:  # nobody should meet a stand-in among the classes that a class knows
             gc.collect(0)
+    if made.graph is not None:
+        config.idleness.computes(inputs.function)
     guards = _engine.Guards(*to_spec(made.guards))
     if made.recheck is not None:
         made.recheck.guards = guards
     entry = _engine.GuardedCode(made.code, guards, config)
     state.add(entry, without_objects(made.guards))
     return entry
+
+
+def _leave_idle(config: Config, record: FallbackRecord, state: CodeState) -> Any:
+    state.left_idle += 1
+    if state.left_idle == 1:
+        config.log.add(record)
+    return _engine.SKIP_ALWAYS if is_left_for_good(state.left_idle) else _engine.SKIP_ONCE
 
 
 def _may_open(config: Config, state: CodeState) -> bool:

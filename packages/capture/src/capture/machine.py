@@ -32,6 +32,7 @@ from capture.generating import does_something_at_the_end, made_by_a_call, resume
 from capture.graph import GraphRecorder
 from capture.guards import Guard, GuardSet
 from capture.identity import MetObjects, SearchedKeys, rely_on_distinct
+from capture.idleness import MOST_STEPS
 from capture.instructions import Body, Instruction, slot_names
 from capture.layouts import CLOSED, OpenLayout
 from capture.marks import marked
@@ -69,7 +70,6 @@ from capture.whereabouts import may_handle_an_error
 from capture.wrap import wrap_object
 
 _DEEPEST = 150
-_MOST_IDLE_STEPS = 100_000  # some two seconds' worth
 _FRAMES_PER_CALL = 14  # of Python's, at most, that evaluating a call takes
 _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented))
 # Compared by value: that two paths lead to one such object says nothing.
@@ -108,7 +108,7 @@ class Machine:
         self.defined = DefinedClasses()
         self._suspended: list[SuspendableValue] = []
         self._step_of_root = 0
-        self._steps = 0
+        self.steps, self.most_idle = 0, MOST_STEPS
         self._changes = 0
         self._origins: dict[int, tuple[Value, Instruction, int]] = {}
         self.root = self._open_root()
@@ -242,8 +242,8 @@ class Machine:
         instruction = frame.instructions[frame.pc]
         frame.current = instruction
         frame.pc += 1
-        self._steps += 1
-        if self._steps == _MOST_IDLE_STEPS:
+        self.steps += 1
+        if self.steps == self.most_idle:
             self._leave_long_idleness()
         handler = HANDLERS.get(instruction.op)
         if handler is None:
@@ -260,7 +260,7 @@ class Machine:
     def _leave_long_idleness(self) -> None:
         """CPython is many times faster at what has nothing to do with tensors."""
         if self.options.leave_idle and not self.options.nopython and not self.graph.computes():
-            raise SkipFrame(Reason("idle", f"{self._steps} instructions of it computed no tensor"))
+            raise SkipFrame(Reason("idle", f"{self.steps} instructions of it computed no tensor"))
 
     def unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
         handler = instruction.handler

@@ -37,3 +37,8 @@ class Options:
 
     leave_idle: bool = True
     """Let CPython run a frame that computes no tensor, under the guards found for it; tests of the evaluator say no."""
+
+    idle_instructions: int | None = 20_000
+    """How many instructions of a file that has no tensor within its reach are evaluated before CPython runs the rest;
+    None: no end, and what breaks there goes on in pieces.
+    """

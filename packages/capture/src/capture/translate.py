@@ -32,6 +32,7 @@ from capture.evaluation import evaluate
 from capture.graph import GONE
 from capture.guards import Guard
 from capture.holding import Holding, Recheck
+from capture.idleness import Allowance, leave_at_a_break
 from capture.instructions import Instruction
 from capture.leaves import are_needed
 from capture.library_modes import modes_kept, with_modes_put_back
@@ -84,12 +85,12 @@ class Translation:
     recheck: Recheck | None = None
 
 
-def translate(settings: Settings, inputs: Inputs, varying: Varying) -> Translation:
+def translate(settings: Settings, inputs: Inputs, varying: Varying, allowance: Allowance | None = None) -> Translation:
     """Evaluate the frame, compile its graph, write its code."""
     started = time.perf_counter()
     forced: dict[int, Stopped] = {}
     while True:
-        machine, outcome = evaluate(inputs, varying, forced, settings.options, settings.signals)
+        machine, outcome = evaluate(inputs, varying, forced, settings.options, settings.signals, allowance)
         try:
             if isinstance(outcome, Stopped) and settings.nopython and outcome.reason.kind not in RAISES:
                 raise Unsupported(outcome.reason, outcome.location)
@@ -98,6 +99,8 @@ def translate(settings: Settings, inputs: Inputs, varying: Varying) -> Translati
             translator = _Translator(settings, inputs, machine, varying, started)
             if settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
                 return Translation(None, tuple(translator.guards()), None, None)
+            if isinstance(outcome, Stopped) and not machine.graph.computes():
+                leave_at_a_break(allowance, outcome.reason)
             return translator.finish(outcome)
         except _Earlier as earlier:
             forced[earlier.stopped.step] = earlier.stopped

@@ -10,6 +10,7 @@ makes its functions like any user's.
 """
 
 import collections
+import contextlib
 import faulthandler
 import gc
 import importlib.util
@@ -17,9 +18,12 @@ import json
 import os
 import sys
 import tempfile
+import time
 import traceback
 import unittest
 import warnings
+
+import torch
 
 import capture
 from capture import _engine
@@ -28,11 +32,15 @@ from capture.hook import Config
 
 
 class Outcomes(unittest.TestResult):
-    """What became of each test: "passed", "skipped: why", or the type of what was raised."""
+    """What became of each test: "passed", "skipped: why", or the type of what was raised.
 
-    def __init__(self, *, tell):
+    ``started`` is called with the name of each.
+    """
+
+    def __init__(self, *, tell, started=lambda name: None):
         super().__init__()
         self.tell = tell
+        self.started = started
         self.outcomes = {}
 
     def note(self, test, outcome):
@@ -45,6 +53,7 @@ class Outcomes(unittest.TestResult):
 
     def startTest(self, test):
         super().startTest(test)
+        self.started(test.id())
         if self.tell:
             print(test.id(), file=sys.__stderr__, flush=True)
 
@@ -71,8 +80,17 @@ class Outcomes(unittest.TestResult):
             self.note_error(test, "in a subtest", err)
 
 
+for _name, _method in [pair for pair in vars(Outcomes).items() if callable(pair[1])]:
+    setattr(Outcomes, _name, _engine.Outside(_method))  # not part of the tests
+
+
 def run(names, outcomes):
-    unittest.defaultTestLoader.loadTestsFromNames(names).run(outcomes)
+    try:
+        tests = unittest.defaultTestLoader.loadTestsFromNames(names)
+    except unittest.SkipTest as skipped:
+        outcomes.outcomes[names[0]] = [f"skipped: {skipped}"]
+    else:
+        tests.run(outcomes)
 
 
 def link_tests(folder):
@@ -91,6 +109,13 @@ def runner(mode, log):
     return _engine.Region(run, Config(eager, options, log))
 
 
+def warm_up():
+    """Imports what the first capture of a process does."""
+    _engine.Region(lambda tensor: tensor + tensor.shape[0], Config(eager, capture.Options(), capture.Log()))(
+        torch.ones(3)
+    )
+
+
 def summary(log):
     """How much was captured, and the tracebacks of our own mistakes."""
     reasons = collections.Counter(record.reason.kind for record in log.records() if hasattr(record, "reason"))
@@ -98,9 +123,18 @@ def summary(log):
     return {"counters": _engine.counters(), "reasons": reasons, "mistakes": mistakes}
 
 
-def main(mode, module, path, *tests):
-    faulthandler.enable()
-    outcomes, log = Outcomes(tell=bool(tests)), capture.Log()
+def without_discovery(module):
+    """The module, imported; of a package only what its own file defines, because its modules are run one by one."""
+    with contextlib.suppress(unittest.SkipTest):
+        imported = importlib.import_module(module)
+        if hasattr(imported, "__path__") and hasattr(imported, "load_tests"):
+            del imported.load_tests
+    return module
+
+
+def run_tests(mode, module, outcomes, tests=()):
+    """Runs a module's tests in this process; what there is to say besides their outcomes."""
+    log = capture.Log()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         link_tests(folder)
         from test import support
@@ -108,9 +142,17 @@ def main(mode, module, path, *tests):
         support.use_resources = []  # no network, no minutes of processor time
         gc.freeze()  # some tests collect garbage thousands of times: what torch's import made is none
         warnings.simplefilter("ignore", capture.CaptureWarning)
-        runner(mode, log)([f"{module}.{test}" for test in tests] or [module], outcomes)
+        started = time.process_time()
+        runner(mode, log)([f"{module}.{test}" for test in tests] or [without_discovery(module)], outcomes)
+        return {**summary(log), "seconds": time.process_time() - started}
+
+
+def main(mode, module, path, *tests):
+    faulthandler.enable()
+    outcomes = Outcomes(tell=bool(tests))
+    told = run_tests(mode, module, outcomes, tests)
     with open(path, "w") as file:
-        json.dump({"outcomes": outcomes.outcomes, **summary(log)}, file)
+        json.dump({"outcomes": outcomes.outcomes, **told}, file)
 
 
 if __name__ == "__main__":
