@@ -57,9 +57,9 @@ class StandIns:
         if isinstance(tensor, torch.nn.Parameter):
             fake._is_param = True
         fake.requires_grad_(tensor.requires_grad)
-        return fake if tensor.is_leaf else self._with_history(fake)
+        return fake if tensor.is_leaf else self.with_history(fake)
 
-    def _with_history(self, fake: torch.Tensor) -> torch.Tensor:
+    def with_history(self, fake: torch.Tensor) -> torch.Tensor:
         """Not a leaf, so that the program may change it in place."""
         with torch.enable_grad(), self.mode:
             return fake.view_as(fake) if not fake.requires_grad else fake.clone()

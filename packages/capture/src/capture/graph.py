@@ -70,6 +70,7 @@ class GraphRecorder:
         self.inputs: dict[Source, fx.Node] = {}
         self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
         self.operations = 0
+        self.went_backward = False
         self.regions = Regions()
         self.transforms = 0  # how many transforms of functions are being evaluated, each within the one before
         self._cuts = 0
@@ -94,11 +95,15 @@ class GraphRecorder:
         """The metadata of a real tensor; what is open of its sizes and strides becomes symbols."""
         if not layout:
             return self.stand_ins.of(tensor)
+        unrelated = tensor
         if tensor._is_view():  # torch would make symbols for the base, which is no input
-            tensor = tensor.data.requires_grad_(tensor.requires_grad)
+            unrelated = tensor.data.requires_grad_(tensor.requires_grad)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The .grad attribute")  # torch looks at it, and the program is not told
-            return self.mode.from_tensor(tensor, trace=False, **_shapes().symbolic_arguments(tensor, source, layout))
+            fake = self.mode.from_tensor(
+                unrelated, trace=False, **_shapes().symbolic_arguments(unrelated, source, layout)
+            )
+        return fake if fake.is_leaf is tensor.is_leaf else self.stand_ins.with_history(fake)
 
     def strides_relied_on(self, fake: torch.Tensor, tensor: torch.Tensor) -> Relied:
         relied: Relied = fake.stride() if self.shape_env is None else _shapes().strides_relied_on(fake, tensor)

@@ -1,15 +1,69 @@
-"""Tensors made within a graph that want a gradient of their own.
+"""What autograd knows of tensors without data: where a history begins, and what a backward has used up of it.
 
-A backward within the same graph finds them.  One that comes later, after a break or in the caller, starts from what the
-graph gave and has to arrive at the program's own object: then CPython makes it, between two graphs.
+Autograd's own record of an operation is the one thing that knows writes in place, views, detached tensors and modes
+without gradients; the graph's data flow knows none of these.
+
+Tensors made within a graph that want a gradient of their own: a backward within the same graph finds them.  One that
+comes later, after a break or in the caller, starts from what the graph gave and has to arrive at the program's own
+object: then CPython makes it, between two graphs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+
+
+class History:
+    """Everything behind some tensors, up to their origins or to the steps that ``until`` names."""
+
+    def __init__(self, results: Iterable[torch.Tensor], until: Iterable[Any] = ()) -> None:
+        self.origins: dict[int, torch.Tensor] = {}
+        self.steps: dict[Any, None] = {}
+        ends = set(until)
+        waiting = []
+        for result in results:
+            if result.grad_fn is not None:
+                waiting.append(result.grad_fn)
+            elif result.requires_grad:
+                self.origins[id(result)] = result
+        while waiting:
+            step = waiting.pop()
+            if step is None or step in self.steps:
+                continue
+            self.steps[step] = None
+            if hasattr(step, "variable"):
+                self.origins[id(step.variable)] = step.variable
+            if step not in ends:
+                waiting.extend(before for before, _ in reversed(step.next_functions))
+
+    def is_used_up(self) -> bool:
+        """Whether going backward through all of it is an error."""
+        return any(map(_has_let_go, self.steps))
+
+
+def _has_let_go(step: Any) -> bool:
+    """Whether a backward has freed what the step needs for another."""
+    return any(_is_gone(step, name) for name in _names_of_saved(type(step)))
+
+
+def _is_gone(step: Any, name: str) -> bool:
+    try:
+        getattr(step, name)
+    except RuntimeError as error:  # or it was written to since, which is another error
+        return "second time" in str(error)
+    return False
+
+
+@functools.cache
+def _names_of_saved(kind: type) -> tuple[str, ...]:
+    """The attributes by which a kind of step shows the tensors that it keeps for its backward."""
+    if hasattr(kind, "saved_tensors"):
+        return ("saved_tensors",)
+    return tuple(raw.removeprefix("_raw") for raw in dir(kind) if raw.startswith("_raw_saved_"))
 
 
 def are_needed(leaves: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> bool:
@@ -19,27 +73,4 @@ def are_needed(leaves: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) 
     made = set(map(id, leaves))
     if any(id(result) in made for result in results):
         return True
-    return any(result.grad_fn is not None and set() < _origins(result) <= made for result in results)
-
-
-def lead_to(leaves: Collection[torch.Tensor], result: torch.Tensor) -> bool:
-    """Whether gradients of the result arrive at one of the leaves."""
-    return bool(leaves) and not _origins(result).isdisjoint(map(id, leaves))
-
-
-def _origins(result: torch.Tensor) -> set[int]:
-    """The ids of the tensors that autograd knows the result to come from."""
-    if result.grad_fn is None:
-        return {id(result)}
-    found: set[int] = set()
-    seen: set[Any] = set()
-    waiting: list[Any] = [result.grad_fn]
-    while waiting:
-        step = waiting.pop()
-        if step is None or step in seen:
-            continue
-        seen.add(step)
-        if hasattr(step, "variable"):
-            found.add(id(step.variable))
-        waiting.extend(before for before, _ in step.next_functions)
-    return found
+    return any(result.grad_fn is not None and set() < set(History([result]).origins) <= made for result in results)

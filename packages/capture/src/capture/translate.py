@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from types import CodeType
@@ -34,7 +34,7 @@ from capture.guards import Guard
 from capture.holding import Holding, Recheck
 from capture.idleness import Allowance, leave_at_a_break
 from capture.instructions import Instruction
-from capture.leaves import are_needed
+from capture.leaves import History, are_needed
 from capture.library_modes import modes_kept, with_modes_put_back
 from capture.locks import Locks
 from capture.machine import Machine
@@ -203,14 +203,15 @@ class _Translator:
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
         if any(GONE in value.node.meta for value in results if isinstance(value, TensorValue)):
             raise SkipFrame(Reason("function transform", "a tensor of a transformed function is used outside of it"))
+        spent = self._spent(results)
         if not self.settings.nopython:
-            tensors = [value for value in results if isinstance(value, TensorValue) and not _is_spent(value)]
+            tensors = [value for value in results if isinstance(value, TensorValue) and value not in spent]
             if are_needed(machine.leaves, [value.fake for value in tensors]):
                 machine.keep_leaves_outside()
         machine.balance()
         if not machine.graph.operations:
             return
-        outputs = [_without_spent_history(value) for value in results]
+        outputs = [_without_history(value) if value in spent else _node_of(value) for value in results]
         module, sources = machine.graph.finish(outputs, f"Graph_{self.code.co_name}")
         self.graph = module
         examples = [machine.graph.inputs[source].meta["val"] for source in sources]
@@ -223,7 +224,7 @@ class _Translator:
             for source in sources:
                 self.writer.load_source(source)
             self.emit.call(len(sources))
-        self._keep_results(results)
+        self._keep_results(results, spent)
         for value, truth in machine.checks:
             assert self.starting_over is not None
             self.starting_over.unless(value, truth)
@@ -263,7 +264,14 @@ class _Translator:
             )
         return with_modes_put_back(compiled, module.graph)
 
-    def _keep_results(self, results: Sequence[Value]) -> None:
+    def _spent(self, results: Sequence[Value]) -> frozenset[Value]:
+        """Those that a backward in the graph leaves without the history that another would need."""
+        if not self.machine.graph.went_backward:
+            return frozenset()
+        tensors = [value for value in results if isinstance(value, TensorValue)]
+        return frozenset(value for value in tensors if History([value.fake]).is_used_up())
+
+    def _keep_results(self, results: Sequence[Value], spent: Collection[Value]) -> None:
         if not results:
             self.emit.pop()
             return
@@ -273,7 +281,7 @@ class _Translator:
         for value in results:
             self.writer.keep(value, "result")
         for value in results:
-            if _is_spent(value):
+            if value in spent:
                 self.writer.call_const(with_spent_history, value)
                 self.writer.keep(value, "spent")
         for value in results:
@@ -465,13 +473,14 @@ def _library_state() -> list[tuple[str, Callable[[], Any]]]:
     return state
 
 
-def _is_spent(value: Value) -> bool:
-    return isinstance(value, TensorValue) and value.spent and value.fake.requires_grad
-
-
-def _without_spent_history(value: Any) -> fx.Node:
+def _without_history(value: Any) -> fx.Node:
     node: fx.Node = value.node
-    return node.graph.call_method("detach", (node,)) if _is_spent(value) else node
+    return node.graph.call_method("detach", (node,))
+
+
+def _node_of(value: Any) -> fx.Node:
+    node: fx.Node = value.node
+    return node
 
 
 def _operator_name(node: fx.Node) -> str:

@@ -1,86 +1,45 @@
-"""Autograd in the user's code: ``autograd.grad``, ``backward``, and functions with a backward of their own.
+"""Gradients asked for in the user's code: ``autograd.grad`` and ``backward``.
 
-``backward()`` is ``autograd.grad`` over the leaves that the loss depends on, one node of the graph, followed by what
-autograd does with a leaf's gradient: set it, or add to it in place.  That needs to know all leaves, so a loss whose
-history began outside of the graph is left to CPython.
-
-A ``torch.autograd.Function`` is one node too.  Its forward is evaluated once only to see that it does nothing but
-compute; when the graph runs, torch runs the function itself.
+``backward()`` is ``autograd.grad`` over the leaves behind the loss, one node of the graph, followed by what autograd
+does with a leaf's gradient: set it, or add to it in place.  Which leaves those are is asked of autograd's own history
+of the loss on tensors without data; where that leaves the graph, CPython goes backward.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import fx
 
 from capture.builtin_rules.registry import rule
-from capture.function_context import FunctionContext
-from capture.kernels.traces import apply_traced
-from capture.leaves import lead_to
+from capture.graph import memory_of
+from capture.leaves import History
 from capture.sources import AttrSource
-from capture.values.base import Tracer, Value
-from capture.values.constant import FALSE, NONE, TRUE, boolean
-from capture.values.function import ClassValue
-from capture.values.sequence import ListValue, SequenceValue, TupleValue
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import FALSE, NONE, TRUE
+from capture.values.sequence import ListValue, SequenceValue
 from capture.values.tensor import TensorValue
 
-_NO_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
-
-
-# -- gradients ---------------------------------------------------------------------------------------------------
+_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 @rule(torch.autograd.grad, kinds=(None, None))
 def gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:
-    for output in _tensors(outputs):
-        for origin in _origins(ctx, output):
-            if not origin.obj.is_leaf and origin not in _tensors(inputs):
-                ctx.stop("autograd", f"{origin.describe()} has a history outside of the graph")
-    found = ctx.record(torch.autograd.grad, [outputs, inputs, *rest], options)
-    retained = options.get("retain_graph", rest[1] if len(rest) > 1 else NONE)
-    created = options.get("create_graph", rest[2] if len(rest) > 2 else FALSE)
-    if not (created if retained is NONE else retained).truth(ctx):
-        for output in _tensors(outputs):
-            _spend(ctx, output)
-    return found
-
-
-def _spend(ctx: Tracer, output: TensorValue) -> None:
-    history = _history(output)
-    for value in ctx.tensors.values():
-        if value.node in history and value.source is None:
-            value.spent = True
-
-
-def _tensors(value: Value) -> list[TensorValue]:
-    if isinstance(value, TensorValue):
-        return [value]
-    return [item for item in value.parts() if isinstance(item, TensorValue)] if isinstance(value, SequenceValue) else []
-
-
-def _origins(ctx: Tracer, output: TensorValue) -> list[TensorValue]:
-    """The graph's inputs with gradients that a tensor was computed from; the program's own new leaves among them."""
-    history = _history(output)
-    return [
-        value
-        for value in ctx.tensors.values()
-        if value.node in history and value.source is not None and value.fake.requires_grad
-    ]
-
-
-def _history(output: TensorValue) -> set[fx.Node]:
-    seen, waiting = {output.node}, [output.node]
-    while waiting:
-        for step in waiting.pop().all_input_nodes:
-            if step not in seen:
-                seen.add(step)
-                waiting.append(step)
-    return seen
+    wanted = _tensors(ctx, inputs)
+    for value in wanted:
+        _rely_on_no_hooks(ctx, value)
+    inner = [value.fake.grad_fn for value in wanted if value.source is not None and not _is_leaf(ctx, value)]
+    history = History([output.fake for output in _tensors(ctx, outputs)], until=inner)
+    made = {id(leaf) for leaf in ctx.leaves}
+    for origin in history.origins:
+        if origin not in ctx.tensors and origin not in made:
+            ctx.stop("autograd", _outside(ctx, history))
+    if inner and any(value.source is not None and value.fake.grad_fn not in inner for value in wanted):
+        ctx.stop("autograd", "gradients are asked for of a leaf and of a tensor that may come from it")
+    ctx.graph.went_backward = True
+    return ctx.record(torch.autograd.grad, [outputs, inputs, *rest], options)
 
 
 @rule(torch.Tensor.backward, kinds=(TensorValue,))
@@ -92,104 +51,138 @@ def backward(
     create_graph: Value = FALSE,
     inputs: Value = NONE,
 ) -> Value:
-    if inputs is NONE and lead_to(ctx.leaves, loss.fake):
-        ctx.keep_leaves_outside()
-    leaves = _leaves(ctx, loss) if inputs is NONE else _tensors(inputs)
+    return backward_of_several(ctx, loss, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+@rule(torch.autograd.backward, kinds=(None,))
+def backward_of_several(
+    ctx: Tracer,
+    tensors: Value,
+    grad_tensors: Value = NONE,
+    retain_graph: Value = NONE,
+    create_graph: Value = FALSE,
+    grad_variables: Value = NONE,
+    inputs: Value = NONE,
+) -> Value:
+    losses = _tensors(ctx, tensors)
+    if not losses or grad_variables is not NONE:
+        ctx.stop("autograd", "`backward()` is called without tensors, or with `grad_variables`")
+    leaves = _leaves(ctx, losses) if inputs is NONE else list(dict.fromkeys(_tensors(ctx, inputs)))
     if not leaves:
-        ctx.stop("autograd", f"`backward()` of {loss.describe()} reaches no leaf in the graph")
+        ctx.stop("autograd", f"`backward()` of {losses[0].describe()} reaches no leaf in the graph")
     for leaf in leaves:
         _rely_on_a_plain_leaf(ctx, leaf)
-    options = {"grad_outputs": gradient, "retain_graph": retain_graph, "create_graph": create_graph}
-    found = gradients(ctx, loss, ListValue(leaves), **options, allow_unused=TRUE)
-    for leaf, grad in zip(leaves, found.elements(ctx), strict=True):
-        if isinstance(grad, TensorValue):
-            _accumulate(ctx, leaf, grad, keep_history=create_graph.truth(ctx))
+    options = {"grad_outputs": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph}
+    found = gradients(ctx, tensors, ListValue(leaves), **options, allow_unused=TRUE)
+    _accumulate(ctx, leaves, found.elements(ctx), create_graph=create_graph.truth(ctx))
     return NONE
 
 
-@rule(torch.autograd.backward, kinds=(TensorValue,))
-def backward_of_one(ctx: Tracer, loss: TensorValue, gradient: Value = NONE, *rest: Value, **options: Value) -> Value:
-    return backward(ctx, loss, gradient, *rest, **options)
+def _tensors(ctx: Tracer, value: Value) -> list[TensorValue]:
+    if isinstance(value, TensorValue):
+        return [value]
+    items = [realize(ctx, item) for item in value.elements(ctx)] if isinstance(value, SequenceValue) else []
+    tensors = [item for item in items if isinstance(item, TensorValue)]
+    if len(tensors) < len(items):
+        ctx.stop("autograd", "gradients are asked for of something that is no tensor")
+    return tensors
 
 
-def _leaves(ctx: Tracer, loss: TensorValue) -> list[TensorValue]:
-    leaves = _origins(ctx, loss)
-    for leaf in leaves:
-        if not leaf.obj.is_leaf:
-            ctx.stop("autograd", f"{leaf.describe()} has a history outside of the graph")
+# -- leaves ------------------------------------------------------------------------------------------------------
+
+
+def _leaves(ctx: Tracer, losses: Sequence[TensorValue]) -> list[TensorValue]:
+    history = History([loss.fake for loss in losses])
+    if any(id(leaf) in history.origins for leaf in ctx.leaves):
+        ctx.keep_leaves_outside()
+    leaves = []
+    for origin in history.origins:
+        leaf = ctx.tensors.get(origin)
+        if leaf is None:
+            ctx.stop("autograd", _outside(ctx, history))
+        leaves.append(leaf)
     return leaves
 
 
+def _outside(ctx: Tracer, history: History) -> str:
+    """Words for a history that begins before the graph."""
+    behind = [value for value in ctx.tensors.values() if value.source is not None and value.fake.grad_fn is not None]
+    named = next((value.describe() for value in behind if value.fake.grad_fn in history.steps), "a tensor")
+    return f"{named} has a history outside of the graph"
+
+
+def _is_leaf(ctx: Tracer, value: TensorValue) -> bool:
+    return value.attribute(ctx, "is_leaf").truth(ctx)
+
+
 def _rely_on_a_plain_leaf(ctx: Tracer, leaf: TensorValue) -> None:
-    if leaf.source is None or any(getattr(leaf.obj, name, None) for name in _NO_HOOKS):
-        ctx.stop("autograd", f"`backward()` reaches {leaf.describe()}, which has hooks or was made in the graph")
+    if leaf.source is None or not (leaf.fake.is_leaf and leaf.obj.is_leaf):
+        ctx.stop("autograd", f"`backward()` reaches {leaf.describe()}, which is no leaf or was made in the graph")
     assert leaf.source is not None
     ctx.guard(AttrSource(leaf.source, "is_leaf"), "true")
-    for name in _NO_HOOKS:
-        if hasattr(leaf.obj, name):
-            ctx.guard(AttrSource(leaf.source, name), "false")
+    _rely_on_no_hooks(ctx, leaf)
 
 
-def _accumulate(ctx: Tracer, leaf: TensorValue, grad: TensorValue, *, keep_history: bool) -> None:
-    held = leaf.gradient(ctx)
-    if not isinstance(held, TensorValue):
-        leaf.set_attribute(ctx, "grad", _own(ctx, leaf, grad))
-    elif keep_history:
-        leaf.set_attribute(ctx, "grad", ctx.record(torch.add, [held, grad], {}))
-    else:
-        ctx.record("add_", [held, grad], {}, method=True)
-
-
-def _own(ctx: Tracer, leaf: TensorValue, grad: TensorValue) -> Value:
-    """A gradient that belongs to its leaf alone, laid out as the leaf is."""
-    if grad.fake.stride() == leaf.fake.stride() and not _is_shared(ctx, grad):
-        return grad
-    layout = [TupleValue([ctx.literal(n) for n in numbers]) for numbers in (leaf.fake.shape, leaf.fake.stride())]
-    fresh = ctx.record("new_empty_strided", [grad, *layout], {}, method=True)
-    return ctx.record("copy_", [fresh, grad], {}, method=True)
-
-
-def _is_shared(ctx: Tracer, grad: TensorValue) -> bool:
-    memory = _memory(grad)
-    return any(value is not grad and _memory(value) == memory for value in ctx.tensors.values())
-
-
-def _memory(value: TensorValue) -> int:
-    return int(value.fake.untyped_storage()._cdata)
-
-
-# -- functions with a backward of their own ----------------------------------------------------------------------
-
-
-_APPLY = inspect.getattr_static(torch.autograd.Function, "apply")  # a class method of Python, or one built in
-
-
-@rule(getattr(_APPLY, "__func__", _APPLY), kinds=(ClassValue,))
-def apply_function(ctx: Tracer, cls: ClassValue, *args: Value) -> Value:
-    for arg in args:
-        if isinstance(arg, TensorValue):
-            arg.shape(ctx)  # before the rehearsal, whose nodes are forgotten
-    with ctx.rehearsal():
-        _rehearse(ctx, cls, args)
-    return ctx.record(_calling(cls.cls), args, {})
-
-
-def _rehearse(ctx: Tracer, cls: ClassValue, args: tuple[Value, ...]) -> None:
-    needs = [boolean(isinstance(arg, TensorValue) and arg.fake.requires_grad) for arg in args]
-    context = ctx.call(ctx.literal(FunctionContext), [TupleValue(needs)])
-    forward = cls.attribute(ctx, "forward")
-    function: Any = cls.cls
-    if function.setup_context is torch.autograd.Function.setup_context:
-        ctx.call(forward, [context, *args])
+def _rely_on_no_hooks(ctx: Tracer, value: TensorValue) -> None:
+    if value.source is None:
         return
-    output = ctx.call(forward, args)
-    ctx.call(cls.attribute(ctx, "setup_context"), [context, TupleValue(args), output])
+    if any(getattr(value.obj, name, None) for name in _HOOKS) or (value.obj.retains_grad and not value.obj.is_leaf):
+        ctx.stop("autograd", f"gradients arrive at {value.describe()}, which has hooks")
+    for name in _HOOKS:
+        if hasattr(value.obj, name):
+            ctx.guard(AttrSource(value.source, name), "false")
+    if not value.obj.is_leaf:
+        ctx.guard(AttrSource(value.source, "retains_grad"), "false")
 
 
-@functools.cache
-def _calling(cls: Any) -> Callable[..., Any]:
-    def apply(*args: Any) -> Any:
-        return apply_traced(cls, args)
+# -- what becomes of gradients -----------------------------------------------------------------------------------
 
-    apply.__name__ = apply.__qualname__ = f"apply_{cls.__name__}"
-    return apply
+
+def _accumulate(ctx: Tracer, leaves: Sequence[TensorValue], found: Sequence[Value], *, create_graph: bool) -> None:
+    grads = {leaf: grad for leaf, grad in zip(leaves, found, strict=True) if isinstance(grad, TensorValue)}
+    held = {leaf: leaf.gradient(ctx) for leaf in grads}
+    for leaf, grad in grads.items():
+        if grad.fake.layout is not torch.strided:
+            ctx.stop("autograd", f"the gradient of {leaf.describe()} is not an ordinary strided tensor")
+    fresh = set(map(id, found))
+    taken = {memory_of(value.fake) for value in ctx.tensors.values() if id(value) not in fresh}
+    with _grad_mode(ctx, create_graph, [*grads.values(), *held.values()]):
+        for leaf, grad in grads.items():
+            if not isinstance(held[leaf], TensorValue):
+                leaf.set_attribute(ctx, "grad", _own(ctx, leaf, grad, taken, create_graph=create_graph))
+            elif create_graph:
+                leaf.set_attribute(ctx, "grad", ctx.record(torch.add, [held[leaf], grad], {}))
+            else:
+                ctx.record("add_", [held[leaf], grad], {}, method=True)
+
+
+@contextlib.contextmanager
+def _grad_mode(ctx: Tracer, enabled: bool, operands: Iterable[Value]) -> Iterator[None]:
+    """Autograd adds gradients up with a history only where a graph of them is wanted."""
+    before = torch.is_grad_enabled()
+    matters = any(isinstance(value, TensorValue) and value.fake.requires_grad for value in operands)
+    if before is enabled or not matters:
+        yield
+        return
+    ctx.graph.switch(torch._C._set_grad_enabled, enabled)
+    try:
+        yield
+    finally:
+        ctx.graph.switch(torch._C._set_grad_enabled, before)
+
+
+def _own(ctx: Tracer, leaf: TensorValue, grad: TensorValue, taken: set[Any], *, create_graph: bool) -> Value:
+    """A gradient that belongs to its leaf alone, laid out as autograd lays it, and that is no view."""
+    with torch.no_grad():
+        dense = torch.empty_like(leaf.fake)
+    if dense.stride() != leaf.fake.stride():  # the leaf does not fill its memory: its gradient is contiguous
+        dense = dense.contiguous()
+    memory = memory_of(grad.fake)
+    strides = zip(grad.fake.shape, grad.fake.stride(), dense.stride(), strict=True)
+    if create_graph or memory in taken or any(size != 1 and mine != other for size, mine, other in strides):
+        own = dense.stride() == leaf.fake.stride()
+        layout = ctx.literal(torch.preserve_format if own else torch.contiguous_format)
+        fresh = ctx.record(torch.empty_like, [leaf], {"memory_format": layout})
+        return ctx.record("copy_", [fresh, grad], {}, method=True)
+    taken.add(memory)
+    return ctx.record("detach", [grad], {}, method=True)

@@ -34,7 +34,6 @@ class TensorValue(Value):
         self.cls = cls
         self.obj: Any = None
         self.written: dict[str, Value] = {}
-        self.spent = False  # a backward has freed what its history needs
         self._sizes: dict[int, Value] = {}
 
     def python_type(self) -> type:
@@ -63,8 +62,8 @@ class TensorValue(Value):
         return self._method(ctx, name)
 
     def _rely_on_being_a_leaf_or_not(self, ctx: Tracer) -> None:
-        if self.source is not None and self.fake.requires_grad:  # all others are leaves
-            ctx.guard(AttrSource(self.source, "is_leaf"), "true" if self.fake.is_leaf else "false")
+        if self.source is not None and self.obj.requires_grad:  # all others are leaves
+            ctx.guard(AttrSource(self.source, "is_leaf"), "true" if self.obj.is_leaf else "false")
 
     def gradient(self, ctx: Tracer) -> Value:
         if "grad" in self.written:
@@ -111,13 +110,22 @@ class TensorValue(Value):
             ctx.record("requires_grad_", [self, boolean(value.value)], {}, method=True)
             return
         if name == "grad" and value is not None and self.source is not None:
+            held = realize(ctx, value)
+            self._insist_that_it_fits(ctx, held)
             ctx.changed(self)
-            self.written["grad"] = realize(ctx, value)
+            self.written["grad"] = held
             return
         if value is None or hasattr(self.cls, name):
             ctx.stop("tensor attribute", f"the attribute `{name}` of a tensor is assigned")
         ctx.changed(self)
         self.written[name] = value
+
+    def _insist_that_it_fits(self, ctx: Tracer, grad: Value) -> None:
+        """Torch looks at what is to be a gradient, and so does CPython then."""
+        try:
+            self.fake.detach().grad = None if grad is NONE else grad.fake  # type: ignore[attr-defined]
+        except (AttributeError, RuntimeError, TypeError) as error:
+            ctx.stop("error in an operation", f"a gradient is assigned that does not fit: {error}")
 
     def parts(self) -> Iterator[Value]:
         return iter(self.written.values())
