@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.partition import is_random, must_run, runs_in_backward
 from aotgrad.symbols import symbols_of
@@ -42,13 +43,13 @@ def forget_unread_statistics(joint: JointGraph) -> JointGraph:
 def share_equal_work(joint: JointGraph) -> JointGraph:
     """Two nodes that compute the same become one.
 
-    Within a phase only: what backward repeats on purpose (a checkpoint) stays repeated.  A value that is returned keeps
-    its node, for the caller must not find two of them sharing memory.
+    Within a phase only: what backward repeats on purpose (a checkpoint) stays repeated.  Memory that is returned, by
+    itself or as a view, keeps its node, for the caller must not find two values sharing it.
     """
     first: dict[Any, fx.Node] = {}
-    returned = set(joint.values)
+    returned = {_memory(node) for node in joint.values}
     for node in list(joint.graph.nodes):
-        if node in returned or not _is_repeatable(node):
+        if not _is_repeatable(node) or _memory(node) in returned:
             continue
         key = (node.target, runs_in_backward(node), _frozen(node.args), _frozen(node.kwargs))
         known = first.setdefault(key, node)
@@ -56,6 +57,13 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
             node.replace_all_uses_with(known)
             joint.graph.erase_node(node)
     return joint
+
+
+def _memory(value: Any) -> Any:
+    """What nodes over the same memory have in common; a node without memory has only itself."""
+    tensor = value.meta.get("val") if isinstance(value, fx.Node) else None
+    strided = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
+    return memory_of(tensor) if strided else value
 
 
 def _is_repeatable(node: fx.Node) -> bool:

@@ -47,15 +47,19 @@ class Options:
 
 
 def _without_history(inner: Boxed) -> Boxed:
-    """The program's results have no history, though its inputs want gradients: it took the gradients itself."""
+    """The program's results have no history, though its inputs want gradients: it took the gradients itself.
+
+    A view made meanwhile could not be changed in place later, where gradients are on: it is detached.
+    """
 
     def run(inputs: list[Any]) -> Sequence[Any]:
         mode = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)
         try:
-            return inner(inputs)
+            results = inner(inputs)
         finally:
             torch._C._set_grad_enabled(mode)
+        return [each.detach() if isinstance(each, torch.Tensor) and each._is_view() else each for each in results]
 
     return run
 
