@@ -25,6 +25,33 @@ def connected_through_functions(outputs: Sequence[torch.Tensor], leaves: Sequenc
     return found
 
 
+def told_of_missing_gradients(outputs: Sequence[torch.Tensor]) -> str | None:
+    """The name of a function that is told which of its results have no gradient, where that is not the same in every
+    call: it depends on which of ``outputs`` are used."""
+    arriving: dict[Any, list[frozenset[int]]] = {}
+    for output in outputs:
+        for function, numbers in _results_used(output).items():
+            arriving.setdefault(function, []).append(numbers)
+    return next((type(function).__name__ for function, used in arriving.items() if len(set(used)) > 1), None)
+
+
+def _results_used(output: torch.Tensor) -> dict[Any, frozenset[int]]:
+    """Of each such function behind an output, the numbers of the results by which autograd comes to it."""
+    found: dict[Any, frozenset[int]] = {}
+    seen: set[Any] = set()
+    waiting = [(output.grad_fn, output.output_nr)]
+    while waiting:
+        step, number = waiting.pop()
+        if step is None:
+            continue
+        if isinstance(step, BackwardCFunction) and not _wants_zeros(type(step)):
+            found[step] = found.get(step, frozenset()) | {number}
+        if step not in seen:
+            seen.add(step)
+            waiting += step.next_functions
+    return found
+
+
 def _reached(start: Any) -> set[int]:
     """The ids of the leaves behind a function that has something between them and `start`."""
     seen: set[tuple[Any, bool]] = set()
