@@ -70,7 +70,7 @@ class GraphRecorder:
         self.inputs: dict[Source, fx.Node] = {}
         self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
         self.operations = 0
-        self.went_backward = False
+        self.used_up: set[Any] = set()  # steps of autograd's history that a backward in the graph has freed
         self.regions = Regions()
         self.transforms = 0  # how many transforms of functions are being evaluated, each within the one before
         self._cuts = 0

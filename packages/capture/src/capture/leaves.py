@@ -11,7 +11,7 @@ object: then CPython makes it, between two graphs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -40,13 +40,12 @@ class History:
             if step not in ends:
                 waiting.extend(before for before, _ in reversed(step.next_functions))
 
-    def is_used_up(self) -> bool:
-        """Whether going backward through all of it is an error."""
-        return any(map(_has_let_go, self.steps))
+    def used_up(self) -> Iterator[Any]:
+        """The steps of which a backward has freed what another would need."""
+        return filter(_has_let_go, self.steps)
 
 
 def _has_let_go(step: Any) -> bool:
-    """Whether a backward has freed what the step needs for another."""
     return any(_is_gone(step, name) for name in _names_of_saved(type(step)))
 
 

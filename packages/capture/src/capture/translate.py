@@ -266,10 +266,11 @@ class _Translator:
 
     def _spent(self, results: Sequence[Value]) -> frozenset[Value]:
         """Those that a backward in the graph leaves without the history that another would need."""
-        if not self.machine.graph.went_backward:
+        used_up = self.machine.graph.used_up
+        if not used_up:
             return frozenset()
         tensors = [value for value in results if isinstance(value, TensorValue)]
-        return frozenset(value for value in tensors if History([value.fake]).is_used_up())
+        return frozenset(value for value in tensors if not used_up.isdisjoint(History([value.fake]).steps))
 
     def _keep_results(self, results: Sequence[Value], spent: Collection[Value]) -> None:
         if not results:

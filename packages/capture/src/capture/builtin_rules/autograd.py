@@ -38,8 +38,9 @@ def gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **option
             ctx.stop("autograd", _outside(ctx, history))
     if inner and any(value.source is not None and value.fake.grad_fn not in inner for value in wanted):
         ctx.stop("autograd", "gradients are asked for of a leaf and of a tensor that may come from it")
-    ctx.graph.went_backward = True
-    return ctx.record(torch.autograd.grad, [outputs, inputs, *rest], options)
+    found = ctx.record(torch.autograd.grad, [outputs, inputs, *rest], options)
+    ctx.graph.used_up.update(history.used_up())
+    return found
 
 
 @rule(torch.Tensor.backward, kinds=(TensorValue,))
