@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator
 
 import torch
+import torch.utils.checkpoint
 
 from capture._engine import Outside
 from capture.draws import put_back, states_of
@@ -23,6 +24,8 @@ from capture.values.base import Value
 
 Tell = Callable[[FallbackRecord], None]
 _OFTEN = 3
+# How a checkpoint ends what it runs again, once all that backward needs is there: no error of anybody's.
+_ENDS = tuple(filter(None, [getattr(torch.utils.checkpoint, "_StopRecomputationError", None)]))
 
 
 class Failures:
@@ -44,7 +47,7 @@ class Failures:
     def start_over(self, error: BaseException) -> bool:
         """Whether CPython is to run the frame after this error of its graph."""
         self.last = f"the graph raised {type(error).__name__}: {error}"
-        return isinstance(error, Exception) and not isinstance(error, (CaptureError, CaptureWarning))
+        return isinstance(error, Exception) and not isinstance(error, (CaptureError, CaptureWarning, *_ENDS))
 
     def count(self) -> None:
         """A check failed.  Where that is no rare thing the graph had better end there."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from capture import _engine, default_devices, stance
+from capture import _engine, default_devices, saved_tensors, stance
 from capture.cache import Cache, CodeState, too_many, without_objects
 from capture.errors import BackendError, CaptureWarning, InternalError, Location, Reason, SkipFrame, Unsupported
 from capture.foreign_markers import is_disabled, is_triton_kernel
@@ -155,8 +155,11 @@ def _traceback() -> str:
 
 
 def _is_transformed() -> bool:
-    """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, or under somebody's mode."""
+    """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, or under somebody's mode; or whether the
+    program is shown each tensor that autograd keeps, of which compiled code keeps others."""
     if torch._C._functorch.maybe_current_level() is not None or torch._C._len_torch_dispatch_stack() > 0:
+        return True
+    if saved_tensors.are_shown():
         return True
     return default_devices.is_overridden()
 

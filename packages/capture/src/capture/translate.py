@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
-from capture import default_devices, memory
+from capture import default_devices, memory, saved_tensors
 from capture._engine import Outside
 from capture.again import Failures, StartingOver
 from capture.assembler import assemble
@@ -87,6 +87,12 @@ class Translation:
 
 def translate(settings: Settings, inputs: Inputs, varying: Varying, allowance: Allowance | None = None) -> Translation:
     """Evaluate the frame, compile its graph, write its code."""
+    hooked = saved_tensors.innermost() is not None
+    with saved_tensors.not_shown():
+        return _translate(settings, inputs, varying, hooked)
+
+
+def _translate(settings: Settings, inputs: Inputs, varying: Varying, hooked: bool) -> Translation:
     started = time.perf_counter()
     forced: dict[int, Stopped] = {}
     while True:
@@ -96,7 +102,7 @@ def translate(settings: Settings, inputs: Inputs, varying: Varying, allowance: A
                 raise Unsupported(outcome.reason, outcome.location)
             if machine.fixed_sizes():
                 raise SizesFixed
-            translator = _Translator(settings, inputs, machine, varying, started)
+            translator = _Translator(settings, inputs, machine, varying, started, hooked)
             if settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
                 return Translation(None, tuple(translator.guards()), None, None)
             if isinstance(outcome, Stopped) and not machine.graph.computes():
@@ -130,11 +136,14 @@ def _is_whole(outcome: Returned | Stopped) -> bool:
 
 
 class _Translator:
-    def __init__(self, settings: Settings, inputs: Inputs, machine: Machine, varying: Varying, started: float) -> None:
+    def __init__(
+        self, settings: Settings, inputs: Inputs, machine: Machine, varying: Varying, started: float, hooked: bool
+    ) -> None:
         self.settings = settings
         self.machine = machine
         self.varying = varying
         self.started = started
+        self.hooked = hooked  # torch's own hooks on saved tensors are in force
         self.function = inputs.function
         self.code = inputs.function.__code__
         self.emit = Emitter()
@@ -405,7 +414,7 @@ class _Translator:
                 self.location,
                 f"torch.{name}() is {function()}",
             )
-            for name, function in _library_state()
+            for name, function in _library_state(self.hooked)
         ]
         guards += memory.relied_on(self.machine.graph, self.machine.inputs, self.location)
         return guards + self.machine.graph.relations(self.location)
@@ -462,9 +471,10 @@ _STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
 )
 
 
-def _library_state() -> list[tuple[str, Callable[[], Any]]]:
+def _library_state(hooked: bool) -> list[tuple[str, Callable[[], Any]]]:
     """What all code relies on, as it may ask for a mode or set one; details only of what is on."""
     state = list(_STATE)
+    state.append(("hooks on saved tensors", saved_tensors.are_shown if hooked else saved_tensors.innermost))
     if default_devices.in_force():
         state.append(("default devices", default_devices.in_force))
     if torch._C._is_any_autocast_enabled():

@@ -1,0 +1,39 @@
+"""Hooks on the tensors that autograd keeps for backward, ``torch.autograd.graph.saved_tensors_hooks``.
+
+Compiled code keeps other tensors, and fewer.  Where the program has such hooks CPython runs it, so that they see what
+they see in eager; those of torch's own, a checkpoint's for one, are as content with others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+_push: Any = torch._C._autograd._push_saved_tensors_default_hooks
+_pop: Any = torch._C._autograd._pop_saved_tensors_default_hooks
+innermost: Callable[[], Any] = functools.partial(torch._C._autograd._top_saved_tensors_default_hooks, False)
+"""The hooks in force, or None."""
+
+
+def are_shown() -> bool:
+    """Whether they are shown to code of the program."""
+    hooks = innermost()
+    return hooks is not None and not all(str(getattr(hook, "__module__", "")).startswith("torch.") for hook in hooks)
+
+
+@contextlib.contextmanager
+def not_shown() -> Iterator[None]:
+    """Nobody is told of what is kept meanwhile: tensors without data are none of the program's."""
+    hooks = []
+    while (found := innermost()) is not None:
+        hooks.append(found)
+        _pop()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            _push(pack, unpack)
