@@ -89,10 +89,12 @@ def translate(settings: Settings, inputs: Inputs, varying: Varying, allowance: A
     """Evaluate the frame, compile its graph, write its code."""
     hooked = saved_tensors.innermost() is not None
     with saved_tensors.not_shown():
-        return _translate(settings, inputs, varying, hooked)
+        return _translate(settings, inputs, varying, allowance, hooked)
 
 
-def _translate(settings: Settings, inputs: Inputs, varying: Varying, hooked: bool) -> Translation:
+def _translate(
+    settings: Settings, inputs: Inputs, varying: Varying, allowance: Allowance | None, hooked: bool
+) -> Translation:
     started = time.perf_counter()
     forced: dict[int, Stopped] = {}
     while True:
