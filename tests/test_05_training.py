@@ -222,9 +222,9 @@ def test_what_a_compiler_wrote_is_not_captured(backend, monkeypatch):
     plain, compiled = step_of(twin), compile_api.compile(step_of(module), backend=backend)
     captured, translate = [], capture.hook.translate
 
-    def noting(settings, inputs, varying):
+    def noting(settings, inputs, *others):
         captured.append(inputs.function.__code__.co_filename)
-        return translate(settings, inputs, varying)
+        return translate(settings, inputs, *others)
 
     monkeypatch.setattr(capture.hook, "translate", noting)
     for _ in range(4):
