@@ -232,12 +232,10 @@ def test_ipex_optimizes_traces_and_freezes_for_inference(extension, dynamic):
 
 
 def test_ipex_trains(extension):
-    net = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    net = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 2))
     compiled = compile_api.compile(net, backend="ipex")
-    state = {name: value.clone() for name, value in net.state_dict().items()}
     x, gradients = torch.randn(5, 6), []
     for call in (net, compiled):
-        net.load_state_dict(state)
         net.zero_grad()
         call(x).square().sum().backward()
         gradients.append([p.grad.clone() for p in net.parameters()])

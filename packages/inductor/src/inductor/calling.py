@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Node
 
 from inductor.errors import BadCall, BadInput
 from inductor.ir.index import Symbol
-from inductor.ir.program import Buffer, Program
+from inductor.ir.program import Buffer, Call, Launch, Program, Ref
 
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
 
@@ -28,13 +28,14 @@ CONSTANTS = (*NUMBERS, str, type(None), torch.dtype, torch.device, torch.layout,
 @dataclass(frozen=True, slots=True)
 class Calling:
     """The inputs of a compiled graph: their names, and which of them are tensors and integers as far as that is known.
-    ``held`` are the parameters within the graph that require grad."""
+    ``held`` are the parameters within the graph that require grad, ``written`` the inputs that it writes."""
 
     graph: str
     names: tuple[str, ...] = ()
     tensors: tuple[int, ...] = ()
     integers: tuple[int, ...] = ()
     held: tuple[str, ...] = ()
+    written: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.graph}({', '.join(self.names)})"
@@ -60,6 +61,20 @@ class Calling:
                         "of forward and backward and compile those"
                     )
 
+        if self.written:
+            self._refuse_shared(inputs)
+
+    def _refuse_shared(self, inputs: Sequence[Any]) -> None:
+        """Kernels take an input that they write for themselves."""
+        spans = {position: span(inputs[position]) for position in self.tensors}
+        for position in self.written:
+            for other, (start, stop) in spans.items():
+                if other != position and max(start, spans[position][0]) < min(stop, spans[position][1]):
+                    raise BadInput(
+                        f"inputs {self.names[position]} and {self.names[other]} of {self} share memory, and the graph "
+                        f"writes to the former: give a copy, or examples that share memory to compile for that"
+                    )
+
     def _miscounted(self, inputs: Sequence[Any]) -> str:
         count = len(self.names)
         text = f"{self} takes {count} input{'' if count == 1 else 's'} and got {len(inputs)}"
@@ -71,6 +86,7 @@ class Calling:
 def calling_of(name: str, gm: GraphModule, program: Program | None) -> Calling:
     """How the compiled form of ``gm`` is called; without a program the graph itself knows what it takes."""
     given = () if program is None else program.inputs
+    written = _written(program)
     names = tuple(str(node.name) for node in gm.graph.find_nodes(op="placeholder"))
     return Calling(
         name,
@@ -78,7 +94,23 @@ def calling_of(name: str, gm: GraphModule, program: Program | None) -> Calling:
         tuple(position for position, each in enumerate(given) if isinstance(each, Buffer)),
         tuple(position for position, each in enumerate(given) if isinstance(each, Symbol)),
         _held(gm),
+        tuple(at for at, each in enumerate(given) if isinstance(each, Buffer) and each.name in written),
     )
+
+
+def _written(program: Program | None) -> frozenset[str]:
+    """The buffers that kernels, or operators which say so, write to."""
+    names: set[str] = set()
+    for step in () if program is None else program.steps:
+        if isinstance(step, Launch):
+            pairs = zip(step.buffers, step.kernel.arguments, strict=True)
+            names.update(name for name, argument in pairs if argument.role != "in")
+        elif isinstance(step, Call):
+            names.update(place.name for place in step.into)
+            given = zip(step.target._schema.arguments, step.args, strict=False)
+            written = [value for argument, value in given if argument.alias_info and argument.alias_info.is_write]
+            names.update(value.name for value in written if isinstance(value, Ref))
+    return frozenset(names)
 
 
 def _held(gm: GraphModule) -> tuple[str, ...]:
@@ -92,6 +124,14 @@ def _held(gm: GraphModule) -> tuple[str, ...]:
             parameters = gm.get_submodule(str(node.target)).named_parameters(prefix=str(node.target))
             names += [name for name, parameter in parameters if parameter.requires_grad]
     return tuple(dict.fromkeys(names))
+
+
+def span(tensor: torch.Tensor) -> tuple[int, int]:
+    """From where to where its elements lie."""
+    if not tensor.numel() or tensor.device.type == "meta" or tensor.layout is not torch.strided:
+        return 0, 0
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    return tensor.data_ptr(), tensor.data_ptr() + reach * tensor.itemsize
 
 
 def attribute(gm: torch.nn.Module, path: str) -> Any:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from inductor.calling import span
 from inductor.errors import UnsupportedGraph
 from inductor.lowerings import LIBRARY, LOWERINGS
 
@@ -168,7 +169,7 @@ def _refuse_shared(gm: GraphModule, example_inputs: Sequence[Any]) -> None:
     if not written:
         return
     spans = [
-        (*_span(value), number, node in written)
+        (*span(value), number, node in written)
         for number, (node, value) in enumerate(zip(placeholders, example_inputs, strict=False))
         if isinstance(value, torch.Tensor) and not hasattr(value, "fake_mode")
     ]
@@ -180,14 +181,6 @@ def _refuse_shared(gm: GraphModule, example_inputs: Sequence[Any]) -> None:
         any_written = is_written or (shared and any_written)
         if stop > end:
             end, last = stop, number
-
-
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """From where to where its elements lie."""
-    if not tensor.numel() or tensor.device.type == "meta":
-        return 0, 0
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-    return tensor.data_ptr(), tensor.data_ptr() + reach * tensor.itemsize
 
 
 def _mode_of(values: Sequence[Any]) -> Any:
