@@ -26,6 +26,7 @@ from aotgrad.custom_ops import in_place
 from aotgrad.draws import Draws, dropout_scale, in_memory_order
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
+from aotgrad.reach import BY_STRIDES, refuse_lost_writes
 from aotgrad.subclasses import Wrapping
 from aotgrad.symbols import SYM_TYPES, SizeNodes
 
@@ -78,6 +79,7 @@ class Recorder(TorchDispatchMode):
         self.layouts: dict[int, torch.Tensor] = {}  # of inputs, by the id of what the program sees
         self.opened_leaves: list[Opened] = []
         self.opened_results: list[Opened] = []
+        self.by_strides = False  # whether the program took a view that way
         self._recording = True
         self._decompositions = decompositions
         self._running: set[OpOverload] = set()
@@ -133,6 +135,8 @@ class Recorder(TorchDispatchMode):
         if decomposed is not NotImplemented:
             return decomposed
         self._refuse_secret_writes(func, args)
+        refuse_lost_writes(func, args)
+        self.by_strides |= func in BY_STRIDES and torch._C._current_autograd_node() is None
         draws = torch.Tag.nondeterministic_seeded in func.tags
         if draws and not self.draws.is_new():
             return self._draw_again(func, args)

@@ -199,7 +199,7 @@ class UserObject(Value):
             self.keep(name, value)
 
     def keep(self, name: str, value: Value) -> None:
-        if name in self.deleted and self.overlay[name] is None:
+        if self.overlay.get(name, value) is None:  # what was deleted comes last
             del self.overlay[name]
         self.overlay[name] = value
 
@@ -219,7 +219,8 @@ class UserObject(Value):
         """The attribute is gone; what only this function gave the object was never there."""
         if self.source is None or self._is_held(name):
             self.overlay[name] = None
-            self.deleted.add(name)
+            if self.source is not None:
+                self.deleted.add(name)
             return
         del self.overlay[name]
         self.absent(ctx, name)

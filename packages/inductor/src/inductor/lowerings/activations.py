@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -23,7 +24,10 @@ from inductor.lowerings.algebra import (
     tanh,
     where,
 )
-from inductor.lowerings.pointwise import row
+from inductor.lowerings.context import Context
+from inductor.lowerings.pointwise import elementwise, row
+from inductor.lowerings.registry import Declined, lowering
+from inductor.lowerings.values import Tensor, representable
 
 aten = torch.ops.aten
 INF = math.inf
@@ -31,12 +35,12 @@ INF = math.inf
 
 @row(aten.relu.default)
 def relu(x: Value) -> Value:
-    return maximum(x, 0)
+    return maximum(0, x)
 
 
 @row(aten.relu6.default)
 def relu6(x: Value) -> Value:
-    return minimum(maximum(x, 0), 6)
+    return minimum(6, maximum(0, x))
 
 
 @row(aten.silu.default)
@@ -60,12 +64,12 @@ def tanh_backward(grad: Value, y: Value) -> Value:
     return grad * (1.0 - y * y)
 
 
-@row(aten.threshold_backward.default, operands=2)
+@row(aten.threshold_backward.default, operands=2, jumps=True)
 def threshold_backward(grad: Value, x: Value, threshold: Number) -> Value:
     return where(x <= threshold, 0, grad)
 
 
-@row(aten.threshold.default)
+@row(aten.threshold.default, jumps=True)
 def threshold_(x: Value, threshold: Number, value: Number) -> Value:
     return where(x <= threshold, value, x)
 
@@ -79,8 +83,7 @@ _TANH_CUBE = 0.044715
 def gelu(x: Value, approximate: str = "none") -> Value:
     if approximate == "tanh":
         return x * 0.5 * (tanh((x + x * x * x * _TANH_CUBE) * _TANH_SCALE) + 1.0)
-    half = x * 0.5
-    return call("fma", half, erf(x * _SQRT_HALF), half)
+    return x * 0.5 * (erf(x * _SQRT_HALF) + 1.0)
 
 
 @row(aten.gelu_backward.default, operands=2)
@@ -105,7 +108,7 @@ def leaky_relu_backward(grad: Value, x: Value, slope: float, result: bool) -> Va
 
 @row(aten.elu.default)
 def elu(x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
-    return where(x <= 0, call("expm1", x * input_scale) * (alpha * scale), x * scale)
+    return where(x < 0, call("expm1", x * input_scale) * (alpha * scale), x * scale)
 
 
 @row(aten.softplus.default)
@@ -159,7 +162,7 @@ def log_sigmoid(x: Value) -> Value:
 @row(aten.logit.default, kind="float")
 def logit(x: Value, eps: float | None = None) -> Value:
     if eps is not None:
-        x = minimum(maximum(x, eps), 1.0 - eps)
+        x = where(x < eps, eps, where(x > 1.0 - eps, 1.0 - eps, x))
     return log(x / (1.0 - x))
 
 
@@ -175,7 +178,7 @@ def logaddexp(x: Value, y: Value) -> Value:
     return where(same_infinity, x, high + log1p(exp(-absolute(x - y))))
 
 
-@row(aten.heaviside.default, operands=2)
+@row(aten.heaviside.default, operands=2, jumps=True)
 def heaviside(x: Value, at_zero: Value) -> Value:
     return where(equal(x, 0), at_zero, (x > 0).to(x.dtype))
 
@@ -196,14 +199,28 @@ def rad2deg(x: Value) -> Value:
     return x * (180.0 / math.pi)
 
 
-@row(aten.hardshrink.default)
-def hardshrink(x: Value, lambd: float = 0.5) -> Value:
-    return where((x >= -lambd) & (x <= lambd), 0.0, x)
+@lowering(aten.hardshrink.default)
+def hardshrink(ctx: Context, x: Tensor, lambd: float = 0.5) -> Tensor | Declined:
+    edge = representable(lambd, x.dtype)
+    return elementwise((x,), lambda value: where((value >= -edge) & (value <= edge), 0.0, value), jumps=True)
 
 
-@row(aten.softshrink.default)
-def softshrink(x: Value, lambd: float = 0.5) -> Value:
-    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0))
+@lowering(aten.softshrink.default)
+def softshrink(ctx: Context, x: Tensor, lambd: float = 0.5) -> Tensor | Declined:
+    edge = representable(lambd, x.dtype) if _softshrink_rounds() else lambd
+
+    def formula(value: Value) -> Value:
+        return where(value > edge, value - edge, where(value < -edge, value + edge, value * 0.0))
+
+    return elementwise((x,), formula, jumps=True)
+
+
+@functools.cache
+def _softshrink_rounds() -> bool:
+    """Whether this release rounds the number to half precision first."""
+    eighth = torch.tensor([0.125], dtype=torch.bfloat16)
+    rounded = 0.125 - torch.tensor(0.1, dtype=torch.bfloat16).item()
+    return torch.nn.functional.softshrink(eighth, 0.1).item() == rounded
 
 
 @row(aten.native_dropout_backward.default, kind="float", operands=2)

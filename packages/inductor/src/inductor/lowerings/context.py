@@ -11,7 +11,7 @@ import torch
 from torch.fx import Node
 
 from inductor.errors import UnsupportedGraph
-from inductor.ir.expr import Const, Expr, Load, Result, cast, loads
+from inductor.ir.expr import Const, Expr, Load, Result, apply, cast, loads
 from inductor.ir.graph import Nest, Operation
 from inductor.ir.index import ONE, ZERO, Index, Symbol
 from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store, StoreMode
@@ -337,4 +337,6 @@ def _single(kind: str, value: Expr, dtype: torch.dtype) -> list[Expr]:
         return [cast(value, dtype), Const(0.0, dtype), Const(1.0, dtype)]
     if kind in ("argmax", "argmin"):
         return [Const(0, torch.int64)]
+    if kind == "sum" and dtype.is_floating_point:  # sums start from 0, which makes one of -0
+        return [apply("add", cast(value, dtype), Const(0.0, dtype))]
     return [cast(value, dtype)]

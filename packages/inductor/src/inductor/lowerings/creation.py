@@ -7,13 +7,22 @@ from typing import Any
 
 import torch
 
-from inductor.ir.expr import Expr
 from inductor.ir.index import Index
 from inductor.lowerings.algebra import Value, where
 from inductor.lowerings.context import Context
 from inductor.lowerings.promotion import scalar_dtype
 from inductor.lowerings.registry import Declined, lowering
-from inductor.lowerings.values import Tensor, as_index_value, compare, compute_dtype, convert, number, positions, pure
+from inductor.lowerings.values import (
+    Tensor,
+    as_index_value,
+    compare,
+    compute_dtype,
+    convert,
+    number,
+    positions,
+    pure,
+    representable,
+)
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -26,15 +35,8 @@ def filled(ctx: Context, size: Sequence[Any], value: Any, dtype: torch.dtype | N
     if isinstance(value, Index):
         element = as_index_value(value, compute_dtype(dtype))
     else:
-        element = _representable(value, dtype)
+        element = number(representable(value, dtype), compute_dtype(dtype))
     return Tensor(ctx.sizes.indices(size), dtype, torch.device(device or "cpu"), element)
-
-
-def _representable(value: bool | int | float, dtype: torch.dtype) -> Expr:
-    """The number as a tensor of ``dtype`` holds it."""
-    if dtype in (torch.float16, torch.bfloat16, torch.float32):
-        value = torch.tensor(value, dtype=dtype).item()
-    return number(value, compute_dtype(dtype))
 
 
 @lowering(aten.full.default, of_any_size=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -35,8 +35,10 @@ from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.sizes import refuse_division_by_zero
 from inductor.lowerings.values import (
+    HALF,
     Tensor,
     as_index_value,
+    as_stored,
     broadcast_sizes,
     broadcast_to,
     common_device,
@@ -45,15 +47,28 @@ from inductor.lowerings.values import (
     number,
     promoted,
     pure,
+    representable,
 )
 
 aten = torch.ops.aten
 Formula = Callable[..., Value]
 INF = math.inf
+EVERYWHERE, ON_GPUS = ("cpu", "cuda"), ("cuda",)
 
 
-def elementwise(operands: Sequence[Any], formula: Formula, kind: Kind = "default") -> Tensor | Declined:
-    """Applies ``formula`` to promoted, broadcast operands."""
+def elementwise(
+    operands: Sequence[Any],
+    formula: Formula,
+    kind: Kind = "default",
+    *,
+    jumps: bool = False,
+    wide: Collection[str] = (),
+) -> Tensor | Declined:
+    """Applies ``formula`` to promoted, broadcast operands.
+
+    One that jumps, as comparisons do, is given half precision as memory holds it.  ``wide`` are the kinds of devices
+    where eager takes a number beside half precision as it is; elsewhere it rounds the number first.
+    """
     tensors = [operand for operand in operands if isinstance(operand, Tensor)]
     if any(tensor.dtype.is_complex for tensor in tensors) or any(isinstance(operand, complex) for operand in operands):
         return Declined("complex numbers")
@@ -61,29 +76,43 @@ def elementwise(operands: Sequence[Any], formula: Formula, kind: Kind = "default
         return Declined("operands on several devices")
     compute, dtype = result_dtype(operands, kind)
     sizes = broadcast_sizes(tensor.sizes for tensor in tensors)
-    values = [_operand(operand, sizes, compute) for operand in operands]
+    if jumps or kind in ("compare", "bool"):
+        operands = [as_stored(operand) if isinstance(operand, Tensor) else operand for operand in operands]
+    as_they_are = (device.type in wide and (device.type != "cpu" or place > 0) for place in range(len(operands)))
+    values = [
+        _operand(operand, sizes, compute, as_it_is) for operand, as_it_is in zip(operands, as_they_are, strict=True)
+    ]
     result = formula(*values)
     return Tensor(sizes, dtype, device, cast(result.expr, compute_dtype(dtype)))
 
 
-def _operand(operand: Any, sizes: Sequence[Index], dtype: torch.dtype) -> Value:
+def _operand(operand: Any, sizes: Sequence[Index], dtype: torch.dtype, wide: bool = False) -> Value:
+    """An operand in the dtype that arithmetic on ``dtype`` happens in; what has no dimensions may stay ``wide``."""
     if isinstance(operand, Tensor):
-        return Value(promoted(broadcast_to(operand, sizes), dtype))
+        whole = broadcast_to(operand, sizes)
+        into_half = dtype in HALF and operand.dtype != dtype and (operand.ndim or not wide)
+        return Value((convert(whole, dtype) if into_half else pure(whole, promoted(whole, dtype))).expr)
     if isinstance(operand, Index):
         refuse_division_by_zero(operand)
         return Value(as_index_value(operand, compute_dtype(dtype)))
     if isinstance(operand, Real):
         return Value(cast(operand.expr, compute_dtype(dtype)))
-    return Value(number(operand, compute_dtype(dtype)))
+    return Value(number(operand if wide else representable(operand, dtype), compute_dtype(dtype)))
 
 
-def row(*overloads: torch._ops.OpOverload, kind: Kind = "default", operands: int = 1) -> Callable[[Formula], Formula]:
+def row(
+    *overloads: torch._ops.OpOverload,
+    kind: Kind = "default",
+    operands: int = 1,
+    jumps: bool = False,
+    wide: Collection[str] = (),
+) -> Callable[[Formula], Formula]:
     """Registers a formula as the meaning of pointwise operators."""
 
     def register(formula: Formula) -> Formula:
         def lower(ctx: Context, *args: Any, **kwargs: Any) -> Tensor | Declined:
             parameters = functools.partial(_with_parameters, formula, args[operands:], kwargs)
-            return elementwise(args[:operands], parameters, kind)
+            return elementwise(args[:operands], parameters, kind, jumps=jumps, wide=wide)
 
         lowering(*overloads)(lower)
         return formula
@@ -113,7 +142,7 @@ for _overload, _kind, _op in _ONE_OPERAND:
 
 for _name in ("floor", "ceil", "trunc", "round"):
 
-    @row(getattr(aten, _name).default)
+    @row(getattr(aten, _name).default, jumps=True)
     def _rounding(x: Value, op: str = _name) -> Value:
         return call(op, x) if x.dtype.is_floating_point else x
 
@@ -122,11 +151,13 @@ for _name in ("floor", "ceil", "trunc", "round"):
 
 _TWO_OPERANDS: tuple[tuple[str, Kind, str], ...] = (
     ("eq", "compare", "eq"), ("ne", "compare", "ne"), ("lt", "compare", "lt"), ("le", "compare", "le"),
-    ("gt", "compare", "gt"), ("ge", "compare", "ge"), ("mul", "default", "mul"),
+    ("gt", "compare", "gt"), ("ge", "compare", "ge"),
     ("bitwise_and", "default", "and"), ("bitwise_or", "default", "or"), ("bitwise_xor", "default", "xor"),
 )  # fmt: skip
 for _name, _kind, _op in _TWO_OPERANDS:
     row(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar, kind=_kind, operands=2)(functools.partial(call, _op))
+
+row(aten.mul.Tensor, aten.mul.Scalar, operands=2, wide=EVERYWHERE)(functools.partial(call, "mul"))
 
 for _overload, _op in (
     (aten.maximum.default, "maximum"), (aten.max.other, "maximum"), (aten.minimum.default, "minimum"),
@@ -136,7 +167,7 @@ for _overload, _op in (
     (aten.bitwise_left_shift.Tensor, "shl"), (aten.bitwise_left_shift.Tensor_Scalar, "shl"),
     (aten.bitwise_right_shift.Tensor, "shr"), (aten.bitwise_right_shift.Tensor_Scalar, "shr"),
     (aten.__lshift__.Tensor, "shl"), (aten.__lshift__.Scalar, "shl"), (aten.__rshift__.Tensor, "shr"),
-    (aten.__rshift__.Scalar, "shr"), (aten.nextafter.default, "nextafter"),
+    (aten.__rshift__.Scalar, "shr"),
 ):  # fmt: skip
     row(_overload, operands=2)(functools.partial(call, _op))
 
@@ -144,11 +175,12 @@ for _overload, _op in (
     (aten.atan2.default, "atan2"),
     (aten.copysign.Tensor, "copysign"),
     (aten.copysign.Scalar, "copysign"),
-    (aten.div.Tensor, "div"),
-    (aten.div.Scalar, "div"),
-    (aten.true_divide.Tensor, "div"),
 ):
     row(_overload, kind="float", operands=2)(functools.partial(call, _op))
+
+row(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor, kind="float", operands=2, wide=EVERYWHERE)(
+    functools.partial(call, "div")
+)
 
 row(aten.hypot.default, operands=2)(functools.partial(call, "hypot"))
 
@@ -156,17 +188,32 @@ row(aten.hypot.default, operands=2)(functools.partial(call, "hypot"))
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-@row(aten.add.Tensor, aten.add.Scalar, operands=2)
+def _sum(*overloads: torch._ops.OpOverload) -> Callable[[Formula], Formula]:
+    """Registers a formula of two operands and a factor, which on CPUs is rounded as numbers beside tensors are."""
+
+    def register(formula: Formula) -> Formula:
+        def lower(ctx: Context, x: Any, y: Any, alpha: Any = 1) -> Tensor | Declined:
+            if isinstance(alpha, int | float) and x.device.type == "cpu":
+                alpha = representable(alpha, promote((x, y)))
+            return elementwise((x, y), functools.partial(formula, alpha=alpha), wide=ON_GPUS)
+
+        lowering(*overloads)(lower)
+        return formula
+
+    return register
+
+
+@_sum(aten.add.Tensor, aten.add.Scalar)
 def add(x: Value, y: Value, alpha: Number = 1) -> Value:
     return x + y * alpha
 
 
-@row(aten.sub.Tensor, aten.sub.Scalar, operands=2)
+@_sum(aten.sub.Tensor, aten.sub.Scalar)
 def sub(x: Value, y: Value, alpha: Number = 1) -> Value:
     return x - y * alpha
 
 
-@row(aten.rsub.Tensor, aten.rsub.Scalar, operands=2)
+@_sum(aten.rsub.Tensor, aten.rsub.Scalar)
 def rsub(x: Value, y: Value, alpha: Number = 1) -> Value:
     return y - x * alpha
 
@@ -176,17 +223,17 @@ def square(x: Value) -> Value:
     return x * x
 
 
-@row(aten.sign.default)
+@row(aten.sign.default, jumps=True)
 def sign(x: Value) -> Value:
     return x if x.dtype == torch.bool else call("sign", x)
 
 
-@row(aten.sgn.default)
+@row(aten.sgn.default, jumps=True)
 def sgn(x: Value) -> Value:
     return sign(x)
 
 
-@row(aten.frac.default)
+@row(aten.frac.default, jumps=True)
 def frac(x: Value) -> Value:
     return x - call("trunc", x)
 
@@ -209,22 +256,24 @@ def addcdiv(x: Value, a: Value, b: Value, value: Number = 1) -> Value:
 @row(aten.lerp.Scalar, operands=2)
 def lerp_scalar(start: Value, end: Value, weight: float) -> Value:
     step = end - start
-    return start + step * weight if abs(weight) < 0.5 else end - step * (1.0 - weight)
+    return call("fma", step, weight, start) if abs(weight) < 0.5 else call("fma", step, weight - 1.0, end)
 
 
 @row(aten.lerp.Tensor, operands=3)
 def lerp(start: Value, end: Value, weight: Value) -> Value:
-    step = end - start
-    return where(absolute(weight) < 0.5, start + step * weight, end - step * (1.0 - weight))
+    """From the nearer end, rounded once: what lies between the ends of a dtype must not leave it on the way."""
+    near = absolute(weight) < 0.5
+    return call("fma", end - start, where(near, weight, weight - 1.0), where(near, start, end))
 
 
 @lowering(aten.div.Tensor_mode, aten.div.Scalar_mode)
 def div_mode(ctx: Context, x: Tensor, y: Any, rounding_mode: str | None = None) -> Tensor | Declined:
     if rounding_mode is None:
-        return elementwise((x, y), functools.partial(call, "div"), "float")
+        return elementwise((x, y), functools.partial(call, "div"), "float", wide=EVERYWHERE)
     if _may_divide_by_zero(x, y):
         return Declined("an integer division raises where the divisor is zero")
-    return elementwise((x, y), functools.partial(call, "floordiv" if rounding_mode == "floor" else "truncdiv"))
+    op = "floordiv" if rounding_mode == "floor" else "truncdiv"
+    return elementwise((x, y), functools.partial(call, op), jumps=True, wide=EVERYWHERE)
 
 
 @lowering(aten.floor_divide.default, aten.floor_divide.Scalar)
@@ -236,19 +285,26 @@ def floor_divide(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:
 def remainder(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:
     if _may_divide_by_zero(x, y):
         return Declined("an integer division raises where the divisor is zero")
-    return elementwise((x, y), functools.partial(call, "mod"))
+    return elementwise((x, y), functools.partial(call, "mod"), jumps=True)
 
 
 @lowering(aten.fmod.Tensor, aten.fmod.Scalar)
 def fmod(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:
     if _may_divide_by_zero(x, y):
         return Declined("an integer division raises where the divisor is zero")
-    return elementwise((x, y), functools.partial(call, "fmod"))
+    return elementwise((x, y), functools.partial(call, "fmod"), jumps=True)
 
 
 def _may_divide_by_zero(x: Tensor, y: Any) -> bool:
     """Integers trap on zero, and the smallest one divided by -1 overflows; floats do neither."""
     return category(promote((x, y))) < 2 and (not isinstance(y, int) or y in (0, -1))
+
+
+@lowering(aten.nextafter.default)
+def nextafter(ctx: Context, x: Tensor, y: Tensor) -> Tensor | Declined:
+    if promote((x, y)) in HALF:
+        return Declined("the next number in half precision")
+    return elementwise((x, y), functools.partial(call, "nextafter"))
 
 
 # -- powers -----------------------------------------------------------------------------------------------------------
@@ -265,7 +321,9 @@ _POWERS: dict[float, Formula] = {
 
 @lowering(aten.pow.Tensor_Scalar)
 def pow_scalar(ctx: Context, x: Tensor, exponent: Any) -> Tensor | Declined:
-    if isinstance(exponent, int | float) and promote((x, exponent)).is_floating_point and exponent in _POWERS:
+    plain = isinstance(exponent, int | float) and promote((x, exponent)).is_floating_point
+    # Of float16 eager's kernels for CPUs take no roots for powers, which differ for -0 and -inf.
+    if plain and exponent in _POWERS and not (x.dtype == torch.float16 and x.device.type == "cpu" and exponent % 1):
         formula = _POWERS[exponent]
         return elementwise((x, exponent), lambda base, _: formula(base))
     if category(promote((x, exponent))) < 2 and (not isinstance(exponent, int) or exponent < 0):
@@ -390,20 +448,20 @@ def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor |
     def formula(value: Value, *ends: Value) -> Value:
         rest = list(ends)
         if min is not None:
-            value = maximum(value, rest.pop(0))
-        return minimum(value, rest.pop(0)) if max is not None else value
+            value = maximum(rest.pop(0), value)
+        return minimum(rest.pop(0), value) if max is not None else value
 
     return elementwise((x, *bounds), formula)
 
 
 @row(aten.clamp_min.default, aten.clamp_min.Tensor, operands=2)
 def clamp_min(x: Value, low: Value) -> Value:
-    return maximum(x, low)
+    return maximum(low, x)
 
 
 @row(aten.clamp_max.default, aten.clamp_max.Tensor, operands=2)
 def clamp_max(x: Value, high: Value) -> Value:
-    return minimum(x, high)
+    return minimum(high, x)
 
 
 @lowering(aten.nan_to_num.default)
@@ -427,7 +485,7 @@ def round_decimals(ctx: Context, x: Tensor, *, decimals: int = 0) -> Tensor | De
     """Half an even digit, counted from the point to the right, or to the left where there are fewer than none."""
     if not x.dtype.is_floating_point:
         return Declined("numbers that are not real floats")
-    power = 10.0 ** abs(decimals)
+    x, power = as_stored(x), 10.0 ** abs(decimals)
     if decimals < 0:
         return elementwise((x,), lambda v: call("round", v / power) * power)
     return elementwise((x,), lambda v: call("round", v * power) / power if decimals else call("round", v))
@@ -445,7 +503,8 @@ def to_copy(ctx: Context, x: Tensor, dtype: torch.dtype | None = None, **kwargs:
     target = dtype or x.dtype
     if target.is_complex or x.dtype.is_complex:
         return Declined("complex numbers")
-    return pure(x, convert(x, target).expr, target)
+    source = as_stored(x) if x.dtype in HALF and not target.is_floating_point else x
+    return pure(x, convert(source, target).expr, target)
 
 
 @lowering(torch.ops.prims.convert_element_type.default)

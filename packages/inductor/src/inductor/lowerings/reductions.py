@@ -22,6 +22,7 @@ from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.values import (
     Tensor,
     as_index_value,
+    as_stored,
     broadcast_to,
     compute_dtype,
     convert,
@@ -122,7 +123,7 @@ def _truth(ctx: Context, x: Tensor, kind: str, dim: Dims, keepdim: bool) -> Tens
         return Declined("complex numbers")
     dims = [] if isinstance(dim, list | tuple) and not dim else dims_of(x, dim)
     result = torch.uint8 if x.dtype == torch.uint8 else torch.bool
-    value = Value(x.expr).to(torch.bool)
+    value = Value(as_stored(x).expr).to(torch.bool)
     return reduce(ctx, x, kind, dims, keepdim, value, result, lambda found: found.to(result))
 
 
@@ -159,7 +160,8 @@ def amin(ctx: Context, x: Tensor, dim: Dims = (), keepdim: bool = False) -> Tens
 def _outermost(
     ctx: Context, x: Tensor, kind: str, dims: Sequence[int], keepdim: bool, dtype: torch.dtype
 ) -> Tensor | Declined:
-    return NO_EXTREME if _perhaps_nothing(x, dims) else reduce(ctx, x, kind, dims, keepdim, Value(x.expr), dtype)
+    element = as_stored(x) if kind.startswith("arg") else x
+    return NO_EXTREME if _perhaps_nothing(x, dims) else reduce(ctx, x, kind, dims, keepdim, Value(element.expr), dtype)
 
 
 @lowering(aten.max.default)
@@ -178,7 +180,7 @@ def _extreme(ctx: Context, x: Tensor, kind: str, dim: int, keepdim: bool) -> lis
     return ctx.reduce(
         x,
         dims_of(x, dim),
-        [(_extreme_kind(x, kind), x.expr, x.expr.dtype), (f"arg{kind}", _ordered(x), torch.int64)],
+        [(_extreme_kind(x, kind), x.expr, x.expr.dtype), (f"arg{kind}", _ordered(as_stored(x)), torch.int64)],
         lambda best, place: [(best, x.dtype), (place, torch.int64)],
         keepdim,
     )

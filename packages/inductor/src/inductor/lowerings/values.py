@@ -160,6 +160,20 @@ def convert(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return pure(tensor, element, dtype)
 
 
+def as_stored(tensor: Tensor) -> Tensor:
+    """The tensor with its element as memory would hold it: eager decides by numbers that were rounded to half
+    precision, and what only looks at them must not see others."""
+    if tensor.dtype not in HALF or isinstance(tensor.expr, Const):
+        return tensor
+    return replace(tensor, expr=Apply("rounded", (tensor.expr,), torch.float32, tensor.dtype))
+
+
+def representable(value: bool | int | float, dtype: torch.dtype) -> bool | int | float:
+    """The number as a tensor of ``dtype`` holds it."""
+    narrow = (*HALF, torch.float32)
+    return torch.tensor(value, dtype=torch.float64).to(dtype).item() if dtype in narrow else value
+
+
 def promoted(tensor: Tensor, dtype: torch.dtype) -> Expr:
     """The element of ``tensor`` as an operand of arithmetic on ``dtype``."""
     return cast(tensor.expr, compute_dtype(dtype))

@@ -5,8 +5,8 @@
 
 template <class V> INLINE V maximum(V a, V b) { return where((a > b) | (a != a), a, b); }
 template <class V> INLINE V minimum(V a, V b) { return where((a < b) | (a != a), a, b); }
-template <class V> INLINE V fmaximum(V a, V b) { return where((a > b) | (b != b), a, b); }
-template <class V> INLINE V fminimum(V a, V b) { return where((a < b) | (b != b), a, b); }
+template <class V> INLINE V fmaximum(V a, V b) { return where((a >= b) | (b != b), a, b); }
+template <class V> INLINE V fminimum(V a, V b) { return where((a <= b) | (b != b), a, b); }
 
 template <class V> INLINE V sign(V x) {
     const V zero = splat<V>(0), one = splat<V>(1);

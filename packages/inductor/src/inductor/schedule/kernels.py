@@ -10,14 +10,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+import torch
+
 from inductor.deps import counts_positions, expressions, indices_of, loads_of, stores_of
 from inductor.errors import UnsupportedGraph
-from inductor.ir.expr import Const, Expr, IndexValue, Load, Result, rewrite, substitute, walk
+from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Result, rewrite, substitute, walk
 from inductor.ir.graph import Nest
 from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
 from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Statement, Store, numbers_last
 from inductor.ir.program import Buffer
-from inductor.lowerings.values import cost
+from inductor.lowerings.values import cost, representable
 from inductor.schedule.merge import map_statement
 from inductor.schedule.profit import LIKELY_SIZE
 from inductor.schedule.sharing import hoisted, shared, steady
@@ -40,6 +42,7 @@ def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Coll
     inner = tuple(axis for axis in runs if axis.name.startswith("r"))
     loops = tuple(Loop(inner if loop.axes else (), loop.body) for loop in loops)
     device: Literal["cpu", "cuda"] = "cuda" if nest.device.type == "cuda" else "cpu"
+    loops = exact(loops)
     once, loops = steady(loops, kept) if device == "cpu" else ((), loops)  # a GPU has no place before its threads
     loops = shared(hoisted(loops))
     passes = (Loop((), once), *loops)
@@ -49,6 +52,36 @@ def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Coll
 
 
 # -- what is not needed -----------------------------------------------------------------------------------------------
+
+
+_KEEPS_NUMBERS = frozenset({"neg", "abs", "maximum", "minimum", "fmax", "fmin", "where"})
+"""Operators whose results are numbers that they were given, but for the sign."""
+
+
+def exact(loops: Sequence[Loop]) -> tuple[Loop, ...]:
+    """The loops without roundings to half precision of what has it: what is read from memory, and not fused."""
+
+    def rule(node: Expr) -> Expr | None:
+        if not isinstance(node, Apply) or node.op != "rounded" or node.param is None:
+            return None
+        return node.args[0] if _has_precision(node.args[0], node.param) else None
+
+    def without(expr: Expr) -> Expr:
+        return rewrite(expr, rule)
+
+    return tuple(Loop(loop.axes, tuple(map_statement(s, without) for s in loop.body)) for loop in loops)
+
+
+def _has_precision(expr: Expr, dtype: torch.dtype) -> bool:
+    if isinstance(expr, Const):
+        return representable(expr.value, dtype) == expr.value
+    if not isinstance(expr, Apply):
+        return False
+    if expr.op == "cast":
+        return isinstance(expr.args[0], Load) and expr.args[0].dtype == dtype
+    if expr.op in _KEEPS_NUMBERS:
+        return all(_has_precision(arg, dtype) for arg in expr.args[expr.op == "where" :])
+    return expr.op == "rounded" and expr.param == dtype
 
 
 def pruned(loops: Sequence[Loop], live: Collection[str]) -> tuple[Loop, ...]:

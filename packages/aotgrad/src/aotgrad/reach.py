@@ -1,0 +1,57 @@
+"""Writes through views that functionalization would lose or put elsewhere, refused while they are recorded.
+
+It writes a changed view back into the new value of its base.  That is no inverse for windows that overlap or leave
+something out (`unfold`), and a view by strides reaches where the base's own elements do not lie.
+Must not know: roles, gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from aotgrad.errors import Unsupported
+
+aten = torch.ops.aten
+
+BY_STRIDES = frozenset({aten.as_strided.default, aten.as_strided_scatter.default})
+"""Operators whose positions are those of the whole memory."""
+
+
+def refuse_lost_writes(func: OpOverload, args: Sequence[Any]) -> None:
+    """`func` is met below functionalization; what autograd's own formulas call is not its doing."""
+    if func is aten.unfold_backward.default and torch._C._current_autograd_node() is None:
+        raise Unsupported("a tensor is written through `unfold`", "write through slices")
+    if func is aten.as_strided_scatter.default and _may_overlap(args[2], args[3]):
+        raise Unsupported("a tensor is written through a view that shows memory several times", "clone it first")
+
+
+def refuse_windows(changed: Iterable[torch.Tensor]) -> None:
+    """Where views by strides were taken, an input that is changed must be all of its memory: the graph knows of the
+    rest neither what it holds nor how to write it."""
+    for value in changed:
+        if not _is_whole(value):
+            raise Unsupported(
+                "a view by strides is taken where an input that is a window on a larger memory is changed",
+                "pass the whole tensor, or take the view by slices",
+            )
+
+
+def _is_whole(value: torch.Tensor) -> bool:
+    if not value.is_contiguous() or not isinstance(value.storage_offset(), int) or value.storage_offset():
+        return False
+    held = value.untyped_storage().nbytes()
+    return bool(held == value.numel() * value.element_size())
+
+
+def _may_overlap(size: Sequence[Any], stride: Sequence[Any]) -> bool:
+    """Whether two places of such a view may be one place in memory."""
+    reach = 0
+    for step, count in sorted(zip(stride, size, strict=True), key=lambda pair: int(pair[0])):
+        if count != 1 and step <= reach:
+            return True
+        reach += (count - 1) * step
+    return False
