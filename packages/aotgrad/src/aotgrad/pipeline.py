@@ -77,7 +77,9 @@ def _with_history(call: Call) -> Call:
 def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:
     """`program` as compiled graphs behind a plain function of the same arguments."""
     with _uncollected():
-        return _compile_any(program, example_inputs, options)
+        call, signature = _compile_any(program, example_inputs, options)
+    call.all_or_nothing = True  # type: ignore[attr-defined]
+    return call, signature
 
 
 def _compile_any(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:

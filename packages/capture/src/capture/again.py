@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 import torch
 import torch.utils.checkpoint
@@ -20,6 +21,7 @@ from capture.emit import Writer
 from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Reason
 from capture.parameters import all_positional, argument_names
 from capture.records import FallbackRecord
+from capture.undoing import Undoing
 from capture.values.base import Value
 
 Tell = Callable[[FallbackRecord], None]
@@ -40,6 +42,7 @@ class Failures:
         self.handled = handled
         self.strict = strict
         self.last = ""
+        self.graph: Callable[..., Any] | None = None
         self.rare = True  # failed checks; a guard of code that has some
         self._failed_checks = 0
         self._told: set[str] = set()
@@ -47,6 +50,8 @@ class Failures:
     def start_over(self, error: BaseException) -> bool:
         """Whether CPython is to run the frame after this error of its graph."""
         self.last = f"the graph raised {type(error).__name__}: {error}"
+        if isinstance(self.graph, Undoing) and self.graph.is_final(error):
+            return False
         return isinstance(error, Exception) and not isinstance(error, (CaptureError, CaptureWarning, *_ENDS))
 
     def count(self) -> None:

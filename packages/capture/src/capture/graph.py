@@ -23,10 +23,10 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from capture.draws import NotingDraws
 from capture.errors import InternalError, Location
 from capture.fakes import StandIns
 from capture.guards import Guard
+from capture.journal import Noting
 from capture.layouts import OpenLayout, Relied
 from capture.regions import Regions, module_of
 from capture.sources import Inputs, Source
@@ -64,13 +64,14 @@ class GraphRecorder:
         # Each size, stride and offset that varies is a symbol of its own: two that are equal now need not be later.
         self.shape_env = _shapes().ShapeEnv(duck_shape=False) if symbolic else None
         self.assumed = None if self.shape_env is None else _shapes().Assumptions(self.shape_env)
-        self.mode = NotingDraws(shape_env=self.shape_env, allow_non_fake_inputs=False)
+        self.mode = Noting(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self.stand_ins = StandIns(self.mode)
         self.graph = fx.Graph()
         self.inputs: dict[Source, fx.Node] = {}
         self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
         self.operations = 0
         self.used_up: set[Any] = set()  # steps of autograd's history that a backward in the graph has freed
+        self.spoilt = 0  # how often stand-ins were changed by an operation that is not in the graph
         self.regions = Regions()
         self.transforms = 0  # how many transforms of functions are being evaluated, each within the one before
         self._cuts = 0
@@ -87,6 +88,7 @@ class GraphRecorder:
             node = self.graph.placeholder(name)
         _describe(node, example)
         if isinstance(example, torch.Tensor):
+            node.meta["history"] = (example.requires_grad, example.grad_fn)
             self.inputs_over.setdefault(memory_of(example), []).append(example)
         self.inputs[source] = self._last_input = node
         return node
@@ -203,6 +205,14 @@ class GraphRecorder:
             _updates_statistics(node) or (_is_changed(node) and memory_of(node.meta["val"]) in memory)
             for node in self.graph.nodes
         )
+
+    def had_history(self, node: fx.Node) -> bool:
+        """Whether an input wanted gradients when it came."""
+        return bool(node.meta["history"][0])
+
+    def history_changed(self, node: fx.Node) -> bool:
+        """Whether an operation that autograd follows was done to an input in place."""
+        return bool(node.meta["history"][1] is not node.meta["val"].grad_fn)
 
     def changed_memory(self) -> set[int | None]:
         """The memory of tensors that operations changed, or may have changed where that is not counted."""

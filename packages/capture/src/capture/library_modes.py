@@ -77,4 +77,5 @@ def with_modes_put_back(call: Callable[..., Any], graph: fx.Graph) -> Callable[.
             before.put_back()
             raise
 
+    run.all_or_nothing = getattr(call, "all_or_nothing", False)  # type: ignore[attr-defined]
     return run

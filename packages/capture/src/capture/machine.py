@@ -152,6 +152,7 @@ class Machine:
                 self._insist_on_real_exceptions(frame, self.forced[step])
                 return self.forced[step]
             stack, done, pc = list(frame.stack), self._done(), frame.pc
+            self.graph.mode.journal.place = (frame.instructions[pc], step)
             try:
                 self._step(frame)
             except (Break, UserRaised) as signal:
@@ -166,9 +167,9 @@ class Machine:
                 self._leave_none_open([frame.returned])
                 return Returned(frame.returned)
 
-    def _done(self) -> tuple[int, int, int]:
+    def _done(self) -> tuple[int, ...]:
         """What an instruction that is stopped cannot take back."""
-        return self._inlined, self.graph.operations, self.fixed_sizes()
+        return self._inlined, self.graph.operations, self.graph.spoilt, self.fixed_sizes()
 
     def _leave_none_open(self, outlive: Sequence[Value], stopped: Stopped | None = None) -> None:
         """CPython ends a forgotten generator when its last reference goes: it has to be CPython's own, then."""

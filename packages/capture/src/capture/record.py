@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     UnsupportedOperatorException,
 )
+from torch.utils import _pytree as pytree
 
 from capture import default_devices
 from capture.errors import Location, Signal
@@ -71,7 +72,12 @@ def record_operation(
     node_options, fake_options = operands.named(kwargs)
     assumed = ctx.graph.assumptions()
     fixed = ctx.fixed_sizes()
-    result = _run(ctx, name, target, method, fakes, fake_options)
+    memory = _Memory(ctx, name, kwargs, (fakes, fake_options))
+    try:
+        with _said_by_eager(kwargs):
+            result = _run(ctx, name, target, method, fakes, fake_options)
+    finally:
+        memory.insist_on_the_same()
     if ctx.fixed_sizes() > fixed:
         hint = "it runs as in eager for every value; the rest of the function is captured"
         ctx.stop("varying size", f"`{name}` takes what varies for a constant", hint)
@@ -88,6 +94,43 @@ def record_operation(
         node = ctx.graph.call(target, nodes, node_options, result)
     node.meta["location"] = ctx.location()  # whoever reads the graph can say whose line an operator is
     return result_value(ctx, node, result)
+
+
+def _said_by_eager(kwargs: Mapping[str, Value]) -> AbstractContextManager[Any]:
+    """What is written to may be resized with a warning, by CPython."""
+    return warnings.catch_warnings(action="ignore") if "out" in kwargs else contextlib.nullcontext()
+
+
+class _Memory:
+    """The memory of an operation's operands: one that gives a tensor other memory, or more or less of it, is CPython's
+    to run, for whoever else holds the tensor sees it; so is what eager may refuse.  The stand-ins have changed, so
+    evaluation starts again."""
+
+    def __init__(self, ctx: Recording, name: str, options: Mapping[str, Value], operands: Any) -> None:
+        leaves = pytree.tree_leaves(operands)
+        self.ctx = ctx
+        self.name = name
+        self.with_shape = "out" in options or name in ("resize_", "resize_as_", "set_")
+        self.tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided]
+        self.before = self._extents()
+        self.doubts = ctx.graph.mode.journal.doubts
+
+    def _extents(self) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        for tensor in self.tensors:
+            storage = tensor.untyped_storage()
+            shape = tuple(tensor.shape) if self.with_shape else ()
+            found.append((storage._cdata, storage.nbytes(), tensor.numel(), tensor.dtype, shape))
+        return found
+
+    def insist_on_the_same(self) -> None:
+        ctx, hint = self.ctx, "it runs as in eager; the rest of the function is captured"
+        if self.before != self._extents():
+            ctx.graph.spoilt += 1
+            ctx.stop("resized tensor", f"`{self.name}` gives a tensor another size or other memory", hint)
+        if ctx.graph.mode.journal.doubts > self.doubts:
+            ctx.graph.spoilt += 1
+            ctx.stop("error in an operation", f"eager may refuse `{self.name}` with these operands", hint)
 
 
 def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber]) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any, Protocol
@@ -45,9 +45,10 @@ from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, GraphRecord, Log
 from capture.resume import Continuations, NotResumable
 from capture.signals import HeldSignals
-from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs
+from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
 from capture.spent import with_spent_history
 from capture.stops import Stop
+from capture.undoing import CannotTakeBack, undoing
 from capture.values.base import Value, reachable
 from capture.values.tensor import TensorValue
 
@@ -208,8 +209,7 @@ class _Translator:
 
     def _call_graph(self, wanted: Sequence[Value]) -> None:
         machine = self.machine
-        changes_an_input = machine.graph.changes_an_input()
-        if machine.checks and changes_an_input:
+        if machine.checks and machine.graph.changes_an_input():
             raise _Cautious
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
         if any(GONE in value.node.meta for value in results if isinstance(value, TensorValue)):
@@ -227,10 +227,10 @@ class _Translator:
         self.graph = module
         examples = [machine.graph.inputs[source].meta["val"] for source in sources]
         self._captured = time.perf_counter()
-        compiled = self._compile(module, examples)
+        compiled = self._all_or_nothing(self._compile(module, examples), sources)
         self._compiled = time.perf_counter()
         self.writer.share(sources)
-        with self._started_over_if_it_raises(changes_an_input):
+        with self._started_over_if_it_raises(compiled):
             self.emit.load_callable(Outside(compiled))
             for source in sources:
                 self.writer.load_source(source)
@@ -245,9 +245,18 @@ class _Translator:
         graph = self.machine.graph
         return locks.over_graph(len(graph.graph.nodes)) or graph.changes_an_input() or bool(graph.mode.drawn_on)
 
-    def _started_over_if_it_raises(self, changes_an_input: bool) -> AbstractContextManager[None]:
-        if changes_an_input:  # which cannot be taken back
-            return nullcontext()
+    def _all_or_nothing(self, compiled: Callable[..., Any], sources: Sequence[Source]) -> Callable[..., Any]:
+        graph = self.machine.graph
+        try:
+            inputs = [graph.inputs[source] for source in sources]
+            return undoing(graph, inputs, compiled, may_end_earlier=not self.settings.nopython)
+        except CannotTakeBack as ahead:
+            instruction, step = ahead.place
+            text = "this may raise after a tensor with a history was changed in place, which cannot be taken back"
+            location = Location(self.code.co_filename, instruction.line or 0, self.code.co_qualname)
+            raise _Earlier(Stopped(instruction, step, Reason("error after a change", text), location)) from None
+
+    def _started_over_if_it_raises(self, compiled: Callable[..., Any]) -> AbstractContextManager[None]:
         settings = self.settings
         failures = Failures(
             self.location,
@@ -256,6 +265,7 @@ class _Translator:
             handled=self.machine.handles_errors,
             strict=settings.options.strict,
         )
+        failures.graph = compiled
         drawn_on = frozenset(self.machine.graph.mode.drawn_on)
         self.starting_over = StartingOver(self.writer, failures, drawn_on)
         return self.starting_over.around_the_graph()

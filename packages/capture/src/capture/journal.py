@@ -1,0 +1,113 @@
+"""What a graph's operators write and where they may raise, in the order of the program.
+
+Stand-ins have no data, so nothing raises for what data holds; but the operators on them are the ones that will run.
+Must not know how a frame starts over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from capture.doubts import doubtful
+from capture.draws import NotingDraws
+
+# Operators that look at the values of floats, as the others do at positions only: by how their names begin.
+_LOOKS_AT_VALUES = (
+    "linalg_", "_linalg", "cholesky", "_cholesky", "lu_", "_lu", "ormqr", "geqrf", "triangular_solve", "lstsq", "svd",
+    "inverse", "logdet", "slogdet", "multinomial", "bernoulli", "poisson", "binomial", "normal", "binary_cross_entropy",
+    "histc", "histogram", "_histogram", "bincount", "_ctc_loss", "masked_scatter", "masked_select", "segment_reduce",
+    "_assert", "_functional_assert", "repeat_interleave", "quantize", "fractional_max_pool", "sym_constrain",
+)  # fmt: skip
+_DIVIDES = ("div", "floor_divide", "remainder", "fmod", "pow")
+_MOVES = ("cat", "stack", "copy", "_to_copy", "clone", "sum", "prod", "cumsum", "sort", "topk", "max", "min", "argmax",
+          "argmin", "any", "all", "arange", "where", "expand", "fill", "zero", "full", "roll", "flip", "unbind")  # fmt: skip
+_INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What an operator's schema and name say."""
+
+    always: bool  # whatever it is given, it may raise
+    of_integers: bool  # where integers are among its operands
+    writes: tuple[tuple[int, str], ...]  # arguments by place and name
+    statistics: bool
+
+
+@cache
+def traits_of(func: Any) -> Traits:
+    name = func._schema.name.rpartition("::")[2]
+    plain = name.rstrip("_")
+    of_torch = func.namespace in ("aten", "prims")
+    always = not of_torch or plain.startswith(_LOOKS_AT_VALUES)
+    moves = torch.Tag.pointwise in func.tags or plain in _MOVES or _is_view(func)
+    arguments = enumerate(func._schema.arguments)
+    writes = tuple((p, a.name) for p, a in arguments if a.alias_info is not None and a.alias_info.is_write)
+    return Traits(
+        always,
+        plain.startswith(_DIVIDES) or not moves,
+        writes,
+        of_torch and plain.endswith(("batch_norm", "instance_norm")),
+    )
+
+
+def _is_view(func: Any) -> bool:
+    infos = [argument.alias_info for argument in (*func._schema.arguments, *func._schema.returns)]
+    return any(info is not None and not info.is_write for info in infos)
+
+
+def _has_integers(operands: Any) -> bool:
+    leaves = pytree.tree_leaves(operands)
+    return any(isinstance(leaf, torch.Tensor) and leaf.dtype in _INTEGERS for leaf in leaves)
+
+
+class Journal:
+    """Memory in the order it is written, and how much of it was written when something last might have raised."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, torch.UntypedStorage] = {}
+        self.before_raising: dict[int, torch.UntypedStorage] = {}
+        self.raising_after: dict[int, Any] = {}  # where, of the first that may raise after that memory was written
+        self.place: Any = None  # of the program's instruction that is evaluated
+        self.doubts = 0
+
+    def note(self, func: Any, args: Any, kwargs: Any) -> None:
+        traits = traits_of(func)
+        written = self._written(func, traits, args, kwargs)
+        self.doubts += doubtful(func, args, kwargs, written)
+        for tensor in written:
+            memory = tensor.untyped_storage()
+            self.written.setdefault(int(memory._cdata), memory)
+        if self.written and (traits.always or (traits.of_integers and _has_integers((args, kwargs)))):
+            for key in self.written.keys() - self.before_raising.keys():
+                self.raising_after[key] = self.place
+            self.before_raising.update(self.written)
+
+    def _written(self, func: Any, traits: Traits, args: Any, kwargs: Any) -> list[torch.Tensor]:
+        given = [args[place] if place < len(args) else kwargs.get(name) for place, name in traits.writes]
+        if traits.statistics:
+            arguments = func._schema.arguments
+            given += [
+                args[place] if place < len(args) else kwargs.get(argument.name)
+                for place, argument in enumerate(arguments)
+                if argument.name.startswith("running_")
+            ]
+        tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+        return [tensor for tensor in tensors if tensor.layout is torch.strided]
+
+
+class Noting(NotingDraws):
+    """Stand-ins that keep a journal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.journal = Journal()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.journal.note(func, args, kwargs or {})
+        return super().__torch_dispatch__(func, types, args, kwargs)
