@@ -275,6 +275,26 @@ class GraphRecorder:
         made.meta["val"] = None
         return made, module, given
 
+    def unread(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
+        """Tensors that nobody reads, of operators that may raise: unless they are results, a backend may leave them out."""
+        live: set[fx.Node] = set()
+        waiting = [*outputs, *self.inputs.values()]
+        while waiting:
+            node = waiting.pop()
+            if node not in live:
+                live.add(node)
+                waiting += node.all_input_nodes
+        memory = {memory_of(value) for node in live if isinstance(value := node.meta.get("val"), torch.Tensor)}
+        found: list[fx.Node] = []
+        for node in list(self.graph.nodes):
+            if node not in live and node.meta.get("may_raise"):
+                given = [node, *node.all_input_nodes] if node.meta["val"] is None else [node]
+                tensors = [each for each in given if isinstance(each.meta.get("val"), torch.Tensor)][:1]
+                if isinstance(node.meta["val"], (tuple, list)) and isinstance(node.meta["val"][0], torch.Tensor):
+                    tensors = [self.select(node, 0, node.meta["val"][0])]
+                found += [each for each in tensors if memory_of(each.meta["val"]) not in memory]
+        return [self.graph.call_method("detach", (node,)) for node in found]
+
     # -- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, outputs: list[fx.Node], name: str) -> tuple[fx.GraphModule, list[Source]]:

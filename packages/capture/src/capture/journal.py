@@ -75,6 +75,7 @@ class Journal:
         self.raising_after: dict[int, Any] = {}  # where, of the first that may raise after that memory was written
         self.place: Any = None  # of the program's instruction that is evaluated
         self.doubts = 0
+        self.raisers = 0  # how many operators may raise
 
     def note(self, func: Any, args: Any, kwargs: Any) -> None:
         traits = traits_of(func)
@@ -83,7 +84,9 @@ class Journal:
         for tensor in written:
             memory = tensor.untyped_storage()
             self.written.setdefault(int(memory._cdata), memory)
-        if self.written and (traits.always or (traits.of_integers and _has_integers((args, kwargs)))):
+        raises = traits.always or (traits.of_integers and _has_integers((args, kwargs)))
+        self.raisers += raises
+        if self.written and raises:
             for key in self.written.keys() - self.before_raising.keys():
                 self.raising_after[key] = self.place
             self.before_raising.update(self.written)

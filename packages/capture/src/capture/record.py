@@ -72,12 +72,12 @@ def record_operation(
     node_options, fake_options = operands.named(kwargs)
     assumed = ctx.graph.assumptions()
     fixed = ctx.fixed_sizes()
-    memory = _Memory(ctx, name, kwargs, (fakes, fake_options))
+    operation = _Checked(ctx, name, kwargs, (fakes, fake_options))
     try:
         with _said_by_eager(kwargs):
             result = _run(ctx, name, target, method, fakes, fake_options)
     finally:
-        memory.insist_on_the_same()
+        operation.insist_on_the_same()
     if ctx.fixed_sizes() > fixed:
         hint = "it runs as in eager for every value; the rest of the function is captured"
         ctx.stop("varying size", f"`{name}` takes what varies for a constant", hint)
@@ -92,6 +92,7 @@ def record_operation(
         node = ctx.graph.call_method(target, nodes, node_options, result)
     else:
         node = ctx.graph.call(target, nodes, node_options, result)
+    node.meta["may_raise"] = operation.may_raise
     node.meta["location"] = ctx.location()  # whoever reads the graph can say whose line an operator is
     return result_value(ctx, node, result)
 
@@ -101,7 +102,7 @@ def _said_by_eager(kwargs: Mapping[str, Value]) -> AbstractContextManager[Any]:
     return warnings.catch_warnings(action="ignore") if "out" in kwargs else contextlib.nullcontext()
 
 
-class _Memory:
+class _Checked:
     """The memory of an operation's operands: one that gives a tensor other memory, or more or less of it, is CPython's
     to run, for whoever else holds the tensor sees it; so is what eager may refuse.  The stand-ins have changed, so
     evaluation starts again."""
@@ -114,6 +115,11 @@ class _Memory:
         self.tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided]
         self.before = self._extents()
         self.doubts = ctx.graph.mode.journal.doubts
+        self._raisers = ctx.graph.mode.journal.raisers
+
+    @property
+    def may_raise(self) -> bool:
+        return self.ctx.graph.mode.journal.raisers > self._raisers
 
     def _extents(self) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []

@@ -223,6 +223,8 @@ class _Translator:
         if not machine.graph.operations:
             return
         outputs = [_without_history(value) if value in spent else _node_of(value) for value in results]
+        unread = machine.graph.unread(outputs)
+        outputs += unread
         module, sources = machine.graph.finish(outputs, f"Graph_{self.code.co_name}")
         self.graph = module
         examples = [machine.graph.inputs[source].meta["val"] for source in sources]
@@ -235,7 +237,7 @@ class _Translator:
             for source in sources:
                 self.writer.load_source(source)
             self.emit.call(len(sources))
-        self._keep_results(results, spent)
+        self._keep_results(results, spent, len(unread))
         for value, truth in machine.checks:
             assert self.starting_over is not None
             self.starting_over.unless(value, truth)
@@ -293,15 +295,16 @@ class _Translator:
         tensors = [value for value in results if isinstance(value, TensorValue)]
         return frozenset(value for value in tensors if not used_up.isdisjoint(History([value.fake]).steps))
 
-    def _keep_results(self, results: Sequence[Value], spent: Collection[Value]) -> None:
+    def _keep_results(self, results: Sequence[Value], spent: Collection[Value], unread: int) -> None:
         if not results:
             self.emit.pop()
             return
-        if len(results) == 1:
+        if len(results) + unread == 1:
             self._accept_a_bare_tensor()
-        self.emit.unpack_sequence(len(results))
+        self.emit.unpack_sequence(len(results) + unread)
         for value in results:
             self.writer.keep(value, "result")
+        self.emit.pop(unread)
         for value in results:
             if value in spent:
                 self.writer.call_const(with_spent_history, value)

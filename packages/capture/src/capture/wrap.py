@@ -49,7 +49,7 @@ from capture.sources import (
     StorageSource,
     TypeSource,
 )
-from capture.values.base import LazyValue, Tracer, Value, module_name, trusted
+from capture.values.base import LazyValue, Tracer, Value, may_be_replaced, module_name, trusted
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.context_var import ContextVarValue
@@ -354,6 +354,8 @@ def same_object(ctx: World, obj: Any, source: Source) -> Source:
     fixed = trusted(obj)
     root = source.root()
     if not (fixed and isinstance(root, ConstSource)) and not isinstance(source, TypeSource):
+        ctx.guard(source, "is", obj)
+    elif may_be_replaced(source, obj):
         ctx.guard(source, "is", obj)
     return ConstSource(obj, getattr(obj, "__qualname__", source.expression())) if fixed else source
 

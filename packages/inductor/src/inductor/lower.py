@@ -33,6 +33,7 @@ from inductor.lowerings.reals import real, takes_reals
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, OF_ANY_SIZE, Declined
 from inductor.lowerings.sizes import numel
 from inductor.lowerings.values import EIGHTHS, Tensor, broadcast_to, convert, cost, is_number, load, strided
+from inductor.raising import has_checks
 from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.epilogues import Epilogue, find_epilogues
 from inductor.rewrites.layouts import image_layouts
@@ -58,6 +59,12 @@ COMPUTED = frozenset((
 CONVERSIONS = frozenset((aten._to_copy.default, torch.ops.prims.convert_element_type.default))
 DEVICES = frozenset(("cpu", "cuda"))
 """Where kernels run."""
+PICKS = frozenset((
+    aten.slice.Tensor, aten.select.int, aten.narrow.default, aten.split.Tensor, aten.split_with_sizes.default,
+    aten.unbind.int, aten.diagonal.default, aten.unfold.default, aten.constant_pad_nd.default, aten.as_strided.default,
+    aten.avg_pool2d.default, aten.max_pool2d_with_indices.default, aten.upsample_nearest2d.default,
+))  # fmt: skip
+"""Operators that may leave out elements of what they are given."""
 SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
 
 
@@ -194,6 +201,8 @@ class _Lowerer:
             return self._fall_back(node, args, kwargs, "a size or position that is known only when it runs")
         if not takes_reals(node.target, (*args, *kwargs.values())):
             return self._fall_back(node, args, kwargs, "a float that is known only when it runs")
+        if node.target in PICKS and isinstance(args[0], Tensor) and has_checks(args[0].expr):
+            args = (self.ctx.realize(args[0]), *args[1:])  # what is left out is checked, too
         result = lower_operator(self.ctx, *args, **kwargs)
         if isinstance(result, Declined):
             return self._fall_back(node, args, kwargs, result.reason)
@@ -287,6 +296,8 @@ class _Lowerer:
         value = broadcast_to(convert(source, target.dtype), target.sizes).expr
         if value == target.expr:  # a call has written there already
             return target
+        if has_checks(value):  # which all come before the first write
+            value = self.ctx.realize(replace(target, expr=value, base=None)).expr
         self._before_writing([target], {})
         self.ctx.mutated.add(target.base)
         self.ctx.store(target, value)

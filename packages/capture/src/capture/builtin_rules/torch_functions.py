@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
+from functools import cache
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ import torch
 from capture import default_devices
 from capture.answers import QUESTIONS, answer_of, rely_on_where_it_begins
 from capture.builtin_rules.registry import constant_of, fallback, fold, rule
-from capture.sources import CallSource
+from capture.sources import AttrSource, CallSource, ConstSource
 from capture.values.base import Tracer, Value, root_package
 from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
 from capture.values.context import (
@@ -37,14 +38,27 @@ _PYTHON_MODULES = ("torch.functional", "torch.nn.functional", "torch._lowrank")
 _NOT_OPERATIONS = frozenset({"boolean_dispatch", "handle_torch_function", "has_torch_function", "assert_int_or_pair"})
 
 
-def _operations() -> frozenset[int]:
-    """The identities of torch's own operations: every builtin of the variable namespace and its kin."""
-    found = [getattr(torch, name) for name in dir(torch._C._VariableFunctions) if hasattr(torch, name)]
+def _named_operations() -> dict[tuple[ModuleType, str], Any]:
+    """Torch's own operations by the names under which they are found: every builtin of the variable namespace and its
+    kin."""
+    found = [(torch, name, getattr(torch, name)) for name in dir(torch._C._VariableFunctions) if hasattr(torch, name)]
     for module in _FUNCTION_MODULES:
-        found += [value for value in vars(module).values() if callable(value)]
+        found += [(module, name, value) for name, value in vars(module).items() if callable(value)]
     for module in (torch.nn.functional, torch.functional, torch.linalg, torch.fft, torch.special):
-        found += [value for name, value in vars(module).items() if _is_operation(name, value)]
-    return frozenset(id(function) for function in found)
+        found += [(module, name, value) for name, value in vars(module).items() if _is_operation(name, value)]
+    return {(home, name): function for home, name, function in found if not _is_foreign(function)}
+
+
+def _is_foreign(function: Any) -> bool:
+    """Whether a program put it there."""
+    return isinstance(function, FunctionType) and root_package(function) != "torch"
+
+
+def _operations() -> dict[int, list[tuple[ModuleType, str]]]:
+    homes: dict[int, list[tuple[ModuleType, str]]] = {}
+    for place, function in _NAMED.items():
+        homes.setdefault(id(function), []).append(place)
+    return homes
 
 
 def _is_operation(name: str, value: Any) -> bool:
@@ -53,6 +67,7 @@ def _is_operation(name: str, value: Any) -> bool:
     return not isinstance(value, FunctionType) or value.__module__ in (*_PYTHON_MODULES, "torch._jit_internal")
 
 
+_NAMED = _named_operations()
 OPERATIONS = _operations()
 ALLOWED: set[int] = set()
 DISALLOWED: set[int] = set()
@@ -66,6 +81,31 @@ def is_operation(function: Any) -> bool:
     return id(function) in OPERATIONS or id(function) in ALLOWED or isinstance(function, _OVERLOADS)
 
 
+def rely_on_names(ctx: Tracer, function: Any) -> None:
+    """What runs a graph may look its functions up by their names, and torch's functions in Python do so among
+    themselves: where a program has put others there, it runs as in eager."""
+    for home, name, original in _names_behind(function):
+        if vars(home).get(name) is not original:
+            ctx.stop("replaced function", f"`{home.__name__}.{name}` is another function now", "it runs as in eager")
+        ctx.guard(AttrSource(ConstSource(home, home.__name__), name), "is", original)
+
+
+@cache
+def _names_behind(function: Any) -> list[tuple[ModuleType, str, Any]]:
+    """The names of a function, and those of operations that its code calls."""
+    found: dict[tuple[ModuleType, str], Any] = {}
+    waiting = [function]
+    while waiting:
+        each = waiting.pop()
+        for home, name in OPERATIONS.get(id(each), ()):
+            found[home, name] = each
+        for name in each.__code__.co_names if isinstance(each, FunctionType) else ():
+            homes = (torch, torch._C._nn, torch.nn.functional)
+            called = [_NAMED[home, name] for home in homes if (home, name) in _NAMED]
+            waiting += [one for one in called if not any(one is known for known in found.values())]
+    return [(home, name, original) for (home, name), original in found.items()]
+
+
 @fallback(order=40)
 def record_operations(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = getattr(function, "__name__", "")
@@ -73,6 +113,7 @@ def record_operations(ctx: Tracer, function: Any, args: Sequence[Value], kwargs:
         return ctx.literal(answer_of(ctx, asked, name))
     rely_on_where_it_begins(ctx, name, args)
     if is_operation(function):
+        rely_on_names(ctx, function)
         return ctx.record(function, args, kwargs)
     if args and isinstance(args[0], TensorValue):
         return _tensor_method(ctx, function, args, kwargs)
@@ -81,7 +122,9 @@ def record_operations(ctx: Tracer, function: Any, args: Sequence[Value], kwargs:
 
 def _tensor_method(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = getattr(function, "__name__", "")
-    if getattr(torch.Tensor, name, None) is not function and getattr(torch._C.TensorBase, name, None) is not function:
+    if getattr(torch.Tensor, name, None) is not function:
+        if getattr(torch._C.TensorBase, name, None) is function:
+            ctx.stop("replaced function", f"`torch.Tensor.{name}` is another function now", "it runs as in eager")
         return None
     reason = _READS_VALUES.get(name)
     if reason is not None:
@@ -232,7 +275,7 @@ def without_effect(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
 # Capture's own modes are not the program's.
 rule(torch._C._get_dispatch_mode)(lambda ctx, key: NONE)  # frames under a mode are not evaluated
 rule(torch._C._len_torch_dispatch_stack)(_answer(ConstantValue(0)))
-rule(torch._C._log_api_usage_once, torch._assert)(_answer(NONE))
+rule(torch._C._log_api_usage_once)(_answer(NONE))
 
 
 # -- state -------------------------------------------------------------------------------------------------------

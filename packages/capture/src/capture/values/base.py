@@ -11,11 +11,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import BuiltinFunctionType, MethodDescriptorType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NoReturn, Protocol
 
 from capture.errors import Location
-from capture.sources import DictSource, KeySource, Source
+from capture.sources import AttrSource, ConstSource, DictSource, KeySource, Source
 
 
 class NotConstant(Exception):
@@ -228,6 +228,16 @@ def trusted(obj: Any) -> bool:
         return isinstance(obj, (BuiltinFunctionType, MethodDescriptorType))
     root = name.partition(".")[0]
     return root == "torch" or (root in sys.stdlib_module_names and name != "__main__")
+
+
+def may_be_replaced(source: Source, obj: Any) -> bool:
+    """Whether a function is found under a name of torch's: programs put others there, for a while or for good."""
+    if not (isinstance(source, AttrSource) and isinstance(source.parent, ConstSource)):
+        return False
+    owner = source.parent.obj
+    name = owner.__name__ if isinstance(owner, ModuleType) else module_name(owner) if isinstance(owner, type) else ""
+    of_torch = name.partition(".")[0] == "torch"
+    return of_torch and isinstance(obj, (FunctionType, BuiltinFunctionType, MethodDescriptorType))
 
 
 def rely_on_no_member(ctx: Tracer, classes: Iterable[type], name: str) -> None:

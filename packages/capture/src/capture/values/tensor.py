@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 from torch import fx
 
-from capture.sources import AttrSource, DictSource, KeySource, Source
-from capture.values.base import Tracer, Value, realize
+from capture.sources import AttrSource, ConstSource, DictSource, KeySource, Source
+from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.sequence import TupleValue
 
@@ -91,6 +92,10 @@ class TensorValue(Value):
         if member is None:
             return self._own_attribute(ctx, name)
         if callable(member):
+            source = AttrSource(ConstSource(self.cls, f"torch.{self.cls.__name__}"), name)
+            if isinstance(member, FunctionType) and not trusted(member):  # the program's, in place of torch's
+                return ctx.call_builtin(MethodType, [ctx.wrap(member, source), self], {})
+            ctx.guard(source, "is", member)
             return TensorMethod(self, name)
         return ctx.stop("tensor attribute", f"`{name}` of a tensor is read", "read it outside the compiled function")
 

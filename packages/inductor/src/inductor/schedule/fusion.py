@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from inductor.deps import Access, dependencies
 from inductor.ir.graph import Graph, Nest, Operation
+from inductor.raising import order_of
 from inductor.schedule.merge import merge
 from inductor.schedule.profit import costs_a_launch, is_small_enough, keeps_parallel, shares_reads, size_in_bytes
 
@@ -45,6 +46,9 @@ class _Fusion:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.accesses, self.needed = dependencies(graph)
+        self.order = order_of(graph, self.accesses)
+        for number in self.order.writers:
+            self.needed[number].update(other for other in self.order.raisers if other < number)
         self.groups: list[Group] = []
         self.group_of: list[Group] = []
         self.readers: dict[str, list[Group]] = {}
@@ -71,6 +75,8 @@ class _Fusion:
     def _join(self, number: int, nest: Nest, touched: Access, producers: dict[int, Group]) -> Group | None:
         for candidate in self._candidates(nest, touched, producers):
             bit = 1 << candidate.number
+            if self.order.kept_apart(candidate.members, (number,)):
+                continue
             if any(other is not candidate and other.before & bit for other in producers.values()):
                 continue
             merged = self._merged(candidate.operation, nest, candidate.writes, touched.reads)
@@ -145,6 +151,8 @@ class _Fusion:
         ]
 
     def _try_pair(self, first: Group, second: Group) -> None:
+        if self.order.kept_apart(first.members, second.members):
+            return
         bit = 1 << first.number
         for member in second.members:
             for k in self.needed[member]:

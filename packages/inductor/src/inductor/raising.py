@@ -1,0 +1,95 @@
+"""What may raise for what its operands hold, and what writes inputs: all of the first comes before any of the second.
+
+A caller whose graph raised then finds its inputs as they were, and may run the program in another way.  An operator
+that writes its arguments and raises is trusted to raise first.  Positions on GPUs are asserted, which nobody survives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from inductor.deps import Access, nodes
+from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, walk
+from inductor.ir.graph import Graph, Operation
+from inductor.ir.program import Buffer, Call
+
+Check: TypeAlias = tuple[object, ...]
+_CHECKS = ("wrapped", "within")
+_SAFE = (
+    "mm", "bmm", "addmm", "baddbmm", "convolution", "native_dropout", "empty", "rand", "_scaled_dot", "_flash",
+    "_efficient", "native_batch_norm", "_native_batch_norm", "cudnn", "miopen", "mkldnn", "max_pool", "avg_pool",
+    "adaptive", "upsample", "_foreach", "sort", "topk", "cumsum", "cumprod", "cummax", "cummin", "copy", "clone", "fill",
+    "zero", "nonzero", "unique", "_unique", "bitwise", "_fft", "view", "as_strided", "sym_", "_fused", "_weight_norm",
+)  # fmt: skip
+"""How the names of torch's operators begin that compute for any contents; others are taken to raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Operations by number: those that may raise, and those that write inputs and wait for all of them."""
+
+    raisers: frozenset[int]
+    writers: frozenset[int]
+
+    def kept_apart(self, some: Sequence[int], others: Sequence[int]) -> bool:
+        """Whether the two may not run as one."""
+        return self._mixes(some, others) or self._mixes(others, some)
+
+    def _mixes(self, some: Sequence[int], others: Sequence[int]) -> bool:
+        return not self.raisers.isdisjoint(some) and not self.writers.isdisjoint(others)
+
+
+def order_of(graph: Graph, accesses: Sequence[Access]) -> Order:
+    """Who waits for whom; nobody where nothing is written or nothing may raise."""
+    inputs = {given.name for given in graph.inputs if isinstance(given, Buffer)}
+    writers = frozenset(number for number, touched in enumerate(accesses) if touched.writes & inputs)
+    met: set[Check] = set()
+    raisers: set[int] = set()
+    for number, operation in enumerate(graph.operations if writers else ()):
+        checks = set(_checks_of(operation))
+        if checks - met:  # what was asked before raises no more
+            raisers.add(number)
+            met |= checks
+    return Order(frozenset(raisers), writers if raisers else frozenset())
+
+
+def has_checks(value: Expr) -> bool:
+    """Whether computing the value may raise."""
+    return any(isinstance(node, Apply) and node.op in _CHECKS for node in walk(value))
+
+
+def _checks_of(operation: Operation) -> Iterator[Check]:
+    if isinstance(operation, Call):
+        if _may_raise(operation):
+            yield (id(operation),)
+    elif operation.device.type == "cpu":
+        checks = (node for node in nodes(operation.loops) if isinstance(node, Apply) and node.op in _CHECKS)
+        yield from map(_named, checks)
+
+
+def _named(check: Apply) -> Check:
+    """The same for checks of the same numbers, whatever the axes are called along which they are read."""
+    name: list[object] = [check.op]
+    reads = 0
+    for node in walk(check):
+        if isinstance(node, Load) and not node.bindings:
+            reads += 1
+            axes = [symbol for symbol in node.index.symbols if symbol.size is not None]
+            steps = sorted((str(node.index.stride_of(axis)), str(axis.size)) for axis in axes)
+            name.append((node.buffer, tuple(steps), str(node.index.subs(dict.fromkeys(axes, 0)))))
+        elif isinstance(node, Apply):
+            name.append((node.op, node.dtype))
+        elif isinstance(node, Const) or (isinstance(node, IndexValue) and not node.index.symbols):
+            name.append(node)
+        else:
+            return (id(check),)
+    return tuple(name) if reads == 1 else (id(check),)
+
+
+def _may_raise(call: Call) -> bool:
+    target = call.target
+    if target.namespace not in ("aten", "prims"):
+        return not target._schema.is_mutable
+    return not target._schema.name.rpartition("::")[2].startswith(_SAFE)
