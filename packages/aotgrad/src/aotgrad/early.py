@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -45,7 +46,7 @@ class EarlyRules(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        kwargs = dict(kwargs or {})
+        kwargs, func = dict(kwargs or {}), _torchs_own(func)
         _refuse_overlapping_write(func, args)
         rule = RULES.get(func)
         if rule is not None:
@@ -62,6 +63,15 @@ class EarlyRules(TorchFunctionMode):
         if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
             with torch._C._DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
+
+
+def _torchs_own(func: Any) -> Any:
+    """Torch tells a mode what `torch.Tensor` has under the operator's name, which a program may have put there; the
+    operator itself calls nothing of the kind."""
+    if not isinstance(func, FunctionType) or func.__module__.partition(".")[0] == "torch":
+        return func
+    name = next((name for name, value in vars(torch.Tensor).items() if value is func), "")
+    return getattr(torch._C.TensorBase, name, func)
 
 
 def _gradients(outputs: Any, inputs: Any, *, grad_outputs: Any, only_inputs: bool, **options: Any) -> Any:
