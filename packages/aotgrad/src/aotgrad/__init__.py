@@ -3,7 +3,7 @@
 from aotgrad import decompositions
 from aotgrad.api import aot_function, aot_module, compile, function, module
 from aotgrad.eager import run_eagerly
-from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported
+from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported, WrongArguments
 from aotgrad.mincut import min_cut_partition
 from aotgrad.partition import default_partition
 from aotgrad.show import show
@@ -15,6 +15,7 @@ __all__ = [
     "BadGraph",
     "InputChanged",
     "Unsupported",
+    "WrongArguments",
     "aot_function",
     "aot_module",
     "compile",

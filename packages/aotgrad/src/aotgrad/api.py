@@ -12,6 +12,7 @@ from torch import fx, nn
 from torch._ops import OpOverload
 
 from aotgrad.frontends import CompiledFunction, CompiledModule
+from aotgrad.given import check_compilers, check_function, check_graph, check_module
 from aotgrad.partition import Partition, default_partition
 from aotgrad.pipeline import Compiler, LayOut, Options, compile_program, graph_program
 
@@ -39,6 +40,8 @@ def compile(
     `lay_out` sees the graph of forward and backward before it is cut, and may change the strides of values inside:
     what compiles forward has to save them so, and what compiles backward finds them so.
     """
+    check_graph(gm, example_inputs)
+    check_compilers(forward=forward, backward=backward, inference=inference)
     options = Options(forward, backward, inference, partition, decompositions, dynamic, in_place, lay_out)
     return compile_program(graph_program(gm), example_inputs, options)[0]
 
@@ -58,6 +61,8 @@ def function(
     `fn` must compute with its arguments alone: it runs once per kind of call, and tensors that it closes over become
     constants.
     """
+    check_function(fn)
+    check_compilers(forward=forward, backward=backward, inference=inference)
     return CompiledFunction(fn, Options(forward, backward, inference, partition, decompositions, dynamic))
 
 
@@ -72,6 +77,8 @@ def module(
     dynamic: bool = False,
 ) -> nn.Module:
     """A module that computes what `mod` computes, from the same parameters and buffers, compiled."""
+    check_module(mod)
+    check_compilers(forward=forward, backward=backward, inference=inference)
     return CompiledModule(mod, Options(forward, backward, inference, partition, decompositions, dynamic))
 
 
@@ -86,11 +93,14 @@ def aot_function(
     dynamic: bool = False,
 ) -> Callable[..., Any]:
     """`function` under its older spelling."""
+    check_function(fn)
+    check_compilers(forward=fw_compiler, backward=bw_compiler, inference=inference_compiler)
     options = Options(fw_compiler, bw_compiler, inference_compiler, partition_fn, decompositions, dynamic)
     return CompiledFunction(fn, options)
 
 
 def aot_module(mod: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     """`module` under its older spelling; arguments as those of `aot_function`."""
+    check_module(mod)
     compiled: CompiledFunction = aot_function(mod, *args, **kwargs)  # type: ignore[assignment]
     return CompiledModule(mod, compiled.options)

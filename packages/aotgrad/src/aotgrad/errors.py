@@ -22,6 +22,10 @@ class DependsOnValues(Unsupported):
     """A size or number depends on what a tensor holds, and the trace has no symbols to name it by."""
 
 
+class WrongArguments(AotgradError, TypeError):
+    """An entry point was given something other than it takes; the message says what does take it."""
+
+
 class BadGraph(AotgradError):
     """A stage produced a graph that breaks its contract: a bug in aotgrad or in a decomposition."""
 

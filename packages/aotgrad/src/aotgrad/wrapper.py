@@ -47,8 +47,9 @@ def wrap_call(
     source = Source()
     source.names.update(inner=inner, InputChanged=InputChanged)
     if _is_plain(signature, facts):
-        source.add("def call(*args):")
-        source.add(f"return inner({'[*args]' if boxed else '*args'})", 1)
+        names = ", ".join(f"a{position}" for position in range(signature.arity))
+        source.add(f"def call({names}{', /' if names else ''}):")
+        source.add(f"return inner({f'[{names}]' if boxed else names})", 1)
     else:
         _write_call(source, signature, facts, boxed, written)
     call: Call = source.build("wrapper")["call"]
@@ -63,7 +64,7 @@ def _is_plain(signature: Signature, facts: Facts) -> bool:
 
 def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool, written: frozenset[int]) -> None:
     names = [f"a{position}" for position in range(signature.arity)]
-    source.add(f"def call({', '.join(names)}):")
+    source.add(f"def call({', '.join(names)}{', /' if names else ''}):")
     for position, value in signature.constants:
         _write_check(source, position, value)
     given = [_write_input(source, index, entry) for index, entry in enumerate(signature.inputs)]

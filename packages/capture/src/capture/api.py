@@ -51,6 +51,8 @@ def optimize(
         if backend != "eager":
             raise ValueError(f"no backend is called {backend!r} here: give a callable, or 'eager'")
         backend = eager
+    if isinstance(backend, torch.nn.Module) or not callable(backend):
+        raise TypeError(f"a backend is a callable (gm, example_inputs) -> callable, not {backend!r}: optimize(backend)(f)")
     if options is None:
         options = Options(nopython=nopython, dynamic=dynamic, strict=strict, recompile_limit=recompile_limit)
     config = Config(backend, options, LOG if log is None else log)
@@ -58,11 +60,14 @@ def optimize(
     return functools.partial(_region, config)
 
 
-def _region(config: Config, target: Any) -> Any:
+def _region(config: Config, target: Any, *rest: Any, **named: Any) -> Any:
+    if rest or named:
+        raise TypeError("optimize() gives a decorator, which takes one function: optimize(backend)(f)(*args)")
     if isinstance(target, torch.nn.Module):
         note = _left_to_be_stepped(config, target.forward)
         stepped = in_steps(config, target.__call__, note, like=target.forward)
         return CapturedModule(target, stepped or _engine.Region(target.__call__, config))
+    _refuse_program(target, "optimize")
     if isinstance(target, type) or not callable(target):
         raise TypeError(f"optimize() takes a function, a method or a module, not {target!r}")
     stepped = in_steps(config, target, _left_to_be_stepped(config, target))
@@ -71,6 +76,17 @@ def _region(config: Config, target: Any) -> Any:
     region = _engine.Region(target, config)
     functools.update_wrapper(region, target)
     return region
+
+
+def _refuse_program(target: Any, name: str) -> None:
+    """A program of torch.export can be called as far as Python knows, and raises when it is."""
+    if any(cls.__name__ == "ExportedProgram" for cls in type(target).__mro__):
+        raise TypeError(f"{name}() takes a function, a method or a module, not an ExportedProgram: give program.module()")
+
+
+def _refuse_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if args or kwargs:
+        raise TypeError(f"{name} takes the function alone, and its arguments in a second call: {name}(f)(*args)")
 
 
 def _left_to_be_stepped(config: Config, target: Any) -> Callable[[], None]:
@@ -171,8 +187,12 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(function: Any, *, dynamic: bool | None = None, strict: bool = False) -> Callable[..., Explanation]:
+def explain(
+    function: Any, *args: Any, dynamic: bool | None = None, strict: bool = False, **kwargs: Any
+) -> Callable[..., Explanation]:
     """``explain(f)(*args)`` runs ``f`` captured anew, and tells what happened."""
+    _refuse_arguments("explain", args, kwargs)
+    _refuse_program(function, "explain")
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         log = Log()
@@ -188,8 +208,12 @@ def explain(function: Any, *, dynamic: bool | None = None, strict: bool = False)
     return run
 
 
-def export(function: Any, *, strict: bool = False) -> Callable[..., tuple[fx.GraphModule, tuple[str, ...]]]:
+def export(
+    function: Any, *args: Any, strict: bool = False, **kwargs: Any
+) -> Callable[..., tuple[fx.GraphModule, tuple[str, ...]]]:
     """``export(f)(*args)`` gives the one graph of ``f`` and the guards it relies on, or raises ``Unsupported``."""
+    _refuse_arguments("export", args, kwargs)
+    _refuse_program(function, "export")
 
     def run(*args: Any, **kwargs: Any) -> tuple[fx.GraphModule, tuple[str, ...]]:
         graphs: list[fx.GraphModule] = []

@@ -32,7 +32,9 @@ class Captured:
         self.refusal = refusal
         self.__name__ = function.name
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        if named:
+            raise CudaGraphsError(f"{self.__name__} takes its inputs by position, and got {', '.join(named)} by name")
         return self.call([*inputs])
 
     def call(self, inputs: list[Any]) -> Any:
@@ -61,11 +63,17 @@ class Captured:
 class CapturedModule(Captured):
     """Its parameters and buffers are inputs too: a recording must notice when one is exchanged."""
 
-    def __init__(self, module: torch.nn.Module, *captured: Any) -> None:
+    def __init__(self, module: torch.nn.Module, count: int, *captured: Any) -> None:
         super().__init__(*captured)
-        self._module = module
+        self._module, self._count = module, count
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        if named:
+            return super().__call__(*inputs, **named)
+        if len(inputs) != self._count:
+            raise CudaGraphsError(
+                f"{self.__name__} was captured with {self._count} example inputs and is called with {len(inputs)}"
+            )
         return self.call([*inputs, *_state_of(self._module)])
 
 
@@ -83,6 +91,7 @@ def capture(
     one move, that is noticed.  ``mutated_inputs`` are those that ``fn`` changes by means that torch does not see, such
     as a kernel of its own; changes made through torch are seen without.
     """
+    _check(fn, example_inputs, static_inputs, mutated_inputs)
     pools, refusal = _pools_for(example_inputs)
     captured = capture_on(
         pools, fn, example_inputs, static_inputs=static_inputs, mutated_inputs=mutated_inputs, options=options
@@ -90,6 +99,20 @@ def capture(
     if refusal is not None and captured.refusal is None:
         captured.refusal = refusal.refused(captured.__name__)
     return captured
+
+
+def _check(fn: Any, example_inputs: Any, *indices: Any) -> None:
+    """Raises where what was given can never be called or recorded."""
+    if any(cls.__name__ == "ExportedProgram" for cls in type(fn).__mro__):
+        raise CudaGraphsError("cudagraphs.capture takes a callable, not an ExportedProgram: give program.module()")
+    if not callable(fn):
+        raise CudaGraphsError(f"cudagraphs.capture takes a callable of tensors, not {fn!r}")
+    if not isinstance(example_inputs, Sequence) or isinstance(example_inputs, str):
+        what = type(example_inputs).__name__
+        raise CudaGraphsError(f"example_inputs is a {what}; give a list with a value for each argument of the function")
+    for each in indices:
+        if not isinstance(each, Iterable):
+            raise CudaGraphsError(f"static_inputs and mutated_inputs are lists of positions, not {each!r}")
 
 
 def capture_on(
@@ -111,7 +134,7 @@ def capture_on(
     if isinstance(fn, torch.nn.Module) and _state_of(fn):
         static |= set(range(count, count + len(_state_of(fn))))
         function = Function(lambda inputs: fn(*inputs[:count]), options or Options(), static, mutated, name)
-        captured: Captured = CapturedModule(fn, function, manager, refusal, pools)
+        captured: Captured = CapturedModule(fn, count, function, manager, refusal, pools)
     else:
         function = Function(lambda inputs: fn(*inputs), options or Options(), static, mutated, name)
         captured = Captured(function, manager, refusal, pools)

@@ -69,6 +69,7 @@ def _compile(gm: GraphModule, given: Any, chosen: Options, tell: Callable[[str],
     try:
         compiled = trace.run(work, chosen.trace) if chosen.trace else pipeline.run(work)
     except (BuildError, CacheError, UnsupportedGraph) as error:
+        _check_form(name, gm, error)
         if not chosen.fallback:
             raise
         warnings.warn(f"{name} runs operator by operator: {error}", RuntimeWarning, stacklevel=3)

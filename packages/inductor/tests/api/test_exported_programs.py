@@ -1,5 +1,7 @@
 """Programs of torch.export given to the engine alone: called as they are, with what they hold and what they change."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -36,7 +38,11 @@ def exported(*, decomposed, varying=False):
     args, kwargs = arguments()
     sizes = {"x": {0: torch.export.Dim("batch", min=2, max=8)}, "shift": None, "more": (None, None)}
     program = torch.export.export(model(), args, kwargs, dynamic_shapes=sizes if varying else None)
-    return program.run_decompositions() if decomposed else program
+    if not decomposed:
+        return program
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch copies trees in a way that it says is deprecated
+        return program.run_decompositions()
 
 
 BOTH = pytest.mark.parametrize("decomposed", [False, True], ids=["as exported", "taken apart"])
@@ -86,6 +92,7 @@ def mistakes():
     yield "gradient", lambda c: c(x.requires_grad_(), **kwargs), inductor.BadInput, "computes no gradients"
 
 
+@pytest.mark.filterwarnings("ignore:parameters of graph_")
 @pytest.mark.parametrize("name", [name for name, *_ in mistakes()])
 def test_a_mistaken_call_is_told_in_a_sentence(name):
     _, call, error, sentence = next(each for each in mistakes() if each[0] == name)

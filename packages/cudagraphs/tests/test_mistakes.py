@@ -1,0 +1,38 @@
+"""What people get wrong with ``capture``: a sentence that says what to do, with and without a device."""
+
+import pytest
+import torch
+from torch import nn
+
+import cudagraphs
+
+X = torch.ones(2, 3)
+
+
+def function(x, w):
+    return x * w
+
+
+MISTAKES = {
+    "no function": (lambda: cudagraphs.capture(5, [X]), "takes a callable of tensors, not 5"),
+    "a program": (
+        lambda: cudagraphs.capture(torch.export.export(nn.Linear(3, 2), (X,)), [X]), "give program.module()",
+    ),
+    "one tensor": (lambda: cudagraphs.capture(function, X), "example_inputs is a Tensor; give a list"),
+    "no examples": (lambda: cudagraphs.capture(function, None), "example_inputs is a NoneType; give a list"),
+    "one position": (lambda: cudagraphs.capture(function, [X, X], static_inputs=1), "are lists of positions, not 1"),
+    "a position too far": (lambda: cudagraphs.capture(function, [X], static_inputs=[3]), "there is no input 3"),
+    "by name": (lambda: cudagraphs.capture(function, [X, X])(X, w=X), "by position, and got w by name"),
+    "a module by name": (lambda: cudagraphs.capture(nn.Linear(3, 2), [X])(input=X), "and got input by name"),
+    "a module without input": (lambda: cudagraphs.capture(nn.Linear(3, 2), [X])(), "with 1 example inputs and is called"),
+    "a module with too many": (lambda: cudagraphs.capture(nn.Linear(3, 2), [X])(X, X), "and is called with 2"),
+    "too few": (lambda: cudagraphs.capture(function, [X, X])(X), "missing 1 required positional argument: 'w'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_in_a_sentence(name):
+    mistake, sentence = MISTAKES[name]
+    with pytest.raises((TypeError, cudagraphs.CudaGraphsError)) as raised:
+        mistake()
+    assert sentence in str(raised.value)
