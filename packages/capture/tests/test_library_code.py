@@ -145,8 +145,23 @@ def test_a_memoised_warning_of_a_logger_is_given_once_and_costs_no_graph(x, capl
     assert [record.message for record in caplog.records if record.name == LOGGER.name] == ["slow"]
 
 
-def test_a_memoised_function_of_a_tensor_is_evaluated(check, x):
-    check(lambda x: of_tensor(x) * 2, x)
+def test_a_memoised_function_of_a_tensor_is_called(check, x):
+    check(lambda x: of_tensor(x) * 2, x, graphs=None, breaks=1)
+
+
+def test_memoised_functions_count_hits_and_misses_as_in_eager(x):
+    def use(x, k):
+        return x * remembered(k)[0] + remembered(k)[0]
+
+    seen = []
+    for function in (use, capture.optimize("eager", strict=True)(use)):
+        CALLS.clear()
+        remembered.cache_clear()
+        results = [function(x, k).tolist() for k in (1, 1, 2, 3, 1)]
+        remembered.cache_clear()
+        results.append(function(x, 1).tolist())
+        seen.append((results, remembered.cache_info(), list(CALLS)))
+    assert seen[0] == seen[1]
 
 
 def scaled(x, mask):

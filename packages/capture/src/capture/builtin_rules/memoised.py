@@ -1,7 +1,8 @@
 """Functions that remember their answers: ``functools.lru_cache`` and ``functools.cache``.
 
-For arguments that are known now the function itself is asked.  Its answer is what every later call gets, and what it
-does besides (a warning that is given once) happens as often as in the plain program.
+The program's own are called by CPython: their hits and misses can be read, they can be cleared, and they run what they
+hold as often as in eager.  Those of libraries, and all where the graph must be whole, are asked once for arguments that
+are known now, and the answer is what every later call gets.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from capture.builtin_rules.registry import constant_of, fallback
 from capture.sources import ConstSource
-from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.base import NotConstant, Tracer, Value, realize, trusted
 from capture.values.module import ModuleValue
 from capture.values.user_object import UserObject
 
@@ -24,6 +25,9 @@ _MUTABLE = (list, dict, set)
 def memoised(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if not isinstance(function, functools._lru_cache_wrapper):
         return None
+    if not (ctx.options.nopython or ctx.in_library() or trusted(function.__wrapped__)):
+        hint = "call it before the compiled function, or ask for one graph, which asks it once"
+        ctx.stop("memoised", f"`{function.__qualname__}` remembers its answers and counts its calls", hint)
     try:
         operands = [_existing(ctx, arg) for arg in args]
         options = {name: _existing(ctx, value) for name, value in kwargs.items()}
