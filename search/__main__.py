@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31), help="the first program's; drawn and printed otherwise")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--backend", choices=BACKENDS, default="eager")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds that one program may take")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds that one program may take")
     parser.add_argument("--log", type=Path, help="a file of findings and counts; seeds in it are not run again")
     parser.add_argument("--findings", type=Path, help="a folder for the programs that differ, made small")
     parser.add_argument("--as-found", action="store_true", help="leave programs as they were made")

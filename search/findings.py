@@ -13,7 +13,7 @@ from typing import Any
 
 from search.generator import generate
 
-SHRINK_SECONDS = 300
+SHRINK_SECONDS = 400
 EACH = 3
 """How many programs of one kind are made small: a kind is coarse, and may hold several mistakes."""
 
@@ -62,7 +62,7 @@ class Findings:
             return
         if line["signature"].startswith("search "):  # a fault of the search itself, perhaps in writing the program
             self.show("", line)
-        elif self.small:
+        elif self.small and not line["signature"].startswith("hangs"):
             self.shrinking.append(shrink(line, self.backend))
         else:
             self.show(generate(line["seed"]), line)
@@ -114,6 +114,6 @@ def shrink(line: dict[str, Any], backend: str) -> Shrinking:
     handle, name = tempfile.mkstemp(suffix=".py", prefix="program")
     with open(handle, "w") as file:
         file.write(generate(line["seed"]))
-    command = [sys.executable, "-m", "search.shrink", name, backend]
+    command = [sys.executable, "-m", "search.shrink", name, backend, line["signature"].split()[0]]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return Shrinking(process, Path(name), line, time.monotonic() + SHRINK_SECONDS)

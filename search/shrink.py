@@ -1,6 +1,6 @@
-"""``python -m search.shrink FILE [BACKEND]``: makes a program in a file small while it differs as it did, in place.
+"""``python -m search.shrink FILE BACKEND [died]``: makes a program in a file small while it differs as it did, in place.
 
-Each smaller text is written as soon as it is known to differ.  A text that may end the process is tried in a child.
+Each smaller text is written as soon as it is known to differ.  A text that may end the process is tried in a child: ``died`` asks for that.
 """
 
 from __future__ import annotations
@@ -14,37 +14,40 @@ import torch
 
 from search.minimiser import minimise
 from search.runner import judge
+from search.worker import limit_memory
 
-LIMIT = 20
+LIMIT = 120
 
 
-def signature(text: str, backend: str, forked: bool) -> str:
-    if not forked:
-        try:
-            return judge(text, backend).signature
-        except Exception:  # noqa: BLE001 - a text that does not even make its arguments
-            return ""
+def signature(text: str, backend: str) -> str:
+    try:
+        return judge(text, backend).signature
+    except Exception:  # noqa: BLE001 - a text that does not even make its arguments
+        return ""
+
+
+def signal_of(text: str, backend: str) -> str:
+    """The signal by which a child that runs the text dies.  One that is only slow tells nothing."""
     child = os.fork()
     if not child:
         signal.alarm(LIMIT)
-        found = signature(text, backend, forked=False)
-        os._exit(1 if found else 0)
+        signature(text, backend)
+        os._exit(0)
     _, status = os.waitpid(child, 0)
-    return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "differs" if status else ""
+    died = os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGALRM
+    return f"signal {os.WTERMSIG(status)}" if died else ""
 
 
-def main(path: Path, backend: str) -> None:
+def main(path: Path, backend: str, how: str) -> None:
     torch.set_num_threads(1)
-    text = path.read_text()
-    first = signature(text, backend, forked=True)
-    forked = first.startswith("signal")
-    if not forked:
-        first = signature(text, backend, forked=False)
+    limit_memory()
+    text, told = path.read_text(), signal_of if how == "died" else signature
+    first = told(text, backend)
     if not first:
         return
 
     def still(candidate: str) -> bool:
-        same = signature(candidate, backend, forked) == first
+        same = told(candidate, backend) == first
         if same:
             path.write_text(candidate + "\n")
         return same
@@ -53,4 +56,4 @@ def main(path: Path, backend: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2] if sys.argv[2:] else "eager")
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3] if sys.argv[3:] else "differs")
