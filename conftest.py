@@ -39,6 +39,8 @@ class Progress:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.failed += report.failed
+        if report.failed:  # its story comes at the end, which a run that is cut short does not reach
+            self.reporter.write_line(f"failed: {report.nodeid}")
         self.done += report.when == "teardown"
         now = time.monotonic()
         if now - self.last >= self.seconds:
