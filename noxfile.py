@@ -252,6 +252,7 @@ def newcomer(session: nox.Session) -> None:
     folder = wheels(session, *PACKAGES)
     session.install("--force-reinstall", "--no-deps", *map(str, sorted(folder.glob("*.whl"))))
     session.run("python", "-P", "tests/newcomer/walk.py")
+    session.run("python", "-P", "tests/newcomer/engines.py")
 
 
 @nox.session(python=HOME_PYTHON)

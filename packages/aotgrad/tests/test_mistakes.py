@@ -24,14 +24,14 @@ def graph(*examples, forward=run_eagerly):
 
 
 MISTAKES = {
-    "a function": (lambda: aotgrad.compile(function, [X, W], forward=run_eagerly), "aotgrad.function compiles a function"),
+    "a function": (lambda: aotgrad.compile(function, [X, W], forward=run_eagerly), "aotgrad.function compiles a"),
     "a module": (lambda: aotgrad.compile(LINEAR, [X], forward=run_eagerly), "aotgrad.module compiles a module"),
-    "a program": (lambda: aotgrad.compile(program(), [X], forward=run_eagerly), "give program.module() to aotgrad.module"),
+    "a program": (lambda: aotgrad.compile(program(), [X], forward=run_eagerly), "give program.module()"),
     "no graph": (lambda: aotgrad.compile(5, [X], forward=run_eagerly), "takes a torch.fx.GraphModule, not an int"),
     "too few": (lambda: graph(X), "the graph has 2 inputs (x, w) and was given 1 example inputs"),
     "too many": (lambda: graph(X, W, W), "the graph has 2 inputs (x, w) and was given 3 example inputs"),
     "one tensor": (
-        lambda: aotgrad.compile(fx.symbolic_trace(function), X, forward=run_eagerly), "example_inputs is a Tensor; give",
+        lambda: aotgrad.compile(fx.symbolic_trace(function), X, forward=run_eagerly), "example_inputs is a Tensor",
     ),
     "None among them": (lambda: graph(X, None), "'Tensor' and 'NoneType'"),
     "other devices": (lambda: graph(X, W.to("meta")), "Expected all tensors to be on the same device"),

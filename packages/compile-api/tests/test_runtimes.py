@@ -246,7 +246,7 @@ def test_ipex_trains(extension):
 
 def test_ipex_is_not_imported_beside_another_torch(extension, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda package: "2.8.0+cpu")
-    with pytest.raises(compile_api.BackendNotReady, match="needs torch 2.8 and meets torch"):
+    with pytest.raises(compile_api.BackendNotReady, match=r"needs torch 2\.8 and meets torch"):
         lookup("ipex")
 
 

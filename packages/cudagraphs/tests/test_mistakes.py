@@ -24,7 +24,7 @@ MISTAKES = {
     "a position too far": (lambda: cudagraphs.capture(function, [X], static_inputs=[3]), "there is no input 3"),
     "by name": (lambda: cudagraphs.capture(function, [X, X])(X, w=X), "by position, and got w by name"),
     "a module by name": (lambda: cudagraphs.capture(nn.Linear(3, 2), [X])(input=X), "and got input by name"),
-    "a module without input": (lambda: cudagraphs.capture(nn.Linear(3, 2), [X])(), "with 1 example inputs and is called"),
+    "a module without input": (lambda: cudagraphs.capture(nn.Linear(3, 2), [X])(), "with 1 example inputs and is"),
     "a module with too many": (lambda: cudagraphs.capture(nn.Linear(3, 2), [X])(X, X), "and is called with 2"),
     "too few": (lambda: cudagraphs.capture(function, [X, X])(X), "missing 1 required positional argument: 'w'"),
 }  # fmt: skip

@@ -21,7 +21,9 @@ def check_graph(given: Any, example_inputs: Any) -> None:
     placeholders = given.graph.find_nodes(op="placeholder")
     names = ", ".join(node.name for node in placeholders)
     if not isinstance(example_inputs, Sequence) or isinstance(example_inputs, str | Mapping):
-        raise WrongArguments(f"example_inputs is {kind(example_inputs)}; give a list with a value for each of ({names})")
+        raise WrongArguments(
+            f"example_inputs is {kind(example_inputs)}; give a list with a value for each of ({names})"
+        )
     needed = sum(not node.args for node in placeholders)
     if not needed <= len(example_inputs) <= len(placeholders):
         raise WrongArguments(

@@ -52,7 +52,9 @@ def optimize(
             raise ValueError(f"no backend is called {backend!r} here: give a callable, or 'eager'")
         backend = eager
     if isinstance(backend, torch.nn.Module) or not callable(backend):
-        raise TypeError(f"a backend is a callable (gm, example_inputs) -> callable, not {backend!r}: optimize(backend)(f)")
+        raise TypeError(
+            f"a backend is a callable (gm, example_inputs) -> callable, not {backend!r}: optimize(backend)(f)"
+        )
     if options is None:
         options = Options(nopython=nopython, dynamic=dynamic, strict=strict, recompile_limit=recompile_limit)
     config = Config(backend, options, LOG if log is None else log)
@@ -81,7 +83,9 @@ def _region(config: Config, target: Any, *rest: Any, **named: Any) -> Any:
 def _refuse_program(target: Any, name: str) -> None:
     """A program of torch.export can be called as far as Python knows, and raises when it is."""
     if any(cls.__name__ == "ExportedProgram" for cls in type(target).__mro__):
-        raise TypeError(f"{name}() takes a function, a method or a module, not an ExportedProgram: give program.module()")
+        raise TypeError(
+            f"{name}() takes a function, a method or a module, not an ExportedProgram: give program.module()"
+        )
 
 
 def _refuse_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -50,8 +50,9 @@ def nothing_lacks() -> str:
 class Backend:
     """A registered backend: what it is, what it takes, and what it needs.
 
-    ``needs`` are modules that must be importable and ``install`` says how to get them, or why nobody can; ``lacks`` is asked once they
-    are there, for what else stands in the way (a version, a device), and answers with a sentence or nothing.
+    ``needs`` are modules that must be importable and ``install`` says how to get them, or why nobody can;
+    ``lacks`` is asked once they are there, for what else stands in the way (a version, a device), and answers with a
+    sentence or nothing.
     """
 
     name: str

@@ -53,7 +53,7 @@ def compiled_module(original: torch.nn.Module, call: Callable[..., Any], recompi
 def _bare(cls: type[torch.nn.Module]) -> torch.nn.Module:
     """An instance that no ``__new__`` written in Python has a say in: some make instances of other classes, a graph
     module's for one."""
-    solid = next(base for base in cls.__mro__ if not base.__flags__ & _WRITTEN_IN_PYTHON)
+    solid: Any = next(base for base in cls.__mro__ if not base.__flags__ & _WRITTEN_IN_PYTHON)
     made: torch.nn.Module = solid.__new__(cls)
     return made
 

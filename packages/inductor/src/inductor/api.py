@@ -89,7 +89,7 @@ def _check_form(name: str, gm: GraphModule, error: Exception) -> None:
     """Says of a graph that breaks the rules of graphs which one."""
     try:
         gm.graph.lint()
-    except Exception as complaint:
+    except Exception as complaint:  # noqa: BLE001 - whatever the graph is, its own check says it best
         raise NotAGraph(f"{name} is no well-formed graph, which graph.lint() shows: {complaint}") from error
 
 

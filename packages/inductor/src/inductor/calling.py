@@ -1,4 +1,4 @@
-"""How a compiled graph is called: a value for each input, by position, each of its kind.  Anything else gets a sentence.
+"""How a compiled graph is called: a value for each input, each of its kind; anything else is told in a sentence.
 
 The generated function looks at sizes, strides, dtypes and devices itself; here is what would make it fail without a
 word of help, or compute something else in silence.
@@ -106,7 +106,7 @@ def _written(program: Program | None) -> frozenset[str]:
             pairs = zip(step.buffers, step.kernel.arguments, strict=True)
             names.update(name for name, argument in pairs if argument.role != "in")
         elif isinstance(step, Call):
-            names.update(place.name for place in step.into)
+            names.update(step.into)
             given = zip(step.target._schema.arguments, step.args, strict=False)
             written = [value for argument, value in given if argument.alias_info and argument.alias_info.is_write]
             names.update(value.name for value in written if isinstance(value, Ref))
@@ -144,7 +144,9 @@ def with_constants(call: Boxed, gm: GraphModule, examples: Sequence[Any], progra
         return call
     fixed = tuple(
         (position, str(node.name), examples[position])
-        for position, (node, given) in enumerate(zip(gm.graph.find_nodes(op="placeholder"), program.inputs, strict=True))
+        for position, (node, given) in enumerate(
+            zip(gm.graph.find_nodes(op="placeholder"), program.inputs, strict=True)
+        )
         if given is None and _is_read(node) and isinstance(examples[position], CONSTANTS)
     )
     if not fixed:

@@ -104,8 +104,8 @@ class CompiledGraph:
     def _tell(self, calling: Calling) -> None:
         self._told = True
         warnings.warn(
-            f"{calling} holds parameters that require grad ({', '.join(calling.held)}), and a compiled graph computes no "
-            "gradients: call it under torch.no_grad(), or make the parameters inputs, and graphs of forward and "
+            f"{calling} holds parameters that require grad ({', '.join(calling.held)}), and a compiled graph computes "
+            "no gradients: call it under torch.no_grad(), or make the parameters inputs, and graphs of forward and "
             "backward with aotgrad",
             UserWarning,
             stacklevel=3,
@@ -119,8 +119,8 @@ class CompiledGraph:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a compiled graph cannot be pickled: its kernels are loaded into this process.  Pickle the graph, and compile "
-            "it again where it is read: the kernels are found in the cache on disk"
+            "a compiled graph cannot be pickled: its kernels are loaded into this process.  Pickle the graph, and "
+            "compile it again where it is read: the kernels are found in the cache on disk"
         )
 
     def __repr__(self) -> str:

@@ -79,7 +79,9 @@ class _Caller:
 
 def convention_of(program: Program) -> Convention:
     sources, callers = _sources(program)
-    places = {spec.arg.name: at for at, spec in enumerate(program.graph_signature.input_specs) if hasattr(spec.arg, "name")}
+    places = {
+        spec.arg.name: at for at, spec in enumerate(program.graph_signature.input_specs) if hasattr(spec.arg, "name")
+    }
     targets = {
         spec.target: places[spec.arg.name]
         for spec in program.graph_signature.input_specs
@@ -141,8 +143,8 @@ def _whole(limit: Any, otherwise: int) -> int:
 
 
 class CompiledProgram:
-    """A compiled program, called as the program was: any nest of tensors in and out.  It computes with the program's own
-    parameters and buffers, and writes those that the program writes."""
+    """A compiled program, called as the program was: any nest of tensors in and out.  It computes with the program's
+    own parameters and buffers, and writes those that the program writes."""
 
     def __init__(self, graph: CompiledGraph, convention: Convention) -> None:
         self.graph, self.convention = graph, convention
@@ -155,6 +157,10 @@ class CompiledProgram:
     @property
     def source(self) -> str:
         return self.graph.source
+
+    @property
+    def _name(self) -> str:
+        return "the program" if self.graph.calling is None else self.graph.calling.graph
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         how = self.convention
@@ -175,9 +181,7 @@ class CompiledProgram:
             kwargs = {name: kwargs[name] for name in self.convention.named}
         leaves, found = pytree.tree_flatten((args, kwargs))
         if found != spec:
-            raise BadCall(
-                f"{self.graph.calling.graph} was exported for arguments {_nest(spec)} and called with {_nest(found)}"
-            )
+            raise BadCall(f"{self._name} was exported for arguments {_nest(spec)} and called with {_nest(found)}")
         for bound in self.convention.bounds:
             value = leaves[bound.position]
             if isinstance(value, torch.Tensor) and bound.axis < value.dim():
@@ -201,8 +205,7 @@ class CompiledProgram:
         if held and not self._silent:
             self._silent = True
             warnings.warn(
-                f"parameters of {self.graph.calling.graph} require grad, and a compiled program computes no gradients: "
-                f"{_NO_GRAD}",
+                f"parameters of {self._name} require grad, and a compiled program computes no gradients: {_NO_GRAD}",
                 UserWarning,
                 stacklevel=3,
             )
@@ -238,6 +241,8 @@ def compile_exported(
     convention = convention_of(program)
     examples = [
         node.meta.get("val") if isinstance(source, _Caller) else source
-        for node, source in zip(program.graph_module.graph.find_nodes(op="placeholder"), convention.sources, strict=True)
+        for node, source in zip(
+            program.graph_module.graph.find_nodes(op="placeholder"), convention.sources, strict=True
+        )
     ]
     return CompiledProgram(compile_graph(program.graph_module, examples), convention)

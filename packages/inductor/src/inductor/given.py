@@ -1,4 +1,4 @@
-"""What ``compile`` was given: a graph and an example for each of its inputs, or a sentence that says how to get there."""
+"""What ``compile`` was given: a graph and an example for each of its inputs, or a sentence that says what would do."""
 
 from __future__ import annotations
 

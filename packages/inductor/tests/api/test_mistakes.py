@@ -47,8 +47,8 @@ CALLS = {
 }
 
 GRAPHS = {
-    "a function": (lambda: inductor.compile(function, [X, W]), "not the function function: make_fx(f)(*example_inputs)"),
-    "a module": (lambda: inductor.compile(nn.Linear(3, 3), [X]), "nn.modules.linear.Linear", "torch.export.export(module"),
+    "a function": (lambda: inductor.compile(function, [X, W]), "the function function: make_fx(f)(*example_inputs)"),
+    "a module": (lambda: inductor.compile(nn.Linear(3, 3), [X]), "linear.Linear", "torch.export.export(module"),
     "a graph alone": (lambda: inductor.compile(traced().graph, [X, W]), "give torch.fx.GraphModule(module, graph)"),
     "TorchScript": (lambda: inductor.compile(torch.jit.trace(function, (X, W)), [X, W]), "trace what it was made of"),
     "no graph at all": (lambda: inductor.compile("graph", [X]), "takes a torch.fx.GraphModule, not a str"),
@@ -61,13 +61,13 @@ GRAPHS = {
     "an integer": (lambda: inductor.compile(traced(), [X, 3]), "the example of input w_1 is the int 3"),
     "a float": (lambda: inductor.compile(traced(), [X, 3.0]), "the example of input w_1 is the float 3.0"),
     "another size": (lambda: inductor.compile(traced(), [X[:2], W]), "the graph was traced with", "trace it again"),
-    "other strides": (lambda: inductor.compile(traced(), [torch.randn(3, 4).t(), W]), "strides (1, 4)", "trace it again"),
+    "other strides": (lambda: inductor.compile(traced(), [torch.randn(3, 4).t(), W]), "strides (1, 4)"),
     "devices": (lambda: inductor.compile(traced(), [X, W.to("meta")]), "on meta; the graph was traced with", "on cpu"),
     "a list among them": (
         lambda: inductor.compile(fx.symbolic_trace(lambda xs: xs[0]), [[X]]), "is a list", "give what is in it",
     ),
     "an array": (
-        lambda: inductor.compile(fx.symbolic_trace(lambda x: x + 1), [numpy.ones(3)]), "is a numpy.ndarray", "are tensors",
+        lambda: inductor.compile(fx.symbolic_trace(lambda x: x + 1), [numpy.ones(3)]), "is a numpy.ndarray",
     ),
     "an unknown option": (lambda: inductor.compile(traced(), [X, W], options={"tarce": 1}), "unknown option tarce"),
     "options of no use": (lambda: inductor.compile(traced(), [X, W], options="fast"), "options is a mapping", "'fast'"),
@@ -114,7 +114,7 @@ def test_numbers_that_became_part_of_the_graph_are_not_exchanged_in_silence(valu
     compiled = inductor.compile(fx.symbolic_trace(lambda x, k: x * k), [X, value])
     torch.testing.assert_close(compiled(X, value)[0], X * value, equal_nan=True)
     for call in (lambda: compiled(X, 7), lambda: compiled.call([X, 7])):
-        with pytest.raises(inductor.BadInput, match="input k was .* when the graph was compiled and is 7"):
+        with pytest.raises(inductor.BadInput, match=r"input k was .* when the graph was compiled and is 7"):
             call()
 
 
@@ -128,7 +128,7 @@ def test_a_default_stands_in_for_an_example():
 
 def test_a_graph_that_cannot_be_traced_runs_and_says_where():
     graph = fx.symbolic_trace(lambda x: x * x.sum().item())
-    with pytest.warns(RuntimeWarning, match="operator by operator: it cannot be traced.* where x is torch.float32"):
+    with pytest.warns(RuntimeWarning, match=r"operator by operator: it cannot be traced.* where x is torch.float32"):
         compiled = inductor.compile(graph, [X])
     torch.testing.assert_close(compiled(X)[0], X * X.sum())
 
@@ -160,7 +160,7 @@ def test_a_graph_without_outputs_returns_nothing():
 
 def test_inputs_that_share_memory_with_one_that_is_written_are_refused():
     compiled = inductor.compile(fx.symbolic_trace(lambda a, b: (a.add_(1), a + b)), [X.clone(), X.clone()])
-    with pytest.raises(inductor.BadInput, match="inputs .* share memory, and the graph writes to the former"):
+    with pytest.raises(inductor.BadInput, match=r"inputs .* share memory, and the graph writes to the former"):
         compiled(X, X)
 
 
