@@ -28,7 +28,8 @@ CONSTANTS = (*NUMBERS, str, type(None), torch.dtype, torch.device, torch.layout,
 @dataclass(frozen=True, slots=True)
 class Calling:
     """The inputs of a compiled graph: their names, and which of them are tensors and integers as far as that is known.
-    ``held`` are the parameters within the graph that require grad, ``written`` the inputs that it writes."""
+    ``held`` are the parameters within the graph that require grad, ``written`` the inputs that it writes,
+    ``defaults`` the values of the last inputs, which may be left out."""
 
     graph: str
     names: tuple[str, ...] = ()
@@ -36,9 +37,15 @@ class Calling:
     integers: tuple[int, ...] = ()
     held: tuple[str, ...] = ()
     written: tuple[int, ...] = ()
+    defaults: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.graph}({', '.join(self.names)})"
+
+    def complete(self, inputs: Sequence[Any]) -> list[Any]:
+        """The inputs, with defaults for those that were left out."""
+        missing = len(self.names) - len(inputs)
+        return [*inputs, *self.defaults[-missing:]] if 0 < missing <= len(self.defaults) else [*inputs]
 
     def check(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> None:
         """Raises where the call cannot be right."""
@@ -95,6 +102,7 @@ def calling_of(name: str, gm: GraphModule, program: Program | None) -> Calling:
         tuple(position for position, each in enumerate(given) if isinstance(each, Symbol)),
         _held(gm),
         tuple(at for at, each in enumerate(given) if isinstance(each, Buffer) and each.name in written),
+        tuple(node.args[0] for node in gm.graph.find_nodes(op="placeholder") if node.args),
     )
 
 

@@ -95,11 +95,13 @@ class CompiledGraph:
         return self.report.kernels
 
     def __call__(self, *inputs: Any, **named: Any) -> tuple[Any, ...]:
+        given = [*inputs]
         if self.calling is not None:
-            self.calling.check(inputs, named)
+            given = self.calling.complete(inputs)
+            self.calling.check(given, named)
             if self.calling.held and not self._told and torch.is_grad_enabled():
                 self._tell(self.calling)
-        return self.call([*inputs])
+        return self.call(given)
 
     def _tell(self, calling: Calling) -> None:
         self._told = True

@@ -123,6 +123,7 @@ def test_a_default_stands_in_for_an_example():
         return x * k
 
     compiled = inductor.compile(fx.symbolic_trace(scaled), [X])
+    torch.testing.assert_close(compiled(X)[0], X * 2)
     torch.testing.assert_close(compiled(X, 2.0)[0], X * 2)
 
 

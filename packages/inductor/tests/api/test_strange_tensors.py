@@ -109,13 +109,14 @@ SHARING = {
 
 
 @pytest.mark.parametrize("name", SHARING)
-@pytest.mark.parametrize("tracer", [torch.fx.symbolic_trace, lambda f: make_fx(f)(torch.ones(3, 4), torch.ones(3, 4))])
+@pytest.mark.parametrize("tracer", [lambda f, *_: torch.fx.symbolic_trace(f), lambda f, *given: make_fx(f)(*given)])
 def test_a_written_input_that_shares_memory_with_another(name, tracer):
     def function(x, y):
         x.add_(1)
         return (y * 2).sum(0)
 
-    gm, (ours, expected) = tracer(function), (torch.ones(4, 4), torch.ones(4, 4))
+    like = [torch.ones(value.shape) for value in SHARING[name](torch.ones(4, 4))]
+    gm, (ours, expected) = tracer(function, *like), (torch.ones(4, 4), torch.ones(4, 4))
     with pytest.warns(RuntimeWarning, match="share memory, and the graph writes to it"):
         compiled = inductor.compile(gm, SHARING[name](torch.ones(4, 4)))
     torch.testing.assert_close(compiled(*SHARING[name](ours))[0], function(*SHARING[name](expected)))
