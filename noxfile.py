@@ -180,7 +180,7 @@ def programs(session: nox.Session) -> None:
 
 @nox.session(python=HOME_PYTHON)
 def corpus(session: nox.Session) -> None:
-    """Real architectures: eager's results, and nearly all of them captured whole; ``-- --mode step`` for whole steps."""
+    """Real architectures: eager's results, and nearly all captured whole; ``-- --mode step`` for whole steps."""
     install_torch(session, HOME_PYTHON)
     session.install("numpy", *LIBRARY_TOOLS)
     session.install("--no-deps", *LIBRARIES)
@@ -190,7 +190,7 @@ def corpus(session: nox.Session) -> None:
 
 @nox.session(python=HOME_PYTHON)
 def search(session: nox.Session) -> None:
-    """Programs made at random, in eager and compiled; ``-- --programs 50000 --jobs 16 --log FILE`` for a long search."""
+    """Programs made at random, in eager and compiled; ``-- --programs 50000 --jobs 16 --log FILE`` for many."""
     install_torch(session, HOME_PYTHON)
     session.install("numpy")
     install_packages(session, *PACKAGES)

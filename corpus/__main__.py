@@ -1,7 +1,7 @@
 """``python -m corpus [part of a name ...] [--mode inference|training|step]``: a line for each case, and the totals.
 
-Fails where a result differs, a second call compiles again, or too few are captured whole.  ``step`` is asked for by name:
-whole training steps in one compiled function, with ``--backend`` to compile them further.
+Fails where a result differs, a second call compiles again, or too few are captured whole.  ``step`` is asked
+for by name: whole training steps in one compiled function, with ``--backend`` to compile them further.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import sys
 import traceback
 from pathlib import Path
 
+from search.runner import BACKENDS
+
 from corpus import runner, step
 from corpus.families import register_all
 from corpus.record import Record
 from corpus.table import CASES, Case
-from search.runner import BACKENDS
 
 MODES = ("inference", "training")
 WHOLE = 0.95
@@ -53,7 +54,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="corpus", description=__doc__)
     parser.add_argument("names", nargs="*", help="run the cases whose names contain one of these")
     parser.add_argument("--mode", choices=(*MODES, "step"), action="append")
-    parser.add_argument("--backend", choices=BACKENDS, default="eager", help="of whole steps; all but eager need compile_api")
+    parser.add_argument(
+        "--backend", choices=BACKENDS, default="eager", help="of whole steps; all but eager need compile_api"
+    )
     parser.add_argument("--shard", default="1/1", help="every n-th case from the i-th: 1/4 to 4/4")
     parser.add_argument("--log", type=Path, help="a file of what came out; cases in it are not run again")
     return parser.parse_args()

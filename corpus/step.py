@@ -1,7 +1,7 @@
-"""Whole training steps: forward, loss, backward and optimizer in one compiled function, three times, judged against eager.
+"""Whole training steps: forward, loss, backward and optimizer in one compiled function, three times, as eager has them.
 
-Everything that somebody could see afterwards is compared: the loss, parameters, buffers, gradients and which of them are
-None, the optimizer's state, what the model keeps, its inputs, and the state of the random numbers.
+Everything that somebody could see afterwards is compared: the loss, parameters, buffers, gradients and which of
+them are None, the optimizer's state, what the model keeps, its inputs, and the state of the random numbers.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any
 
 import torch
+from search.judge import Difference, differ
+from search.observed import Sight, observe
+from search.runner import compiler
 from torch.utils import _pytree as pytree
 
 import capture
 from corpus.runner import Outcome, summary, tensors
 from corpus.table import Case, Inputs
-from search.judge import Difference, differ
-from search.observed import Sight, observe
-from search.runner import compiler
 
 STEPS = 3
 Step = Callable[..., torch.Tensor]

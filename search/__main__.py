@@ -1,5 +1,6 @@
-"""``python -m search [--programs N] [--seconds S] [--seed S] [--jobs J] [--backend B]``: programs made at random, run in eager
-and compiled; each kind of difference once, made small, and the count.
+"""``python -m search [--programs N] [--seconds S] [--seed S] [--jobs J] [--backend B]``
+
+Programs made at random, run in eager and compiled; each kind of difference a few times, made small, and the counts.
 
 A program of seed S runs again with ``--seed S --programs 1``.  ``--log FILE`` goes on where the file ends.
 """
@@ -20,7 +21,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="search", description=__doc__)
     parser.add_argument("--programs", type=int, help="how many (1000 where no time is given)")
     parser.add_argument("--seconds", type=float, help="stop after so long")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31), help="the first program's; drawn and printed otherwise")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=random.SystemRandom().randrange(1 << 31),
+        help="the first program's; drawn and printed otherwise",
+    )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--backend", choices=BACKENDS, default="eager")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds that one program may take")

@@ -17,7 +17,7 @@ SHRINK_SECONDS = 400
 EACH = 3
 """How many programs of one kind are made small: a kind is coarse, and may hold several mistakes."""
 
-FOOT = '''
+FOOT = """
 
 if __name__ == "__main__":
     import sys
@@ -25,7 +25,7 @@ if __name__ == "__main__":
     from search.runner import judge
 
     print(judge(open(__file__).read(), sys.argv[1] if sys.argv[1:] else "{backend}").difference)
-'''
+"""
 
 
 @dataclass(slots=True)
@@ -50,14 +50,22 @@ class Findings:
         self.shrinking: list[Shrinking] = []
         self.start = time.monotonic()
 
-    def told(self, line: dict[str, Any]) -> None:
+    def counted(self, line: dict[str, Any]) -> int:
+        """How many programs have been of the line's kind, with it."""
         self.count += 1
-        self.raised += bool(line["raised"])
-        self.captured += bool(line["graphs"])
-        if not line["signature"]:
-            return
+        self.raised += bool(line.get("raised"))
+        self.captured += bool(line.get("graphs"))
+        kind = line.get("signature")
+        if not kind:
+            return 0
         self.seeds.append(line["seed"])
-        seen = self.kinds[line["signature"]] = self.kinds.get(line["signature"], 0) + 1
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        return self.kinds[kind]
+
+    def told(self, line: dict[str, Any]) -> None:
+        seen = self.counted(line)
+        if not seen:
+            return
         if seen > EACH:
             return
         if line["signature"].startswith("search "):  # a fault of the search itself, perhaps in writing the program
@@ -97,7 +105,9 @@ class Findings:
 
     def summary(self) -> str:
         rate = self.count / max(0.001, time.monotonic() - self.start)
-        kinds = "".join(f"\n  {count:6} {kind}" for kind, count in sorted(self.kinds.items(), key=lambda kind: -kind[1]))
+        kinds = "".join(
+            f"\n  {count:6} {kind}" for kind, count in sorted(self.kinds.items(), key=lambda kind: -kind[1])
+        )
         return (
             f"{self.count} programs ({rate:.1f} a second), {self.raised} of them raise in eager, "
             f"{len(self.seeds)} differ{':' if kinds else ''}{kinds}"
@@ -110,7 +120,7 @@ def shape(text: str) -> str:
 
 
 def shrink(line: dict[str, Any], backend: str) -> Shrinking:
-    """Begins to make the program of a line small; the process may die of what it tries, and the file is as it was then."""
+    """Begins to make the program of a line small; the process may die of what it tries, and the file stays."""
     handle, name = tempfile.mkstemp(suffix=".py", prefix="program")
     with open(handle, "w") as file:
         file.write(generate(line["seed"]))

@@ -47,7 +47,9 @@ class Writer:
         self.over = False
         self.tables = TABLES
         weights = [weight * draw.choice((0.3, 1, 1, 2)) for _, weight in SUBJECTS.values()]
-        self.subjects = list(itertools.chain(*([name] * round(10 * w) for name, w in zip(TABLES, weights, strict=True))))
+        self.subjects = list(
+            itertools.chain(*([name] * round(10 * w) for name, w in zip(TABLES, weights, strict=True)))
+        )
 
     def block(self, count: int, depth: int, around: tuple[str, ...] = ()) -> list[str]:
         lines: list[str] = []
@@ -96,7 +98,7 @@ class Writer:
         return [head, *indented(body)]
 
     def compound(self, depth: int, around: tuple[str, ...]) -> list[str]:
-        """Bodies are written as if entered once; names that they bring are gone after them, as they may not be entered."""
+        """Bodies are written as if entered once; they may not be, so the names that they bring are gone after them."""
         try:
             shape = self.draw.choice(blocks.SHAPES)
             head, *rest = shape.split("{}")
@@ -104,7 +106,11 @@ class Writer:
             before = dict(self.scope)
             for name in ("t", "i_"):
                 if name in head:
-                    self.scope[name] = 0 if name == "i_" else self.draw.choice([v for v in before.values() if isinstance(v, torch.Tensor)])
+                    self.scope[name] = (
+                        0
+                        if name == "i_"
+                        else self.draw.choice([v for v in before.values() if isinstance(v, torch.Tensor)])
+                    )
             for part in rest:
                 over = self.over
                 body = self.block(self.draw.randint(1, 3), depth - 1, around)
@@ -171,11 +177,17 @@ def _made(draw: random.Random, tops: list[str]) -> tuple[list[str], holes.Scope]
 
 
 def _returned(draw: random.Random, scope: holes.Scope) -> tuple[Any, str]:
-    found = [name for name in scope if name in (*holes.NAMES, "x", "y", "w", "items", "n", "state") and name not in "xyw"] + ["x"]
+    found = [
+        name for name in scope if name in (*holes.NAMES, "x", "y", "w", "items", "n", "state") and name not in "xyw"
+    ] + ["x"]
     own = [name for name in found if name in holes.NAMES]
-    chosen = draw.sample(own, min(len(own), draw.randint(1, 3))) + draw.sample(["x", "y", "w", "items", "n"], draw.choice((0, 0, 1)))
+    chosen = draw.sample(own, min(len(own), draw.randint(1, 3))) + draw.sample(
+        ["x", "y", "w", "items", "n"], draw.choice((0, 0, 1))
+    )
     text = ", ".join(chosen or ["x"])
-    text = draw.choice((text, text, text, f"[{text}]", "{" + ", ".join(f'"{name}": {name}' for name in chosen or ["x"]) + "}"))
+    text = draw.choice(
+        (text, text, text, f"[{text}]", "{" + ", ".join(f'"{name}": {name}' for name in chosen or ["x"]) + "}")
+    )
     try:
         return eval(text, scope), text
     except NameError:
@@ -200,7 +212,9 @@ def written(
     used = "\n".join([rest, *kept])
     classes = [top for top in tops if mentions(top.split("(")[0].split()[1], used)]
     names = [name for name in arguments.NAMES if mentions(name, "\n".join(lines))]
-    every = [name for name in arguments.NAMES if mentions(name, used) and any(line.startswith(name + " =") for line in kept)]
+    every = [
+        name for name in arguments.NAMES if mentions(name, used) and any(line.startswith(name + " =") for line in kept)
+    ]
     parts = [
         f'"""Made by the search from seed {seed}."""\n\n' + HEAD.strip(),
         *classes,

@@ -1,8 +1,8 @@
 """Whether two runs are the same to everybody, and, where they differ in rounding alone, whether ours is near enough.
 
 The judge of rounding is a third run, in float64: ours may be no further from it than twice eager's distance, plus
-``SLACK`` steps of the type (``HALF_SLACK`` of a half) at the size of what is compared.  The slack is for where eager is exactly right by luck: an
-honest sum in another order is a few roundings off, a mistake is thousands.
+``SLACK`` steps of the type (``HALF_SLACK`` of a half) at the size of what is compared.  The slack is for where eager is
+exactly right by luck: an honest sum in another order is a few roundings off, a mistake is thousands.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from search.observed import Sight
 SLACK = 16
 HALF_SLACK = 4
 BLIND = 16
-"""Steps, or a hundredth where that is more.  A float64 run further than this from eager took another way, or drew other numbers: it judges nothing."""
+"""Steps, or a hundredth where that is more: a float64 run further than this from eager took another way, or drew other
+numbers, and judges nothing."""
 
 Reference = Callable[[], Sequence[Sight] | None]
 

@@ -59,7 +59,12 @@ def _candidate(text: str, position: int) -> str | None:
 
 def _changes(tree: ast.Module) -> Iterator[Callable[[], None]]:
     """Large ones first: whole statements from the last to the first, then what stands within them."""
-    bodies = [(node, name) for node in ast.walk(tree) for name in ("body", "orelse", "finalbody") if isinstance(getattr(node, name, None), list)]
+    bodies = [
+        (node, name)
+        for node in ast.walk(tree)
+        for name in ("body", "orelse", "finalbody")
+        if isinstance(getattr(node, name, None), list)
+    ]
     for node, name in bodies:
         statements = getattr(node, name)
         size = len(statements) // 2
@@ -144,7 +149,7 @@ def _parts(value: ast.expr) -> list[ast.expr]:
         case ast.UnaryOp(operand=operand):
             return [operand]
         case ast.Dict(values=[*values]):
-            return [one for one in values]
+            return list(values)
         case ast.Constant(value=float() as number) if number not in (1.0, 2.0):
             return [ast.Constant(1.0), ast.Constant(2.0)]
     return []

@@ -1,4 +1,4 @@
-"""All that somebody can see of some objects, as a flat list: values, kinds, layouts, gradients, and who is the same as whom.
+"""All that somebody can see of some objects, as a flat list: values, kinds, layouts, gradients, who is whom.
 
 Two runs of one program are the same to everybody when their lists are.  Data is copied, so that a list stays as it was
 when the program goes on.

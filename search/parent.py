@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import selectors
 import subprocess
@@ -20,38 +21,43 @@ BATCH = 400
 
 @dataclass(slots=True)
 class Child:
-    """A process and the seeds that it has before it."""
+    """A process and the seeds that it was given."""
 
     process: subprocess.Popen[bytes]
-    last: int
+    seeds: list[int]
     running: int | None = None
     since: float = field(default_factory=time.monotonic)
     rest: bytes = b""
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def lines(self) -> Iterator[dict[str, Any]] | None:
+        """What it has said since; nothing more comes after None."""
         assert self.process.stdout is not None
-        *whole, self.rest = (self.rest + self.process.stdout.read1()).split(b"\n")  # type: ignore[attr-defined]
-        yield from map(json.loads, whole)
+        data = self.process.stdout.read1()  # type: ignore[attr-defined]
+        if not data:
+            return None
+        *whole, self.rest = (self.rest + data).split(b"\n")
+        return map(json.loads, whole)
 
 
 class Parent:
     """The running children, and which seeds are still to be given out."""
 
-    def __init__(self, findings: Findings, first: int, count: int, limit: float, log: Log) -> None:
+    def __init__(self, findings: Findings, seeds: Iterator[int], limit: float, log: Log) -> None:
         self.findings, self.limit, self.log = findings, limit, log
-        self.next, self.end = first, first + count
+        self.seeds = seeds
+        self.given_out = False
         self.selector = selectors.DefaultSelector()
         self.children: list[Child] = []
 
-    def start(self, first: int | None = None, last: int | None = None) -> None:
+    def start(self, seeds: list[int] | None = None) -> None:
         """A child for the next seeds, or for those that one which died had not come to."""
-        if first is None or last is None:
-            first, last = self.next, min(self.next + BATCH, self.end)
-            self.next = last
-        if first >= last:
+        if seeds is None:
+            seeds = list(itertools.islice(self.seeds, BATCH))
+            self.given_out = not seeds
+        if not seeds:
             return
-        command = [sys.executable, "-m", "search.worker", self.findings.backend, f"{first}:{last}"]
-        child = Child(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL), last)
+        command = [sys.executable, "-m", "search.worker", self.findings.backend, ",".join(map(str, seeds))]
+        child = Child(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL), seeds)
         self.children.append(child)
         self.selector.register(child.process.stdout, selectors.EVENT_READ, child)  # type: ignore[arg-type]
 
@@ -65,41 +71,26 @@ class Parent:
                 self.lost(child, f"hangs: no end after {self.limit:.0f} s")
 
     def read(self, child: Child) -> None:
-        for line in child.lines():
+        lines = child.lines()
+        if lines is None:
+            status = child.process.wait()
+            self.lost(child, f"died: exit status {status}") if child.running is not None else self.forget(child)
+            return
+        for line in lines:
             child.since = time.monotonic()
-            if "start" in line:
-                child.running = line["start"]
-                continue
-            child.running = None
-            self.log.write(line)
-            self.findings.told(line)
-        if child.process.poll() is not None and not child.rest:
-            self.drain(child)
-
-    def drain(self, child: Child) -> None:
-        """The end of a child: what it still said, then whether it came to the end of its seeds."""
-        tail = child.process.stdout.read() if child.process.stdout else b""
-        if tail:
-            child.rest += tail
-            for line in map(json.loads, filter(None, child.rest.split(b"\n"))):
-                child.running = line.get("start")
-                if child.running is None:
-                    self.log.write(line)
-                    self.findings.told(line)
-            child.rest = b""
-        if child.running is not None:
-            self.lost(child, f"died: exit status {child.process.returncode}")
-        else:
-            self.forget(child)
+            child.running = line.get("start")
+            if child.running is None:
+                self.log.write(line)
+                self.findings.told(line)
 
     def lost(self, child: Child, how: str) -> None:
         seed = child.running
         assert seed is not None
-        line = {"seed": seed, "raised": False, "graphs": 0, "call": 0, "signature": how.split(":")[0], "difference": how}
+        line = {"seed": seed, "raised": False, "graphs": 0, "signature": how.split(":")[0], "difference": how}
         self.log.write(line)
         self.findings.told(line)
         self.forget(child)
-        self.start(seed + 1, child.last)
+        self.start(child.seeds[child.seeds.index(seed) + 1 :])
 
     def forget(self, child: Child) -> None:
         self.selector.unregister(child.process.stdout)  # type: ignore[arg-type]
@@ -116,7 +107,8 @@ class Log:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.done = {json.loads(line)["seed"] for line in path.read_text().splitlines()} if path and path.exists() else set()
+        lines = path.read_text().splitlines() if path and path.exists() else ()
+        self.done: dict[int, dict[str, Any]] = {line["seed"]: line for line in map(json.loads, lines)}
 
     def write(self, line: dict[str, Any]) -> None:
         if self.path is not None:
@@ -125,19 +117,21 @@ class Log:
 
 
 def run(
-    findings: Findings, seed: int, count: int, seconds: float | None, jobs: int, limit: float, path: Path | None
+    findings: Findings, first: int, count: int, seconds: float | None, jobs: int, limit: float, path: Path | None
 ) -> None:
     log = Log(path)
-    done = len([one for one in log.done if seed <= one < seed + count])
-    parent = Parent(findings, seed + done, count - done, limit, log)
+    for seed, line in log.done.items():
+        if first <= seed < first + count:
+            findings.counted(line)
+    parent = Parent(findings, (seed for seed in range(first, first + count) if seed not in log.done), limit, log)
     end = time.monotonic() + (seconds if seconds is not None else float("inf"))
     told = time.monotonic()
     try:
         while time.monotonic() < end:
             findings.poll()
-            while len(parent.children) + len(findings.shrinking) < jobs and parent.next < parent.end:
+            while len(parent.children) + len(findings.shrinking) < jobs and not parent.given_out:
                 parent.start()
-            if not parent.children and parent.next >= parent.end:
+            if not parent.children and parent.given_out:
                 break
             parent.step()
             if time.monotonic() - told > 30:

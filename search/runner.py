@@ -17,7 +17,7 @@ BACKENDS = ("eager", "aot_eager", "inductor")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a program ended: the first difference, if any, whether eager itself raised, and how many graphs there were."""
+    """How a program ended: the first difference, if any, whether eager raised, and how many graphs there were."""
 
     difference: Difference | None
     raised: bool

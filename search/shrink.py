@@ -1,6 +1,7 @@
-"""``python -m search.shrink FILE BACKEND [died]``: makes a program in a file small while it differs as it did, in place.
+"""``python -m search.shrink FILE BACKEND [died]``: makes a program small, in its file, while it differs as it did.
 
-Each smaller text is written as soon as it is known to differ.  A text that may end the process is tried in a child: ``died`` asks for that.
+Each smaller text is written as soon as it is known to differ.  Where a program ends the process, ``died`` has
+each tried in a child.
 """
 
 from __future__ import annotations

@@ -34,9 +34,21 @@ def tried(seed: int, backend: str) -> dict[str, Any]:
         verdict = judge(generate(seed), backend)
     except Exception as error:  # noqa: BLE001 - of the search itself, or out of a hook that runs when nobody calls
         told = "".join(traceback.format_exception(error, limit=-6))
-        return {"seed": seed, "raised": False, "graphs": 0, "signature": f"search {type(error).__name__}", "difference": told}
+        return {
+            "seed": seed,
+            "raised": False,
+            "graphs": 0,
+            "signature": f"search {type(error).__name__}",
+            "difference": told,
+        }
     found = str(verdict.difference) if verdict.difference else ""
-    return {"seed": seed, "raised": verdict.raised, "graphs": verdict.graphs, "signature": verdict.signature, "difference": found}
+    return {
+        "seed": seed,
+        "raised": verdict.raised,
+        "graphs": verdict.graphs,
+        "signature": verdict.signature,
+        "difference": found,
+    }
 
 
 def say(**what: Any) -> None:
@@ -54,5 +66,4 @@ def limit_memory() -> None:
 
 
 if __name__ == "__main__":
-    first, last = map(int, sys.argv[2].split(":"))
-    main(sys.argv[1], list(range(first, last)))
+    main(sys.argv[1], list(map(int, sys.argv[2].split(","))))

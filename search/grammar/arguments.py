@@ -5,12 +5,29 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-SIZES = ((3,), (3,), (2, 3), (2, 3), (3, 3), (3, 2), (1, 3), (), (1,), (0,), (5,), (7, 1), (2, 1, 3), (4,), (0, 3), (2, 2))
+SIZES = (
+    (3,),
+    (3,),
+    (2, 3),
+    (2, 3),
+    (3, 3),
+    (3, 2),
+    (1, 3),
+    (),
+    (1,),
+    (0,),
+    (5,),
+    (7, 1),
+    (2, 1, 3),
+    (4,),
+    (0, 3),
+    (2, 2),
+)
 VALUES = ("0.5", "-1.0", "2.0", "0.25", "-0.75", "1.5", "3.0", "-2.0", "0.1", "0.3", "0.0", "1.0", "-0.4", "0.7")
 ODD_VALUES = (*VALUES, "float('nan')", "float('inf')", "-0.0")
 
 HELPERS = (
-    '''class Double(torch.autograd.Function):
+    """class Double(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
@@ -19,8 +36,8 @@ HELPERS = (
     @staticmethod
     def backward(ctx, grad):
         x, = ctx.saved_tensors
-        return grad * 2 + 0 * x''',
-    '''class Pair(torch.autograd.Function):
+        return grad * 2 + 0 * x""",
+    """class Pair(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
         ctx.set_materialize_grads(False)
@@ -28,8 +45,8 @@ HELPERS = (
 
     @staticmethod
     def backward(ctx, gx, gy):
-        return None if gx is None else gx * 2, None if gy is None else gy * 3''',
-    '''class InPlace(torch.autograd.Function):
+        return None if gx is None else gx * 2, None if gy is None else gy * 3""",
+    """class InPlace(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         x.mul_(2)
@@ -38,21 +55,31 @@ HELPERS = (
 
     @staticmethod
     def backward(ctx, grad):
-        return grad * 2''',
-    '''def helper(t, scale=1.0, into=None):
+        return grad * 2""",
+    """def helper(t, scale=1.0, into=None):
     if into is not None:
         into.append(t)
     if t.requires_grad:
         return t * scale
     t = t + scale
-    return t''',
+    return t""",
 )
 
-LAYERS = (
-    "nn.Linear(3, 3)", "nn.Linear(3, 3)", "nn.Linear(3, 3, bias=False)", "nn.BatchNorm1d(3)", "nn.LayerNorm(3)", "nn.Dropout(0.5)",
-    "nn.ReLU(inplace=True)", "nn.Embedding(4, 3)", "nn.PReLU()", "nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))",
-    "nn.GRUCell(3, 3)", "nn.BatchNorm1d(3, momentum=None)", "nn.Bilinear(3, 3, 3)",
-)  # fmt: skip
+LAYERS = """
+nn.Linear(3, 3)
+nn.Linear(3, 3)
+nn.Linear(3, 3, bias=False)
+nn.BatchNorm1d(3)
+nn.LayerNorm(3)
+nn.Dropout(0.5)
+nn.ReLU(inplace=True)
+nn.Embedding(4, 3)
+nn.PReLU()
+nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
+nn.GRUCell(3, 3)
+nn.BatchNorm1d(3, momentum=None)
+nn.Bilinear(3, 3, 3)
+""".strip().splitlines()
 
 BUFFERS = ('self.register_buffer("n", torch.zeros(()))', 'self.register_buffer("mean", torch.zeros(3))',
            'self.register_buffer("hidden", torch.ones(3), persistent=False)')  # fmt: skip
@@ -92,12 +119,19 @@ self.w.requires_grad_(False)
 if x.requires_grad: x.retain_grad(); self.last = x
 """.strip().splitlines()
 
-OPTIMIZERS = (
-    "torch.optim.SGD({}, lr=0.1)", "torch.optim.SGD({}, lr=0.1, momentum=0.9)", "torch.optim.Adam({}, lr=0.1)",
-    "torch.optim.AdamW({}, lr=0.1, foreach=True)", "torch.optim.Adam({}, lr=0.1, fused=True)",
-    "torch.optim.RMSprop({}, lr=0.1)", "torch.optim.Adagrad({}, lr=0.1)", "torch.optim.SGD({}, lr=0.1, foreach=False)",
-    "torch.optim.Adam({}, lr=0.1, amsgrad=True)", "torch.optim.NAdam({}, lr=0.1)", "torch.optim.Adadelta({}, lr=0.1)",
-)  # fmt: skip
+OPTIMIZERS = """
+torch.optim.SGD({}, lr=0.1)
+torch.optim.SGD({}, lr=0.1, momentum=0.9)
+torch.optim.Adam({}, lr=0.1)
+torch.optim.AdamW({}, lr=0.1, foreach=True)
+torch.optim.Adam({}, lr=0.1, fused=True)
+torch.optim.RMSprop({}, lr=0.1)
+torch.optim.Adagrad({}, lr=0.1)
+torch.optim.SGD({}, lr=0.1, foreach=False)
+torch.optim.Adam({}, lr=0.1, amsgrad=True)
+torch.optim.NAdam({}, lr=0.1)
+torch.optim.Adadelta({}, lr=0.1)
+""".strip().splitlines()
 
 
 def literal(draw: random.Random, sizes: Sequence[tuple[int, ...]] = SIZES, values: Sequence[str] = VALUES) -> str:
@@ -124,33 +158,97 @@ def model(draw: random.Random) -> str:
     if not any("self.one" in line or "self.two" in line for line in body):
         body.insert(draw.randint(0, len(body)), "x = self.one(x)")
     ends = ["return x"] * 6 + ["return x, self.n", "return self.w", "return x.sum()"]
-    return "\n".join([*lines, "", "    def forward(self, x):", *("        " + line for line in [*body, draw.choice(ends)])])
+    return "\n".join(
+        [*lines, "", "    def forward(self, x):", *("        " + line for line in [*body, draw.choice(ends)])]
+    )
+
+
+CHOICES = """
+y = torch.tensor(<literal>)
+y = torch.tensor(<literal>)
+y = x
+y = x[:1]
+y = w.detach()
+y = x.t()
+y = x.view(-1)
+y = torch.tensor(<literal>, dtype=torch.bfloat16)
+y = torch.tensor(<literal>, dtype=torch.float64)
+y = torch.tensor(<literal>, requires_grad=True)
+y = w * 2
+y = w[:1]
+y = x.expand(2, *x.shape)
+y = x.clone().requires_grad_()
+y = w
+y = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).t()
+
+i = torch.tensor([0, 2])
+i = torch.tensor([1])
+i = torch.tensor([0, 1, 1])
+i = torch.tensor(0)
+i = torch.tensor([], dtype=torch.int64)
+i = torch.tensor([[0], [1]])
+
+k = torch.tensor([True, False, True])
+k = x > 0
+k = torch.tensor([True])
+k = torch.tensor(True)
+
+model = Model()
+model = Model()
+model = Model()
+model = Model().eval()
+
+lin = nn.Linear(3, 3)
+lin = nn.Linear(3, 2)
+lin = model.one
+lin = nn.BatchNorm1d(3)
+lin = nn.Sequential(nn.Linear(3, 3), model)
+
+opt = <optimizer>
+
+items = []
+items = [x]
+items = [x, y]
+items = [w, x]
+items = [x + 1, 2]
+items = [x, x]
+
+table = {}
+table = {"k": x}
+table = {"k": w, "n": 2}
+table = {"k": x, "t": y}
+
+state = SimpleNamespace(count=0, t=x)
+state = SimpleNamespace(count=0, t=w)
+state = SimpleNamespace(count=0, t=torch.zeros(3))
+state = SimpleNamespace(count=1, t=y, last=None)
+
+n = 0
+n = 1
+n = 2
+n = 3
+n = 5
+
+flag = True
+flag = False
+
+seen = []
+""".strip().split("\n\n")
+TRAINED = ("model.parameters()", "model.parameters()", "[w]", "[w, *model.parameters()]")
 
 
 def arguments(draw: random.Random) -> list[str]:
     """Lines that make everything a program may take; those that it does not take are left out later."""
     values = ODD_VALUES if draw.random() < 0.1 else VALUES
-    lines = [f"x = torch.tensor({literal(draw, values=values)})", f"w = torch.tensor({literal(draw)}, requires_grad=True)"]
-    lines.append(draw.choice((
-        f"y = torch.tensor({literal(draw)})", "y = x", "y = x[:1]", "y = w.detach()", "y = x.t()", "y = x.view(-1)",
-        f"y = torch.tensor({literal(draw)}, dtype=torch.bfloat16)", f"y = torch.tensor({literal(draw)}, dtype=torch.float64)",
-        f"y = torch.tensor({literal(draw)}, requires_grad=True)", "y = w * 2", "y = w[:1]", "y = x.expand(2, *x.shape)",
-        "y = x.clone().requires_grad_()", "y = w", "y = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).t()",
-    )))  # fmt: skip
-    lines.append(draw.choice(("i = torch.tensor([0, 2])", "i = torch.tensor([1])", "i = torch.tensor([0, 1, 1])", "i = torch.tensor(0)",
-                              "i = torch.tensor([], dtype=torch.int64)", "i = torch.tensor([[0], [1]])")))  # fmt: skip
-    lines.append(draw.choice(("k = torch.tensor([True, False, True])", "k = x > 0", "k = torch.tensor([True])", "k = torch.tensor(True)")))
-    lines.append("model = Model()" + draw.choice(("", "", "", ".eval()")))
-    lines.append("lin = " + draw.choice(("nn.Linear(3, 3)", "nn.Linear(3, 2)", "model.one", "nn.BatchNorm1d(3)", "nn.Sequential(nn.Linear(3, 3), model)")))
-    lines.append("opt = " + draw.choice(OPTIMIZERS).format(draw.choice(("model.parameters()", "model.parameters()", "[w]", "[w, *model.parameters()]"))))
-    if draw.random() < 0.2:
+    lines = [
+        f"x = torch.tensor({literal(draw, values=values)})",
+        f"w = torch.tensor({literal(draw)}, requires_grad=True)",
+    ]
+    if draw.random() < 0.1:
         lines.append("w.grad = torch.ones_like(w)")
-    lines.append("items = " + draw.choice(("[]", "[x]", "[x, y]", "[w, x]", "[x + 1, 2]", "[x, x]")))
-    lines.append("table = " + draw.choice(("{}", '{"k": x}', '{"k": w, "n": 2}', '{"k": x, "t": y}')))
-    lines.append("state = SimpleNamespace(" + draw.choice(("count=0, t=x", "count=0, t=w", "count=0, t=torch.zeros(3)", "count=1, t=y, last=None")) + ")")
-    lines.append(f"n = {draw.choice((0, 1, 2, 3, 5))}")
-    lines.append(f"flag = {draw.choice((True, False))}")
-    lines.append("seen = []")
+    for choices in CHOICES:
+        line = draw.choice(choices.splitlines()).replace("<literal>", literal(draw))
+        lines.append(line.replace("<optimizer>", draw.choice(OPTIMIZERS).format(draw.choice(TRAINED))))
     return lines
 
 

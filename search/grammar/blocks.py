@@ -11,13 +11,68 @@ with torch.inference_mode():
 with torch.autocast("cpu", dtype=torch.bfloat16):
 """
 
-SHAPES = (
-    "if <c>:\n{}", "if <c>:\n{}", "if <c>:\n{}\nelse:\n{}", "for i_ in range(<e>):\n{}", "for i_ in range(2):\n{}",
-    "for t in <l>[:3]:\n{}", "for i_, t in enumerate([<f>, <f>]):\n{}", "while n < 3:\n{}\n    n += 1",
-    "try:\n{}\nexcept (RuntimeError, ValueError, IndexError, TypeError) as error:\n    seen.append(type(error).__name__)",
-    "try:\n{}\nfinally:\n{}", "for i_ in range(3):\n{}\n    if <c>:\n        break",
-    "for i_ in range(3):\n    if i_ == 1:\n        continue\n{}", "try:\n{}\n    raise KeyError(n)\nexcept KeyError:\n{}",
-    "def inner(t):\n{}\n    return t * 2\n<new> = inner(<f>)",
-    "def inner(t):\n{}\n    return t * 2\n<new> = checkpoint(inner, <f>, use_reentrant=False)",
-)  # fmt: skip
+SHAPES = """
+if <c>:
+{}
+
+if <c>:
+{}
+
+if <c>:
+{}
+else:
+{}
+
+for i_ in range(<e>):
+{}
+
+for i_ in range(2):
+{}
+
+for t in <l>[:3]:
+{}
+
+for i_, t in enumerate([<f>, <f>]):
+{}
+
+while n < 3:
+{}
+    n += 1
+
+try:
+{}
+except (RuntimeError, ValueError, IndexError, TypeError) as error:
+    seen.append(type(error).__name__)
+
+try:
+{}
+finally:
+{}
+
+for i_ in range(3):
+{}
+    if <c>:
+        break
+
+for i_ in range(3):
+    if i_ == 1:
+        continue
+{}
+
+try:
+{}
+    raise KeyError(n)
+except KeyError:
+{}
+
+def inner(t):
+{}
+    return t * 2
+<new> = inner(<f>)
+
+def inner(t):
+{}
+    return t * 2
+<new> = checkpoint(inner, <f>, use_reentrant=False)
+""".strip().split("\n\n")
 """Compound statements; ``{}`` is a body of statements."""

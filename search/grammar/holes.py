@@ -107,13 +107,41 @@ def _tensor(fits: Callable[[torch.Tensor], bool]) -> Callable[[Scope, random.Ran
     return pick(lambda value: isinstance(value, torch.Tensor) and fits(value))
 
 
-VIEWS = (
-    "<f>[0]", "<f>[1:]", "<f>[:1]", "<f>[..., 0]", "<f>[::2]", "<f>[None]", "<f>.view(-1)", "<f>.t()", "<f>.T", "<f>.mT",
-    "<f>.reshape(-1)", "<f>.flatten()", "<f>.unsqueeze(0)", "<f>.squeeze()", "<f>.detach()", "<f>.data", "<f>.diagonal()",
-    "<f>.transpose(0, -1)", "<f>.narrow(0, 0, 1)", "<f>.select(0, -1)", "<f>.expand(2, *<f>.shape)", "<f>.chunk(2)[0]",
-    "<f>.unbind()[0]", "<f>.split(1)[-1]", "<f>.view_as(<f>)", "<f>.movedim(0, -1)", "<f>.contiguous()", "<f>.real",
-    "<f>.unfold(0, 1, 1)", "<f>.as_strided((2,), (1,))", "<f>.unflatten(0, (-1, 1))", "<f>.swapaxes(0, -1)", "<f>[:, 0]",
-)  # fmt: skip
+VIEWS = """
+<f>[0]
+<f>[1:]
+<f>[:1]
+<f>[..., 0]
+<f>[::2]
+<f>[None]
+<f>.view(-1)
+<f>.t()
+<f>.T
+<f>.mT
+<f>.reshape(-1)
+<f>.flatten()
+<f>.unsqueeze(0)
+<f>.squeeze()
+<f>.detach()
+<f>.data
+<f>.diagonal()
+<f>.transpose(0, -1)
+<f>.narrow(0, 0, 1)
+<f>.select(0, -1)
+<f>.expand(2, *<f>.shape)
+<f>.chunk(2)[0]
+<f>.unbind()[0]
+<f>.split(1)[-1]
+<f>.view_as(<f>)
+<f>.movedim(0, -1)
+<f>.contiguous()
+<f>.real
+<f>.unfold(0, 1, 1)
+<f>.as_strided((2,), (1,))
+<f>.unflatten(0, (-1, 1))
+<f>.swapaxes(0, -1)
+<f>[:, 0]
+""".strip().splitlines()
 
 
 def _view(scope: Scope, draw: random.Random) -> str:

@@ -323,7 +323,7 @@ s.opt.param_groups[0]["lr"] = 0.25
 
 OPERATORS = ("+", "-", "*", "+", "*", "/", "**", "%")
 UNARY = (
-    "sin", "cos", "exp", "tanh", "abs", "neg", "sigmoid", "relu", "sqrt", "sign", "floor", "square", "log1p", "atan", "erf",
-    "reciprocal", "round", "isnan",
+    "sin", "cos", "exp", "tanh", "abs", "neg", "sigmoid", "relu", "sqrt", "sign", "floor", "square", "log1p", "atan",
+    "erf", "reciprocal", "round", "isnan",
 )  # fmt: skip
 REDUCTIONS = ("sum", "mean", "sum", "amax", "prod", "std", "logsumexp", "any", "argmax", "norm", "min")
