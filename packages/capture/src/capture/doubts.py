@@ -6,7 +6,8 @@ is run as in eager.  Must not know how operations are recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -31,7 +32,20 @@ def doubtful(func: Any, args: Any, kwargs: Any, written: Sequence[torch.Tensor])
     doubt = _DOUBTS.get(func.overloadpacket)
     if doubt is not None and doubt(*args, **kwargs):
         return True
+    numbers, results = _traits(func)
+    if numbers and _is_out_of_range(numbers, args, kwargs):
+        return True
+    if any(_is_of_another_type(kwargs.get(name), args) for name in results):
+        return True
     return bool(written) and _overlaps(func, (args, kwargs), written)
+
+
+@cache
+def _traits(func: Any) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...]]:
+    """Arguments that are numbers of a tensor's type, by place and name, and those that results are written to."""
+    arguments = list(enumerate(func._schema.arguments))
+    numbers = tuple((place, each.name) for place, each in arguments if "number" in str(each.type).lower())
+    return numbers, tuple(each.name for _, each in arguments if each.is_out)
 
 
 # -- memory ------------------------------------------------------------------------------------------------------
@@ -108,5 +122,66 @@ def _beyond_memory(x: torch.Tensor, *given: Any, **named: Any) -> bool:
 # -- values ------------------------------------------------------------------------------------------------------
 
 
-def _tensors(*operands: Any) -> Iterable[torch.Tensor]:
-    return (leaf for leaf in pytree.tree_leaves(operands) if isinstance(leaf, torch.Tensor))
+def _is_out_of_range(numbers: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> bool:
+    """A number that a tensor of whole numbers cannot hold."""
+    given = [args[place] if place < len(args) else kwargs.get(name) for place, name in numbers]
+    given = [number for number in given if type(number) in (int, float)]
+    if not given:
+        return False
+    tensors = (leaf for leaf in (*args, *kwargs.values()) if isinstance(leaf, torch.Tensor))
+    held = [tensor.dtype for tensor in tensors] if kwargs.get("dtype") is None else [kwargs["dtype"]]
+    limits = [torch.iinfo(dtype) for dtype in held if _is_whole(dtype)]
+    return any(not limit.min <= number <= limit.max for limit in limits for number in given)
+
+
+def _is_whole(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
+
+
+def _is_of_another_type(result: Any, args: Any) -> bool:
+    """Not every kernel converts what it writes."""
+    first = next((arg for arg in args if isinstance(arg, torch.Tensor)), None)
+    return isinstance(result, torch.Tensor) and first is not None and result.dtype is not first.dtype
+
+
+@_doubt(aten.relu, aten.relu_)
+def _of_truths(x: torch.Tensor) -> bool:
+    return x.dtype is torch.bool
+
+
+@_doubt(aten.celu, aten.celu_)
+def _without_alpha(x: torch.Tensor, alpha: Any = 1.0) -> bool:
+    return not alpha
+
+
+@_doubt(aten.smooth_l1_loss, aten.huber_loss)
+def _without_width(x: torch.Tensor, target: torch.Tensor, reduction: int = 1, width: Any = 1.0, **named: Any) -> bool:
+    return any(not isinstance(number, (int, float)) or number <= 0 for number in (width, *named.values()))
+
+
+@_doubt(aten._softmax, aten._log_softmax)
+def _softmax_of(x: torch.Tensor, dim: int, *_: Any, **__: Any) -> bool:
+    return not -max(x.dim(), 1) <= dim < max(x.dim(), 1) or not x.is_floating_point()
+
+
+@_doubt(aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_no_training)
+def _of_whole_numbers(*operands: Any, **_: Any) -> bool:
+    return any(isinstance(each, torch.Tensor) and not each.is_floating_point() for each in operands)
+
+
+@_doubt(aten.index_put, aten.index_put_, aten._index_put_impl_)
+def _too_many_values(x: torch.Tensor, indices: Sequence[Any], values: torch.Tensor, *_: Any, **__: Any) -> bool:
+    picked = [index for index in indices if index is not None]
+    sizes = [size for tensor in (x, values, *picked) for size in tensor.shape]
+    if not picked or not all(isinstance(size, int) for size in sizes):
+        return False
+    if any(index.dtype in (torch.bool, torch.uint8) for index in picked):
+        return False  # how many they pick is for the run to tell
+    rest = [size for place, size in enumerate(x.shape) if place >= len(indices) or indices[place] is None]
+    try:
+        picks = torch.broadcast_shapes(*(index.shape for index in picked))
+    except RuntimeError:
+        return True
+    least = max(0, values.dim() - len(picks) - len(rest))
+    count, allowed = values.numel(), {size for size in (*picks, *rest, 1)}
+    return least > 0 and count > 1 and any(size != 1 for size in values.shape[:least]) or not set(values.shape) <= allowed
