@@ -38,7 +38,7 @@ REACHING = {
 }
 
 
-@pytest.mark.parametrize("source, arg", REACHING.values(), ids=REACHING)
+@pytest.mark.parametrize(("source", "arg"), REACHING.values(), ids=REACHING)
 def test_what_reaches_tensors(source, arg):
     assert reaches_tensors(made(source), (arg,))
 

@@ -243,8 +243,18 @@ def wrap_deque(ctx: World, obj: collections.deque[Any], source: Source) -> Value
     ctx.guard(source, "length", len(obj))
     items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
     value = ListValue(items, source, collections.deque)
-    value.maxlen = obj.maxlen
+    value.maxlen = _maxlen(ctx, obj, source)
     return value
+
+
+def _maxlen(ctx: World, obj: collections.deque[Any], source: Source) -> int | None:
+    if getattr(type(obj), "maxlen", None) is not _MAXLEN:
+        ctx.stop("container", f"{source.expression()} is a deque with another `maxlen`")
+    ctx.guard(AttrSource(source, "maxlen"), "equals", obj.maxlen)
+    return obj.maxlen
+
+
+_MAXLEN = vars(collections.deque)["maxlen"]
 
 
 @wraps(tuple)
@@ -265,9 +275,10 @@ def wrap_tuple_subclass(ctx: World, obj: tuple[Any, ...], source: Source) -> Val
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
 def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
     ctx.guard(source, "type", type(obj))
-    ctx.guard(source, "keys", tuple(obj))
+    entries = _entries(ctx, obj, source)
+    ctx.guard(source, "keys", tuple(key for key, _ in entries))
     value = DictValue(source, type(obj))
-    for key, item in obj.items():
+    for key, item in entries:
         hashed = _hashed(ctx, key, source)
         path = ObjectKeySource(source, key) if isinstance(hashed, ObjectKey) else KeySource(source, key)
         value.entries[hashed] = (ctx.literal(key), LazyValue(item, path))
@@ -280,6 +291,15 @@ def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
     return value
 
 
+def _entries(ctx: World, obj: dict[Any, Any], source: Source) -> list[tuple[Any, Any]]:
+    """The entries of a real mapping, in its own order and past the methods of a subclass."""
+    keys: Any = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+    try:
+        return [(key, dict.__getitem__(obj, key)) for key in keys.__iter__(obj)]
+    except (KeyError, RuntimeError):  # changed by methods of ``dict``, which keep no order
+        ctx.stop("container", f"{source.expression()} is an OrderedDict whose order is broken")
+
+
 def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
     """An instance of a subclass of a builtin container: its contents are read past the subclass's methods."""
     ctx.guard(source, "type", type(obj))
@@ -288,8 +308,8 @@ def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
     contents.source = source
     if isinstance(contents, DictValue):
         ctx.guard(source, "keys", tuple(dict.keys(obj)))
-        for key in base.__iter__(obj):
-            held = LazyValue(dict.__getitem__(obj, key), StorageSource(source, key, base))
+        for key, item in _entries(ctx, obj, source):
+            held = LazyValue(item, StorageSource(source, key, base))
             contents.entries[_hashed(ctx, key, source)] = (ctx.literal(key), held)
         if base is collections.defaultdict:
             contents.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
@@ -299,7 +319,7 @@ def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
         ctx.guard(source, "length", base.__len__(obj))
         step = GetitemSource if base is collections.deque else functools.partial(StorageSource, base_class=base)
         contents.items = [LazyValue(item, step(source, i)) for i, item in enumerate(base.__iter__(obj))]
-        contents.maxlen = getattr(obj, "maxlen", None)
+        contents.maxlen = _maxlen(ctx, obj, source) if base is collections.deque else None
     return ContainerObject(type(obj), contents, obj, source)
 
 

@@ -1,9 +1,10 @@
 """Runs one of CPython's test modules, plainly or with its functions captured, and writes what became of each test.
 
-    python run_module.py (plain|captured|replaced) MODULE OUTCOMES [TEST...]
+    python run_module.py (plain|captured|pieces|replaced) MODULE OUTCOMES [TEST...]
 
-``captured`` is what users have; ``replaced`` runs what was evaluated also in the place of frames that compute no
-tensor, which is how to find mistakes of the evaluator.  With TESTs only these run, and tracebacks are shown.
+``captured`` is what users have.  ``pieces`` takes files without tensors apart, too, as it does those with them, and
+``replaced`` runs what was evaluated even in the place of frames that compute none: so the mistakes of the evaluator are
+found.  With TESTs only these run, and tracebacks are shown.
 
 Capture leaves the standard library alone.  So the ``test`` package is imported through a link from elsewhere, which
 makes its functions like any user's.
@@ -102,11 +103,17 @@ def link_tests(folder):
     sys.modules.pop("test", None)
 
 
+OPTIONS = {
+    "captured": capture.Options(),
+    "pieces": capture.Options(idle_instructions=None),
+    "replaced": capture.Options(leave_idle=False, idle_instructions=None),
+}
+
+
 def runner(mode, log):
     if mode == "plain":
         return run
-    options = capture.Options(leave_idle=mode == "captured")
-    return _engine.Region(run, Config(eager, options, log))
+    return _engine.Region(run, Config(eager, OPTIONS[mode], log))
 
 
 def warm_up():

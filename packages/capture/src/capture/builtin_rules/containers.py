@@ -12,7 +12,7 @@ from capture.builtin_rules.operators import index_of, values_equal
 from capture.builtin_rules.registry import constant_of, rule
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
-from capture.values.container_object import ContainerObject
+from capture.values.container_object import ContainerObject, leave_subclass
 from capture.values.function import BuiltinValue
 from capture.values.iterator import IteratorValue, iterate
 from capture.values.mapping import DictValue, DictView, key_of
@@ -113,6 +113,7 @@ def reverse(ctx: Tracer, items: ListValue) -> Value:
 
 @rule(list.copy, collections.deque.copy, kinds=(ListValue,))
 def copy_list(ctx: Tracer, items: ListValue) -> Value:
+    leave_subclass(ctx, items)
     made = ListValue(items.items, cls=items.cls)
     made.maxlen = items.maxlen
     return made
@@ -278,6 +279,7 @@ def clear_dict(ctx: Tracer, mapping: DictValue) -> Value:
 
 @rule(dict.copy, collections.OrderedDict.copy, kinds=(DictValue,))
 def copy_dict(ctx: Tracer, mapping: DictValue) -> Value:
+    leave_subclass(ctx, mapping)
     made = DictValue(cls=mapping.cls)
     made.entries = dict(mapping.entries)
     made.default_factory = mapping.default_factory
@@ -299,6 +301,8 @@ for _which in ("keys", "values", "items"):
 @rule(collections.OrderedDict.move_to_end, kinds=(DictValue, None))
 def move_to_end(ctx: Tracer, mapping: DictValue, key: Value, last: Value | None = None) -> Value:
     hashed = key_of(ctx, key)
+    if hashed not in mapping.entries:
+        ctx.throw(KeyError, key)
     ctx.changed(mapping)
     entry = mapping.entries.pop(hashed)
     if last is None or last.truth(ctx):

@@ -13,6 +13,7 @@ import torch
 from capture.builtin_rules.registry import fallback, fold, pure, rule
 from capture.values.base import Tracer, Value, derives, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean
+from capture.values.container_object import leave_subclass
 from capture.values.function import BuiltinValue, CellValue, ClassValue, FunctionValue, PartialValue, PythonModuleValue
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
@@ -266,11 +267,12 @@ def _dicts_equal(ctx: Tracer, left: DictValue, right: DictValue) -> bool:
 def add_lists(ctx: Tracer, left: ListValue, right: ListValue) -> Value:
     if left.cls is not right.cls:
         _refuse(ctx, operator.add, [left, right])
-    return _like(left, [*left.items, *right.items])
+    return _like(ctx, left, [*left.items, *right.items])
 
 
-def _like(items: ListValue, contents: Sequence[Value]) -> ListValue:
+def _like(ctx: Tracer, items: ListValue, contents: Sequence[Value]) -> ListValue:
     """A new list, or a new deque of the same bound."""
+    leave_subclass(ctx, items)
     made = ListValue(contents, cls=items.cls)
     made.maxlen = items.maxlen
     if made.maxlen is not None:
@@ -307,7 +309,7 @@ def extend_in_place(ctx: Tracer, left: ListValue, right: Value) -> Value:
 def repeat(ctx: Tracer, items: SequenceValue, count: ConstantValue) -> Value:
     times = _times(ctx, items, count)
     if isinstance(items, ListValue):
-        return _like(items, items.items * times)
+        return _like(ctx, items, items.items * times)
     if times == 1 and items.cls is tuple:
         return items
     return _tuple(ctx, items.items * times, type(_empty(items.cls) * times))
@@ -334,7 +336,7 @@ def repeat_tuple_in_place(ctx: Tracer, items: TupleValue, count: ConstantValue) 
 def repeat_in_place(ctx: Tracer, items: ListValue, count: ConstantValue) -> Value:
     times = _times(ctx, items, count)
     ctx.changed(items)
-    items.items = _like(items, items.items * times).items
+    items.items = _like(ctx, items, items.items * times).items
     return items
 
 
@@ -579,6 +581,9 @@ def symbolic_index(ctx: Tracer, value: SymbolicNumber) -> Value:
 def merge(ctx: Tracer, left: DictValue, right: DictValue) -> Value:
     if MappingProxyType in (left.cls, right.cls):
         return ctx.stop("builtin", "`|` of a read-only mapping")
+    if left.cls is not right.cls:
+        return ctx.stop("builtin", "`|` of mappings of two classes")
+    leave_subclass(ctx, left, right)
     merged = DictValue(cls=left.cls)
     merged.default_factory = left.default_factory
     merged.entries = {**left.entries, **right.entries}

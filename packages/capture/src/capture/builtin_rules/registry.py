@@ -9,12 +9,13 @@ otherwise left to CPython.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize
-from capture.values.container_object import STORAGE, ContainerObject
+from capture.values.container_object import STORAGE, contents_of
 
 Kinds = tuple[Any, ...]
 Rule = Callable[..., Value]
@@ -53,9 +54,16 @@ def pure(*functions: Any) -> None:
 
 def call_builtin(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     args = [realize(ctx, arg) for arg in args]
-    if args and isinstance(args[0], ContainerObject) and getattr(function, "__objclass__", None) in STORAGE:
-        args[0] = args[0].contents
     kwargs = {name: realize(ctx, value) for name, value in kwargs.items()}
+    if not args or (owner := getattr(function, "__objclass__", None)) not in STORAGE:
+        return _call(ctx, function, args, kwargs)
+    _insist_on_a_receiver(ctx, function, owner, args[0].python_type())
+    receiver, args[0] = args[0], contents_of(args[0])
+    answer = _call(ctx, function, args, kwargs)
+    return receiver if answer is args[0] else answer  # what gives itself gives the whole object
+
+
+def _call(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     for kinds, handler in _rules_of(function):
         if _fits(kinds, args):
             return _apply(ctx, function, handler, args, kwargs)
@@ -72,6 +80,19 @@ def call_builtin(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapp
         f"{name_of(function)} is called on {operand_words(args)}, which capture cannot evaluate",
         "move the call out of the compiled function, or mark it with allow_in_graph if it is a torch operation",
     )
+
+
+def _insist_on_a_receiver(ctx: Tracer, function: Any, owner: Any, cls: type) -> None:
+    """Methods of a builtin container work on it alone, and those of ``dict`` know nothing of an order."""
+    if not issubclass(cls, (owner, MappingProxyType)):
+        ctx.stop("call", f"{name_of(function)} is called on a {cls.__qualname__}")
+    if owner is dict and issubclass(cls, OrderedDict) and function.__name__ in _CHANGES_A_DICT:
+        ctx.stop("call", f"{name_of(function)} is called on an OrderedDict, past its order")
+
+
+_CHANGES_A_DICT = frozenset(
+    {"__delitem__", "__setitem__", "clear", "pop", "popitem", "setdefault", "update", "__ior__"}
+)
 
 
 def _apply(ctx: Tracer, function: Any, rule: Rule, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
+
 from capture.emit import Writer, replays
 from capture.rebuild.containers import write_attributes_of_dict
 from capture.rebuild.objects import fill_contents, set_pending, write_attributes
+from capture.refill import refill_mapping, refill_sequence
 from capture.values.base import Value
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.container_object import ContainerObject
@@ -91,6 +94,15 @@ def _refill(writer: Writer, value: Value, method: str) -> None:
     """Empty the container and fill it with what is on top of the stack."""
     emit, contents = writer.emit, writer.fresh("contents")
     emit.store_fast(contents)
+    how = _REFILLED_BY.get(value.python_type())
+    if how is not None:
+        emit.load_callable(how)
+        writer.load(value)
+        emit.load_const(value.python_type())
+        emit.load_fast(contents)
+        emit.call(3)
+        emit.pop()
+        return
     for name, count in (("clear", 0), (method, 1)):
         writer.load(value)
         emit.load_attr(name)
@@ -99,6 +111,10 @@ def _refill(writer: Writer, value: Value, method: str) -> None:
             emit.load_fast(contents)
         emit.call(count)
         emit.pop()
+
+
+_REFILLED_BY = {deque: refill_sequence, OrderedDict: refill_mapping}
+"""For those whose iterators notice that they were emptied."""
 
 
 @replays(ContextVarValue)

@@ -10,7 +10,7 @@ import collections
 from typing import Any
 
 from capture.sources import Source
-from capture.values.base import Value
+from capture.values.base import Tracer, Value
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SetValue
 from capture.values.user_object import UserObject
@@ -46,3 +46,10 @@ def empty_contents(base: type) -> Value:
 def contents_of(value: Value) -> Value:
     """The container itself, for the builtin classes' own methods."""
     return value.contents if isinstance(value, ContainerObject) else value
+
+
+def leave_subclass(ctx: Tracer, *contents: Value) -> None:
+    """Stops where a method makes another object of a subclass, by way of what that is called with."""
+    for value in contents:
+        if value.whole is not None and value.python_type() not in (list, dict):  # these two give themselves
+            ctx.stop("container", f"{value.whole.describe()} makes another of its class")
