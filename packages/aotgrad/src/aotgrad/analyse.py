@@ -30,6 +30,7 @@ from aotgrad.facts import (
     Step,
     Unfollowed,
 )
+from aotgrad.levels import behind
 from aotgrad.recorder import Recorder
 from aotgrad.symbols import SYM_TYPES, is_size
 from aotgrad.views import restride, root_of, steps_between
@@ -152,6 +153,13 @@ def _is_followed(view: torch.Tensor) -> bool:
         raise Unsupported("a view made without gradients is returned of a tensor changed with them", hint) from error
 
 
+def _has_history(output: torch.Tensor) -> bool:
+    try:
+        return output.grad_fn is not None
+    except RuntimeError:  # torch allows no use of it any more, which whoever returns it is told
+        return False
+
+
 @dataclass(slots=True)
 class _Outputs:
     """Reads outputs one after another; collects the tensors and sizes that the graph must return for them."""
@@ -167,11 +175,14 @@ class _Outputs:
     _sharing: dict[int, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
     _read: dict[int, Output] = field(default_factory=dict)
     _bases: dict[int, int] = field(default_factory=dict)
+    _passed: set[int] = field(default_factory=set)  # ids of outputs that others come from
 
     def count_sharing(self, outputs: Sequence[Any]) -> None:
-        for output in {id(o): o for o in outputs if isinstance(o, torch.Tensor)}.values():
-            if functional.is_functional(output):
-                self._sharing[functional.memory_of(output)].append(output)
+        tensors = {id(o): o for o in outputs if isinstance(o, torch.Tensor) and functional.is_functional(o)}
+        for output in tensors.values():
+            self._sharing[functional.memory_of(output)].append(output)
+        followed = [output for output in tensors.values() if self.training and _has_history(output)]
+        self._passed = {id(followed[number]) for numbers in behind(followed) for number in numbers}
 
     def read(self, output: Any) -> Output:
         if isinstance(output, SYM_TYPES):
@@ -224,7 +235,7 @@ class _Outputs:
     def _base_of(self, output: torch.Tensor) -> torch.Tensor:
         """The tensor that the graph returns for `output`: itself, unless it shares memory that a view must keep."""
         sharing = self._sharing[functional.memory_of(output)]
-        if len(sharing) == 1 and not (self.training and output.requires_grad):
+        if len(sharing) == 1 and (id(output) in self._passed or not (self.training and output.requires_grad)):
             return output
         owners = [t._base if t._base is not None else t for t in sharing]
         # What an autograd function returns may be a view of a tensor that has no history: it was made without grad mode.

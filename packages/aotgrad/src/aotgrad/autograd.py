@@ -27,7 +27,7 @@ _DOUBLE_BACKWARD = "this gradient was computed by a compiled backward and cannot
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class Layout:
     """How forward's outputs split: values for the caller, saved sizes, saved tensors."""
 
     values: int
@@ -42,7 +42,7 @@ def differentiable_function(
     joint: JointGraph, pair: Pair, forward: Boxed, compile_backward: Callable[[Half], Boxed]
 ) -> Callable[..., Any]:
     """A function of the graph's inputs that autograd can differentiate."""
-    source, layout = Source(), _layout(joint, pair)
+    source, layout = Source(), layout_of(joint, pair)
     _write_forward(source, layout)
     _write_backward(source, layout, pair)
     source.names.update(
@@ -50,11 +50,11 @@ def differentiable_function(
         inner_forward=forward,
         is_grad_enabled=torch.is_grad_enabled,
         keep_graph=torch._C._autograd._get_current_graph_task_keep_graph,
-        anchor=_anchor,
-        again=_DifferentiableBackward(joint, pair, layout),
+        anchor=anchor,
+        again=DifferentiableBackward(joint, pair, layout),
         zeros=torch.zeros,
         dense=_dense,
-        fewer=_FewerTangents(pair.backward, compile_backward),
+        fewer=FewerTangents(pair.backward, compile_backward),
     )
     namespace = source.build("autograd function")
     namespace["inner_backward"] = _compiled_on_first_call(lambda: compile_backward(pair.backward), namespace)
@@ -64,7 +64,7 @@ def differentiable_function(
     return apply
 
 
-def _layout(joint: JointGraph, pair: Pair) -> _Layout:
+def layout_of(joint: JointGraph, pair: Pair) -> Layout:
     roles = pair.forward.outputs
     sizes = sum(isinstance(role, SavedSize) for role in roles)
     saved = sum(isinstance(role, Saved) for role in roles)
@@ -73,14 +73,14 @@ def _layout(joint: JointGraph, pair: Pair) -> _Layout:
     # An input that autograd sees changed hangs on this very function: keeping it would keep both for ever.
     tracked = any(mutation.tracked for mutation in pair.facts.mutations)
     kept = None if tracked else inputs_read(joint)
-    return _Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked), kept)
+    return Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked), kept)
 
 
 def _names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{index}" for index in range(count)]
 
 
-def _write_forward(source: Source, layout: _Layout) -> None:
+def _write_forward(source: Source, layout: Layout) -> None:
     values, sizes, saved = _names("v", layout.values), _names("n", layout.sizes), _names("s", layout.saved)
     source.add("class Compiled(Function):")
     source.add("@staticmethod", 1)
@@ -108,7 +108,7 @@ def _write_forward(source: Source, layout: _Layout) -> None:
     source.add(f"return {', '.join(values)}{',' if len(values) == 1 else ''}", 2)
 
 
-def _write_backward(source: Source, layout: _Layout, pair: Pair) -> None:
+def _write_backward(source: Source, layout: Layout, pair: Pair) -> None:
     arriving = [f"t{index}" if index in layout.differentiable else f"_{index}" for index in range(layout.values)]
     tangents = [f"t{index}" for index in layout.differentiable]
     source.add("@staticmethod", 1)
@@ -120,7 +120,7 @@ def _write_backward(source: Source, layout: _Layout, pair: Pair) -> None:
     if len(tangents) > 1:
         source.add(f"absent = {{k for k, t in enumerate(({', '.join(tangents)},)) if t is None}}", 2)
     fewer = len(tangents) > 1 and has_fixed_sizes(pair.backward)
-    for order, (name, node) in enumerate(zip(tangents, _tangent_values(pair), strict=True)):
+    for order, (name, node) in enumerate(zip(tangents, tangent_values(pair), strict=True)):
         if len(tangents) > 1 and not fewer:
             like = f"ctx.like[{order}]"
             source.add(f"if {name} is None: {name} = zeros({like}[0], dtype={like}[1], device={like}[2])", 2)
@@ -135,7 +135,7 @@ def _write_backward(source: Source, layout: _Layout, pair: Pair) -> None:
     _write_gradients(source, pair, len(tangents), fewer)
 
 
-def _tangent_values(pair: Pair) -> list[torch.Tensor]:
+def tangent_values(pair: Pair) -> list[torch.Tensor]:
     inputs = zip(pair.backward.inputs, pair.backward.example_inputs, strict=True)
     return [value for role, value in inputs if isinstance(role, Tangent)]
 
@@ -184,10 +184,10 @@ def _dense(value: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
     return value.permute(order).contiguous().permute(inverse)
 
 
-class _DifferentiableBackward:
+class DifferentiableBackward:
     """Backward for callers that want a graph of it; what it needs is made when that happens first."""
 
-    def __init__(self, joint: JointGraph, pair: Pair, layout: _Layout) -> None:
+    def __init__(self, joint: JointGraph, pair: Pair, layout: Layout) -> None:
         self._joint, self._pair, self._layout = joint, pair, layout
         self._lock = threading.Lock()
         self._made: Again | str | None = None
@@ -209,23 +209,35 @@ class _DifferentiableBackward:
             return str(error)
 
     def _run(self, again: Again, ctx: Any, tangents: Sequence[Any]) -> tuple[Any, ...]:
+        gradients: list[Any] = [None] * len(ctx.inputs)
+        for role, gradient in self._by_role(again, ctx, [tangents[i] for i in self._layout.differentiable]).items():
+            gradients[role.input] = gradient
+        return tuple(gradients)
+
+    def by_role(self, ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any] | str:
+        """The gradients for these tangents, or why there are none that can be differentiated."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+        return self._made if isinstance(self._made, str) else self._by_role(self._made, ctx, arriving)
+
+    def _by_role(self, again: Again, ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
         saved = ctx.saved_tensors  # raises if they are gone or were written to
         kept = [ctx.inputs[index] for index in self._layout.kept or ()]
         if ctx.versions is not None and ctx.versions != tuple(value._version for value in kept):
             raise RuntimeError("an input of a compiled function was modified by an inplace operation since its call")
-        arriving = [tangents[index] for index in self._layout.differentiable]
-        given = [_arranged(ctx, *each) for each in enumerate(zip(arriving, _tangent_values(self._pair), strict=True))]
+        given = [arranged(ctx, *each) for each in enumerate(zip(arriving, tangent_values(self._pair), strict=True))]
         with torch._C._DisableAutocast():
-            found = iter(again.run([*ctx.inputs, *given, *(saved[index] for index in again.taken)]))
+            found = again.run([*ctx.inputs, *given, *(saved[index] for index in again.taken)])
         absent = {index for index, tangent in enumerate(arriving) if tangent is None}
-        gradients: list[Any] = [None] * len(ctx.inputs)
-        for role, gradient in zip(self._pair.backward.outputs, found, strict=True):
-            assert isinstance(role, Gradient)
-            gradients[role.input] = None if absent.issuperset(role.tangents) else gradient
-        return tuple(gradients)
+        roles = gradients_of(self._pair.backward)
+        return {
+            role: None if absent.issuperset(role.tangents) else gradient
+            for role, gradient in zip(roles, found, strict=True)
+        }
 
 
-def _arranged(ctx: Any, order: int, arrived: tuple[Any, torch.Tensor]) -> torch.Tensor:
+def arranged(ctx: Any, order: int, arrived: tuple[Any, torch.Tensor]) -> torch.Tensor:
     """A tangent in the layout that it was traced with; zeros for one that did not arrive."""
     tangent, expected = arrived
     if tangent is None:
@@ -244,10 +256,14 @@ def _once(backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any], reaso
     with torch.no_grad():
         gradients = backward(ctx, *tangents)
     gradients = gradients if isinstance(gradients, tuple) else (gradients,)
-    return _Refused.apply(_DOUBLE_BACKWARD + reason, gradients, *reached_from, *tangents)
+    return refused(reason, gradients, [*reached_from, *tangents])
 
 
-def _anchor(inputs: Sequence[Any]) -> Any:
+def refused(reason: str, gradients: Sequence[Any], reached_from: Sequence[Any]) -> Any:
+    return _Refused.apply(_DOUBLE_BACKWARD + reason, tuple(gradients), *reached_from)
+
+
+def anchor(inputs: Sequence[Any]) -> Any:
     """Nothing, made from what autograd knows of the inputs before they are changed: it does not keep them alive."""
     with torch.enable_grad():
         return _Anchor.apply(*(value for value in inputs if isinstance(value, torch.Tensor)))
@@ -272,7 +288,7 @@ class _Refused(torch.autograd.Function):
         raise RuntimeError(ctx.reason)
 
 
-class _FewerTangents:
+class FewerTangents:
     """Backward for calls in which some tangents do not arrive; compiled for each set of absent ones that occurs."""
 
     def __init__(self, backward: Half, compile_backward: Callable[[Half], Boxed]) -> None:
@@ -289,11 +305,11 @@ class _FewerTangents:
         half, run = self._compiled[key]
         given = [value for value in inputs if value is not None]
         inputs.clear()
-        by_input = dict(zip((role.input for role in _gradients(half)), run(given), strict=True))
-        return [by_input.get(role.input) for role in _gradients(self._backward)]
+        found = dict(zip(gradients_of(half), run(given), strict=True))
+        return [found.get(role) for role in gradients_of(self._backward)]
 
 
-def _gradients(half: Half) -> list[Gradient]:
+def gradients_of(half: Half) -> list[Gradient]:
     return [role for role in half.outputs if isinstance(role, Gradient)]
 
 

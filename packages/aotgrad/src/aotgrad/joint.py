@@ -26,6 +26,7 @@ from aotgrad.early import EarlyRules
 from aotgrad.errors import DependsOnValues, Unsupported
 from aotgrad.facts import Facts, OfResult
 from aotgrad.inputs import GraphInput, Signature
+from aotgrad.levels import behind, levels
 from aotgrad.reach import refuse_windows
 from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
@@ -37,7 +38,8 @@ class JointGraph:
     """One graph of forward and backward.  Placeholders carry their role in `meta["role"]`.
 
     Outputs, in this order: new data of mutated inputs, results, sizes, gradients.  ``followed``: autograd follows some
-    of what the caller gets, whether or not gradients were asked for.  ``varies``: sizes may be symbols.
+    of what the caller gets, whether or not gradients were asked for.  ``varies``: sizes may be symbols.  ``levels``:
+    gradients go through the outputs of each level on their way from those above.
     """
 
     graph: fx.Graph
@@ -46,6 +48,7 @@ class JointGraph:
     outputs: tuple[OutputRole, ...]
     followed: bool = False
     varies: bool = False
+    levels: tuple[int, ...] = ()  # of differentiable outputs, where some come from others
 
     @property
     def trains(self) -> bool:
@@ -84,8 +87,31 @@ def trace_joint(
         differentiable = [value for value, follows in candidates if follows]
         returned = _returned(recorder, analysis)
         _note_connections(inputs, differentiable)
-        tangents, gradients = _backward(recorder, inputs, differentiable) if training and differentiable else ([], [])
-    return _finish(recorder, inputs, analysis, returned, tangents, gradients)
+        stops = _Stops(recorder, differentiable if training else ())
+        tangents, gradients = ([], [])
+        if training and differentiable:
+            tangents, gradients = _backward(recorder, inputs, differentiable, stops)
+    return _finish(recorder, inputs, analysis, returned, tangents, gradients, stops)
+
+
+class _Stops:
+    """Differentiable outputs on the way from others: the gradient that comes to one ends there, and its tangent, which
+    takes in what else arrives, goes on."""
+
+    def __init__(self, recorder: Recorder, outputs: Sequence[torch.Tensor]) -> None:
+        whole = not (recorder.opened_leaves or recorder.opened_results)
+        others = behind(outputs) if whole else [set() for _ in outputs]
+        self.recorder = recorder
+        self.numbers = sorted(set().union(*others))
+        self.levels = levels(others) if self.numbers else ()
+        self.found: dict[int, fx.Node] = {}
+
+    def at(self, number: int, output: torch.Tensor, tangent: torch.Tensor) -> None:
+        def pass_on(gradient: torch.Tensor) -> torch.Tensor:
+            self.found[number] = self.recorder.node_of(functional.current(gradient))
+            return tangent
+
+        output.register_hook(pass_on)
 
 
 def _placeholders(recorder: Recorder, given: Sequence[GraphInput]) -> list[TracedInput]:
@@ -230,7 +256,7 @@ def _returned(recorder: Recorder, analysis: Analysis) -> list[fx.Node]:
 
 
 def _backward(
-    recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[torch.Tensor]
+    recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[torch.Tensor], stops: _Stops
 ) -> tuple[list[fx.Node], list[fx.Node | None]]:
     """Tangents for `outputs`, and for each input the node of its gradient."""
     recorder.phase, recorder.source = "backward", None
@@ -241,6 +267,10 @@ def _backward(
         tangents.append(functional.wrap(fake))
     plain = [entry.leaf for entry in inputs if entry.leaf is not None]
     leaves = [*plain, *(opened.value for opened in recorder.opened_leaves)]
+    for number in stops.numbers:
+        stops.at(number, outputs[number], tangents[number])
+    ends = [number for number in range(len(outputs)) if number not in stops.numbers]
+    outputs, tangents = [outputs[number] for number in ends], [tangents[number] for number in ends]
     outputs, tangents = _outermost(recorder, outputs, tangents)
     with _plain_backward({leaf.device.type for leaf in leaves}):
         try:
@@ -343,6 +373,7 @@ def _finish(
     returned: list[fx.Node],
     tangents: list[fx.Node],
     gradients: list[fx.Node | None],
+    stops: _Stops,
 ) -> JointGraph:
     facts = analysis.facts
     for entry, role in zip(inputs, _input_roles(inputs, facts), strict=True):
@@ -355,10 +386,11 @@ def _finish(
     for index, node in enumerate(gradients):
         if node is not None:
             outputs.append(Gradient(index, tuple(sorted(inputs[index].connected.union(reached[node])))))
-    values = (*returned, *(node for node in gradients if node is not None))
+    outputs += [Gradient(number, reached[node], passed=True) for number, node in stops.found.items()]
+    values = (*returned, *(node for node in gradients if node is not None), *stops.found.values())
     recorder.graph.output(values)
     varies = recorder.fake_mode.shape_env is not None
-    return JointGraph(recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed, varies)
+    return JointGraph(recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed, varies, stops.levels)
 
 
 def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal | AliasBase | Size]:

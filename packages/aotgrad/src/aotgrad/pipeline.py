@@ -24,6 +24,7 @@ from aotgrad.packing import PackedProgram, open_arguments, packed_call, with_wra
 from aotgrad.partition import Half, Pair, Partition, default_partition, inference
 from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Primal, Size
+from aotgrad.stages import Staged
 from aotgrad.subclasses import is_wrapped
 from aotgrad.verify import verify_half, verify_joint, verify_pair
 from aotgrad.wrapper import Call, wrap_call
@@ -148,6 +149,8 @@ def trace(program: BoundProgram, signature: Signature, options: Options) -> Join
 def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[..., Any]:
     forward = options.forward(pair.forward.module, pair.forward.example_inputs)
     compiler = options.backward or options.forward
+    if joint.levels:
+        return Staged(joint, pair, forward, lambda half: _compile_half(half, compiler))
     return differentiable_function(joint, pair, forward, lambda half: _compile_half(half, compiler))
 
 

@@ -79,10 +79,14 @@ class ResultSize:
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """The gradient of one graph input; `tangents` are those that it depends on."""
+    """The gradient of one graph input; `tangents` are those that it depends on.
+
+    With `passed`, of a differentiable output that others come from: `input` is its number among the tangents.
+    """
 
     input: int
     tangents: tuple[int, ...]
+    passed: bool = False
 
 
 InputRole = Primal | Size | AliasBase | Tangent | Saved | SavedSize

@@ -1,0 +1,156 @@
+"""The autograd functions around a compiled pair of which some outputs come from others: one for each level.
+
+Gradients go from level to level as they do in eager, so hooks on the outputs between, gradients that they keep, and
+gradients with respect to them are what they are there.  Forward is one graph; of backward, each level runs its part.
+Must not know: mutation and aliasing; `wrapper.py` restores those around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from aotgrad.absent import has_fixed_sizes
+from aotgrad.autograd import (
+    Boxed,
+    DifferentiableBackward,
+    FewerTangents,
+    anchor,
+    arranged,
+    gradients_of,
+    layout_of,
+    refused,
+    tangent_values,
+)
+from aotgrad.joint import JointGraph
+from aotgrad.partition import Half, Pair
+from aotgrad.roles import Gradient
+
+
+class Staged:
+    """A function of the graph's inputs that autograd can differentiate, output by output."""
+
+    def __init__(
+        self, joint: JointGraph, pair: Pair, forward: Boxed, compile_backward: Callable[[Half], Boxed]
+    ) -> None:
+        self.forward, self.levels = forward, joint.levels
+        self.layout = layout_of(joint, pair)
+        self.again = DifferentiableBackward(joint, pair, self.layout)
+        self.expected = tangent_values(pair)
+        self.roles = gradients_of(pair.backward)
+        self.fixed_sizes = has_fixed_sizes(pair.backward)
+        self._fewer = FewerTangents(pair.backward, compile_backward)
+        self._whole: Boxed | None = None
+        self._compile_whole = lambda: compile_backward(pair.backward)
+
+    def at(self, level: int) -> list[int]:
+        """The tangents of a level, by their number."""
+        return [number for number, other in enumerate(self.levels) if other == level]
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        with torch.no_grad():
+            found = self.forward([*inputs])
+        layout = self.layout
+        values = [_unviewed(value) for value in found[: layout.values]]
+        call = _Call(self, inputs, found[layout.values : layout.values + layout.sizes], values)
+        saved = tuple(found[layout.values + layout.sizes :])
+        del found
+        for level in range(max(self.levels) + 1):
+            numbers = self.at(level)
+            passed = [values[layout.differentiable[n]] for n in range(len(self.levels)) if self.levels[n] < level]
+            made = _Stage.apply(call, level, saved, [values[layout.differentiable[n]] for n in numbers], *passed, *inputs)
+            for number, value in zip(numbers, made, strict=True):
+                values[layout.differentiable[number]] = value
+        return tuple(values)
+
+    def gradients(self, sizes: Sequence[Any], saved: Sequence[Any], arriving: Sequence[Any]) -> dict[Gradient, Any]:
+        absent = {number for number, tangent in enumerate(arriving) if tangent is None}
+        given = [*sizes, *saved, *arriving]
+        if self.fixed_sizes:
+            found = self._fewer(absent, given)
+        else:
+            if self._whole is None:
+                self._whole = self._compile_whole()
+            found = self._whole(given)
+        return dict(zip(self.roles, found, strict=True))
+
+
+def _unviewed(value: Any) -> Any:
+    """Not a view of something that nobody else has: such could not be changed in place."""
+    return value.detach() if isinstance(value, torch.Tensor) and value._is_view() else value
+
+
+class _Call:
+    """What the stages of one call have in common."""
+
+    def __init__(self, staged: Staged, inputs: Sequence[Any], sizes: Sequence[Any], values: Sequence[Any]) -> None:
+        self.staged, self.sizes = staged, sizes
+        self.like = [(values[i].shape, values[i].dtype, values[i].device) for i in staged.layout.differentiable]
+        kept = staged.layout.kept
+        self.reached_from = anchor(inputs) if kept is None else None
+        self.inputs = None if kept is None else inputs
+        try:
+            self.versions = None if kept is None else tuple(inputs[i]._version for i in kept)
+        except RuntimeError:  # tensors made in inference mode have none
+            self.versions = None
+
+
+class _Stage(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, call: _Call, level: int, saved: tuple[Any, ...], values: Sequence[Any], *edges: Any
+    ) -> tuple[Any, ...]:
+        ctx.save_for_backward(*saved)
+        ctx.call, ctx.level = call, level
+        ctx.like, ctx.inputs, ctx.versions = call.like, call.inputs, call.versions
+        ctx.set_materialize_grads(False)
+        return tuple(values)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        if all(tangent is None for tangent in tangents):
+            return (None,) * len(ctx.needs_input_grad)
+        staged: Staged = ctx.call.staged
+        arriving: list[Any] = [None] * len(staged.levels)
+        for number, tangent in zip(staged.at(ctx.level), tangents, strict=True):
+            arriving[number] = tangent
+        if torch.is_grad_enabled():
+            found = staged.again.by_role(ctx, arriving)
+            if isinstance(found, str):
+                return _once(ctx, arriving, tangents, found)
+        else:
+            found = _taken(ctx, arriving)
+            if not torch._C._autograd._get_current_graph_task_keep_graph():
+                ctx.maybe_clear_saved_tensors()
+                ctx.inputs = None
+        return _by_edge(ctx, found)
+
+
+def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
+    staged: Staged = ctx.call.staged
+    pairs = enumerate(zip(arriving, staged.expected, strict=True))
+    given = [
+        None if pair[0] is None and staged.fixed_sizes else arranged(ctx, number, pair) for number, pair in pairs
+    ]
+    with torch.no_grad():
+        found = staged.gradients(ctx.call.sizes, ctx.saved_tensors, given)
+    absent = {number for number, tangent in enumerate(arriving) if tangent is None}
+    return {role: None if absent.issuperset(role.tangents) else gradient for role, gradient in found.items()}
+
+
+def _by_edge(ctx: Any, found: dict[Gradient, Any]) -> tuple[Any, ...]:
+    """Gradients in the order of what the stage was given."""
+    staged: Staged = ctx.call.staged
+    below = [number for number, level in enumerate(staged.levels) if level < ctx.level]
+    by_number = {role.input: gradient for role, gradient in found.items() if role.passed}
+    by_input = {role.input: gradient for role, gradient in found.items() if not role.passed}
+    inputs = range(len(ctx.needs_input_grad) - 4 - len(below))
+    return (None,) * 4 + tuple(map(by_number.get, below)) + tuple(map(by_input.get, inputs))
+
+
+def _once(ctx: Any, arriving: Sequence[Any], tangents: Sequence[Any], reason: str) -> Any:
+    gradients = _by_edge(ctx, _taken(ctx, arriving))
+    reached_from = ctx.inputs or (ctx.call.reached_from,)
+    return refused(reason, gradients, [*reached_from, *(tangent for tangent in tangents if tangent is not None)])
