@@ -70,6 +70,7 @@ class GraphRecorder:
         self.inputs: dict[Source, fx.Node] = {}
         self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
         self.operations = 0
+        self.arrived: dict[int, tuple[Any, Any]] = {}  # inputs with a history, and the last step of it
         self.used_up: set[Any] = set()  # steps of autograd's history that a backward in the graph has freed
         self.spoilt = 0  # how often stand-ins were changed by an operation that is not in the graph
         self.regions = Regions()

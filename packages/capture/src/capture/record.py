@@ -24,6 +24,7 @@ from capture import default_devices
 from capture.errors import Location, Signal
 from capture.graph import GONE, GraphRecorder
 from capture.stand_ins import stand_in
+from capture.sources import AttrSource
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
@@ -81,6 +82,8 @@ def record_operation(
     if ctx.fixed_sizes() > fixed:
         hint = "it runs as in eager for every value; the rest of the function is captured"
         ctx.stop("varying size", f"`{name}` takes what varies for a constant", hint)
+    if ctx.graph.arrived:
+        _insist_that_nobody_watches(ctx, name)
     if _is_new_leaf(ctx, result):
         ctx.made_leaf(result)
     for condition in ctx.graph.assumed_since(assumed):
@@ -137,6 +140,18 @@ class _Checked:
         if ctx.graph.mode.journal.doubts > self.doubts:
             ctx.graph.spoilt += 1
             ctx.stop("error in an operation", f"eager may refuse `{self.name}` with these operands", hint)
+
+
+def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
+    """A tensor that has hooks or keeps its gradient is changed in place by CPython: they move to its new history."""
+    for key, (value, step) in list(ctx.graph.arrived.items()):
+        if value.fake.grad_fn is not step:
+            del ctx.graph.arrived[key]
+            if value.obj.retains_grad or value.obj._backward_hooks:
+                ctx.graph.spoilt += 1
+                ctx.stop("autograd", f"`{name}` changes {value.describe()}, which has hooks or keeps its gradient")
+            for attribute in ("retains_grad", "_backward_hooks"):
+                ctx.guard(AttrSource(value.source, attribute), "false")
 
 
 def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber]) -> bool:

@@ -215,6 +215,8 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     ctx.guard(source, "tensor", type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, ())
     value = TensorValue(node, fake, source, type(obj))
     value.obj = obj
+    if fake.grad_fn is not None:
+        ctx.graph.arrived[id(fake)] = (value, fake.grad_fn)
     return value
 
 
