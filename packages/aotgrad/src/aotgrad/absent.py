@@ -14,7 +14,7 @@ from torch import fx
 
 from aotgrad.joint import reached_by
 from aotgrad.partition import Half
-from aotgrad.roles import Gradient, OutputRole, Tangent
+from aotgrad.roles import Gradient, OutputRole, Saved, Tangent
 
 aten = torch.ops.aten
 
@@ -26,10 +26,13 @@ def has_fixed_sizes(half: Half) -> bool:
 
 
 def without_tangents(half: Half, absent: Collection[int]) -> Half:
-    """The backward graph that neither takes the tangents of these numbers, nor returns gradients that need them."""
+    """The backward graph that neither takes the tangents of these numbers, nor returns gradients that need them; what
+    forward saved for those alone it does not take either."""
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     returned: Any = graph.graph_copy(half.module.graph, copies)
     tangents = [copies[n] for n in half.module.graph.nodes if n in copies and isinstance(n.meta.get("role"), Tangent)]
+    given = zip(half.module.graph.find_nodes(op="placeholder"), half.inputs, strict=True)
+    saved = {copies[node] for node, role in given if isinstance(role, Saved)}
     gone = {tangents[index] for index in absent}
     reached = reached_by(graph, tangents)
     zero = {node for node, by in reached.items() if by and gone.issuperset(tangents[index] for index in by)}
@@ -48,19 +51,18 @@ def without_tangents(half: Half, absent: Collection[int]) -> Half:
                 _write_zeros(graph, node, zero)
     graph.output(tuple(_zeros(graph, v) if v in zero else replaced.get(v, v) for v, _ in outputs))
     for node in reversed(list(graph.nodes)):
-        if not node.users and (node.op == "call_function" or node in gone):
+        unread = node in saved
+        if not node.users and (node.op == "call_function" or node in gone or unread):
             graph.erase_node(node)
-    roles = tuple(role for role in half.inputs if not isinstance(role, Tangent) or not _is_gone(role, half, absent))
+    kept = set(graph.nodes)
+    placeholders = [copies[node] for node in half.module.graph.find_nodes(op="placeholder")]
+    roles = tuple(role for node, role in zip(placeholders, half.inputs, strict=True) if node in kept)
     return Half(fx.GraphModule(half.module, graph), roles, tuple(role for _, role in outputs))
 
 
 def _is_there(role: OutputRole, absent: Collection[int]) -> bool:
     """Whether a gradient that comes to zero is one that autograd finds, and not a missing one."""
     return isinstance(role, Gradient) and not set(role.tangents) <= set(absent)
-
-
-def _is_gone(role: Tangent, half: Half, absent: Collection[int]) -> bool:
-    return [other for other in half.inputs if isinstance(other, Tangent)].index(role) in absent
 
 
 def _other_summand(node: fx.Node, zero: Collection[fx.Node]) -> fx.Node | None:

@@ -51,6 +51,12 @@ def inputs_read(joint: JointGraph) -> tuple[int, ...]:
     )
 
 
+def always_kept(joint: JointGraph) -> set[str]:
+    """The names of values that computing the gradients again takes from what forward saved, if it saved them."""
+    followed = _followed(joint.graph)
+    return {node.name for node in joint.graph.nodes if node.op == "call_function" and node not in followed}
+
+
 def compute_again(joint: JointGraph, pair: Pair) -> Again:
     """The gradients as operators that autograd can follow."""
     graph = fx.Graph()

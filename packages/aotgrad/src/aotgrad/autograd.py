@@ -294,18 +294,24 @@ class FewerTangents:
     def __init__(self, backward: Half, compile_backward: Callable[[Half], Boxed]) -> None:
         self._backward, self._compile = backward, compile_backward
         self._lock = threading.Lock()
-        self._compiled: dict[frozenset[int], tuple[Half, Boxed]] = {}
+        self._halves: dict[frozenset[int], Half] = {}
+        self._compiled: dict[frozenset[int], Boxed] = {}
+
+    def half(self, absent: frozenset[int]) -> Half:
+        if absent not in self._halves:
+            self._halves[absent] = without_tangents(self._backward, absent)
+        return self._halves[absent]
 
     def __call__(self, absent: set[int], inputs: list[Any]) -> list[Any]:
         key = frozenset(absent)
         with self._lock:
+            half = self.half(key)
             if key not in self._compiled:
-                half = without_tangents(self._backward, key)
-                self._compiled[key] = half, self._compile(half)
-        half, run = self._compiled[key]
-        given = [value for value in inputs if value is not None]
+                self._compiled[key] = self._compile(half)
+        taken = set(half.inputs)
+        given = [value for role, value in zip(self._backward.inputs, inputs, strict=True) if role in taken]
         inputs.clear()
-        found = dict(zip(gradients_of(half), run(given), strict=True))
+        found = dict(zip(gradients_of(half), self._compiled[key](given), strict=True))
         return [found.get(role) for role in gradients_of(self._backward)]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from aotgrad.absent import has_fixed_sizes
+from aotgrad.again import always_kept
 from aotgrad.autograd import (
     Boxed,
     DifferentiableBackward,
@@ -26,7 +27,7 @@ from aotgrad.autograd import (
 )
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
-from aotgrad.roles import Gradient
+from aotgrad.roles import Gradient, Saved
 
 
 class Staged:
@@ -43,11 +44,21 @@ class Staged:
         self.fixed_sizes = has_fixed_sizes(pair.backward)
         self._fewer = FewerTangents(pair.backward, compile_backward)
         self._whole: Boxed | None = None
+        self._saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
+        self._always = always_kept(joint)
+        self._read = [self._saved_for(level) for level in range(max(self.levels) + 1)]
         self._compile_whole = lambda: compile_backward(pair.backward)
 
     def at(self, level: int) -> list[int]:
         """The tangents of a level, by their number."""
         return [number for number, other in enumerate(self.levels) if other == level]
+
+    def _saved_for(self, level: int) -> list[bool]:
+        """Which saved tensors the backward of a level reads."""
+        if not self.fixed_sizes:
+            return [True] * len(self._saved)
+        read = self._fewer.half(frozenset(range(len(self.levels))).difference(self.at(level))).inputs
+        return [role in read or role.name in self._always for role in self._saved]
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         with torch.no_grad():
@@ -55,12 +66,12 @@ class Staged:
         layout = self.layout
         values = [_unviewed(value) for value in found[: layout.values]]
         call = _Call(self, inputs, found[layout.values : layout.values + layout.sizes], values)
-        saved = tuple(found[layout.values + layout.sizes :])
-        del found
+        saved = found[layout.values + layout.sizes :]
         for level in range(max(self.levels) + 1):
             numbers = self.at(level)
             passed = [values[layout.differentiable[n]] for n in range(len(self.levels)) if self.levels[n] < level]
-            made = _Stage.apply(call, level, saved, [values[layout.differentiable[n]] for n in numbers], *passed, *inputs)
+            kept = [value if read else None for value, read in zip(saved, self._read[level], strict=True)]
+            made = _Stage.apply(call, level, kept, [values[layout.differentiable[n]] for n in numbers], *passed, *inputs)
             for number, value in zip(numbers, made, strict=True):
                 values[layout.differentiable[number]] = value
         return tuple(values)
@@ -100,7 +111,7 @@ class _Call:
 class _Stage(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, call: _Call, level: int, saved: tuple[Any, ...], values: Sequence[Any], *edges: Any
+        ctx: Any, call: _Call, level: int, saved: Sequence[Any], values: Sequence[Any], *edges: Any
     ) -> tuple[Any, ...]:
         ctx.save_for_backward(*saved)
         ctx.call, ctx.level = call, level
