@@ -6,6 +6,7 @@ A cell is a Python, a torch and a device.  One that cannot be had on this machin
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,9 +24,12 @@ ENGINES = ("capture", "aotgrad", "inductor", "cudagraphs")
 PACKAGES = (*ENGINES, "compile-api")
 IMPORT_NAMES = {name: name.replace("-", "_") for name in PACKAGES}
 
+# Releases of torch, and of triton that belongs to each; it runs in its interpreter where there is no GPU.
+RELEASES: dict[str, str] = runpy.run_path(str(ROOT / "packages/compile-api/src/compile_api/tested.py"))["TESTED"]
 # An unpinned torch is a CUDA build of several gigabytes on machines that have no use for it.
 TORCH = "2.13.0"
-TRITON = "3.7.1"  # the release that belongs to TORCH; it runs in its interpreter where there is no GPU
+NEWEST_TORCH = max(RELEASES, key=lambda release: tuple(map(int, release.split("."))))
+TRITON = RELEASES[TORCH]
 HOME_PYTHON = "3.11"
 SANITIZERS = ("libasan.so", "libubsan.so")
 OTHER_PYTHONS = ("3.12", "3.13")
@@ -40,6 +44,14 @@ LIBRARIES = ("transformers", "accelerate", "tokenizers", "regex", "tqdm", "timm"
 LIBRARY_TOOLS = ("pyyaml", "huggingface_hub", "safetensors", "pillow", "psutil", "requests", "packaging")
 BUILD_TOOLS = ("hatchling>=1.27", "editables")
 DIST = ROOT / "dist"
+# What meets torch's insides first, and what the packages do together: minutes, on every change.
+NEWEST_TESTS = (
+    "tests/test_0[1-7]*.py", "tests/test_1[56]*.py", "packages/*/tests/test_torch_versions.py",
+    "packages/capture/tests/test_a*.py", "packages/capture/tests/test_t*.py", "packages/capture/tests/test_o*.py",
+    "packages/aotgrad/tests/test_0[1-57]*.py", "packages/aotgrad/tests/test_1[4-7]*.py",
+    "packages/inductor/tests/lowerings", "packages/inductor/tests/api", "packages/cudagraphs/tests/test_[ar]*.py",
+    "packages/compile-api/tests/test_[bcd]*.py",
+)  # fmt: skip
 
 
 def cell(python: str, torch: str, device: str) -> nox.sessions.Param:
@@ -67,15 +79,16 @@ def has_cuda() -> bool:
 # -- installing -------------------------------------------------------------------------------------------------------
 
 
-def install_torch(session: nox.Session, python: str) -> None:
-    """The CPU build of torch, by the shortest way there is for this interpreter."""
-    if python == HOME_PYTHON:
-        session.install(f"torch=={TORCH}")
+def install_torch(session: nox.Session, python: str, torch: str = TORCH) -> None:
+    """The CPU build of torch, by the shortest way there is for this interpreter and release."""
+    if (python, torch) == (HOME_PYTHON, TORCH):
+        session.install(f"torch=={torch}")
         return
-    # No index on this machine need have a CPU build for the other interpreters: the CUDA build without its libraries,
-    # and stubs in their place, is the same CPU code (see the script).
-    session.install("--no-deps", f"torch=={TORCH}", "nvidia-cuda-runtime==13.0.96")
-    session.install("numpy", "filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "setuptools")
+    # No index on this machine need have a CPU build for the others: the CUDA build without its libraries, and stubs in
+    # their place, is the same CPU code (see the script).
+    session.install("--no-deps", f"torch=={torch}", "nvidia-cuda-runtime==13.0.96")
+    numpy = "numpy<2.4" if RELEASES[torch] == "3.6.0" else "numpy"  # that triton's interpreter needs the older one
+    session.install(numpy, "filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "setuptools")
     where = session.run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", silent=True)
     session.run("python", "tests/tools/torch_stubs.py", f"{str(where).strip()}/torch/lib")
 
@@ -113,6 +126,7 @@ def wheels(session: nox.Session, *names: str) -> Path:
         cell("3.11", TORCH, "cpu"),
         *(cell(python, "none", "cpu") for python in OTHER_PYTHONS),
         *(cell(python, TORCH, "cpu") for python in OTHER_PYTHONS),
+        *(cell(HOME_PYTHON, release, "cpu") for release in RELEASES if release != TORCH),
     ],
 )
 def tests(session: nox.Session, torch: str, device: str) -> None:
@@ -126,13 +140,24 @@ def tests(session: nox.Session, torch: str, device: str) -> None:
         folders = ["packages/capture/tests/engine", "packages/capture/tests/bytecode"]
         session.run("python", "-m", "pytest", "-q", f"--confcutdir={folders[0]}", *folders, *session.posargs, env=env)
         return
-    if python != HOME_PYTHON and not os.environ.get("ALL_CELLS"):
-        session.skip(f"Python {python} with torch takes a gigabyte of wheels: set ALL_CELLS=1 to run this cell")
-    install_torch(session, python)
+    if (python, torch) != (HOME_PYTHON, TORCH) and not os.environ.get("ALL_CELLS"):
+        session.skip(f"Python {python} with torch {torch} takes a gigabyte of wheels: set ALL_CELLS=1 to run this cell")
+    install_torch(session, python, torch)
     session.install(*TEST_TOOLS)
-    session.install("--no-deps", f"triton=={TRITON}")
+    session.install("--no-deps", f"triton=={RELEASES[torch]}")
     install_packages(session, *PACKAGES)
     session.run("python", "-m", "pytest", "-q", "-n", "2", *(session.posargs or ["packages", "tests"]))
+
+
+@nox.session(python=HOME_PYTHON)
+def newest(session: nox.Session) -> None:
+    """The newest torch: what the packages do together, and of each the tests that meet torch's insides first."""
+    found = sorted(str(path) for pattern in NEWEST_TESTS for path in ROOT.glob(pattern))
+    install_torch(session, HOME_PYTHON, NEWEST_TORCH)
+    session.install(*TEST_TOOLS)
+    session.install("--no-deps", f"triton=={RELEASES[NEWEST_TORCH]}")
+    install_packages(session, *PACKAGES)
+    session.run("python", "-m", "pytest", "-q", "-n", "2", *(session.posargs or found))
 
 
 @nox.session(python=HOME_PYTHON)

@@ -15,8 +15,7 @@ from torch import fx
 from aotgrad.joint import reached_by
 from aotgrad.partition import Half
 from aotgrad.roles import Gradient, OutputRole, Saved, Tangent
-
-aten = torch.ops.aten
+from aotgrad.torch_versions import aten
 
 
 def has_fixed_sizes(half: Half) -> bool:

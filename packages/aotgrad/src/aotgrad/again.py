@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import fx
-from torch._decomp import decomposition_table
 
 from aotgrad.draws import dropout_from_mask, is_dropout_mask
 from aotgrad.eager import Boxed, run_eagerly
@@ -21,8 +20,7 @@ from aotgrad.errors import Unsupported
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Pair, is_random, needed
 from aotgrad.roles import AliasBase, Gradient, Primal, Saved
-
-aten = torch.ops.aten
+from aotgrad.torch_versions import aten, decomposition_table
 
 # Autograd has no formula for these; it has for the smaller operators that they stand for.
 _WITHOUT_FORMULA = (

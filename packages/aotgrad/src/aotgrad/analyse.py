@@ -33,6 +33,7 @@ from aotgrad.facts import (
 from aotgrad.levels import behind
 from aotgrad.recorder import Recorder
 from aotgrad.symbols import SYM_TYPES, is_size
+from aotgrad.torch_versions import base_of
 from aotgrad.views import restride, root_of, steps_between
 
 
@@ -216,7 +217,7 @@ class _Outputs:
             if isinstance(entry.value, torch.Tensor) and functional.memory_of(entry.value) == functional.memory_of(
                 output
             ):
-                if self.training and output.requires_grad and output._base is not entry.value:
+                if self.training and output.requires_grad and base_of(output) is not entry.value:
                     raise Unsupported(
                         "a detached view of an input gets a history of its own and is returned", "return a copy of it"
                     )
@@ -237,8 +238,8 @@ class _Outputs:
         sharing = self._sharing[functional.memory_of(output)]
         if len(sharing) == 1 and (id(output) in self._passed or not (self.training and output.requires_grad)):
             return output
-        owners = [t._base if t._base is not None else t for t in sharing]
-        # What an autograd function returns may be a view of a tensor that has no history: it was made without grad mode.
+        owners = [t if (base := base_of(t)) is None else base for t in sharing]
+        # What an autograd function returns may be a view of a tensor without history: it ran without grad mode.
         return next((tensor for tensor in (*owners, *sharing) if tensor.requires_grad), owners[0])
 
     def _result(self, value: torch.Tensor) -> int:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import fx, nn
-from torch._ops import OpOverload
 
 from aotgrad.frontends import CompiledFunction, CompiledModule
 from aotgrad.given import check_compilers, check_function, check_graph, check_module
 from aotgrad.partition import Partition, default_partition
 from aotgrad.pipeline import Compiler, LayOut, Options, compile_program, graph_program
+from aotgrad.torch_versions import OpOverload
 
 
 def compile(

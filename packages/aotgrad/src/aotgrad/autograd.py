@@ -20,6 +20,7 @@ from aotgrad.partition import Half, Pair
 from aotgrad.roles import Gradient, Result, Saved, SavedSize, Tangent, UpdatedInput
 from aotgrad.source import Source
 from aotgrad.symbols import size_hint
+from aotgrad.torch_versions import DisableAutocast, get_current_graph_task_keep_graph, version_of
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
 
@@ -49,7 +50,7 @@ def differentiable_function(
         Function=torch.autograd.Function,
         inner_forward=forward,
         is_grad_enabled=torch.is_grad_enabled,
-        keep_graph=torch._C._autograd._get_current_graph_task_keep_graph,
+        keep_graph=get_current_graph_task_keep_graph,
         anchor=anchor,
         again=DifferentiableBackward(joint, pair, layout),
         zeros=torch.zeros,
@@ -224,10 +225,10 @@ class DifferentiableBackward:
     def _by_role(self, again: Again, ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
         saved = ctx.saved_tensors  # raises if they are gone or were written to
         kept = [ctx.inputs[index] for index in self._layout.kept or ()]
-        if ctx.versions is not None and ctx.versions != tuple(value._version for value in kept):
+        if ctx.versions is not None and ctx.versions != tuple(version_of(value) for value in kept):
             raise RuntimeError("an input of a compiled function was modified by an inplace operation since its call")
         given = [arranged(ctx, *each) for each in enumerate(zip(arriving, tangent_values(self._pair), strict=True))]
-        with torch._C._DisableAutocast():
+        with DisableAutocast():
             found = again.run([*ctx.inputs, *given, *(saved[index] for index in again.taken)])
         absent = {index for index, tangent in enumerate(arriving) if tangent is None}
         roles = gradients_of(self._pair.backward)

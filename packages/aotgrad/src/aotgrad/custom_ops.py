@@ -12,11 +12,19 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
-from torch.utils import _pytree as pytree
 
 from aotgrad import functional
 from aotgrad.errors import Unsupported
+from aotgrad.torch_versions import (
+    OpOverload,
+    OpOverloadPacket,
+    dispatch_has_kernel_for_dispatch_key,
+    dispatch_kernel_for_dispatch_key_is_fallthrough,
+    opname_of,
+    overloadname_of,
+    pytree,
+    schema_of,
+)
 
 _NAMESPACE = "aotgrad_functional"
 _ORIGINALS: dict[OpOverload, OpOverload] = {}
@@ -30,7 +38,7 @@ def writing_overload(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
         func = getattr(func, overloads[0]) if len(overloads) == 1 else None
     if not isinstance(func, OpOverload) or func.namespace in ("aten", "prims", "prim", _NAMESPACE):
         return None
-    return func if func._schema.is_mutable else None
+    return func if schema_of(func).is_mutable else None
 
 
 def call_functional(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -47,8 +55,8 @@ def call_functional(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any])
 def has_no_history(op: OpOverload) -> bool:
     """Whether autograd passes it by, because it was registered so: what it writes has no history in eager either."""
     name = op.name()
-    registered = torch._C._dispatch_has_kernel_for_dispatch_key(name, "Autograd")
-    return registered and bool(torch._C._dispatch_kernel_for_dispatch_key_is_fallthrough(name, "Autograd"))
+    registered = dispatch_has_kernel_for_dispatch_key(name, "Autograd")
+    return registered and bool(dispatch_kernel_for_dispatch_key_is_fallthrough(name, "Autograd"))
 
 
 def _call_twin(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -68,23 +76,23 @@ def _call_twin(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> A
 
 def _by_name(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Every argument under its name, defaults included."""
-    given = dict(zip((argument.name for argument in op._schema.arguments), args, strict=False)) | kwargs
-    return {a.name: given.get(a.name, a.default_value) for a in op._schema.arguments}
+    given = dict(zip((argument.name for argument in schema_of(op).arguments), args, strict=False)) | kwargs
+    return {a.name: given.get(a.name, a.default_value) for a in schema_of(op).arguments}
 
 
 def written_names(op: OpOverload) -> list[str]:
-    return [a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [a.name for a in schema_of(op).arguments if a.alias_info is not None and a.alias_info.is_write]
 
 
 @cache
 def functional_twin(op: OpOverload) -> OpOverload:
     """An operator that computes what `op` computes on copies, and returns the copies after `op`'s own results."""
     names = written_names(op)
-    if any(str(a.type) != "Tensor" for a in op._schema.arguments if a.name in names):
+    if any(str(a.type) != "Tensor" for a in schema_of(op).arguments if a.name in names):
         raise Unsupported(f"{op} writes to a list of tensors or to an optional one", "it runs eagerly")
-    if any(result.alias_info is not None for result in op._schema.returns):
+    if any(result.alias_info is not None for result in schema_of(op).returns):
         raise Unsupported(f"{op} returns an alias of an argument", "it runs eagerly")
-    name = f"{_NAMESPACE}::{op.namespace}_{op._opname}_{op._overloadname}"
+    name = f"{_NAMESPACE}::{op.namespace}_{opname_of(op)}_{overloadname_of(op)}"
     torch.library.define(name, _functional_schema(op, len(names)))
 
     def compute(**given: Any) -> Any:
@@ -110,7 +118,7 @@ def in_place(func: OpOverload) -> OpOverload | None:
 
 def _functional_schema(op: OpOverload, written: int) -> str:
     """By name all that `op` takes, and what it returns with the written arguments behind."""
-    taken, _, returned = str(op._schema).partition("(")[2].rpartition(") -> ")
+    taken, _, returned = str(schema_of(op)).partition("(")[2].rpartition(") -> ")
     arguments = re.sub(r"(?<=\w)\([^()]*\)", "", taken).replace("*, ", "")  # without marks of what is written
     results = ", ".join([*filter(None, [returned.strip("()")]), *["Tensor"] * written])
     return f"(*, {arguments}) -> ({results})"

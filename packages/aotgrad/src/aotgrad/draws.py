@@ -16,12 +16,9 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
-from torch._prims_common import compute_elementwise_output_logical_to_physical_perm
 
 from aotgrad.errors import Unsupported
-
-aten = torch.ops.aten
+from aotgrad.torch_versions import OpOverload, aten, compute_elementwise_output_logical_to_physical_perm
 
 
 def dropout_scale(probability: float) -> float:

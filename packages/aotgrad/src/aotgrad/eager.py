@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
 
 from aotgrad.functional import memory_of
 from aotgrad.source import Source
+from aotgrad.torch_versions import OpOverload, op_of
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
 
@@ -53,7 +53,7 @@ def _line(source: Source, gm: fx.GraphModule, node: fx.Node) -> str | None:
         return f"{node.name} = {source.literal(node.args[0], _name)}[{source.literal(node.args[1], _name)}]"
     if node.op != "call_function":
         raise NotImplementedError(f"an ATen graph has no {node.op} nodes: {node.format_node()}")
-    function = node.target._op if isinstance(node.target, OpOverload) else node.target
+    function = op_of(node.target) if isinstance(node.target, OpOverload) else node.target
     return f"{node.name} = {source.call(source.constant(function, 'op'), node.args, node.kwargs.items(), _name)}"
 
 

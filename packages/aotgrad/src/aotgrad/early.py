@@ -19,6 +19,7 @@ from aotgrad import recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import Unsupported
 from aotgrad.recurrences import GATES
+from aotgrad.torch_versions import DisableTorchDispatch, engine_run_backward, make_grads, native_batch_norm_legit
 
 Rule = Callable[..., Any]
 
@@ -61,7 +62,7 @@ class EarlyRules(TorchFunctionMode):
     def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         name = getattr(func, "__name__", "").split(".")[0]
         if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
-            with torch._C._DisableTorchDispatch(), torch.no_grad():
+            with DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
 
 
@@ -80,9 +81,9 @@ def _gradients(outputs: Any, inputs: Any, *, grad_outputs: Any, only_inputs: boo
     outputs = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
     given = (grad_outputs,) if grad_outputs is None or isinstance(grad_outputs, torch.Tensor) else tuple(grad_outputs)
     given = given * len(outputs) if given == (None,) else given
-    tangents = torch.autograd._make_grads(outputs, given, is_grads_batched=False)
+    tangents = make_grads(outputs, given, is_grads_batched=False)
     create, keep, unused = (bool(options[name]) for name in ("create_graph", "retain_graph", "allow_unused"))
-    return torch.autograd.graph._engine_run_backward(
+    return engine_run_backward(
         outputs, tangents, keep or (options["retain_graph"] is None and create), create, inputs, unused,
         accumulate_grad=False,
     )  # fmt: skip
@@ -141,7 +142,7 @@ def batch_norm(
         return _with_fixed_statistics(input, weight, bias, mean, var, eps)
     if not training or mean is None or input.dim() < 2:
         return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
-    normalised: torch.Tensor = torch._native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)[0]
+    normalised: torch.Tensor = native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)[0]
     return normalised
 
 
@@ -184,7 +185,7 @@ def native_batch_norm(
     """The same kernel, called by its name."""
     if not training or mean is None:
         return torch.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps)
-    return torch._native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)
+    return native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)
 
 
 @early(torch.instance_norm)

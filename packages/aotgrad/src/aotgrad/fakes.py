@@ -8,9 +8,9 @@ Must not know: inputs, graphs.
 from __future__ import annotations
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from aotgrad.functional import memory_of
+from aotgrad.torch_versions import DisableTorchDispatch, FakeTensor, FakeTensorMode
 
 
 class Fakes:
@@ -31,7 +31,7 @@ class Fakes:
         return fake
 
     def _plain(self, tensor: torch.Tensor) -> FakeTensor:
-        with torch._C._DisableTorchDispatch(), torch.inference_mode(False), torch.no_grad():
+        with DisableTorchDispatch(), torch.inference_mode(False), torch.no_grad():
             memory = self._memory.get(memory_of(tensor))
             if memory is None:
                 size = tensor.untyped_storage().nbytes()

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from aotgrad.errors import Unsupported
 from aotgrad.functional import memory_of
@@ -26,6 +25,7 @@ from aotgrad.pipeline import Options, compile_program
 from aotgrad.recorder import Recorder
 from aotgrad.shape_guards import ShapeGuard, shape_guard
 from aotgrad.subclasses import is_wrapped, unwrap_all
+from aotgrad.torch_versions import buffers_of, parameters_of, pytree
 from aotgrad.wrapper import Call
 
 Around = Callable[..., AbstractContextManager[None]]
@@ -184,5 +184,5 @@ def swapped_state(module: nn.Module, state: Mapping[str, torch.Tensor]) -> Itera
 
 def _slots(module: nn.Module) -> Iterator[tuple[dict[str, Any], str]]:
     for owner in module.modules():
-        for table in (owner._parameters, owner._buffers):
+        for table in (parameters_of(owner), buffers_of(owner)):
             yield from ((table, key) for key, value in table.items() if value is not None)

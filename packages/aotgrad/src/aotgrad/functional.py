@@ -11,41 +11,59 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
+
+from aotgrad.torch_versions import (
+    DispatchKey,
+    cdata_of,
+    disable_functionalization,
+    dispatch_tls_is_dispatch_key_excluded,
+    dispatch_tls_set_dispatch_key_excluded,
+    enable_functionalization,
+    from_functional_tensor,
+    functionalize_are_all_mutations_hidden_from_autograd,
+    functionalize_has_data_mutation,
+    functionalize_has_metadata_mutation,
+    functionalize_mark_mutation_hidden_from_autograd,
+    functionalize_was_storage_changed,
+    is_functional_tensor,
+    pytree,
+    sync,
+    to_functional_tensor,
+)
 
 
 @contextmanager
 def functionalization() -> Iterator[None]:
     """Mutation becomes new values; views stay views of the current value."""
-    torch._enable_functionalization(reapply_views=True)
+    enable_functionalization(reapply_views=True)
     try:
         yield
     finally:
-        torch._disable_functionalization()
+        disable_functionalization()
 
 
 @contextmanager
 def below_autograd() -> Iterator[None]:
     """Functionalization for code that already runs under it, where torch has switched it off."""
-    key = torch._C.DispatchKey.Functionalize
-    excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(key)
-    torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
+    key = DispatchKey.Functionalize
+    excluded = dispatch_tls_is_dispatch_key_excluded(key)
+    dispatch_tls_set_dispatch_key_excluded(key, False)
     try:
         yield
     finally:
-        torch._C._dispatch_tls_set_dispatch_key_excluded(key, excluded)
+        dispatch_tls_set_dispatch_key_excluded(key, excluded)
 
 
 @contextmanager
 def hidden() -> Iterator[None]:
     """No functionalization, until `below_autograd` says so again."""
-    key = torch._C.DispatchKey.Functionalize
-    excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(key)
-    torch._C._dispatch_tls_set_dispatch_key_excluded(key, True)
+    key = DispatchKey.Functionalize
+    excluded = dispatch_tls_is_dispatch_key_excluded(key)
+    dispatch_tls_set_dispatch_key_excluded(key, True)
     try:
         yield
     finally:
-        torch._C._dispatch_tls_set_dispatch_key_excluded(key, excluded)
+        dispatch_tls_set_dispatch_key_excluded(key, excluded)
 
 
 def call(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -56,41 +74,41 @@ def call(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 def wrap(value: torch.Tensor) -> torch.Tensor:
-    return torch._to_functional_tensor(value)
+    return to_functional_tensor(value)
 
 
 def is_functional(value: torch.Tensor) -> bool:
-    return bool(torch._is_functional_tensor(value))
+    return bool(is_functional_tensor(value))
 
 
 def current(value: torch.Tensor) -> torch.Tensor:
     """The tensor inside, after all mutations of it and of what it views."""
-    torch._sync(value)
-    return torch._from_functional_tensor(value)
+    sync(value)
+    return from_functional_tensor(value)
 
 
 def memory_of(value: torch.Tensor) -> int:
     """Equal for tensors that share memory."""
-    return int(value.untyped_storage()._cdata)
+    return int(cdata_of(value.untyped_storage()))
 
 
 def data_mutated(value: torch.Tensor) -> bool:
-    return bool(torch._functionalize_has_data_mutation(value))
+    return bool(functionalize_has_data_mutation(value))
 
 
 def hide_mutation(value: torch.Tensor) -> None:
     """The last change of it is one that autograd is not to hear of: no count of changes tells it."""
     if is_functional(value):
-        torch._functionalize_mark_mutation_hidden_from_autograd(value)
+        functionalize_mark_mutation_hidden_from_autograd(value)
 
 
 def mutations_hidden(value: torch.Tensor) -> bool:
-    return bool(torch._functionalize_are_all_mutations_hidden_from_autograd(value))
+    return bool(functionalize_are_all_mutations_hidden_from_autograd(value))
 
 
 def layout_mutated(value: torch.Tensor) -> bool:
-    return bool(torch._functionalize_has_metadata_mutation(value))
+    return bool(functionalize_has_metadata_mutation(value))
 
 
 def storage_replaced(value: torch.Tensor) -> bool:
-    return bool(torch._functionalize_was_storage_changed(value))
+    return bool(functionalize_was_storage_changed(value))

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from aotgrad.errors import Unsupported
 from aotgrad.fakes import Fakes
 from aotgrad.functional import memory_of
+from aotgrad.torch_versions import FakeTensor, FakeTensorMode
 
 
 @dataclass(frozen=True, slots=True)

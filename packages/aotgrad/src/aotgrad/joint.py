@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.immutable_collections import immutable_list
 
 from aotgrad import functional
@@ -31,6 +29,13 @@ from aotgrad.reach import refuse_windows
 from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
 from aotgrad.subclasses import unwrap
+from aotgrad.torch_versions import (
+    DataDependentOutputException,
+    DisableTorchDispatch,
+    DynamicOutputShapeException,
+    enable_python_dispatcher,
+    from_functional_tensor,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +213,7 @@ def _present_tensor(entry: TracedInput, given: GraphInput, training: bool) -> No
 
 
 def _without_data(fake: torch.Tensor) -> torch.Tensor:
-    with torch._C._DisableTorchDispatch():
+    with DisableTorchDispatch():
         return torch.empty_strided(fake.size(), fake.stride(), device="meta").as_strided(
             fake.size(), fake.stride(), fake.storage_offset()
         )
@@ -363,7 +368,7 @@ def _tangent_like(recorder: Recorder, output: torch.Tensor) -> torch.Tensor:
     """A gradient is expected in the layout of its output; an output with holes or overlap expects a dense one."""
     with recorder.paused():
         like = torch.empty_like(output, requires_grad=False)
-        return torch._from_functional_tensor(like) if functional.is_functional(like) else like
+        return from_functional_tensor(like) if functional.is_functional(like) else like
 
 
 def _finish(

@@ -15,16 +15,14 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
 
 from aotgrad.joint import JointGraph
 from aotgrad.maxflow import INFINITE, FlowNetwork
 from aotgrad.partition import Pair, cut, is_random, needed, runs_in_backward
 from aotgrad.roles import Gradient
 from aotgrad.symbols import is_size, size_hint
+from aotgrad.torch_versions import OpOverload, aten
 from aotgrad.views import root_of
-
-aten = torch.ops.aten
 
 # Operators that read their inputs more than once, or reduce them: their neighbours cannot be computed in the same pass
 # over memory, so that running them twice costs a pass of its own.

@@ -16,8 +16,7 @@ from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.partition import is_random, must_run, runs_in_backward
 from aotgrad.symbols import symbols_of
-
-aten = torch.ops.aten
+from aotgrad.torch_versions import aten
 
 JointPass = Callable[[JointGraph], JointGraph]
 

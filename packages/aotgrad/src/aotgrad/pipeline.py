@@ -26,6 +26,7 @@ from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Primal, Size
 from aotgrad.stages import Staged
 from aotgrad.subclasses import is_wrapped
+from aotgrad.torch_versions import INSIDES, set_grad_enabled
 from aotgrad.verify import verify_half, verify_joint, verify_pair
 from aotgrad.wrapper import Call, wrap_call
 
@@ -55,11 +56,11 @@ def _without_history(inner: Boxed) -> Boxed:
 
     def run(inputs: list[Any]) -> Sequence[Any]:
         mode = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
+        set_grad_enabled(False)
         try:
             results = inner(inputs)
         finally:
-            torch._C._set_grad_enabled(mode)
+            set_grad_enabled(mode)
         return [each.detach() if isinstance(each, torch.Tensor) and each._is_view() else each for each in results]
 
     return run
@@ -77,6 +78,7 @@ def _with_history(call: Call) -> Call:
 
 def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:
     """`program` as compiled graphs behind a plain function of the same arguments."""
+    INSIDES.require_essentials()
     with _uncollected():
         call, signature = _compile_any(program, example_inputs, options)
     call.all_or_nothing = True  # type: ignore[attr-defined]
@@ -206,7 +208,7 @@ class _Narrator(fx.Interpreter):
         finally:
             for leave, handle in reversed(self._entered):
                 leave(handle)
-            torch._C._set_grad_enabled(mode)
+            set_grad_enabled(mode)
 
     def run_node(self, n: fx.Node) -> Any:
         self._recorder.source = n

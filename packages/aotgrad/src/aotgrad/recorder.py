@@ -17,9 +17,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotgrad import functional
 from aotgrad.custom_ops import in_place
@@ -29,8 +26,15 @@ from aotgrad.fakes import Fakes
 from aotgrad.reach import BY_STRIDES, refuse_lost_writes
 from aotgrad.subclasses import Wrapping
 from aotgrad.symbols import SYM_TYPES, SizeNodes
-
-aten = torch.ops.aten
+from aotgrad.torch_versions import (
+    FakeTensor,
+    FakeTensorMode,
+    OpOverload,
+    TorchDispatchMode,
+    aten,
+    dispatch_has_kernel_for_dispatch_key,
+    schema_of,
+)
 
 Decompositions = Mapping[OpOverload, Callable[..., Any]]
 
@@ -192,7 +196,7 @@ class Recorder(TorchDispatchMode):
         with self:
             result = rule(*args, **kwargs)
         written = list(islice(reversed(self.graph.nodes), len(self.graph.nodes) - before))
-        if not any(isinstance(n.target, OpOverload) and n.target._schema.is_mutable for n in written):
+        if not any(isinstance(n.target, OpOverload) and schema_of(n.target).is_mutable for n in written):
             return result
         for node in written:
             self.graph.erase_node(node)
@@ -202,7 +206,7 @@ class Recorder(TorchDispatchMode):
     def _is_composite(self, func: OpOverload) -> bool:
         known = self._composite.get(func)
         if known is None:
-            has = functools.partial(torch._C._dispatch_has_kernel_for_dispatch_key, func.name())
+            has = functools.partial(dispatch_has_kernel_for_dispatch_key, func.name())
             known = has("CompositeImplicitAutograd") and not any(map(has, _KERNEL_KEYS)) and func not in _LIFTS
             self._composite[func] = known
         return known
@@ -252,7 +256,7 @@ class Recorder(TorchDispatchMode):
         """The same arguments with tensors from outside replaced by fakes of them."""
         if func in _LIFTS or all(not _is_real(leaf) for leaf in _leaves(value)):
             return value
-        if func._schema.is_mutable:
+        if schema_of(func).is_mutable:
             raise Unsupported(
                 f"{func} changes a tensor that is not an input of the graph",
                 "pass that tensor as an argument, so that its new value can be written back",

@@ -22,6 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as nnf
 
+from aotgrad.torch_versions import AutoDispatchBelowAutograd
+
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "gru": 3, "lstm": 4}
 _KEPT = {"rnn_tanh": 0, "rnn_relu": 0, "gru": 4, "lstm": 6}
 
@@ -287,7 +289,7 @@ def register(
     def under_autograd(*args: Any) -> Any:
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in _tensors(args)):
             return followed(*args)
-        with torch._C._AutoDispatchBelowAutograd():
+        with AutoDispatchBelowAutograd():
             return operator(*args)
 
     torch.library.impl(qualified, "CompositeExplicitAutograd", compute)

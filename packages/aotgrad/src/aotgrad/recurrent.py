@@ -23,6 +23,7 @@ from torch.nn import functional as nnf
 from aotgrad import recurrent_kernels
 from aotgrad.errors import Unsupported
 from aotgrad.recurrences import written_out
+from aotgrad.torch_versions import DisablePythonDispatcher, get_mkldnn_enabled, set_mkldnn_enabled
 
 _WRITTEN_OUT = 8
 """Steps of all layers and directions, at most: more make compiling slow."""
@@ -118,13 +119,13 @@ def _as_torch_does(function: Callable[..., Any], args: Sequence[Any], kwargs: di
         raise Unsupported(
             f"{function.__name__} of packed sequences or under autocast, over sizes that vary", "run it eagerly"
         )
-    enabled = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(enabled and not torch.is_grad_enabled())
+    enabled = get_mkldnn_enabled()
+    set_mkldnn_enabled(enabled and not torch.is_grad_enabled())
     try:
-        with torch._C._DisablePythonDispatcher():
+        with DisablePythonDispatcher():
             return function(*args, **kwargs)
     finally:
-        torch._C._set_mkldnn_enabled(enabled)
+        set_mkldnn_enabled(enabled)
 
 
 def _cast(given: Network, dtype: torch.dtype) -> Network:
@@ -217,7 +218,7 @@ class _Steps(torch.autograd.Function):
 
 
 def _suits_onednn(given: Network) -> bool:
-    if given.kind != "lstm" or given.input.device.type != "cpu" or not torch._C._get_mkldnn_enabled():
+    if given.kind != "lstm" or given.input.device.type != "cpu" or not get_mkldnn_enabled():
         return False
     if given.states[0].shape[2] != given.states[1].shape[2] or 0 in given.input.shape:
         return False

@@ -20,6 +20,7 @@ from torch.nn import functional as nnf
 from aotgrad import recurrences
 from aotgrad.errors import AotgradError, Unsupported
 from aotgrad.recurrences import register, written_out
+from aotgrad.torch_versions import aten
 
 LSTM_OF_ONEDNN = 2
 _CUDNN = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
@@ -121,7 +122,7 @@ def cudnn_network(
     first, cell, size, projected = _started(states)
     per_layer = len(weights) // (layers * (1 + bidirectional))
     with _random_state(input.device, dropout) as random:
-        output, last, last_cell, kept, _ = torch.ops.aten._cudnn_rnn.default(
+        output, last, last_cell, kept, _ = aten._cudnn_rnn.default(
             input.contiguous(), weights, per_layer,
             _buffer(kind, input, weights, size, projected, layers, bidirectional), first, cell, _CUDNN[kind], size,
             projected, layers, False, dropout, train, bidirectional, [], random,
@@ -150,7 +151,7 @@ def cudnn_network_backward(
         memory = _memory(cudnn_network(kind, input, weights, states, layers, bidirectional, train, dropout)[3])
     per_layer = len(weights) // (layers * (1 + bidirectional))
     with _random_state(input.device, dropout) as random:
-        of_input, of_state, of_cell, of_weights = torch.ops.aten._cudnn_rnn_backward.default(
+        of_input, of_state, of_cell, of_weights = aten._cudnn_rnn_backward.default(
             input.contiguous(), weights, per_layer,
             _buffer(kind, input, weights, size, projected, layers, bidirectional), first, cell, output,
             gradients[0].contiguous(), gradients[1].contiguous(), None if cell is None else gradients[2].contiguous(),
@@ -187,7 +188,7 @@ def _random_state(device: torch.device, dropout: float) -> Iterator[Tensor | Non
 @cache
 def _dropout_of(device: torch.device) -> tuple[Tensor, torch.cuda.Event]:
     seed = int(torch.randint(2**31 - 1, ()))
-    state = torch.ops.aten._cudnn_init_dropout_state.default(0.5, True, seed, dtype=torch.uint8, device=device)
+    state = aten._cudnn_init_dropout_state.default(0.5, True, seed, dtype=torch.uint8, device=device)
     event = torch.cuda.Event()
     event.record(torch.cuda.current_stream(device))
     return state, event
@@ -213,7 +214,7 @@ def _buffer(
     if together and tuple(weight.storage_offset() for weight in weights) == offsets:
         return weights[0].new_empty(0).set_(memory, 0, (elements,))
     copies = [weight.detach().clone() for weight in weights]
-    return torch.ops.aten._cudnn_rnn_flatten_weight.default(copies, *config)
+    return aten._cudnn_rnn_flatten_weight.default(copies, *config)
 
 
 @cache
@@ -222,7 +223,7 @@ def _layout(
 ) -> tuple[tuple[int, ...], int]:
     """Where in that memory each weight lies, and how much it is."""
     samples = [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
-    together = torch.ops.aten._cudnn_rnn_flatten_weight.default(samples, *config)
+    together = aten._cudnn_rnn_flatten_weight.default(samples, *config)
     return tuple(sample.storage_offset() for sample in samples), together.numel()
 
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from aotgrad import functional
+from aotgrad.torch_versions import TorchDispatchMode, is_traceable_wrapper_subclass, pytree
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 

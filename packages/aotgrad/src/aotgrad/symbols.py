@@ -17,11 +17,11 @@ import torch
 from torch import fx
 
 from aotgrad.errors import BadGraph
+from aotgrad.torch_versions import aten
 
 if TYPE_CHECKING:  # static sizes need no sympy, and importing it takes half a second
     import sympy
 
-aten = torch.ops.aten
 
 SymScalar: TypeAlias = Any  # a torch.SymInt, SymFloat or SymBool
 SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -69,7 +69,7 @@ class SizeNodes:
         found = self._lookup(expr)
         if found is not None:
             return found
-        from torch.utils._sympy.interp import sympy_interp
+        from aotgrad.torch_versions import sympy_interp  # torch imports sympy with it
 
         symbols = {symbol: fx.Proxy(self._symbol(symbol)) for symbol in expr.free_symbols}
         before = len(self._graph.nodes)
@@ -107,7 +107,8 @@ def _as_number(expr: sympy.Basic) -> int | float | bool:
 @cache
 def _arithmetic() -> Any:
     """What sympy's operations are in Python."""
-    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    from aotgrad.torch_versions import PythonReferenceAnalysis
 
     class Arithmetic(PythonReferenceAnalysis):
         @staticmethod

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torch import fx
-from torch._ops import OpOverload
 
 from aotgrad.errors import BadGraph
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
 from aotgrad.roles import AliasBase, Gradient, Primal, Saved, SavedSize, Size, Tangent
+from aotgrad.torch_versions import OpOverload, schema_of
 
 
 def verify_joint(joint: JointGraph) -> None:
@@ -62,7 +62,7 @@ def _verify_graph(graph: fx.Graph, name: str) -> None:
 
 
 def _mutates(node: fx.Node) -> bool:
-    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+    return isinstance(node.target, OpOverload) and schema_of(node.target).is_mutable
 
 
 def _require(condition: bool, otherwise: str) -> None:

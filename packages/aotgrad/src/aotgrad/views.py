@@ -12,17 +12,17 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
 
 from aotgrad.facts import Restride, Step
+from aotgrad.torch_versions import OpOverload, schema_of
 
 
 @cache
 def is_view(target: Any) -> bool:
     """Does this operator return an alias of its first argument, without writing?"""
-    if not isinstance(target, OpOverload) or not target._schema.arguments:
+    if not isinstance(target, OpOverload) or not schema_of(target).arguments:
         return False
-    alias = target._schema.arguments[0].alias_info
+    alias = schema_of(target).arguments[0].alias_info
     return alias is not None and not alias.is_write
 
 

@@ -30,6 +30,7 @@ from aotgrad.facts import (
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.inside import note_changes
 from aotgrad.source import Source
+from aotgrad.torch_versions import foreach_copy_, op_of
 
 Call = Callable[..., Sequence[Any]]
 
@@ -122,7 +123,7 @@ def _write_mutations(
             source.add("{}.copy_({})".format(*pairs[0]), 1)
         else:
             targets, values = (", ".join(column) for column in zip(*pairs, strict=True))
-            source.add(f"{source.constant(torch._foreach_copy_, 'copy')}(({targets}), ({values}))", 1)
+            source.add(f"{source.constant(foreach_copy_, 'copy')}(({targets}), ({values}))", 1)
 
 
 def _shared_once(source: Source, outputs: Sequence[Output], given: Sequence[str]) -> Sequence[Output | str]:
@@ -180,7 +181,7 @@ def _step(source: Source, expression: str, step: Step) -> str:
     if step.target is operator.getitem:
         return f"{expression}[{step.args[0]}]"
     rest = source.call("", step.args, step.kwargs, _size_name)[1:-1]
-    return f"{source.constant(step.target._op, 'view')}({expression}{', ' if rest else ''}{rest})"
+    return f"{source.constant(op_of(step.target), 'view')}({expression}{', ' if rest else ''}{rest})"
 
 
 def _size_name(value: Any) -> str | None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import sympy
-from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min, Mod, PythonMod
+
+from capture.torch_versions import CleanDiv, FloorDiv, Max, Min, Mod, PythonMod
 
 Instruction = tuple[str, int, int]
 Program = tuple[Instruction, ...]

@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from capture.sources import Inputs, Source, comes_with_the_call
+from capture.torch_versions import version_of
 from capture.values.base import Tracer
 
 _LIMIT = 16
@@ -87,7 +88,7 @@ def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
         return True
     if not isinstance(held, torch.Tensor):
         return step.op != "placeholder"
-    if held.is_inference() or held._version != step.meta["version"]:  # changed since: asked of what is no more
+    if held.is_inference() or version_of(held) != step.meta["version"]:  # changed since: asked of what is no more
         return False
     if step.op == "placeholder":
         steers = not held.is_floating_point() and not held.is_complex()

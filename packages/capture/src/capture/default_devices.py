@@ -10,8 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._device import DeviceContext, _device_constructors
 
+from capture.torch_versions import (
+    DeviceContext,
+    device_constructors,
+    get_current_function_mode_stack,
+    len_torch_function_stack,
+)
 from capture.values.base import Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.context import DefaultDevice, TorchContext
@@ -19,13 +24,13 @@ from capture.values.context import DefaultDevice, TorchContext
 
 def in_force() -> tuple[torch.device, ...]:
     """The default devices that somebody set."""
-    modes = torch.overrides._get_current_function_mode_stack()
+    modes = get_current_function_mode_stack()
     return tuple(mode.device for mode in modes if isinstance(mode, DeviceContext))
 
 
 def is_overridden() -> bool:
     """Whether somebody's mode decides what torch's functions do."""
-    return torch._C._len_torch_function_stack() > len(in_force())
+    return len_torch_function_stack() > len(in_force())
 
 
 def innermost(contexts: Sequence[TorchContext]) -> DefaultDevice | None:
@@ -36,7 +41,7 @@ def innermost(contexts: Sequence[TorchContext]) -> DefaultDevice | None:
 def told(ctx: Any, target: Any, kwargs: Mapping[str, Value]) -> Mapping[str, Value]:
     """The options of an operator, with the device that a context within the function gives it."""
     context = innermost(ctx.effects.contexts)
-    if context is None or isinstance(target, str) or target not in _device_constructors():
+    if context is None or isinstance(target, str) or target not in device_constructors():
         return kwargs
     given = kwargs.get("device")
     if given is not None and realize(ctx, given).python_type() is not type(None):

@@ -184,4 +184,4 @@ def _too_many_values(x: torch.Tensor, indices: Sequence[Any], values: torch.Tens
         return True
     least = max(0, values.dim() - len(picks) - len(rest))
     count, allowed = values.numel(), {size for size in (*picks, *rest, 1)}
-    return least > 0 and count > 1 and any(size != 1 for size in values.shape[:least]) or not set(values.shape) <= allowed
+    return (least > 0 and count > 1 and any(size != 1 for size in values.shape[:least])) or not set(values.shape) <= allowed

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
+from capture.torch_versions import pytree, schema_of
 from capture.varying_stand_ins import ToldOverSizes
 
 States = list[tuple[torch.Generator, torch.Tensor]]
@@ -33,7 +33,7 @@ class NotingDraws(ToldOverSizes):
 
 def _draws(func: Any, args: Any, kwargs: Any) -> bool:
     """Attention draws where it drops something."""
-    for position, argument in enumerate(func._schema.arguments):
+    for position, argument in enumerate(schema_of(func).arguments):
         if argument.name == "dropout_p":
             given = args[position] if position < len(args) else kwargs.get("dropout_p", argument.default_value)
             return bool(given != 0)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import warnings
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from capture.torch_versions import DisableTorchDispatch, FakeTensor, FakeTensorMode, cdata_of, is_view
 
 
 class StandIns:
@@ -40,12 +41,12 @@ class StandIns:
             and not tensor.is_quantized
             and not (tensor.is_conj() or tensor.is_neg() or tensor.is_inference())
             and tensor.device.type in ("cpu", "cuda")
-            and (tensor.is_leaf or not tensor._is_view())
+            and (tensor.is_leaf or not is_view(tensor))
             and _memory_of(tensor) not in self._elsewhere
         )
 
     def _plain(self, tensor: torch.Tensor) -> torch.Tensor:
-        with torch._C._DisableTorchDispatch(), torch.no_grad():
+        with DisableTorchDispatch(), torch.no_grad():
             memory = self._memory.get(_memory_of(tensor))
             if memory is None:
                 nbytes = tensor.untyped_storage().nbytes()
@@ -66,4 +67,4 @@ class StandIns:
 
 
 def _memory_of(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
+    return int(cdata_of(tensor.untyped_storage()))

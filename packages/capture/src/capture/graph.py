@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from capture.errors import InternalError, Location
 from capture.fakes import StandIns
@@ -30,15 +29,26 @@ from capture.journal import Noting
 from capture.layouts import OpenLayout, Relied
 from capture.regions import Regions, module_of
 from capture.sources import Inputs, Source
+from capture.torch_versions import (
+    FakeTensorMode,
+    cdata_of,
+    enter_autocast,
+    enter_inference_mode,
+    exit_autocast,
+    exit_inference_mode,
+    is_view,
+    set_grad_enabled,
+    version_of,
+)
 from capture.transforms import transformed
 
 # Nodes that matter although nothing uses them, besides operations that mutate an operand.
 _STATE_SWITCHES: tuple[Any, ...] = (
-    torch._C._set_grad_enabled,
-    torch.amp.autocast_mode._enter_autocast,
-    torch.amp.autocast_mode._exit_autocast,
-    torch.autograd.grad_mode._enter_inference_mode,
-    torch.autograd.grad_mode._exit_inference_mode,
+    set_grad_enabled,
+    enter_autocast,
+    exit_autocast,
+    enter_inference_mode,
+    exit_inference_mode,
 )
 
 
@@ -99,7 +109,7 @@ class GraphRecorder:
         if not layout:
             return self.stand_ins.of(tensor)
         unrelated = tensor
-        if tensor._is_view():  # torch would make symbols for the base, which is no input
+        if is_view(tensor):  # torch would make symbols for the base, which is no input
             unrelated = tensor.data.requires_grad_(tensor.requires_grad)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The .grad attribute")  # torch looks at it, and the program is not told
@@ -352,17 +362,17 @@ def _describe(node: fx.Node, example: Any) -> None:
     """``version`` is the count of the tensor's changes when the node gave it."""
     node.meta["example_value"] = node.meta["val"] = example
     if isinstance(example, torch.Tensor) and not example.is_inference():
-        node.meta["version"] = example._version
+        node.meta["version"] = version_of(example)
 
 
 def _is_changed(node: fx.Node) -> bool:
     value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and "version" in node.meta and value._version != node.meta["version"]
+    return isinstance(value, torch.Tensor) and "version" in node.meta and version_of(value) != node.meta["version"]
 
 
 def memory_of(tensor: torch.Tensor) -> int | None:
     """What tensors over the same memory share; None for layouts without a storage of their own."""
-    return int(tensor.untyped_storage()._cdata) if tensor.layout is torch.strided else None
+    return int(cdata_of(tensor.untyped_storage())) if tensor.layout is torch.strided else None
 
 
 def _updates_statistics(node: fx.Node) -> bool:

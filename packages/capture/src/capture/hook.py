@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import os
 import sys
@@ -30,6 +31,7 @@ from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.resume import Continuations
 from capture.signals import HeldSignals
 from capture.sources import Inputs
+from capture.torch_versions import INSIDES, cdata_of, len_torch_dispatch_stack, maybe_current_level
 from capture.translate import Backend, translate
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -97,7 +99,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
         return _engine.SKIP_ONCE
     if is_triton_kernel(function) or not is_captured(code, str(function.__globals__.get("__name__"))):
         return _engine.SKIP_ALWAYS
-    if _is_transformed():
+    if not INSIDES.unusable and _is_transformed():
         return _engine.SKIP_ONCE
     location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
     if not stance.may_translate(location, lambda: config.cache.state(code).why(Inputs(function, args))):
@@ -115,6 +117,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
 
 def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
     try:
+        _require_insides()
         with config.lock.held(), config.signals.held(), _UNCOLLECTED.held():
             return _translate(config, inputs, location)
     except (Unsupported, BackendError, CaptureWarning):  # the last where the user made warnings errors
@@ -142,6 +145,17 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
         return _give_up(config, record)
 
 
+def _require_insides() -> None:
+    if INSIDES.unusable:
+        _say_once(INSIDES.unusable)
+        INSIDES.require_essentials()
+
+
+@functools.cache
+def _say_once(sentence: str) -> None:
+    warnings.warn(sentence, CaptureWarning, stacklevel=2)
+
+
 def _is_deep() -> bool:
     """Whether the program itself has used up most of Python's stack."""
     return stack_depth() > sys.getrecursionlimit() // 2
@@ -157,7 +171,7 @@ def _traceback() -> str:
 def _is_transformed() -> bool:
     """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, or under somebody's mode; or whether the
     program is shown each tensor that autograd keeps, of which compiled code keeps others."""
-    if torch._C._functorch.maybe_current_level() is not None or torch._C._len_torch_dispatch_stack() > 0:
+    if maybe_current_level() is not None or len_torch_dispatch_stack() > 0:
         return True
     if saved_tensors.are_shown():
         return True
@@ -277,12 +291,13 @@ def _payload_offset() -> int | None:
 def _words_equal_to_cdata(tensor: torch.Tensor) -> Iterable[int]:
     size = type(tensor).__basicsize__ // 8
     words = (ctypes.c_size_t * size).from_address(id(tensor))
-    return (index * 8 for index in range(2, size) if words[index] == tensor._cdata)
+    return (index * 8 for index in range(2, size) if words[index] == cdata_of(tensor))
 
 
 def install() -> None:
     """Once, at import: the engine learns whom to ask."""
-    bind_tensors()
+    if not INSIDES.unusable:
+        bind_tensors()
     _engine.set_translator(translate_frame)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_engine.forget_other_threads)

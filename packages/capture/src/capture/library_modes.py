@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import fx
 
-_enter_autocast = torch.amp.autocast_mode._enter_autocast
+from capture.torch_versions import enter_autocast, enter_inference_mode, set_grad_enabled
+
+_enter_autocast = enter_autocast
 _SWITCHES = (
-    torch._C._set_grad_enabled,
+    set_grad_enabled,
     _enter_autocast,
-    torch.autograd.grad_mode._enter_inference_mode,
+    enter_inference_mode,
 )
 
 
@@ -33,7 +35,7 @@ class _Modes:
         self.caches = torch.is_autocast_cache_enabled()
 
     def put_back(self) -> None:
-        torch._C._set_grad_enabled(self.grad)
+        set_grad_enabled(self.grad)
         if not self.autocast:
             return
         for device, enabled, dtype in self.autocast:

@@ -56,6 +56,7 @@ from capture.sources import (
     may_vary,
 )
 from capture.stepping import STEPPED
+from capture.torch_versions import disable_dynamo, set_grad_enabled
 from capture.values.base import LazyValue, NotConstant, Value, reachable, realize
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
@@ -75,7 +76,7 @@ _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(...), type(No
 # Compared by value: that two paths lead to one such object says nothing.
 _BY_VALUE = frozenset({*_SIMPLE, torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset})
 # Torch hides some of its own functions from its own compiler; here they are like any others.
-_DISABLED_FOR_DYNAMO = torch._disable_dynamo(lambda: None).__code__
+_DISABLED_FOR_DYNAMO = disable_dynamo(lambda: None).__code__ if disable_dynamo else None
 _INSTALLED = tuple({sysconfig.get_paths()[kind] + os.sep for kind in ("purelib", "platlib")})
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -223,7 +224,7 @@ class Machine:
             context.leave(self.graph)
             self.effects.leave(context)
         if torch.is_grad_enabled() != self.grad_mode:
-            self.graph.switch(torch._C._set_grad_enabled, self.grad_mode)
+            self.graph.switch(set_grad_enabled, self.grad_mode)
 
     def let_go(self) -> None:
         """Forget the program's objects at once: there are cycles here, and a collection may be far off."""

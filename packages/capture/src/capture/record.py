@@ -12,19 +12,19 @@ from typing import Any, Protocol
 
 import torch
 from torch import fx
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedOperatorException,
-)
 from torch.utils import _pytree as pytree
 
 from capture import default_devices
 from capture.errors import Location, Signal
 from capture.graph import GONE, GraphRecorder
-from capture.stand_ins import stand_in
 from capture.sources import AttrSource
+from capture.stand_ins import stand_in
+from capture.torch_versions import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    enable_python_dispatcher,
+)
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue

@@ -11,11 +11,15 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
+from capture.torch_versions import (
+    pop_saved_tensors_default_hooks,
+    push_saved_tensors_default_hooks,
+    top_saved_tensors_default_hooks,
+)
 
-_push: Any = torch._C._autograd._push_saved_tensors_default_hooks
-_pop: Any = torch._C._autograd._pop_saved_tensors_default_hooks
-innermost: Callable[[], Any] = functools.partial(torch._C._autograd._top_saved_tensors_default_hooks, False)
+_push: Any = push_saved_tensors_default_hooks
+_pop: Any = pop_saved_tensors_default_hooks
+innermost: Callable[[], Any] = functools.partial(top_saved_tensors_default_hooks, False)
 """The hooks in force, or None."""
 
 

@@ -12,16 +12,15 @@ from typing import Any
 
 import sympy
 import torch
-from torch._guards import Source as TorchSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-from torch.utils._sympy.printers import PythonPrinter
-from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from capture.conditions import Instruction, program_of
 from capture.errors import Location
 from capture.guards import Guard
 from capture.layouts import OpenLayout, Relied
 from capture.sources import AttrSource, Inputs, Source
+from capture.torch_versions import PythonPrinter, SymT, symbol_is_type
+from capture.torch_versions import Source as TorchSource
 
 
 class ShapeSource(TorchSource):

@@ -48,6 +48,13 @@ from capture.signals import HeldSignals
 from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
 from capture.spent import with_spent_history
 from capture.stops import Stop
+from capture.torch_versions import (
+    is_any_autocast_enabled,
+    len_torch_dispatch_stack,
+    len_torch_function_stack,
+    maybe_current_level,
+    set_grad_enabled,
+)
 from capture.undoing import CannotTakeBack, undoing
 from capture.values.base import Value, reachable
 from capture.values.tensor import TensorValue
@@ -388,7 +395,7 @@ class _Translator:
 
     def _set_grad_mode(self, mode: bool, wanted: bool) -> None:
         if mode != wanted:
-            self.emit.load_callable(torch._C._set_grad_enabled)
+            self.emit.load_callable(set_grad_enabled)
             self.emit.load_const(wanted)
             self.emit.call(1)
             self.emit.pop()
@@ -479,10 +486,10 @@ class _Translator:
 _STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
     ("is_grad_enabled", torch.is_grad_enabled),
     ("is_inference_mode_enabled", torch.is_inference_mode_enabled),
-    ("is_any_autocast_enabled", torch._C._is_any_autocast_enabled),
-    ("number of function modes", torch._C._len_torch_function_stack),
-    ("number of dispatch modes", torch._C._len_torch_dispatch_stack),
-    ("level of functorch", torch._C._functorch.maybe_current_level),
+    ("is_any_autocast_enabled", is_any_autocast_enabled),
+    ("number of function modes", len_torch_function_stack),
+    ("number of dispatch modes", len_torch_dispatch_stack),
+    ("level of functorch", maybe_current_level),
 )
 
 
@@ -492,7 +499,7 @@ def _library_state(hooked: bool) -> list[tuple[str, Callable[[], Any]]]:
     state.append(("hooks on saved tensors", saved_tensors.are_shown if hooked else saved_tensors.innermost))
     if default_devices.in_force():
         state.append(("default devices", default_devices.in_force))
-    if torch._C._is_any_autocast_enabled():
+    if is_any_autocast_enabled():
         for device in ("cpu", "cuda"):
             state.append((f"is_autocast_enabled for {device}", functools.partial(torch.is_autocast_enabled, device)))
             state.append((f"get_autocast_dtype for {device}", functools.partial(torch.get_autocast_dtype, device)))

@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
-from torch._prims_common import suggest_memory_format
-from torch._subclasses.fake_tensor import FakeTensorMode
+
+from capture.torch_versions import FakeTensorMode, OpOverload, suggest_memory_format
 
 Answer = Callable[..., Any]
 _ANSWERS: dict[OpOverload, Answer] = {}

@@ -49,6 +49,7 @@ from capture.sources import (
     StorageSource,
     TypeSource,
 )
+from capture.torch_versions import OpOverload, OpOverloadPacket, is_functorch_wrapped_tensor
 from capture.values.base import LazyValue, Tracer, Value, may_be_replaced, module_name, trusted
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
@@ -205,7 +206,7 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         ctx.stop("tensor subclass", f"{source.expression()} is a {type(obj).__qualname__}, a subclass of Tensor")
     ordinary = obj.layout is torch.strided and not obj.is_quantized and not obj.is_nested
-    if not ordinary or torch._C._functorch.is_functorch_wrapped_tensor(obj):
+    if not ordinary or is_functorch_wrapped_tensor(obj):
         ctx.stop("tensor layout", f"{source.expression()} is not an ordinary strided tensor")
     layout = ctx.open_layout(source, obj)
     fake = ctx.graph.fake_input(obj, source, layout)
@@ -375,9 +376,7 @@ def same_object(ctx: World, obj: Any, source: Source) -> Source:
     """Guards the identity of ``obj``; what is trusted is afterwards found without the path."""
     fixed = trusted(obj)
     root = source.root()
-    if not (fixed and isinstance(root, ConstSource)) and not isinstance(source, TypeSource):
-        ctx.guard(source, "is", obj)
-    elif may_be_replaced(source, obj):
+    if (not (fixed and isinstance(root, ConstSource)) and not isinstance(source, TypeSource)) or may_be_replaced(source, obj):
         ctx.guard(source, "is", obj)
     return ConstSource(obj, getattr(obj, "__qualname__", source.expression())) if fixed else source
 
@@ -601,7 +600,7 @@ _FALLBACKS: tuple[tuple[Any, Rule], ...] = (
         (BuiltinFunctionType, type(len), type(str.join), type(object.__init__), type({}.__contains__)),
         wrap_builtin,
     ),
-    ((torch._ops.OpOverload, torch._ops.OpOverloadPacket, functools._lru_cache_wrapper), wrap_builtin),
+    ((OpOverload, OpOverloadPacket, functools._lru_cache_wrapper), wrap_builtin),
 )
 
 

@@ -19,6 +19,7 @@ from torch import fx
 from compile_api.errors import AccuracyWarning
 from compile_api.ledger import GraphInaccurate, Ledger
 from compile_api.subgraphs import operators, up_to
+from compile_api.torch_versions import pytree
 
 CompilerFn: TypeAlias = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -283,11 +284,11 @@ class _InDouble(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if "autocast" in getattr(target, "__name__", ""):
             return None
-        args, kwargs = torch.utils._pytree.tree_map(_widened, (args, kwargs))
+        args, kwargs = pytree.tree_map(_widened, (args, kwargs))
         return super().call_function(target, args, kwargs)
 
     def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        args, kwargs = torch.utils._pytree.tree_map(_widened, (args, kwargs))
+        args, kwargs = pytree.tree_map(_widened, (args, kwargs))
         return super().call_method("double" if target in ("float", "half", "bfloat16") else target, args, kwargs)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:

@@ -16,6 +16,8 @@ from compile_api.module import compiled_module
 from compile_api.observing import observed
 from compile_api.options import resolve
 from compile_api.progress import Progress
+from compile_api.tested import warn_of_newer
+from compile_api.torch_versions import call_impl_of, compiled_call_impl_of
 
 Target = TypeVar("Target", bound=Callable[..., Any])
 
@@ -63,6 +65,7 @@ def compile(
     options: overrides of single settings, see ``CompileOptions``.
     disable: leave the function as it is.
     """
+    warn_of_newer(str(torch.__version__))
     chosen = resolve(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options)
     entry = lookup(backend)
     if disable:
@@ -118,7 +121,8 @@ def compile_in_place(module: torch.nn.Module, **how: Any) -> None:
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"compile_in_place takes a module, not {type(module).__name__}; use compile for functions")
-    module._compiled_call_impl = compile(module._call_impl, **how)
+    compiled_call_impl_of(module)  # raises where modules have no such door
+    module._compiled_call_impl = compile(call_impl_of(module), **how)
 
 
 def backend_function(

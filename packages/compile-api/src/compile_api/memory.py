@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 import inductor
+from compile_api.torch_versions import OpOverload, schema_of
 from inductor.ir.program import Allocate, Buffer, Call
 
 
@@ -45,11 +46,11 @@ def written(gm: fx.GraphModule, compiled: inductor.CompiledGraph) -> Written:
 
 
 def _is_view(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and _returns_views(node.target)
+    return isinstance(node.target, OpOverload) and _returns_views(node.target)
 
 
-def _returns_views(target: torch._ops.OpOverload) -> bool:
-    return any(result.alias_info is not None for result in target._schema.returns)
+def _returns_views(target: OpOverload) -> bool:
+    return any(result.alias_info is not None for result in schema_of(target).returns)
 
 
 def _result_bytes(node: fx.Node) -> int:

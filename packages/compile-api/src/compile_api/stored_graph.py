@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
 
 from capture import lengths
 from compile_api.errors import NothingToMinify
+from compile_api.torch_versions import FakeTensor
 
 
 @dataclass(frozen=True, slots=True)

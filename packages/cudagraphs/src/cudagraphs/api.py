@@ -20,6 +20,7 @@ from .manager import Manager
 from .options import Options
 from .pools import Pools
 from .report import Report
+from .torch_versions import INSIDES
 
 
 class Captured:
@@ -262,6 +263,8 @@ def _pools_for(inputs: Sequence[Any]) -> tuple[Pools | None, CannotRecord | None
     """The pools of the first CUDA device among the inputs; calls are checked against it one by one."""
     if not torch.cuda.is_available():
         return None, CannotRecord(Refusal.NO_CUDA)
+    if INSIDES.unusable:
+        return None, CannotRecord(Refusal.TORCH_LACKS, INSIDES.unusable)
     devices = [value.device for value in inputs if isinstance(value, torch.Tensor) and value.device.type == "cuda"]
     if not devices:
         return None, CannotRecord(Refusal.CPU_INPUT, "no input is on a CUDA device")

@@ -22,6 +22,20 @@ from .gain import Took
 from .inputs import dense_shape
 from .storage import Block, View
 from .tensors import TorchTensors, copier
+from .torch_versions import (
+    cdata_of,
+    construct_CUDA_Tensor_From_Storage_And_Metadata,
+    construct_storage_from_data_pointer,
+    cuda_beginAllocateCurrentThreadToPool,
+    cuda_clearCublasWorkspaces,
+    cuda_endAllocateToPool,
+    cuda_getCheckpointState,
+    cuda_getCurrentRawStream,
+    cuda_isCurrentStreamCapturing,
+    cuda_releasePool,
+    cuda_setCheckpointPoolState,
+    tensors_data_ptrs_at_indices_equal,
+)
 
 MOST_FEEDS = 4
 """Where more inputs are copied, one launch for all of them costs less than a call for each."""
@@ -53,8 +67,8 @@ class CudaDriver(TorchTensors):
         self._disturbed: str | None = None
         self._word = torch.zeros(1, device=self.device)
         # Entering the pool once creates it, and not releasing it keeps it.
-        torch._C._cuda_beginAllocateCurrentThreadToPool(index, self._pool)
-        torch._C._cuda_endAllocateToPool(index, self._pool)
+        cuda_beginAllocateCurrentThreadToPool(index, self._pool)
+        cuda_endAllocateToPool(index, self._pool)
 
     # The pool.
 
@@ -65,7 +79,7 @@ class CudaDriver(TorchTensors):
         taken, checkpoint = state
         storages = [_bare_storage(address, nbytes, self.device) for address, nbytes in taken]
         try:
-            torch._C._cuda_setCheckpointPoolState(self.index, checkpoint, [], [storage._cdata for storage in storages])
+            cuda_setCheckpointPoolState(self.index, checkpoint, [], [cdata_of(storage) for storage in storages])
         except RuntimeError as error:  # the allocator is configured in a way that has no checkpoints
             raise CannotRecord(Refusal.POOL_DISTURBED, str(error).split("\n", 1)[0]) from None
         # Each storage owns its block now; those that are not wanted free theirs here.
@@ -76,7 +90,7 @@ class CudaDriver(TorchTensors):
 
     def checkpoint(self) -> Any:
         taken = [(block["address"], block["size"]) for block in self._blocks() if block["state"] != "inactive"]
-        return taken, torch._C._cuda_getCheckpointState(self.index, self._pool)
+        return taken, cuda_getCheckpointState(self.index, self._pool)
 
     def segments(self) -> list[Block]:
         return [Block(segment["address"], segment["total_size"]) for segment in self._segments()]
@@ -92,7 +106,7 @@ class CudaDriver(TorchTensors):
     # Work.
 
     def recording(self) -> bool:
-        return self._is_recording or torch._C._cuda_isCurrentStreamCapturing()
+        return self._is_recording or cuda_isCurrentStreamCapturing()
 
     def record(
         self, fn: Boxed, inputs: Sequence[Any], buffers: Sequence[Tensor], sources: Sequence[Tensor]
@@ -101,7 +115,7 @@ class CudaDriver(TorchTensors):
         fed = len(buffers) <= MOST_FEEDS and all(map(_is_one_stretch, buffers))
         graph = torch.cuda.CUDAGraph(keep_graph=fed and bool(buffers))
         feeds: list[Feed] = []
-        torch._C._cuda_clearCublasWorkspaces()  # else a workspace made before is used by every graph at once
+        cuda_clearCublasWorkspaces()  # else a workspace made before is used by every graph at once
         self._is_recording = True
         try:
             with self._capturing(graph, self._pool), _no_autocast_cache():
@@ -113,7 +127,7 @@ class CudaDriver(TorchTensors):
             raise
         finally:
             self._is_recording = False
-            torch._C._cuda_clearCublasWorkspaces()  # those made in the pool belong to this graph alone
+            cuda_clearCublasWorkspaces()  # those made in the pool belong to this graph alone
         if feeds:
             graph.instantiate()
         for feed in feeds:
@@ -121,7 +135,7 @@ class CudaDriver(TorchTensors):
         return _Graph(graph, feeds, None if fed else copier(buffers)), result
 
     def follow(self) -> None:
-        raw = torch._C._cuda_getCurrentRawStream(self.index)
+        raw = cuda_getCurrentRawStream(self.index)
         if raw == self._last_raw:
             return
         stream = torch.cuda.current_stream(self.device)
@@ -144,7 +158,7 @@ class CudaDriver(TorchTensors):
     def same_addresses(self, which: Sequence[int], addresses: Sequence[int]) -> Callable[[list[Any]], bool]:
         known = dict(zip(which, addresses, strict=True))
         expected = [known.get(index) for index in range(max(which, default=-1) + 1)]  # one for each of the values
-        equal, indices = torch._C._tensors_data_ptrs_at_indices_equal, list(which)
+        equal, indices = tensors_data_ptrs_at_indices_equal, list(which)
         return lambda values: equal(values, expected, indices)
 
     def timed(self, work: Callable[[], Any]) -> tuple[Took, Any]:
@@ -179,7 +193,7 @@ class CudaDriver(TorchTensors):
         place that cannot be reached (2.11 does) records into it no more; what is recorded already still replays.
         """
         with suppress(RuntimeError):  # it was closed, where only the function itself failed
-            torch._C._cuda_endAllocateToPool(self.index, self._pool)
+            cuda_endAllocateToPool(self.index, self._pool)
         try:
             with self._capturing(torch.cuda.CUDAGraph(), self._pool):
                 self._word.zero_()
@@ -194,12 +208,12 @@ class CudaDriver(TorchTensors):
     def _allocating_in_pool(self) -> Iterator[None]:
         """On the stream of the recordings, because blocks of one stream are not given to another."""
         with torch.cuda.stream(self._stream):
-            torch._C._cuda_beginAllocateCurrentThreadToPool(self.index, self._pool)
+            cuda_beginAllocateCurrentThreadToPool(self.index, self._pool)
             try:
                 yield
             finally:
-                torch._C._cuda_endAllocateToPool(self.index, self._pool)
-                torch._C._cuda_releasePool(self.index, self._pool)
+                cuda_endAllocateToPool(self.index, self._pool)
+                cuda_releasePool(self.index, self._pool)
 
     def _segments(self) -> list[dict[str, Any]]:
         return [s for s in torch.cuda.memory_snapshot(self._pool) if s["device"] == self.index]
@@ -230,12 +244,12 @@ def _feed(buffer: Tensor, source: Tensor) -> Feed:
 
 
 def _bare_storage(address: int, nbytes: int, device: torch.device) -> UntypedStorage:
-    return torch._C._construct_storage_from_data_pointer(address, device, nbytes)
+    return construct_storage_from_data_pointer(address, device, nbytes)
 
 
 def _over(storage: UntypedStorage, views: Sequence[View]) -> list[Tensor]:
     return [
-        torch._C._construct_CUDA_Tensor_From_Storage_And_Metadata(
+        construct_CUDA_Tensor_From_Storage_And_Metadata(
             {"dtype": view.dtype, "size": view.shape, "stride": view.strides, "storage_offset": view.offset}, storage
         )
         for view in views

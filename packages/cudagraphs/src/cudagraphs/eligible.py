@@ -13,6 +13,7 @@ import torch
 from .driver import Driver
 from .errors import CannotRecord, Refusal
 from .storage import PLAIN
+from .torch_versions import OpOverload, schema_of
 
 _UNSAFE_TAGS = {
     torch.Tag.dynamic_output_shape: Refusal.DYNAMIC_SHAPE,
@@ -59,9 +60,9 @@ def written_inputs(graph_module: torch.fx.GraphModule) -> set[int]:
 
 def _written_by(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     """What an operator writes to, by its schema."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return
-    schema = node.target._schema
+    schema = schema_of(node.target)
     given = [*zip(schema.arguments, node.args, strict=False)]
     given += [(argument, node.kwargs.get(argument.name)) for argument in schema.arguments]
     for argument, value in given:

@@ -20,6 +20,7 @@ from .inputs import dense_shape
 from .simulated import Allocator
 from .storage import Block, View
 from .tensors import TorchTensors, WeakStorage, copier
+from .torch_versions import construct_storage_from_data_pointer
 
 ALIGNMENT = 64
 
@@ -151,7 +152,7 @@ class EmulatedDriver(TorchTensors):
 
 
 def _bare_storage(block: Block) -> UntypedStorage:
-    return torch._C._construct_storage_from_data_pointer(block.address, torch.device("cpu"), block.nbytes)
+    return construct_storage_from_data_pointer(block.address, torch.device("cpu"), block.nbytes)
 
 
 def _over(storage: UntypedStorage, views: Sequence[View]) -> list[Tensor]:

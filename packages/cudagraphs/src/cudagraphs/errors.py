@@ -13,6 +13,7 @@ from enum import Enum
 class Refusal(Enum):
     """A reason to run a call as it is.  The value says what happened and what would change it."""
 
+    TORCH_LACKS = "this torch lacks something that recording needs"
     NO_CUDA = "there is no CUDA device; graphs need one"
     CPU_INPUT = "an input lives on the CPU; move it to the device, or pass a Python number or a 0-d tensor"
     CPU_OPERATOR = "an operator of the graph works on CPU tensors; move them to the device or split the graph there"

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, UntypedStorage
 
 from .storage import Block, View
+from .torch_versions import cdata_of, foreach_copy_, set_storage_data_ptr_access_error_msg, storage_Use_Count
 
-_users = torch._C._storage_Use_Count
+_users = storage_Use_Count
 _Lend = Callable[[Block, Sequence[View]], list[Tensor]]
 
 
@@ -36,7 +37,7 @@ class Handout:
         templates = self._templates[slot] = self._lend(*self._blocks[slot])
         self._plain[slot] = len(templates) == 1 and _is_all_of(templates[0], self._blocks[slot][0])
         self._storages[slot] = templates[0].untyped_storage()
-        self._addresses[slot] = self._storages[slot]._cdata
+        self._addresses[slot] = cdata_of(self._storages[slot])
         # What this object itself holds; whatever comes on top is a caller's, be it a tensor, a view of it, autograd's
         # copy, or the Python object of the storage.
         self._uses[slot] = _users(self._addresses[slot])
@@ -61,7 +62,7 @@ class Handout:
 
     def forbid(self, slot: int, message: str) -> None:
         """Make whatever is out there raise when it is used; tensors handed out from now on are of another storage."""
-        torch._C._set_storage_data_ptr_access_error_msg(self._addresses[slot], message)
+        set_storage_data_ptr_access_error_msg(self._addresses[slot], message)
         with torch.inference_mode(self._templates[slot][0].is_inference()):
             self._begin(slot)
 
@@ -81,7 +82,7 @@ class Handout:
             if len(sources) == 1:
                 targets[0].copy_(sources[0])
             else:
-                torch._foreach_copy_(targets, sources)
+                foreach_copy_(targets, sources)
         return made
 
     def _bytes(self, slot: int) -> Tensor:

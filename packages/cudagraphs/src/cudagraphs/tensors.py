@@ -9,12 +9,13 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, UntypedStorage
+from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from .handout import Handout
 from .inputs import dense_shape
 from .storage import PLAIN, Block, Held, View
+from .torch_versions import expired, foreach_copy_, version_of
 
 _TENSORS = (Tensor, torch.nn.Parameter)
 
@@ -25,7 +26,7 @@ class WeakStorage(StorageWeakRef):
     __slots__ = ()
 
     def alive(self) -> bool:
-        return not UntypedStorage._expired(self.cdata)
+        return not expired(self.cdata)
 
 
 class TorchTensors:
@@ -67,7 +68,7 @@ class TorchTensors:
         return tensor.data_ptr()
 
     def version(self, tensor: Tensor) -> int:
-        return 0 if tensor.is_inference() else tensor._version  # an inference tensor has none
+        return 0 if tensor.is_inference() else version_of(tensor)  # an inference tensor has none
 
     def note_change(self, tensors: Sequence[Tensor]) -> None:
         torch.autograd.graph.increment_version([tensor for tensor in tensors if not tensor.is_inference()])
@@ -84,7 +85,7 @@ class TorchTensors:
             if len(destinations) == 1:
                 dense(destinations[0]).copy_(dense(sources[0]), non_blocking=True)
             else:
-                torch._foreach_copy_([dense(t) for t in destinations], [dense(t) for t in sources], non_blocking=True)
+                foreach_copy_([dense(t) for t in destinations], [dense(t) for t in sources], non_blocking=True)
 
     def fill(self, block: Block, byte: int) -> None:
         (memory,) = self.lend(block, [View(torch.uint8, (block.nbytes,), (1,), 0)])
@@ -133,13 +134,13 @@ def _copier_of(destinations: Sequence[Tensor], which: Sequence[int]) -> Callable
     """Copies those at ``which``, all of one type."""
     chosen = [dense(destinations[index]) for index in which]
     if any(destinations[index] is not whole for index, whole in zip(which, chosen, strict=True)):
-        return lambda sources: torch._foreach_copy_(chosen, [dense(sources[index]) for index in which])
+        return lambda sources: foreach_copy_(chosen, [dense(sources[index]) for index in which])
     if len(chosen) == 1:
         copy, only = chosen[0].copy_, which[0]
         return lambda sources: copy(sources[only], non_blocking=True)
     if len(chosen) == len(destinations):
-        return lambda sources: torch._foreach_copy_(chosen, sources, non_blocking=True)
-    return lambda sources: torch._foreach_copy_(chosen, [sources[index] for index in which], non_blocking=True)
+        return lambda sources: foreach_copy_(chosen, sources, non_blocking=True)
+    return lambda sources: foreach_copy_(chosen, [sources[index] for index in which], non_blocking=True)
 
 
 def dense(tensor: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from inductor.exported import CompiledProgram, Program, compile_exported, is_pro
 from inductor.given import examples_of, graph_of
 from inductor.options import Options
 from inductor.rewrites.layouts import as_eager_lays
+from inductor.torch_versions import INSIDES
 
 _numbers = itertools.count()
 
@@ -67,6 +68,7 @@ def _compile(gm: GraphModule, given: Any, chosen: Options, tell: Callable[[str],
     examples = examples_of(name, gm, given)
     work = pipeline.Work(name, gm, examples, chosen, tell)
     try:
+        INSIDES.require_essentials()
         compiled = trace.run(work, chosen.trace) if chosen.trace else pipeline.run(work)
     except (BuildError, CacheError, UnsupportedGraph) as error:
         _check_form(name, gm, error)

@@ -21,8 +21,19 @@ from torch.fx import GraphModule, Node
 from inductor.calling import span
 from inductor.errors import UnsupportedGraph
 from inductor.lowerings import LIBRARY, LOWERINGS
-
-aten = torch.ops.aten
+from inductor.torch_versions import (
+    DispatchKey,
+    OpOverload,
+    aten,
+    disable_functionalization,
+    enable_functionalization,
+    from_functional_tensor,
+    is_functional_tensor,
+    pytree,
+    schema_of,
+    sync,
+    to_functional_tensor,
+)
 
 _TRACER = threading.Lock()
 """Torch's tracer takes the place of functions of the whole process while it runs: one thread at a time."""
@@ -51,11 +62,11 @@ TAKEN_APART = (
 """Operators that torch's own decompositions express in operators with a lowering, to our advantage."""
 
 
-def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
+def decompositions() -> dict[OpOverload, Callable[..., Any]]:
     """What a tracer should take apart before it hands us a graph."""
-    from torch._decomp import decomposition_table
+    from inductor.torch_versions import decomposition_table
 
-    table: dict[torch._ops.OpOverload, Callable[..., Any]] = {
+    table: dict[OpOverload, Callable[..., Any]] = {
         overload: decomposition_table[overload]
         for name in TAKEN_APART
         if (packet := getattr(aten, name, None)) is not None
@@ -63,7 +74,7 @@ def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
         if overload in decomposition_table
         and overload not in LOWERINGS
         and overload not in LIBRARY
-        and not overload._schema.is_mutable
+        and not schema_of(overload).is_mutable
     }
     right = {overload: _where_right(overload, function) for overload, function in table.items()}
     return {**right, **_OWN}
@@ -92,13 +103,13 @@ def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
     return (result if half_to_float else result.to(x.dtype)).contiguous()  # as eager's, whatever the strides of x
 
 
-_OWN: Mapping[torch._ops.OpOverload, Callable[..., Any]] = {
+_OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten._log_softmax.default: _log_softmax,
     aten._amp_foreach_non_finite_check_and_unscale.default: _unscaled,
 }
 
 
-_RIGHT: Mapping[torch._ops.OpOverload, Callable[..., bool]] = {
+_RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
     aten.bucketize.Tensor: lambda x, boundaries, **_: bool(boundaries.numel() and x.ndim),
     aten.take.default: lambda x, index: bool(index.ndim),
     aten.binary_cross_entropy.default: lambda x, *_, **__: x.device.type != "cpu",  # which refuses what is not within 0 and 1
@@ -110,7 +121,7 @@ _RIGHT: Mapping[torch._ops.OpOverload, Callable[..., bool]] = {
 """Where torch's decompositions give eager's results, if not for all arguments."""
 
 
-def _where_right(overload: torch._ops.OpOverload, function: Callable[..., Any]) -> Callable[..., Any]:
+def _where_right(overload: OpOverload, function: Callable[..., Any]) -> Callable[..., Any]:
     if (right := _RIGHT.get(overload)) is None:
         return function
     return lambda *args, **kwargs: function(*args, **kwargs) if right(*args, **kwargs) else NotImplemented
@@ -186,7 +197,7 @@ def _refuse_shared(gm: GraphModule, example_inputs: Sequence[Any]) -> None:
 
 def _mode_of(values: Sequence[Any]) -> Any:
     """The mode the inputs are fake in, or a new one."""
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from inductor.torch_versions import FakeTensor, FakeTensorMode
 
     found = next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
     return FakeTensorMode(allow_non_fake_inputs=True) if found is None else found
@@ -208,13 +219,13 @@ def _is_ready(node: Node) -> bool:
         return False
     if node.target is operator.getitem:
         return isinstance(node.args[1], int) and not isinstance(node.args[0].meta.get("val"), torch.Tensor)
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return "val" in node.meta and isinstance(node.meta["val"], torch.SymInt | torch.SymFloat | torch.SymBool)
-    if node.target.namespace == "aten" and node.target._schema.is_mutable:
+    if node.target.namespace == "aten" and schema_of(node.target).is_mutable:
         return _writes_input(node)
     if isinstance(node.meta.get("val"), torch.SymInt):
         return True
-    if "val" not in node.meta and node.target._schema.returns:
+    if "val" not in node.meta and schema_of(node.target).returns:
         return False
     if node.target in LOWERINGS or node.target in LIBRARY:
         return True
@@ -229,40 +240,40 @@ def _writes_input(node: Node) -> bool:
     return isinstance(target, Node) and target.op == "placeholder"
 
 
-def _is_composite(overload: torch._ops.OpOverload) -> bool:
-    return overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+def _is_composite(overload: OpOverload) -> bool:
+    return overload.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
 
 
 def _functional(gm: GraphModule) -> Callable[..., Any]:
     """``gm`` with its mutations replayed on the inputs at the end, and none in between."""
 
     def run(*args: Any) -> Any:
-        wrapped = [torch._to_functional_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
-        torch._enable_functionalization(reapply_views=True)
+        wrapped = [to_functional_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+        enable_functionalization(reapply_views=True)
         try:
             outputs = gm.forward(*wrapped)  # calling it would print an error a second time
         finally:
-            torch._disable_functionalization()
+            disable_functionalization()
         written: dict[int, torch.Tensor] = {}
         for arg, functional in zip(args, wrapped, strict=True):
             if isinstance(arg, torch.Tensor):
-                torch._sync(functional)
-                changed = torch._from_functional_tensor(functional)
+                sync(functional)
+                changed = from_functional_tensor(functional)
                 if changed is not arg:
                     arg.copy_(changed)
                     written[_memory(functional)] = arg
-        return torch.utils._pytree.tree_map(lambda value: _unwrapped(value, written), outputs)
+        return pytree.tree_map(lambda value: _unwrapped(value, written), outputs)
 
     return run
 
 
 def _unwrapped(value: Any, written: Mapping[int, torch.Tensor]) -> Any:
     """A result; what lies in an input that is written is that input, or a window on it, as without a compiler."""
-    if not isinstance(value, torch.Tensor) or not torch._is_functional_tensor(value):
+    if not isinstance(value, torch.Tensor) or not is_functional_tensor(value):
         return value
-    torch._sync(value)
+    sync(value)
     if (home := written.get(_memory(value))) is None:
-        return torch._from_functional_tensor(value)
+        return from_functional_tensor(value)
     if (value.size(), value.stride()) == (home.size(), home.stride()):
         return home
     return home.as_strided(value.size(), value.stride(), value.storage_offset())

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch.utils import _pytree as pytree
 
 from inductor.ir.expr import Apply, Expr, IndexValue, Load, walk
 from inductor.ir.graph import Graph, Nest, Operation
 from inductor.ir.index import Index
 from inductor.ir.kernel import Loop, Reduce, Scan, Statement, Store
 from inductor.ir.program import Call, Ref, View
+from inductor.torch_versions import aten, pytree, schema_of
 
 UNDECLARED_WRITES = (
     torch.ops.aten.native_batch_norm.default,
-    torch.ops.aten._native_batch_norm_legit.default,
+    aten._native_batch_norm_legit.default,
 )
 """Operators that change their fourth and fifth argument; the schema of the first does not say so."""
 RANDOM_STATE = "<random state>"
@@ -130,10 +130,10 @@ def mutated(call: Call) -> list[str]:
     """The arguments a call writes to, by its schema."""
     if call.target in UNDECLARED_WRITES:
         return [ref.name for ref in call.args[3:5] if isinstance(ref, Ref)]
-    if not call.target._schema.is_mutable:
+    if not schema_of(call.target).is_mutable:
         return []
     named, names = dict(call.kwargs), []
-    for position, argument in enumerate(call.target._schema.arguments):
+    for position, argument in enumerate(schema_of(call.target).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = call.args[position] if position < len(call.args) else named.get(argument.name)
             names += [leaf.name for leaf in pytree.tree_leaves(value) if isinstance(leaf, Ref)]
@@ -142,7 +142,7 @@ def mutated(call: Call) -> list[str]:
 
 def returns_alias(call: Call) -> bool:
     """True if a result may share memory with an argument."""
-    return any(result.alias_info is not None for result in call.target._schema.returns)
+    return any(result.alias_info is not None for result in schema_of(call.target).returns)
 
 
 def root(name: str, views: dict[str, View]) -> str:

@@ -31,6 +31,10 @@ class ParseError(InductorError):
     """Text that is no kernel."""
 
 
+class TorchLacks(UnsupportedGraph):
+    """Something of torch's insides is used that this torch does not have."""
+
+
 class BuildError(InductorError):
     """The compiler is missing, or refused a kernel; ``complaint`` is all it said."""
 

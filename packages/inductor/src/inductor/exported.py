@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from inductor.calling import kind
 from inductor.compiled import CompiledGraph, Report
 from inductor.errors import BadCall, BadInput, UnsupportedGraph
+from inductor.torch_versions import pytree
 
 
 class Program(Protocol):

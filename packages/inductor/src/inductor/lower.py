@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from inductor.deps import UNDECLARED_WRITES
 from inductor.errors import UnsupportedGraph
@@ -39,8 +38,7 @@ from inductor.rewrites.epilogues import Epilogue, find_epilogues
 from inductor.rewrites.layouts import image_layouts
 from inductor.rewrites.redundant import find_redundant
 from inductor.rewrites.views import behind_outputs, is_view
-
-aten = torch.ops.aten
+from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 
 SHARED_COST = 4
 """A value with several users is computed in each of them if it costs no more than this."""
@@ -184,7 +182,7 @@ class _Lowerer:
         args, kwargs = self._values(node.args), self._values(node.kwargs)
         if node.target is operator.getitem:
             return args[0][args[1]]
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        if node.op != "call_function" or not isinstance(node.target, OpOverload):
             return self._on_sizes(node, args)
         metas = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
         self.ctx.begin(node, metas)
@@ -209,10 +207,10 @@ class _Lowerer:
         self.lowered[str(node.target)] += 1
         return result
 
-    def _takes_any_number(self, target: torch._ops.OpOverload, args: Any, kwargs: Any) -> bool:
+    def _takes_any_number(self, target: OpOverload, args: Any, kwargs: Any) -> bool:
         """Whether nothing is known of a size or position of the call, and its lowering does not reckon with that: it
         may be negative, or out of range, which torch's kernel will tell."""
-        if target in OF_ANY_SIZE or not self.ctx.sizes.some_unbounded() or "SymInt" not in str(target._schema):
+        if target in OF_ANY_SIZE or not self.ctx.sizes.some_unbounded() or "SymInt" not in str(schema_of(target)):
             return False
         return any(isinstance(leaf, Index) and leaf.unbounded for leaf in pytree.tree_leaves((args, kwargs)))
 
@@ -240,7 +238,7 @@ class _Lowerer:
         return structure
 
     def _fall_back(self, node: Node, args: Any, kwargs: Any, reason: str) -> Any:
-        schema = node.target._schema
+        schema = schema_of(node.target)
         if schema.is_mutable:
             self._before_writing(args, kwargs)
         if isinstance(node.meta.get("val"), torch.SymInt) and node.target in SIZES:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel, print_kernel
@@ -27,6 +26,7 @@ from inductor.schedule.kernels import storage, with_own_names
 from inductor.schedule.memory import Work
 from inductor.schedule.products import Alternative, alternatives, in_parts, partial_sums
 from inductor.toolchain import open_cache
+from inductor.torch_versions import pytree
 from inductor.triton_launch import Loaded, compile_apart, content, identity
 from inductor.triton_tune import BETTER, LAUNCHES, TURNS, random_numbers, seconds
 

@@ -17,6 +17,7 @@ from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel, print_kernel
 from inductor.codegen.triton_shape import Shape, candidates
 from inductor.launcher import Launchers
+from inductor.torch_versions import sleep
 from inductor.triton_launch import Loaded, compile_apart, content, identity
 
 SMALLEST = 1 << 16
@@ -105,7 +106,7 @@ def seconds(run: Callable[[], None]) -> float:
     """Seconds of a launch on the device, of ``LAUNCHES`` that one call of ``run`` queues."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     run()
-    torch.cuda._sleep(1_000_000)  # all launches are queued before the first one starts
+    sleep(1_000_000)  # all launches are queued before the first one starts
     start.record()
     run()
     end.record()

@@ -7,11 +7,10 @@ operators that a library does best (matrix products, convolutions, attention, em
 from collections.abc import Callable
 from typing import Any
 
-from torch._ops import OpOverload
-
 from aotgrad.decompositions import activations, losses, norms, pointwise, softmax
 from aotgrad.decompositions.borrowed import borrowed
 from aotgrad.decompositions.registry import OWN
+from aotgrad.torch_versions import OpOverload
 
 FAMILIES = (activations, losses, norms, pointwise, softmax)
 

@@ -10,8 +10,7 @@ import math
 import torch
 
 from aotgrad.decompositions.registry import decomposition, narrow, wide
-
-aten = torch.ops.aten
+from aotgrad.torch_versions import aten
 
 _TANH_SCALE = math.sqrt(2 / math.pi)
 _TANH_CUBE = 0.044715

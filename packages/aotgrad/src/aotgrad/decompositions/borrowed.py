@@ -8,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch._decomp import get_decompositions
-from torch._ops import OpOverload
-
-aten = torch.ops.aten
+from aotgrad.torch_versions import OpOverload, aten, get_decompositions, overloadname_of, schema_of
 
 _CHOSEN = (
     # activations
@@ -54,4 +50,4 @@ _CHOSEN = (
 def borrowed() -> dict[OpOverload, Callable[..., Any]]:
     """torch's decompositions for the operators above, as far as this version of torch has them."""
     found: dict[OpOverload, Callable[..., Any]] = get_decompositions(_CHOSEN)
-    return {op: rule for op, rule in found.items() if not op._schema.is_mutable and "out" not in op._overloadname}
+    return {op: rule for op, rule in found.items() if not schema_of(op).is_mutable and "out" not in overloadname_of(op)}

@@ -8,8 +8,7 @@ from __future__ import annotations
 import torch
 
 from aotgrad.decompositions.registry import decomposition, wide
-
-aten = torch.ops.aten
+from aotgrad.torch_versions import aten
 
 _NONE, _MEAN, _SUM = 0, 1, 2
 

@@ -13,8 +13,7 @@ from typing import TypeAlias
 import torch
 
 from aotgrad.decompositions.registry import decomposition, narrow, wide
-
-aten = torch.ops.aten
+from aotgrad.torch_versions import aten
 
 Optional: TypeAlias = torch.Tensor | None
 

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from aotgrad.decompositions.registry import decomposition, narrow, wide
-
-aten = torch.ops.aten
+from aotgrad.torch_versions import aten
 
 
 @decomposition(aten.addcmul.default)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+
+from aotgrad.torch_versions import OpOverload
 
 Rule = Callable[..., Any]
 

@@ -17,6 +17,7 @@ from capture.builtin_rules.registry import rule
 from capture.graph import memory_of
 from capture.leaves import History
 from capture.sources import AttrSource
+from capture.torch_versions import set_grad_enabled
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import FALSE, NONE, TRUE
 from capture.values.sequence import ListValue, SequenceValue
@@ -165,11 +166,11 @@ def _grad_mode(ctx: Tracer, enabled: bool, operands: Iterable[Value]) -> Iterato
     if before is enabled or not matters:
         yield
         return
-    ctx.graph.switch(torch._C._set_grad_enabled, enabled)
+    ctx.graph.switch(set_grad_enabled, enabled)
     try:
         yield
     finally:
-        ctx.graph.switch(torch._C._set_grad_enabled, before)
+        ctx.graph.switch(set_grad_enabled, before)
 
 
 def _own(ctx: Tracer, leaf: TensorValue, grad: TensorValue, taken: set[Any], *, create_graph: bool) -> Value:

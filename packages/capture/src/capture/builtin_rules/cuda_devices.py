@@ -9,11 +9,13 @@ import torch
 
 from capture.builtin_rules.registry import constant_of, rule
 from capture.sources import CallSource
+from capture.torch_versions import exchange_device as exchange_device_of_torch
+from capture.torch_versions import maybe_exchange_device
 from capture.values.base import Tracer, Value
 from capture.values.constant import NONE, ConstantValue
 
 
-@rule(torch.cuda._exchange_device, torch.cuda._maybe_exchange_device, kinds=(ConstantValue,))
+@rule(exchange_device_of_torch, maybe_exchange_device, kinds=(ConstantValue,))
 def exchange_device(ctx: Tracer, device: ConstantValue) -> Value:
     """The device that was current before."""
     if device.value < 0:

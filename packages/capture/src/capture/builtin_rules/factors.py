@@ -16,6 +16,7 @@ import torch
 
 from capture.builtin_rules.registry import fallback, rule
 from capture.builtin_rules.scalars import tensor_form
+from capture.torch_versions import foreach_copy_, foreach_mul
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
@@ -68,7 +69,7 @@ def _with_a_factor(
     multiplied = [_in_single_precision(ctx, operand) for operand in _parts(ctx, operands[1])]
     factors = _as_tensors(ctx, _parts(ctx, factor), multiplied, exact=False)
     if many:
-        operands[1] = ctx.record(torch._foreach_mul, [ListValue(multiplied), ListValue(factors)], {})
+        operands[1] = ctx.record(foreach_mul, [ListValue(multiplied), ListValue(factors)], {})
     else:
         operands[1] = ctx.record(torch.mul, [multiplied[0], factors[0]], {})
     return ctx.call_builtin(function, operands, options)
@@ -114,7 +115,7 @@ def _rounded_once(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value:
     ]
     computed = ctx.call_builtin(getattr(torch, name.removesuffix("_")), singles, {})
     if many:
-        return ctx.record(torch._foreach_copy_, [args[0], computed], {})
+        return ctx.record(foreach_copy_, [args[0], computed], {})
     return ctx.record("copy_", [args[0], computed], {}, method=True)
 
 

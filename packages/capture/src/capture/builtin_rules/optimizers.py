@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch.optim import optimizer
-
 from capture.builtin_rules.registry import rule
+from capture.torch_versions import get_value, group_tensors_by_device_and_dtype
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import FALSE, ConstantValue
 from capture.values.mapping import DictValue
@@ -15,7 +13,7 @@ from capture.values.sequence import ListValue, TupleValue
 from capture.values.tensor import TensorValue
 
 
-@rule(torch._C._group_tensors_by_device_and_dtype, kinds=(ListValue,))
+@rule(group_tensors_by_device_and_dtype, kinds=(ListValue,))
 def grouped(ctx: Tracer, lists: ListValue, with_indices: Value = FALSE) -> Value:
     """The tensors of several lists side by side, by the device and dtype of the first list's."""
     columns = [realize(ctx, column).elements(ctx) for column in lists.items]
@@ -36,12 +34,12 @@ def grouped(ctx: Tracer, lists: ListValue, with_indices: Value = FALSE) -> Value
 # -- numbers that are read out of tensors ------------------------------------------------------------------------
 
 
-@rule(optimizer._get_value, kinds=(TensorValue,))
+@rule(get_value, kinds=(TensorValue,))
 def step_as_number(ctx: Tracer, step: TensorValue) -> Value:
     """Eager reads the step into a Python float; in a graph a double without dimensions takes part as a float does."""
     return ctx.record("double", [step], {}, method=True)
 
 
-@rule(optimizer._get_value, kinds=(None,))
+@rule(get_value, kinds=(None,))
 def number_as_it_is(ctx: Tracer, number: Value) -> Value:
     return number

@@ -15,6 +15,30 @@ from capture import default_devices
 from capture.answers import QUESTIONS, answer_of, rely_on_where_it_begins
 from capture.builtin_rules.registry import constant_of, fallback, fold, rule
 from capture.sources import AttrSource, CallSource, ConstSource
+from capture.torch_versions import (
+    DisableTorchFunctionSubclass,
+    OpOverload,
+    OpOverloadPacket,
+    TensorBase,
+    VariableFunctions,
+    accelerator_getAccelerator,
+    context_decorator,
+    cuda_isCurrentStreamCapturing,
+    fft,
+    get_dispatch_mode,
+    get_privateuse1_backend_name,
+    get_tracing_state,
+    len_torch_dispatch_stack,
+    len_torch_function_stack,
+    linalg,
+    log_api_usage_once,
+    nn,
+    sparse,
+    special,
+)
+from capture.torch_versions import (
+    set_grad_enabled as set_grad_mode,
+)
 from capture.values.base import Tracer, Value, root_package
 from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
 from capture.values.context import (
@@ -32,7 +56,7 @@ from capture.values.tensor import TensorValue
 
 # -- what is recorded --------------------------------------------------------------------------------------------
 
-_FUNCTION_MODULES = (torch._C._nn, torch._C._linalg, torch._C._fft, torch._C._special, torch._C._sparse)
+_FUNCTION_MODULES = (nn, linalg, fft, special, sparse)
 _PYTHON_MODULES = ("torch.functional", "torch.nn.functional", "torch._lowrank")
 # Functions of those modules that take functions, draw state from Python, or do nothing to tensors.
 _NOT_OPERATIONS = frozenset({"boolean_dispatch", "handle_torch_function", "has_torch_function", "assert_int_or_pair"})
@@ -41,7 +65,7 @@ _NOT_OPERATIONS = frozenset({"boolean_dispatch", "handle_torch_function", "has_t
 def _named_operations() -> dict[tuple[ModuleType, str], Any]:
     """Torch's own operations by the names under which they are found: every builtin of the variable namespace and its
     kin."""
-    found = [(torch, name, getattr(torch, name)) for name in dir(torch._C._VariableFunctions) if hasattr(torch, name)]
+    found = [(torch, name, getattr(torch, name)) for name in dir(VariableFunctions) if hasattr(torch, name)]
     for module in _FUNCTION_MODULES:
         found += [(module, name, value) for name, value in vars(module).items() if callable(value)]
     for module in (torch.nn.functional, torch.functional, torch.linalg, torch.fft, torch.special):
@@ -71,7 +95,7 @@ _NAMED = _named_operations()
 OPERATIONS = _operations()
 ALLOWED: set[int] = set()
 DISALLOWED: set[int] = set()
-_OVERLOADS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+_OVERLOADS = (OpOverload, OpOverloadPacket)
 
 
 def is_operation(function: Any) -> bool:
@@ -123,7 +147,7 @@ def record_operations(ctx: Tracer, function: Any, args: Sequence[Value], kwargs:
 def _tensor_method(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = getattr(function, "__name__", "")
     if getattr(torch.Tensor, name, None) is not function:
-        if getattr(torch._C.TensorBase, name, None) is function:
+        if getattr(TensorBase, name, None) is function:
             ctx.stop("replaced function", f"`torch.Tensor.{name}` is another function now", "it runs as in eager")
         return None
     reason = _READS_VALUES.get(name)
@@ -252,9 +276,9 @@ def _answer(value: Value) -> Callable[..., Value]:
 for _function in (
     torch.jit.is_scripting,
     torch.jit.is_tracing,
-    torch._C._get_tracing_state,
+    get_tracing_state,
 ):
-    rule(_function)(_answer(NONE if _function is torch._C._get_tracing_state else FALSE))
+    rule(_function)(_answer(NONE if _function is get_tracing_state else FALSE))
 if hasattr(torch.compiler, "is_exporting"):
     rule(torch.compiler.is_exporting)(_answer(FALSE))
 for _function in (
@@ -263,19 +287,20 @@ for _function in (
     torch.overrides.has_torch_function_variadic,
 ):
     rule(_function)(_answer(FALSE))
-rule(torch._C._get_privateuse1_backend_name)(_answer(ConstantValue(torch._C._get_privateuse1_backend_name())))
+if get_privateuse1_backend_name:
+    rule(get_privateuse1_backend_name)(_answer(ConstantValue(get_privateuse1_backend_name())))
 
 
-@rule(torch._C.DisableTorchFunctionSubclass, torch.autograd.profiler.record_function)
+@rule(DisableTorchFunctionSubclass, torch.autograd.profiler.record_function)
 def without_effect(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
     """Tensors of subclasses do not come into graphs, and a graph's operations are not grouped under a label."""
     return ctx.call(ctx.literal(contextlib.nullcontext), [])
 
 
 # Capture's own modes are not the program's.
-rule(torch._C._get_dispatch_mode)(lambda ctx, key: NONE)  # frames under a mode are not evaluated
-rule(torch._C._len_torch_dispatch_stack)(_answer(ConstantValue(0)))
-rule(torch._C._log_api_usage_once)(_answer(NONE))
+rule(get_dispatch_mode)(lambda ctx, key: NONE)  # frames under a mode are not evaluated
+rule(len_torch_dispatch_stack)(_answer(ConstantValue(0)))
+rule(log_api_usage_once)(_answer(NONE))
 
 
 # -- state -------------------------------------------------------------------------------------------------------
@@ -304,18 +329,18 @@ for _name in (
     "get_default_device",
 ):
     _reading(getattr(torch, _name), guarded=False)
-_reading(torch._C._len_torch_function_stack, guarded=False)
+_reading(len_torch_function_stack, guarded=False)
 for _function in (
     torch.get_default_dtype,
     torch.get_num_threads,
     torch.cuda.is_available,
-    torch._C._accelerator_getAccelerator,
+    accelerator_getAccelerator,
     torch.is_deterministic_algorithms_warn_only_enabled,
     torch.are_deterministic_algorithms_enabled,
 ):
     _reading(_function, guarded=True)
 if torch.backends.cuda.is_built():  # otherwise it only raises, which is for the program to see
-    _reading(torch._C._cuda_isCurrentStreamCapturing, guarded=True)
+    _reading(cuda_isCurrentStreamCapturing, guarded=True)
 
 
 def _grad_context(cls: type) -> Callable[..., Value]:
@@ -334,13 +359,13 @@ for _cls in (torch.no_grad, torch.enable_grad):
 def set_grad_enabled(ctx: Tracer, mode: Value) -> Value:
     previous = torch.is_grad_enabled()
     enabled = mode.truth(ctx)
-    ctx.graph.switch(torch._C._set_grad_enabled, enabled)
+    ctx.graph.switch(set_grad_mode, enabled)
     return GradModeSwitch(enabled, previous)
 
 
-@rule(torch._C._set_grad_enabled, kinds=(ConstantValue,))
+@rule(set_grad_mode, kinds=(ConstantValue,))
 def switch_grad_mode(ctx: Tracer, mode: ConstantValue) -> Value:
-    ctx.graph.switch(torch._C._set_grad_enabled, mode.value)
+    ctx.graph.switch(set_grad_mode, mode.value)
     return NONE
 
 
@@ -369,7 +394,7 @@ def decorate(ctx: Tracer, context: TorchContext, function: Value) -> Value:
         hint = "use it in a with statement"
         ctx.stop("context", f"`{context.cls.__name__}` decorates a function in the captured code", hint)
     made = BuiltinValue(clone_context, receiver=context)
-    return ctx.call(ctx.literal(torch.utils._contextlib.context_decorator), [made, function])
+    return ctx.call(ctx.literal(context_decorator), [made, function])
 
 
 _CONTEXTS = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode, torch.autocast)

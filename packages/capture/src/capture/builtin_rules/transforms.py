@@ -15,11 +15,11 @@ from typing import Any
 import torch
 import torch.func
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from capture.builtin_rules.objects import plain_data
 from capture.builtin_rules.registry import rule
 from capture.errors import UserRaised
+from capture.torch_versions import pytree
 from capture.transforms import transformed
 from capture.values.base import Tracer, Value, realize, settled
 from capture.values.constant import NONE, ConstantValue

@@ -14,6 +14,7 @@ from torch.nn import functional as nnf
 
 from capture.builtin_rules.registry import fallback
 from capture.builtin_rules.scalars import tensor_form
+from capture.torch_versions import VariableFunctions, nn
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
@@ -101,7 +102,7 @@ def _filled(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[s
     return ctx.record("fill_", [made, _like(ctx, made, args[position])], {}, method=True)
 
 
-@_where_given(torch.threshold, nnf.threshold, torch._C._VariableFunctions.threshold)
+@_where_given(torch.threshold, nnf.threshold, VariableFunctions.threshold)
 def _above(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if len(args) != 3 or not isinstance(tensor := args[0], TensorValue) or not tensor.fake.is_floating_point():
         return None
@@ -109,7 +110,7 @@ def _above(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[st
     return ctx.record(torch.where, [ctx.record(torch.le, [tensor, limit], {}), value, tensor], {})
 
 
-@_where_given(nnf.leaky_relu, torch._C._nn.leaky_relu)
+@_where_given(nnf.leaky_relu, nn.leaky_relu)
 def _leaking(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if kwargs or len(args) != 2 or not isinstance(tensor := args[0], TensorValue):
         return None

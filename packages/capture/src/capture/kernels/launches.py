@@ -19,9 +19,9 @@ from types import FunctionType
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from capture.kernels.writes import function_of
+from capture.torch_versions import OpOverload
 
 NAMESPACE = "triton_kernels"
 

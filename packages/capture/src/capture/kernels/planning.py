@@ -15,7 +15,6 @@ from types import FunctionType
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
-from torch._ops import OpOverload
 
 from capture.kernels.launches import (
     Branch,
@@ -31,6 +30,7 @@ from capture.kernels.launches import (
     operator_of,
 )
 from capture.kernels.writes import Unfollowed, function_of, parameters, reach, text_of
+from capture.torch_versions import OpOverload, cdata_of
 
 Item = TypeVar("Item")
 _LAYERS = frozenset(
@@ -281,7 +281,7 @@ def _is_tritons(value: Any) -> bool:
 def _memory_of(tensor: torch.Tensor) -> int:
     if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
         raise Refused("it is given a tensor that is not laid out plainly")
-    return int(tensor.untyped_storage()._cdata)
+    return int(cdata_of(tensor.untyped_storage()))
 
 
 def fills_its_memory(tensor: torch.Tensor) -> bool:

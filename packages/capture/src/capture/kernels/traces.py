@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from capture.kernels.planning import Refused, covers, plan
+from capture.torch_versions import base_of, is_functional_tensor
 
 _REAL = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
@@ -26,7 +27,7 @@ def is_stand_in(value: Any) -> bool:
     """Whether it is a tensor without data of its own, or holds one."""
     if isinstance(value, (list, tuple)):
         return any(map(is_stand_in, value))
-    return isinstance(value, torch.Tensor) and (type(value) not in _REAL or torch._is_functional_tensor(value))
+    return isinstance(value, torch.Tensor) and (type(value) not in _REAL or is_functional_tensor(value))
 
 
 def apply_traced(function: Any, args: Sequence[Any]) -> Any:
@@ -123,7 +124,7 @@ class _Python:
     item = seen
 
     def holder(self, item: torch.Tensor, *, written: bool) -> torch.Tensor | None:
-        return next((tensor for tensor in (item, item._base) if tensor is not None and covers(tensor)), None)
+        return next((tensor for tensor in (item, base_of(item)) if tensor is not None and covers(tensor)), None)
 
     def layout(self, item: torch.Tensor, holder: torch.Tensor) -> list[Any]:
         return [*item.size(), *item.stride(), item.storage_offset() - holder.storage_offset()]

@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
+
+from capture.torch_versions import OpOverload, OpOverloadPacket, schema_of
 
 NAMESPACE = "of_length"
 Size = Any
@@ -61,7 +62,7 @@ def _once(name: str, definition: Definition) -> OpOverloadPacket:
 
 def define(operator: OpOverload, stand_in: Callable[..., Any]) -> str:
     """One of torch's operators with symbols for its numbers; ``stand_in`` computes on tensors without data."""
-    schema = re.sub(r"^aten::", "", re.sub(r"\bint\b", "SymInt", str(operator._schema)))
+    schema = re.sub(r"^aten::", "", re.sub(r"\bint\b", "SymInt", str(schema_of(operator))))
     name = f"{NAMESPACE}::{schema[: schema.index('(')]}"
     define_as(name, schema[schema.index("(") :], operator, stand_in)
     return name

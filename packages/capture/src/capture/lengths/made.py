@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.nn import functional as nnf
 
 from capture.lengths.again import NAMESPACE, Size, define, define_as, defines, overloads_of, without_gradient
+from capture.torch_versions import DynamicOutputShapeException, OpOverload, schema_of
 
 Shape = Callable[..., Sequence[Size]]
 
@@ -36,8 +35,8 @@ def _define_overloads(name: str, shape: Shape) -> None:
 
 def _stand_in(operator: OpOverload, shape: Shape) -> Callable[..., Tensor]:
     """The dtype is torch's answer for a tensor of another length."""
-    names = [argument.name for argument in operator._schema.arguments]
-    lengths = {argument.name: 2 for argument in operator._schema.arguments if str(argument.type) == "int"}
+    names = [argument.name for argument in schema_of(operator).arguments]
+    lengths = {argument.name: 2 for argument in schema_of(operator).arguments if str(argument.type) == "int"}
 
     def tell(*args: Any, **kwargs: Any) -> Tensor:
         given = dict(zip(names, args, strict=False)) | kwargs

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._prims_common import suggest_memory_format
 
 from capture.lengths.again import Size, define, defines
+from capture.torch_versions import suggest_memory_format
 
 aten = torch.ops.aten
 

@@ -7,13 +7,22 @@ from typing import Any, Protocol
 
 import torch
 
+from capture.torch_versions import (
+    cache_enabled_of,
+    enabled_of,
+    enter_autocast,
+    enter_inference_mode,
+    exit_autocast,
+    exit_inference_mode,
+    set_grad_enabled,
+)
 from capture.values.base import Tracer, Value
 from capture.values.function import BuiltinValue
 
-_enter_autocast = torch.amp.autocast_mode._enter_autocast
-_exit_autocast = torch.amp.autocast_mode._exit_autocast
-_enter_inference = torch.autograd.grad_mode._enter_inference_mode
-_exit_inference = torch.autograd.grad_mode._exit_inference_mode
+_enter_autocast = enter_autocast
+_exit_autocast = exit_autocast
+_enter_inference = enter_inference_mode
+_exit_inference = exit_inference_mode
 
 
 class StateRecorder(Protocol):
@@ -60,7 +69,7 @@ class TorchContext(Value):
         elif issubclass(self.cls, torch.autocast):
             self._handle = graph.switch(_enter_autocast, *self.args)
         else:
-            graph.switch(torch._C._set_grad_enabled, self._target())
+            graph.switch(set_grad_enabled, self._target())
         self.grad_mode_within = torch.is_grad_enabled()
 
     def leave(self, graph: StateRecorder) -> None:
@@ -69,7 +78,7 @@ class TorchContext(Value):
         elif issubclass(self.cls, torch.autocast):
             graph.switch(_exit_autocast, self._handle)
         else:
-            graph.switch(torch._C._set_grad_enabled, self.grad_mode_before)
+            graph.switch(set_grad_enabled, self.grad_mode_before)
 
     def _mode_put_back(self) -> bool:
         return torch.is_grad_enabled()
@@ -126,4 +135,4 @@ GRAD_CLASSES = (torch.no_grad, torch.enable_grad)
 
 
 def autocast_arguments(made: Any) -> tuple[Any, ...]:
-    return (made.device, made.fast_dtype, made._enabled, made._cache_enabled)
+    return (made.device, made.fast_dtype, enabled_of(made), cache_enabled_of(made))

@@ -6,6 +6,7 @@ Each check is one line; one that fails says how to get what is missing.  Exit st
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import importlib.util
 import sys
@@ -22,10 +23,9 @@ import torch
 import compile_api
 import inductor
 from compile_api.processor import needed_settings
+from compile_api.tested import TESTED, complaint, minor, tested_range
 from inductor import toolchain
 from inductor.options import Options
-
-_OLDEST_TORCH = (2, 11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,21 @@ def headers() -> Finding:
 
 def torch_version() -> Finding:
     version = importlib.metadata.version("torch")
-    good = tuple(int(part) for part in version.split("+")[0].split(".")[:2]) >= _OLDEST_TORCH
-    wanted = ".".join(map(str, _OLDEST_TORCH))
-    return Finding(good, f"torch {version}", "" if good else f"pip install 'torch>={wanted}'")
+    oldest, tested = min(map(minor, TESTED)), f"tested with torch {tested_range()}"
+    if minor(version) < oldest:
+        return Finding(False, f"torch {version} ({tested})", f"pip install 'torch>={oldest[0]}.{oldest[1]}'")
+    return Finding(True, f"torch {version} ({tested})", complaint(version))
+
+
+def torchs_insides() -> Finding:
+    """What torch lacks of that which the packages use turns off one feature each."""
+    built = torch.backends.cuda.is_built()
+    lacking = [
+        f"{package}: {sentence}"
+        for package in ("capture", "aotgrad", "inductor", "cudagraphs", "compile_api")
+        for sentence in importlib.import_module(f"{package}.torch_versions").INSIDES.lacking(cuda=built).values()
+    ]
+    return Finding(None if lacking else True, f"torch's insides: {len(lacking)} are not here", "\n".join(lacking))
 
 
 def compiler() -> Finding:
@@ -171,5 +183,6 @@ def all_devices() -> Finding:
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
-    python, headers, torch_version, processor, compiler, triton, gpu, cache_folder, all_devices, backends,
+    python, headers, torch_version, torchs_insides, processor, compiler, triton, gpu, cache_folder, all_devices,
+    backends,
 )  # fmt: skip

@@ -20,9 +20,8 @@ from compile_api.backends import CompilerFn, Context, backend
 from compile_api.ledger import GraphCompiled
 from compile_api.runtimes.by_size import for_each_size
 from compile_api.runtimes.onnx_graph import refuse_varying_sizes, value_of
+from compile_api.torch_versions import aten
 from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
-
-aten = torch.ops.aten
 
 _POINTWISE: Mapping[Any, str] = {
     aten.add.Tensor: "add", aten.sub.Tensor: "sub", aten.mul.Tensor: "mul", aten.div.Tensor: "div",

@@ -10,8 +10,7 @@ import torch
 from torch import fx
 
 from compile_api.runtimes.onnx_graph import Builder, Name, argument, dtype_of, promoted, rule, sizes_of, value_of
-
-aten = torch.ops.aten
+from compile_api.torch_versions import aten, schema_of
 
 # -- element by element -------------------------------------------------------------------------------------------
 
@@ -93,7 +92,7 @@ for _packet, _operator in _TRUTH.items():
 
 @rule(aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor)
 def bitwise(b: Builder, node: fx.Node) -> Name:
-    kind = {"and": "And", "or": "Or", "xor": "Xor"}[str(node.target._schema.name).rpartition("_")[2]]
+    kind = {"and": "And", "or": "Or", "xor": "Xor"}[str(schema_of(node.target).name).rpartition("_")[2]]
     dtype = dtype_of(node)
     operator = kind if dtype == torch.bool else f"Bitwise{kind}"
     return b.add(operator, b.of(node.args[0], dtype), b.of(node.args[1], dtype))

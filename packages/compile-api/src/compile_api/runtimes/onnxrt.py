@@ -83,7 +83,7 @@ def _written_with_others() -> list[Any]:
 def _through_sessions(ctx: Context, providers: Sequence[str]) -> CompilerFn:
     # Filled and made here: only programs that use this backend wait for these tables.
     importlib.import_module("compile_api.runtimes.onnx_rules")
-    decompositions = importlib.import_module("torch._decomp").get_decompositions(_written_with_others())
+    decompositions = importlib.import_module("compile_api.torch_versions").get_decompositions(_written_with_others())
 
     def for_direction(direction: str) -> FxCompiler:
         def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:

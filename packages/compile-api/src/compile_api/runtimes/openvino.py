@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
@@ -16,6 +15,7 @@ from compile_api.ledger import GraphCompiled
 from compile_api.runtimes.by_size import for_each_size
 from compile_api.runtimes.ofi import refuse_training
 from compile_api.runtimes.onnx_graph import refuse_varying_sizes
+from compile_api.torch_versions import extract_tensor_metadata
 from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
 
 
@@ -93,7 +93,7 @@ def _with_metadata(gm: fx.GraphModule) -> fx.GraphModule:
     for node in gm.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):
-            node.meta["tensor_meta"] = _extract_tensor_metadata(value)
+            node.meta["tensor_meta"] = extract_tensor_metadata(value)
     return gm
 
 

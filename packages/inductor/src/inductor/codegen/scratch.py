@@ -7,9 +7,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from torch.utils import _pytree as pytree
-
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Program, Ref, View
+from inductor.torch_versions import pytree
 
 LARGEST = 256
 """Bytes; what is larger has memory of its own, which is free again sooner."""

@@ -24,6 +24,13 @@ from inductor.errors import BadInput, UnsupportedGraph
 from inductor.ir.expr import Apply, Const, IndexValue
 from inductor.ir.index import Index
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
+from inductor.torch_versions import (
+    OpOverload,
+    cuda_getCurrentRawStream,
+    cuda_getDevice,
+    schema_of,
+    set_grad_enabled,
+)
 
 INDEX_STYLE = IndexStyle(
     divide=infix("//", Precedence.MULTIPLY),
@@ -128,11 +135,12 @@ class _WrapperPrinter:
                 self._body()
             else:  # library calls must not record a graph for autograd
                 self.lines.line("grad_mode = torch.is_grad_enabled()")
-                self.lines.line("torch._C._set_grad_enabled(False)")
+                self._bind_inside("set_grad_enabled", set_grad_enabled, "_set_grad_enabled")
+                self.lines.line("set_grad_enabled(False)")
                 with self.lines.block("try:"):
                     self._body()
                 with self.lines.block("finally:"):
-                    self.lines.line("torch._C._set_grad_enabled(grad_mode)")
+                    self.lines.line("set_grad_enabled(grad_mode)")
         return Wrapper(str(self.lines), self.namespace, tuple(self.imports), self.plans)
 
     def _enter(self, device: torch.device) -> None:
@@ -146,14 +154,15 @@ class _WrapperPrinter:
     def _bind_gpu(self) -> None:
         if "on_gpu" in self.namespace:
             return
-        names = {"current_gpu": "_cuda_getDevice", "stream_of": "_cuda_getCurrentRawStream"}
-        for name, function in names.items():
-            self.namespace[name] = getattr(
-                torch._C, function, None
-            )  # a torch without CUDA prints programs all the same
-            self.imports.append(f"{name} = torch._C.{function}")
+        # A torch without CUDA prints programs all the same.
+        self._bind_inside("current_gpu", cuda_getDevice, "_cuda_getDevice")
+        self._bind_inside("stream_of", cuda_getCurrentRawStream, "_cuda_getCurrentRawStream")
         self.namespace["on_gpu"] = torch.cuda.device
         self.imports.append("from torch.cuda import device as on_gpu")
+
+    def _bind_inside(self, name: str, function: Any, spelling: str) -> None:
+        self.namespace[name] = function
+        self.imports.append(f"{name} = torch._C.{spelling}")
 
     def _body(self) -> None:
         self._inputs()
@@ -357,7 +366,7 @@ class _WrapperPrinter:
         arguments = [self._argument(argument) for argument in step.args]
         arguments += [f"{name}={self._argument(value)}" for name, value in step.kwargs]
         into = [self._local(name) for name in step.into]
-        places = [argument.name for argument in step.target._schema.arguments if argument.is_out] if into else []
+        places = [argument.name for argument in schema_of(step.target).arguments if argument.is_out] if into else []
         if places:
             arguments += [f"{place}={name}" for place, name in zip(places, into, strict=True)]
         text = f"{target}({', '.join(arguments)})"
@@ -382,7 +391,7 @@ class _WrapperPrinter:
             if output is not None:
                 self._receive(output)
 
-    def _target(self, target: torch._ops.OpOverload) -> str:
+    def _target(self, target: OpOverload) -> str:
         """What is called: where an operator says what it comes to, as those behind Python functions may, that."""
         if (direct := getattr(target, "direct", None)) is not None:
             return self._bound(_target_name(target), direct, f"{_as_python(target)}.direct")
@@ -458,7 +467,7 @@ def _as_python(value: object) -> str | None:
     for function in _DIRECT.values():
         if value is function:
             return f"torch.{function.__name__}"
-    if isinstance(value, torch._ops.OpOverload):
+    if isinstance(value, OpOverload):
         return f"torch.ops.{str(value).replace('::', '.')}"
     if isinstance(value, torch.device):
         return f"torch.{value!r}"

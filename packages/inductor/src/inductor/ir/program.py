@@ -12,6 +12,7 @@ import torch
 
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Kernel
+from inductor.torch_versions import OpOverload
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Call:
     a result nobody reads.  With ``into`` the results are written into buffers that exist already.  ``number`` is the
     name of the one integer that the operator returns instead."""
 
-    target: torch._ops.OpOverload
+    target: OpOverload
     args: tuple[object, ...]
     kwargs: tuple[tuple[str, object], ...]
     outputs: tuple[Buffer | None, ...]

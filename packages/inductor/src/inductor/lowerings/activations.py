@@ -28,8 +28,8 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.pointwise import elementwise, row
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.values import Tensor, representable
+from inductor.torch_versions import aten
 
-aten = torch.ops.aten
 INF = math.inf
 
 

@@ -18,8 +18,7 @@ from inductor.lowerings.registry import Declined
 from inductor.lowerings.values import Tensor, broadcast_sizes, broadcast_to, compute_dtype, load, number, pure
 from inductor.lowerings.views import permuted, reshape
 from inductor.rewrites.attention import Added, Attention, Filled, laid
-
-aten = torch.ops.aten
+from inductor.torch_versions import aten
 
 
 def attend(ctx: Context, attention: Attention) -> Tensor:

@@ -19,6 +19,7 @@ from inductor.ir.program import Buffer, Call, Ref, View
 from inductor.lowerings.sizes import Sizes, contiguous_strides, image_strides
 from inductor.lowerings.values import Tensor, axes, compute_dtype, load, positions, reindex, strided
 from inductor.rewrites.layouts import Layout
+from inductor.torch_versions import OpOverload
 
 Finish = Callable[..., Sequence[tuple[Expr, torch.dtype]]]
 
@@ -264,7 +265,7 @@ class Context:
 
     def call(
         self,
-        target: torch._ops.OpOverload,
+        target: OpOverload,
         args: Sequence[object],
         kwargs: dict[str, object],
         outputs: Sequence[Buffer | None],

@@ -15,8 +15,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.sizes import contiguous_strides, image_strides
 from inductor.lowerings.values import Tensor, load, pure, strided
-
-aten = torch.ops.aten
+from inductor.torch_versions import aten
 
 FEW_CHANNELS = 4
 """The library rearranges the weights of so few channels badly, so they are handed over as it wants them."""

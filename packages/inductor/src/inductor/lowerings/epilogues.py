@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-
 from inductor.lowerings.context import Context
 from inductor.lowerings.values import Tensor, load
 from inductor.lowerings.views import reshape
 from inductor.rewrites.epilogues import Epilogue
+from inductor.torch_versions import aten
 
 
 def multiply_and_activate(ctx: Context, epilogue: Epilogue) -> Tensor:
@@ -17,5 +16,5 @@ def multiply_and_activate(ctx: Context, epilogue: Epilogue) -> Tensor:
     ctx.begin(product, [meta])
     operands = [ctx.ref(ctx.current(ctx.values[operand])) for operand in product.args[:3]]
     result = ctx.buffer(ctx.sizes.indices(meta.shape), meta.dtype, meta.device, ctx.sizes.strides(meta.stride()))
-    ctx.call(torch.ops.aten._addmm_activation.default, operands, {"use_gelu": True}, [result], None)
+    ctx.call(aten._addmm_activation.default, operands, {"use_gelu": True}, [result], None)
     return reshape(load(result), ctx.sizes.indices(shape))

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from inductor.errors import UnsupportedGraph
 from inductor.ir.index import Index
@@ -20,8 +19,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import LIBRARY
 from inductor.lowerings.values import Tensor, load
-
-aten = torch.ops.aten
+from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 
 LIBRARY.update((
     aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default, aten.addmv.default, aten.mv.default,
@@ -38,12 +36,12 @@ LIBRARY.update((
 def call_operator(ctx: Context, node: Node, args: Any, kwargs: Any, reason: str | None) -> Any:
     """Emits the call and returns its results in the operator's own structure."""
     target = node.target
-    assert isinstance(target, torch._ops.OpOverload)
+    assert isinstance(target, OpOverload)
     return _emit(ctx, target, args, kwargs, node.meta.get("val"), None if target in LIBRARY else reason)
 
 
 def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason: str | None) -> Any:
-    if metas is None and [str(result.type) for result in target._schema.returns] == ["Tensor"]:
+    if metas is None and [str(result.type) for result in schema_of(target).returns] == ["Tensor"]:
         raise UnsupportedGraph(f"{ctx.node}, of which the tracer does not say what it returns")
     refs = _with_refs(ctx)
     call_args, call_kwargs = _map(refs, args), {name: _map(refs, value) for name, value in kwargs.items()}
@@ -93,10 +91,10 @@ def _result(ctx: Context, meta: Any) -> Buffer | None:
 
 def written(ctx: Context, target: Any, args: Any, kwargs: dict[str, Any]) -> list[str]:
     """The buffers that a call writes to, by its schema; windows stand for what they are windows on."""
-    if not target._schema.is_mutable:
+    if not schema_of(target).is_mutable:
         return []
     names: list[str] = []
-    for position, argument in enumerate(target._schema.arguments):
+    for position, argument in enumerate(schema_of(target).arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
         value = args[position] if position < len(args) else kwargs.get(argument.name)

@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from inductor.lowerings.context import Context
 from inductor.lowerings.reductions import vector_norm
 from inductor.lowerings.registry import LOWERINGS, Declined, Lowering, OpOverload, lowering
 from inductor.lowerings.values import Tensor
-
-aten = torch.ops.aten
+from inductor.torch_versions import aten
 
 
 def each(single: Lowering, ctx: Context, *args: Any, **kwargs: Any) -> list[Any] | Declined:

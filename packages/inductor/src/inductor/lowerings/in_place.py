@@ -12,25 +12,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch.fx import Graph, Node
 
 from inductor.ir.index import Index
 from inductor.lowerings.context import Context, read_buffers
 from inductor.lowerings.values import Tensor, load, strided
 from inductor.rewrites.views import is_view
-
-aten = torch.ops.aten
+from inductor.torch_versions import OpOverload, aten, schema_of
 
 UNINITIALISED = frozenset(
     getattr(aten, name).default for name in ("empty_like", "new_empty", "new_empty_strided", "empty_strided")
 ) | {aten.empty.memory_format}
 
 
-def operator_in_place(node: Node) -> torch._ops.OpOverload | None:
+def operator_in_place(node: Node) -> OpOverload | None:
     """What the node may call instead, on its own arguments; None for a node without."""
     found = node.meta.get("in_place")
-    return found if isinstance(found, torch._ops.OpOverload) and not found._schema.returns else None
+    return found if isinstance(found, OpOverload) and not schema_of(found).returns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +76,11 @@ class InPlace:
         self._inputs = inputs
         self._before_writing = before_writing
 
-    def call(self, node: Node, target: torch._ops.OpOverload, given: Mapping[str, Any]) -> Any:
+    def call(self, node: Node, target: OpOverload, given: Mapping[str, Any]) -> Any:
         """Emits the call; gives back what the arguments that it writes to hold then."""
         results: list[Tensor] = []
         arguments: list[Any] = []
-        for argument in target._schema.arguments:
+        for argument in schema_of(target).arguments:
             value, source = given[argument.name], node.kwargs[argument.name]
             if isinstance(value, Tensor) and isinstance(source, Node):
                 strides = self._ctx.sizes.strides(source.meta["val"].stride())

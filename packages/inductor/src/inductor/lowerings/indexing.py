@@ -30,8 +30,8 @@ from inductor.lowerings.values import (
     reindex,
 )
 from inductor.lowerings.views import wrap
+from inductor.torch_versions import aten
 
-aten = torch.ops.aten
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 INLINE_COST = 4
 

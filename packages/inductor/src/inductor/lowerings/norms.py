@@ -17,8 +17,7 @@ from inductor.lowerings.reductions import count, moments, widened
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.values import Tensor, at, broadcast_to, compute_dtype, convert, positions, pure
 from inductor.lowerings.views import reshape
-
-aten = torch.ops.aten
+from inductor.torch_versions import aten
 
 
 def along(tensor: Tensor, like: Tensor, dim: int = 1) -> Value:

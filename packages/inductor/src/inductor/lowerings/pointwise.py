@@ -49,8 +49,8 @@ from inductor.lowerings.values import (
     pure,
     representable,
 )
+from inductor.torch_versions import OpOverload, aten
 
-aten = torch.ops.aten
 Formula = Callable[..., Value]
 INF = math.inf
 EVERYWHERE, ON_GPUS = ("cpu", "cuda"), ("cuda",)
@@ -101,7 +101,7 @@ def _operand(operand: Any, sizes: Sequence[Index], dtype: torch.dtype, wide: boo
 
 
 def row(
-    *overloads: torch._ops.OpOverload,
+    *overloads: OpOverload,
     kind: Kind = "default",
     operands: int = 1,
     jumps: bool = False,
@@ -126,7 +126,7 @@ def _with_parameters(formula: Formula, args: Sequence[Any], kwargs: dict[str, An
 
 # -- one operand, one operator of the table ---------------------------------------------------------------------------
 
-_ONE_OPERAND: tuple[tuple[torch._ops.OpOverload, Kind, str], ...] = (
+_ONE_OPERAND: tuple[tuple[OpOverload, Kind, str], ...] = (
     *((getattr(aten, name).default, "float", name) for name in (
         "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
         "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma",

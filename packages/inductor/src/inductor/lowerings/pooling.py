@@ -20,8 +20,8 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, Lowering, OpOverload, lowering
 from inductor.lowerings.values import Tensor, as_index_value, at, cost, number, positions, pure, strided
 from inductor.lowerings.windows import Adaptive, Regular, Windows, as_number
+from inductor.torch_versions import aten
 
-aten = torch.ops.aten
 WRITTEN_OUT = 25
 """Windows of up to so many elements are written out."""
 PLAIN = 2

@@ -13,8 +13,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, Declined, lowering
 from inductor.lowerings.values import Tensor, broadcast_to, load, pure
 from inductor.rewrites.views import is_view
-
-aten = torch.ops.aten
+from inductor.torch_versions import aten
 
 
 @lowering(aten.addmm.default)

@@ -18,8 +18,8 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.sizes import contiguous_strides
 from inductor.lowerings.values import Tensor, as_index_value, compute_dtype, convert, positions, pure
+from inductor.torch_versions import aten
 
-aten = torch.ops.aten
 STREAM = 1 << 40
 """How far apart the numbers of two operators of a graph lie: no tensor has so many elements."""
 FROM_EAGER = Declined("random numbers come from torch's own stream")

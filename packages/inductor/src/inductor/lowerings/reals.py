@@ -14,8 +14,7 @@ from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, apply, cast
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.lowerings.sizes import Sizes
-
-aten = torch.ops.aten
+from inductor.torch_versions import OpOverload, aten
 
 _TAKE_REALS = frozenset(
     (
@@ -35,7 +34,7 @@ class Real:
     expr: Expr
 
 
-def takes_reals(target: torch._ops.OpOverload, operands: Sequence[Any]) -> bool:
+def takes_reals(target: OpOverload, operands: Sequence[Any]) -> bool:
     """Whether the lowering of such a call reckons with what floats known only at run time it is given."""
     places = [place for place, operand in enumerate(operands) if isinstance(operand, Real)]
     return not places or (places == [1] and target in _TAKE_REALS)

@@ -31,8 +31,8 @@ from inductor.lowerings.values import (
     reindex,
 )
 from inductor.lowerings.views import reshape, wrap
+from inductor.torch_versions import aten
 
-aten = torch.ops.aten
 Dims = Any
 
 

@@ -13,8 +13,7 @@ from inductor.lowerings.promotion import category
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.values import Tensor, as_index_value, compute_dtype, convert, positions, pure
 from inductor.lowerings.views import wrap
-
-aten = torch.ops.aten
+from inductor.torch_versions import aten
 
 
 def _accumulated(x: Tensor, dtype: torch.dtype) -> torch.dtype:

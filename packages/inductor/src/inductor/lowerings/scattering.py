@@ -36,8 +36,8 @@ from inductor.lowerings.values import (
     reindex,
 )
 from inductor.lowerings.views import reshape, wrap
+from inductor.torch_versions import aten
 
-aten = torch.ops.aten
 Places = Sequence[tuple[Symbol, Expr]]
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 """What GPUs can add to in one step."""

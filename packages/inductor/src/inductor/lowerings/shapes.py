@@ -25,8 +25,8 @@ from inductor.lowerings.values import (
     reindex,
 )
 from inductor.lowerings.views import reshape, unsqueeze, window, wrap
+from inductor.torch_versions import aten
 
-aten = torch.ops.aten
 INLINE_PARTS = 4
 """Up to so many parts are chosen between where they are used; more are written side by side into memory."""
 

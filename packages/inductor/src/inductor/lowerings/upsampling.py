@@ -33,8 +33,8 @@ from inductor.lowerings.values import (
     reindex,
     strided,
 )
+from inductor.torch_versions import aten
 
-aten = torch.ops.aten
 MOST_TAPS = 25
 PLAIN = 2
 SCALES = Declined("a scale that is not the quotient of the sizes")

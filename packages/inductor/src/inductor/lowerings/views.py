@@ -13,8 +13,8 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.sizes import contiguous_strides, numel
 from inductor.lowerings.values import Tensor, broadcast_to, compute_dtype, positions, pure, reindex, strided
+from inductor.torch_versions import aten
 
-aten = torch.ops.aten
 Size = Any
 
 

@@ -15,8 +15,7 @@ import torch
 from torch.fx import Graph, Node
 
 from inductor.rewrites.redundant import Redundant
-
-aten = torch.ops.aten
+from inductor.torch_versions import aten
 
 VERY_NEGATIVE = -1e4
 """What scores below are filled with so that the softmax leaves nothing of them."""

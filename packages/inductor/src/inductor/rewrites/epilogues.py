@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Graph, Node
 
-aten = torch.ops.aten
+from inductor.torch_versions import aten
+
 HALF = (torch.float16, torch.bfloat16)
 RESHAPES = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 

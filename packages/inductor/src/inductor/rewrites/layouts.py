@@ -16,13 +16,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from inductor.rewrites.views import behind_outputs, is_view
-
-aten = torch.ops.aten
+from inductor.torch_versions import FakeTensor, aten, pytree
 
 Layout: TypeAlias = Literal["channels last", "contiguous"]
 Boxed: TypeAlias = Callable[[list[Any]], tuple[Any, ...]]

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from inductor.torch_versions import OpOverload, schema_of
+
 IMPURE = (torch.Tag.nondeterministic_seeded, torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 
@@ -37,19 +39,22 @@ def is_pure(node: Node) -> bool:
     """True if a call has no effect but its result."""
     if node.op != "call_function":
         return False
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return True
     pure_library = node.target.namespace in ("aten", "prims")
     return (
-        pure_library and not _writes(node) and IMPURE[0] not in node.target.tags and bool(node.target._schema.returns)
+        pure_library
+        and not _writes(node)
+        and IMPURE[0] not in node.target.tags
+        and bool(schema_of(node.target).returns)
     )
 
 
 def _writes(node: Node) -> bool:
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return False
-    return target._schema.is_mutable or "batch_norm" in target._schema.name
+    return schema_of(target).is_mutable or "batch_norm" in schema_of(target).name
 
 
 def _equal_nodes(graph: Graph, dead: set[Node]) -> dict[Node, Node]:
@@ -84,7 +89,7 @@ def _symbols(node: Node) -> set[str]:
 
 
 def _tags(node: Node) -> tuple[torch.Tag, ...]:
-    return IMPURE if isinstance(node.target, torch._ops.OpOverload) else ()
+    return IMPURE if isinstance(node.target, OpOverload) else ()
 
 
 def _sources(output: Node) -> set[Node]:
@@ -97,7 +102,7 @@ def _sources(output: Node) -> set[Node]:
             continue
         found.add(node)
         target = node.target
-        if not isinstance(target, torch._ops.OpOverload) or any(r.alias_info for r in target._schema.returns):
+        if not isinstance(target, OpOverload) or any(r.alias_info for r in schema_of(target).returns):
             stack.extend(node.all_input_nodes)
     return found
 

@@ -7,6 +7,8 @@ import operator
 import torch
 from torch.fx import Graph, Node
 
+from inductor.torch_versions import OpOverload
+
 VIEWS = frozenset(
     getattr(torch.ops.aten, name) for name in (
         "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze",
@@ -19,7 +21,7 @@ VIEWS = frozenset(
 def is_view(node: Node) -> bool:
     if node.target is operator.getitem:
         return bool(node.all_input_nodes)
-    return isinstance(node.target, torch._ops.OpOverload) and node.target.overloadpacket in VIEWS
+    return isinstance(node.target, OpOverload) and node.target.overloadpacket in VIEWS
 
 
 def behind_outputs(graph: Graph) -> set[Node]:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-import torch
-
 from inductor.deps import loads_of, refs, returns_alias, root, stores_of
 from inductor.ir.expr import Expr, Load, rewrite
 from inductor.ir.graph import Graph
@@ -20,9 +18,9 @@ from inductor.ir.kernel import Argument, Kernel, Loop
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Ref, Step
 from inductor.schedule.kernels import storage, with_own_names
 from inductor.schedule.merge import map_statement
+from inductor.torch_versions import aten
 
 Work: TypeAlias = Kernel | Call
-aten = torch.ops.aten
 _MemoryClass: TypeAlias = tuple[str, Index]
 
 

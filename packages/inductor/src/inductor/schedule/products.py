@@ -24,8 +24,8 @@ from inductor.schedule.align import overlay
 from inductor.schedule.kernels import arguments_of
 from inductor.schedule.memory import Work
 from inductor.schedule.merge import map_statement
+from inductor.torch_versions import aten, schema_of
 
-aten = torch.ops.aten
 PLACES: Mapping[object, tuple[int, int, int | None]] = {
     aten.mm.default: (0, 1, None),
     aten.bmm.default: (0, 1, None),
@@ -126,7 +126,7 @@ class _Alternative:
             before += [] if maker is None else [maker]
         product = Product(factors[0], factors[1], laid.rows, laid.columns, inner, left.dtype)
         loops = (Loop((), tuple(_with_product(statement, output.name, value) for statement in laid.body)),)
-        operator = self.call.target._schema.name.split("::")[1]
+        operator = schema_of(self.call.target).name.split("::")[1]
         name, origins = output.name, [operator]
         if isinstance(kernel, Kernel) and after is not None:
             name, origins = kernel.name, [operator, *kernel.origins]

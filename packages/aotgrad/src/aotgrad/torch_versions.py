@@ -1,0 +1,179 @@
+"""The table of torch's insides that tracing and differentiating stand on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotgrad.errors import Unsupported
+from aotgrad.insides import Inside, Insides, operators
+
+_NOTHING = "nothing is traced, and graphs run eagerly"
+_AGAIN = "second derivatives of a compiled graph are refused"
+_NETWORKS = "recurrent networks run eagerly"
+_EARLY = "a gradient that is asked for in the graph runs eagerly"
+_PLAIN = "operators defined outside of torch run eagerly"
+
+INSIDES = Insides(
+    lambda sentence: Unsupported(sentence, "run the graph eagerly, or install a torch that was tested"),
+    [
+        # -- tracing
+        Inside("torch._subclasses.fake_tensor.FakeTensor", "which has a layout and no data", _NOTHING, essential=True),
+        Inside("torch._subclasses.fake_tensor.FakeTensorMode", "which computes layouts", _NOTHING, essential=True),
+        Inside(
+            "torch._subclasses.fake_tensor.DataDependentOutputException",
+            "which says that a number depends on data",
+            _NOTHING,
+            essential=True,
+        ),
+        Inside(
+            "torch._subclasses.fake_tensor.DynamicOutputShapeException",
+            "which says that a size depends on data",
+            _NOTHING,
+            essential=True,
+        ),
+        Inside("torch.utils._python_dispatch.TorchDispatchMode", "which sees every operator", _NOTHING, essential=True),
+        Inside(
+            "torch.utils._python_dispatch.is_traceable_wrapper_subclass",
+            "which knows a subclass that wraps tensors",
+            _NOTHING,
+            essential=True,
+        ),
+        Inside("torch.utils._pytree", "which flattens arguments and results", _NOTHING, essential=True),
+        Inside("torch._ops.OpOverload", "which is what the nodes of a graph call", _NOTHING, essential=True),
+        Inside("torch._ops.OpOverloadPacket", "which names all forms of an operator", _NOTHING, essential=True),
+        Inside(
+            "torch.ops.aten.add.Tensor._schema",
+            "which says what an operator takes",
+            _NOTHING,
+            essential=True,
+            attribute=True,
+        ),
+        Inside(
+            "torch.ops.aten.add.Tensor._op",
+            "which runs an operator with the least work",
+            _NOTHING,
+            essential=True,
+            attribute=True,
+        ),
+        Inside(
+            "torch.ops.aten.add.Tensor._opname", "which names an operator", _NOTHING, essential=True, attribute=True
+        ),
+        Inside(
+            "torch.ops.aten.add.Tensor._overloadname", "which names its form", _NOTHING, essential=True, attribute=True
+        ),
+        Inside(
+            "torch._dispatch.python.enable_python_dispatcher", "which prefers rules in Python", _NOTHING, essential=True
+        ),
+        Inside("torch._C._DisableTorchDispatch", "which looks below a tensor subclass", _NOTHING, essential=True),
+        Inside("torch._C._set_grad_enabled", "which sets the mode without a scope", _NOTHING, essential=True),
+        Inside("torch.amp.autocast_mode._enter_autocast", "which a graph enters autocast by", _NOTHING, essential=True),
+        Inside("torch.amp.autocast_mode._exit_autocast", "which a graph leaves it by", _NOTHING, essential=True),
+        Inside(
+            "torch.autograd.grad_mode._enter_inference_mode",
+            "which a graph enters inference mode by",
+            _NOTHING,
+            essential=True,
+        ),
+        Inside("torch.autograd.grad_mode._exit_inference_mode", "which a graph leaves it by", _NOTHING, essential=True),
+        Inside(
+            "torch.Tensor._base", "which is the tensor that a view looks at", _NOTHING, essential=True, attribute=True
+        ),
+        Inside(
+            "torch.Tensor._version",
+            "which shows that a tensor was written to",
+            _NOTHING,
+            essential=True,
+            attribute=True,
+        ),
+        Inside(
+            "torch.UntypedStorage()._cdata", "which is a storage's identity", _NOTHING, essential=True, attribute=True
+        ),
+        Inside(
+            "torch.nn.Module()._parameters",
+            "in which a module keeps its parameters",
+            _NOTHING,
+            essential=True,
+            attribute=True,
+        ),
+        Inside(
+            "torch.nn.Module()._buffers",
+            "in which a module keeps its buffers",
+            _NOTHING,
+            essential=True,
+            attribute=True,
+        ),
+        Inside("torch._foreach_copy_", "which writes all changed inputs back at once", _NOTHING, essential=True),
+        Inside(
+            "torch._prims_common.compute_elementwise_output_logical_to_physical_perm",
+            "which says how dropout's mask lies in memory",
+            _NOTHING,
+            essential=True,
+        ),
+        Inside("torch.utils._sympy.interp.sympy_interp", "which evaluates sizes", "sizes that vary run eagerly"),
+        Inside(
+            "torch.utils._sympy.reference.PythonReferenceAnalysis",
+            "which evaluates sizes",
+            "sizes that vary run eagerly",
+        ),
+        # -- mutation
+        *(
+            Inside(f"torch.{name}", why, _NOTHING, essential=True)
+            for name, why in (
+                ("_enable_functionalization", "which makes writes new values"),
+                ("_disable_functionalization", "which ends that"),
+                ("_to_functional_tensor", "which wraps a tensor for it"),
+                ("_from_functional_tensor", "which takes it out again"),
+                ("_is_functional_tensor", "which recognises one"),
+                ("_sync", "which brings one up to date"),
+                ("_functionalize_has_data_mutation", "which says that data was written"),
+                ("_functionalize_has_metadata_mutation", "which says that a layout was changed"),
+                ("_functionalize_was_storage_changed", "which says that memory was exchanged"),
+                ("_functionalize_mark_mutation_hidden_from_autograd", "which marks a write through `.data`"),
+                ("_functionalize_are_all_mutations_hidden_from_autograd", "which recognises those"),
+            )
+        ),
+        Inside("torch._C.DispatchKey", "which names functionalization", _NOTHING, essential=True),
+        Inside(
+            "torch._C._dispatch_tls_is_dispatch_key_excluded", "which says whether it is off", _NOTHING, essential=True
+        ),
+        Inside("torch._C._dispatch_tls_set_dispatch_key_excluded", "which switches it", _NOTHING, essential=True),
+        # -- differentiating
+        Inside("torch._decomp.decomposition_table", "in which torch says what its operators are made of", _AGAIN),
+        Inside("torch._decomp.get_decompositions", "which selects some of these", "operators are not decomposed"),
+        Inside(
+            "torch._C._autograd._get_current_graph_task_keep_graph",
+            "which says whether saved tensors may be freed",
+            "they are kept until the end of backward",
+        ),
+        Inside("torch._C._DisableAutocast", "which keeps autocast out of a gradient of a gradient", _AGAIN),
+        Inside("torch.autograd._make_grads", "which makes the gradients that a call left out", _EARLY),
+        Inside("torch.autograd.graph._engine_run_backward", "which runs autograd's engine", _EARLY),
+        Inside("torch._native_batch_norm_legit", "which is a batch norm that tells its statistics", _EARLY),
+        # -- operators defined outside of torch
+        Inside("torch._C._dispatch_has_kernel_for_dispatch_key", "which says what kernels there are", _PLAIN),
+        Inside("torch._C._dispatch_kernel_for_dispatch_key_is_fallthrough", "which says what these do", _PLAIN),
+        # -- recurrent networks
+        Inside("torch._C._AutoDispatchBelowAutograd", "which runs a kernel without autograd", _NETWORKS),
+        Inside("torch._C._DisablePythonDispatcher", "which ends the preference for rules in Python", _NETWORKS),
+        Inside("torch._C._get_mkldnn_enabled", "which says whether oneDNN may run", _NETWORKS),
+        Inside("torch._C._set_mkldnn_enabled", "which switches it", _NETWORKS),
+        *operators(
+            """
+            _adaptive_avg_pool2d _cdist_forward _cudnn_init_dropout_state _cudnn_rnn _cudnn_rnn_backward
+            _cudnn_rnn_flatten_weight _fft_c2c _fft_c2r _fft_r2c _fused_rms_norm _fused_rms_norm_backward
+            _lazy_clone _local_scalar_dense _log_softmax _log_softmax_backward_data _native_batch_norm_legit
+            _native_batch_norm_legit_functional _native_batch_norm_legit_no_training _prelu_kernel
+            _prelu_kernel_backward _reshape_alias _safe_softmax _scaled_dot_product_cudnn_attention
+            _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
+            _scaled_dot_product_flash_attention_for_cpu _softmax _softmax_backward_data _unsafe_view
+            """,
+            why="which has a rule of its own",
+            without="no graph of this torch holds it",
+        ),
+    ],
+)
+aten = INSIDES.operators("torch.ops.aten")
+
+
+def __getattr__(name: str) -> Any:
+    return INSIDES.get(name)

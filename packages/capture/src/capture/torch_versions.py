@@ -1,0 +1,132 @@
+"""The table of torch's insides that capturing stands on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capture.errors import Reason, SkipFrame
+from capture.insides import Inside, Insides
+
+_NOTHING = "nothing is captured and every function runs in CPython"
+_BREAK = "a call of it is a break"
+_SIZES = "functions whose sizes vary run in CPython"
+_KERNELS = "functions that start Triton kernels run in CPython"
+_HINT = "install a torch that was tested with this release, or a newer release of capture"
+
+
+def _called(path: str, why: str = "which programs and torch's own functions call") -> Inside:
+    """What captured code calls; a torch that lacks it has no code that does."""
+    return Inside(path, why, "a torch without it has no code that calls it")
+
+
+INSIDES = Insides(
+    lambda sentence: SkipFrame(Reason("torch", sentence, _HINT)),
+    [
+        # -- the tracing toolbox
+        Inside("torch._subclasses.fake_tensor.FakeTensor", "which has a layout and no data", _NOTHING, essential=True),
+        Inside("torch._subclasses.fake_tensor.FakeTensorMode", "which computes layouts", _NOTHING, essential=True),
+        *(
+            Inside(f"torch._subclasses.fake_tensor.{name}", why, _NOTHING, essential=True)
+            for name, why in (
+                ("DataDependentOutputException", "which says that a number depends on data"),
+                ("DynamicOutputShapeException", "which says that a size depends on data"),
+                ("UnsupportedOperatorException", "which says that an operator has no rule for layouts"),
+            )
+        ),
+        Inside(
+            "torch._dispatch.python.enable_python_dispatcher", "which prefers rules in Python", _NOTHING, essential=True
+        ),
+        Inside("torch._ops.OpOverload", "which is one form of an operator", _NOTHING, essential=True),
+        Inside("torch._ops.OpOverloadPacket", "which is an operator with all its forms", _NOTHING, essential=True),
+        Inside(
+            "torch.ops.aten.add.Tensor._schema",
+            "which says what an operator takes",
+            _NOTHING,
+            essential=True,
+            attribute=True,
+        ),
+        Inside("torch.utils._pytree", "which flattens arguments and results", _NOTHING, essential=True),
+        Inside("torch._C._DisableTorchDispatch", "which looks below a tensor subclass", _NOTHING, essential=True),
+        Inside("torch._C._VariableFunctions", "which holds torch's functions", _NOTHING, essential=True),
+        *(
+            Inside(f"torch._C.{name}", "which holds functions made in C", _NOTHING, essential=True)
+            for name in ("_nn", "_linalg", "_fft", "_special", "_sparse")
+        ),
+        Inside("torch._C.TensorBase", "which has the methods of tensors", _NOTHING, essential=True),
+        Inside(
+            "torch.Tensor._version",
+            "which shows that a tensor was written to",
+            _NOTHING,
+            essential=True,
+            attribute=True,
+        ),
+        Inside("torch.Tensor._is_view", "which says that a tensor looks at another", _NOTHING, essential=True),
+        Inside("torch.Tensor._base", "which is the tensor that a view looks at", _KERNELS, attribute=True),
+        Inside(
+            "torch.UntypedStorage()._cdata", "which is a storage's identity", _NOTHING, essential=True, attribute=True
+        ),
+        # -- modes
+        Inside("torch._C._set_grad_enabled", "which a graph sets the mode by", _NOTHING, essential=True),
+        Inside("torch.amp.autocast_mode._enter_autocast", "which a graph enters autocast by", _NOTHING, essential=True),
+        Inside("torch.amp.autocast_mode._exit_autocast", "which a graph leaves it by", _NOTHING, essential=True),
+        Inside(
+            "torch.autograd.grad_mode._enter_inference_mode",
+            "which a graph enters inference mode by",
+            _NOTHING,
+            essential=True,
+        ),
+        Inside("torch.autograd.grad_mode._exit_inference_mode", "which a graph leaves it by", _NOTHING, essential=True),
+        *(
+            Inside(f"torch.{name}", why, _NOTHING, essential=True)
+            for name, why in (
+                ("_C._is_any_autocast_enabled", "which guards ask"),
+                ("_C._autograd._top_saved_tensors_default_hooks", "which tells hooks on what autograd keeps"),
+                ("_C._autograd._push_saved_tensors_default_hooks", "which puts such hooks in force"),
+                ("_C._autograd._pop_saved_tensors_default_hooks", "which ends that"),
+                ("_C._len_torch_function_stack", "which guards ask"),
+                ("_C._len_torch_dispatch_stack", "which guards ask"),
+                ("_C._functorch.maybe_current_level", "which guards ask"),
+                ("_C._functorch.is_functorch_wrapped_tensor", "which knows what `vmap` and `grad` hand over"),
+                ("overrides._get_current_function_mode_stack", "which tells the default device"),
+                ("utils._device.DeviceContext", "which is the default device"),
+                ("utils._device._device_constructors", "which tells what it acts on"),
+            )
+        ),
+        Inside("torch.autocast(cpu)._enabled", "which is what a context was made with", _BREAK, attribute=True),
+        Inside("torch.autocast(cpu)._cache_enabled", "which is what a context was made with", _BREAK, attribute=True),
+        # -- sizes that vary
+        Inside("torch._guards.Source", "which torch names a symbol by", _SIZES),
+        Inside("torch._prims_common.suggest_memory_format", "which tells layouts apart", _SIZES),
+        Inside("torch.utils._sympy.printers.PythonPrinter", "which writes a size as Python", _SIZES),
+        Inside("torch.utils._sympy.symbol.SymT", "which tells kinds of symbols apart", _SIZES),
+        Inside("torch.utils._sympy.symbol.symbol_is_type", "which tells kinds of symbols apart", _SIZES),
+        *(
+            Inside(f"torch.utils._sympy.functions.{name}", "which sizes are made of", _SIZES)
+            for name in ("CleanDiv", "FloorDiv", "Max", "Min", "Mod", "PythonMod")
+        ),
+        # -- what graphs call
+        Inside("torch._foreach_mul", "which a fused optimizer's step is made of", _BREAK),
+        Inside("torch._foreach_copy_", "which a fused optimizer's step is made of", _BREAK),
+        Inside("torch._is_functional_tensor", "which knows a tensor that is traced", _KERNELS),
+        Inside("torch.utils._pytree._broadcast_to_and_flatten", "which spreads `in_dims`", "`vmap` is a break"),
+        Inside("torch.utils._contextlib.context_decorator", "which makes a decorator of a context", _BREAK),
+        Inside("torch._disable_dynamo", "which torch keeps its compiler off by", "functions made by it are captured"),
+        # -- what captured code calls
+        _called("torch._C._get_tracing_state"),
+        _called("torch._C._get_privateuse1_backend_name"),
+        _called("torch._C.DisableTorchFunctionSubclass"),
+        _called("torch._C._get_dispatch_mode"),
+        _called("torch._C._log_api_usage_once"),
+        _called("torch._assert"),
+        _called("torch._C._accelerator_getAccelerator"),
+        _called("torch._C._cuda_isCurrentStreamCapturing"),
+        _called("torch._C._group_tensors_by_device_and_dtype", "which torch's optimizers call"),
+        _called("torch.optim.optimizer._get_value", "which torch's optimizers call"),
+        _called("torch.cuda._exchange_device"),
+        _called("torch.cuda._maybe_exchange_device"),
+    ],
+)
+
+
+def __getattr__(name: str) -> Any:
+    return INSIDES.get(name)
