@@ -19,7 +19,13 @@ from aotgrad import recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import Unsupported
 from aotgrad.recurrences import GATES
-from aotgrad.torch_versions import DisableTorchDispatch, engine_run_backward, make_grads, native_batch_norm_legit
+from aotgrad.torch_versions import (
+    DisableTorchDispatch,
+    TensorBase,
+    engine_run_backward,
+    make_grads,
+    native_batch_norm_legit,
+)
 
 Rule = Callable[..., Any]
 
@@ -72,7 +78,7 @@ def _torchs_own(func: Any) -> Any:
     if not isinstance(func, FunctionType) or func.__module__.partition(".")[0] == "torch":
         return func
     name = next((name for name, value in vars(torch.Tensor).items() if value is func), "")
-    return getattr(torch._C.TensorBase, name, func)
+    return getattr(TensorBase, name, func)
 
 
 def _gradients(outputs: Any, inputs: Any, *, grad_outputs: Any, only_inputs: bool, **options: Any) -> Any:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from aotgrad.errors import Unsupported
+from aotgrad.torch_versions import OpOverload, current_autograd_node
 
 aten = torch.ops.aten
 
@@ -23,7 +23,7 @@ BY_STRIDES = frozenset({aten.as_strided.default, aten.as_strided_scatter.default
 
 def refuse_lost_writes(func: OpOverload, args: Sequence[Any]) -> None:
     """`func` is met below functionalization; what autograd's own formulas call is not its doing."""
-    if func is aten.unfold_backward.default and torch._C._current_autograd_node() is None:
+    if func is aten.unfold_backward.default and current_autograd_node() is None:
         raise Unsupported("a tensor is written through `unfold`", "write through slices")
     if func is aten.as_strided_scatter.default and _may_overlap(args[2], args[3]):
         raise Unsupported("a tensor is written through a view that shows memory several times", "clone it first")

@@ -32,6 +32,7 @@ from aotgrad.torch_versions import (
     OpOverload,
     TorchDispatchMode,
     aten,
+    current_autograd_node,
     dispatch_has_kernel_for_dispatch_key,
     schema_of,
 )
@@ -140,7 +141,7 @@ class Recorder(TorchDispatchMode):
             return decomposed
         self._refuse_secret_writes(func, args)
         refuse_lost_writes(func, args)
-        self.by_strides |= func in BY_STRIDES and torch._C._current_autograd_node() is None
+        self.by_strides |= func in BY_STRIDES and current_autograd_node() is None
         draws = torch.Tag.nondeterministic_seeded in func.tags
         if draws and not self.draws.is_new():
             return self._draw_again(func, args)

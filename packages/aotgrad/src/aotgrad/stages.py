@@ -28,6 +28,7 @@ from aotgrad.autograd import (
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
 from aotgrad.roles import Gradient, Saved
+from aotgrad.torch_versions import get_current_graph_task_keep_graph, version_of
 
 
 class Staged:
@@ -71,7 +72,9 @@ class Staged:
             numbers = self.at(level)
             passed = [values[layout.differentiable[n]] for n in range(len(self.levels)) if self.levels[n] < level]
             kept = [value if read else None for value, read in zip(saved, self._read[level], strict=True)]
-            made = _Stage.apply(call, level, kept, [values[layout.differentiable[n]] for n in numbers], *passed, *inputs)
+            made = _Stage.apply(
+                call, level, kept, [values[layout.differentiable[n]] for n in numbers], *passed, *inputs
+            )
             for number, value in zip(numbers, made, strict=True):
                 values[layout.differentiable[number]] = value
         return tuple(values)
@@ -103,7 +106,7 @@ class _Call:
         self.reached_from = anchor(inputs) if kept is None else None
         self.inputs = None if kept is None else inputs
         try:
-            self.versions = None if kept is None else tuple(inputs[i]._version for i in kept)
+            self.versions = None if kept is None else tuple(version_of(inputs[i]) for i in kept)
         except RuntimeError:  # tensors made in inference mode have none
             self.versions = None
 
@@ -133,7 +136,7 @@ class _Stage(torch.autograd.Function):
                 return _once(ctx, arriving, tangents, found)
         else:
             found = _taken(ctx, arriving)
-            if not torch._C._autograd._get_current_graph_task_keep_graph():
+            if not get_current_graph_task_keep_graph():
                 ctx.maybe_clear_saved_tensors()
                 ctx.inputs = None
         return _by_edge(ctx, found)
@@ -142,9 +145,7 @@ class _Stage(torch.autograd.Function):
 def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
     staged: Staged = ctx.call.staged
     pairs = enumerate(zip(arriving, staged.expected, strict=True))
-    given = [
-        None if pair[0] is None and staged.fixed_sizes else arranged(ctx, number, pair) for number, pair in pairs
-    ]
+    given = [None if pair[0] is None and staged.fixed_sizes else arranged(ctx, number, pair) for number, pair in pairs]
     with torch.no_grad():
         found = staged.gradients(ctx.call.sizes, ctx.saved_tensors, given)
     absent = {number for number, tangent in enumerate(arriving) if tangent is None}

@@ -39,6 +39,10 @@ INSIDES = Insides(
             essential=True,
         ),
         Inside("torch.utils._pytree", "which flattens arguments and results", _NOTHING, essential=True),
+        Inside("torch._C.TensorBase", "which has the methods of tensors", _NOTHING, essential=True),
+        Inside(
+            "torch._C._current_autograd_node", "which says whether autograd's engine runs", _NOTHING, essential=True
+        ),
         Inside("torch._ops.OpOverload", "which is what the nodes of a graph call", _NOTHING, essential=True),
         Inside("torch._ops.OpOverloadPacket", "which names all forms of an operator", _NOTHING, essential=True),
         Inside(

@@ -11,7 +11,8 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
+
+from capture.torch_versions import cdata_of, pytree, schema_of
 
 Doubt = Callable[..., bool]
 _DOUBTS: dict[Any, Doubt] = {}
@@ -43,7 +44,7 @@ def doubtful(func: Any, args: Any, kwargs: Any, written: Sequence[torch.Tensor])
 @cache
 def _traits(func: Any) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...]]:
     """Arguments that are numbers of a tensor's type, by place and name, and those that results are written to."""
-    arguments = list(enumerate(func._schema.arguments))
+    arguments = list(enumerate(schema_of(func).arguments))
     numbers = tuple((place, each.name) for place, each in arguments if "number" in str(each.type).lower())
     return numbers, tuple(each.name for _, each in arguments if each.is_out)
 
@@ -60,9 +61,9 @@ def _overlaps(func: Any, operands: Any, written: Sequence[torch.Tensor]) -> bool
             continue
         if any(stride == 0 and size > 1 for size, stride in zip(target.shape, target.stride(), strict=True)):
             return True
-        memory = target.untyped_storage()._cdata
+        memory = cdata_of(target.untyped_storage())
         for other in tensors:
-            if other is not target and other.untyped_storage()._cdata == memory and _is_known(other):
+            if other is not target and cdata_of(other.untyped_storage()) == memory and _is_known(other):
                 if _partly(target, other) or (torch.Tag.pointwise not in func.tags and _same_place(target, other)):
                     return True
     return False
@@ -184,4 +185,6 @@ def _too_many_values(x: torch.Tensor, indices: Sequence[Any], values: torch.Tens
         return True
     least = max(0, values.dim() - len(picks) - len(rest))
     count, allowed = values.numel(), {size for size in (*picks, *rest, 1)}
-    return (least > 0 and count > 1 and any(size != 1 for size in values.shape[:least])) or not set(values.shape) <= allowed
+    return (least > 0 and count > 1 and any(size != 1 for size in values.shape[:least])) or not set(
+        values.shape
+    ) <= allowed

@@ -11,10 +11,10 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from capture.doubts import doubtful
 from capture.draws import NotingDraws
+from capture.torch_versions import cdata_of, pytree, schema_of
 
 # Operators that look at the values of floats, as the others do at positions only: by how their names begin.
 _LOOKS_AT_VALUES = (
@@ -41,12 +41,12 @@ class Traits:
 
 @cache
 def traits_of(func: Any) -> Traits:
-    name = func._schema.name.rpartition("::")[2]
+    name = schema_of(func).name.rpartition("::")[2]
     plain = name.rstrip("_")
     of_torch = func.namespace in ("aten", "prims")
     always = not of_torch or plain.startswith(_LOOKS_AT_VALUES)
     moves = torch.Tag.pointwise in func.tags or plain in _MOVES or _is_view(func)
-    arguments = enumerate(func._schema.arguments)
+    arguments = enumerate(schema_of(func).arguments)
     writes = tuple((p, a.name) for p, a in arguments if a.alias_info is not None and a.alias_info.is_write)
     return Traits(
         always,
@@ -57,7 +57,7 @@ def traits_of(func: Any) -> Traits:
 
 
 def _is_view(func: Any) -> bool:
-    infos = [argument.alias_info for argument in (*func._schema.arguments, *func._schema.returns)]
+    infos = [argument.alias_info for argument in (*schema_of(func).arguments, *schema_of(func).returns)]
     return any(info is not None and not info.is_write for info in infos)
 
 
@@ -83,7 +83,7 @@ class Journal:
         self.doubts += doubtful(func, args, kwargs, written)
         for tensor in written:
             memory = tensor.untyped_storage()
-            self.written.setdefault(int(memory._cdata), memory)
+            self.written.setdefault(int(cdata_of(memory)), memory)
         raises = traits.always or (traits.of_integers and _has_integers((args, kwargs)))
         self.raisers += raises
         if self.written and raises:
@@ -94,7 +94,7 @@ class Journal:
     def _written(self, func: Any, traits: Traits, args: Any, kwargs: Any) -> list[torch.Tensor]:
         given = [args[place] if place < len(args) else kwargs.get(name) for place, name in traits.writes]
         if traits.statistics:
-            arguments = func._schema.arguments
+            arguments = schema_of(func).arguments
             given += [
                 args[place] if place < len(args) else kwargs.get(argument.name)
                 for place, argument in enumerate(arguments)

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from capture import default_devices
 from capture.errors import Location, Signal
@@ -23,7 +22,9 @@ from capture.torch_versions import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     UnsupportedOperatorException,
+    cdata_of,
     enable_python_dispatcher,
+    pytree,
 )
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
 from capture.values.constant import ConstantValue
@@ -129,7 +130,7 @@ class _Checked:
         for tensor in self.tensors:
             storage = tensor.untyped_storage()
             shape = tuple(tensor.shape) if self.with_shape else ()
-            found.append((storage._cdata, storage.nbytes(), tensor.numel(), tensor.dtype, shape))
+            found.append((cdata_of(storage), storage.nbytes(), tensor.numel(), tensor.dtype, shape))
         return found
 
     def insist_on_the_same(self) -> None:

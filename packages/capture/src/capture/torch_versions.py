@@ -65,6 +65,11 @@ INSIDES = Insides(
         Inside(
             "torch.UntypedStorage()._cdata", "which is a storage's identity", _NOTHING, essential=True, attribute=True
         ),
+        Inside(
+            "torch._C._autograd._unsafe_set_version_counter",
+            "which takes back a count of changes",
+            "a tensor whose change was taken back counts as changed for autograd",
+        ),
         # -- modes
         Inside("torch._C._set_grad_enabled", "which a graph sets the mode by", _NOTHING, essential=True),
         Inside("torch.amp.autocast_mode._enter_autocast", "which a graph enters autocast by", _NOTHING, essential=True),

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from capture.graph import GraphRecorder, memory_of
-
-_set_versions = getattr(torch._C._autograd, "_unsafe_set_version_counter", None)
+from capture.torch_versions import unsafe_set_version_counter, version_of
 
 
 class CannotTakeBack(Exception):
@@ -37,11 +36,11 @@ class Undoing:
 
     def __call__(self, *args: Any) -> Any:
         kept = [_Kept(args[place]) for place in self.copied]
-        before = [args[place]._version for place in self.watched]
+        before = [version_of(args[place]) for place in self.watched]
         try:
             return self.compiled(*args)
         except Exception as error:
-            if before == [args[place]._version for place in self.watched]:
+            if before == [version_of(args[place]) for place in self.watched]:
                 for each in kept:
                     each.put_back()
             else:
@@ -61,7 +60,7 @@ class _Kept:
         self.plain = not tensor.requires_grad
         self.as_it_was = tensor.detach()
         self.contents = self.as_it_was.clone()
-        self.version = None if tensor.is_inference() else tensor._version
+        self.version = None if tensor.is_inference() else version_of(tensor)
 
     def put_back(self) -> None:
         tensor = self.tensor
@@ -72,8 +71,8 @@ class _Kept:
             if (tensor.size(), tensor.stride()) != (was.size(), was.stride()):
                 tensor.as_strided_(was.size(), was.stride(), was.storage_offset())
             was.copy_(self.contents)
-        if self.version is not None and _set_versions is not None:
-            _set_versions((tensor,), (self.version,))
+        if self.version is not None and unsafe_set_version_counter:
+            unsafe_set_version_counter((tensor,), (self.version,))
 
 
 def undoing(

@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 from inductor.errors import BadCall, BadInput
 from inductor.ir.index import Symbol
 from inductor.ir.program import Buffer, Call, Launch, Program, Ref
+from inductor.torch_versions import schema_of
 
 Boxed = Callable[[list[Any]], tuple[Any, ...]]
 
@@ -115,7 +116,7 @@ def _written(program: Program | None) -> frozenset[str]:
             names.update(name for name, argument in pairs if argument.role != "in")
         elif isinstance(step, Call):
             names.update(step.into)
-            given = zip(step.target._schema.arguments, step.args, strict=False)
+            given = zip(schema_of(step.target).arguments, step.args, strict=False)
             written = [value for argument, value in given if argument.alias_info and argument.alias_info.is_write]
             names.update(value.name for value in written if isinstance(value, Ref))
     return frozenset(names)

@@ -14,6 +14,7 @@ from inductor.deps import Access, nodes
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, walk
 from inductor.ir.graph import Graph, Operation
 from inductor.ir.program import Buffer, Call
+from inductor.torch_versions import schema_of
 
 Check: TypeAlias = tuple[object, ...]
 _CHECKS = ("wrapped", "within")
@@ -91,5 +92,5 @@ def _named(check: Apply) -> Check:
 def _may_raise(call: Call) -> bool:
     target = call.target
     if target.namespace not in ("aten", "prims"):
-        return not target._schema.is_mutable
-    return not target._schema.name.rpartition("::")[2].startswith(_SAFE)
+        return not schema_of(target).is_mutable
+    return not schema_of(target).name.rpartition("::")[2].startswith(_SAFE)

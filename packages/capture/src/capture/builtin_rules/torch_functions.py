@@ -124,7 +124,7 @@ def _names_behind(function: Any) -> list[tuple[ModuleType, str, Any]]:
         for home, name in OPERATIONS.get(id(each), ()):
             found[home, name] = each
         for name in each.__code__.co_names if isinstance(each, FunctionType) else ():
-            homes = (torch, torch._C._nn, torch.nn.functional)
+            homes = (torch, nn, torch.nn.functional)
             called = [_NAMED[home, name] for home in homes if (home, name) in _NAMED]
             waiting += [one for one in called if not any(one is known for known in found.values())]
     return [(home, name, original) for (home, name), original in found.items()]

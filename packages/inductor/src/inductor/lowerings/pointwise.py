@@ -188,7 +188,7 @@ row(aten.hypot.default, operands=2)(functools.partial(call, "hypot"))
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def _sum(*overloads: torch._ops.OpOverload) -> Callable[[Formula], Formula]:
+def _sum(*overloads: OpOverload) -> Callable[[Formula], Formula]:
     """Registers a formula of two operands and a factor, which on CPUs is rounded as numbers beside tensors are."""
 
     def register(formula: Formula) -> Formula:
