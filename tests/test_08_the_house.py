@@ -1,5 +1,6 @@
 """The rules of the house are checked by tools; these tests check the tools."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -61,3 +62,18 @@ def test_a_long_run_tells_how_far_it_is(tmp_path):
     (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
     assert "1 tests done, 0 failed" in subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def test_no_file_holds_what_a_merge_left_behind():
+    """Wherever one stands: a document is not compiled, so nothing else would say so."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:  # a source archive: git is not here to say which files are ours
+        names = [str(path) for path in ROOT.rglob("*.md")]
+    else:
+        names = [name for name in listed.stdout.split("\0") if name]
+    marker = re.compile(rb"^(<{7} |>{7} |\|{7} |={7}$)", re.MULTILINE)
+    assert names
+    for path in (ROOT / name for name in names):
+        if path.is_file():
+            found = marker.search(path.read_bytes())
+            assert found is None, f"{path} holds {found[0]!r} of a merge"

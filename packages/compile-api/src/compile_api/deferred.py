@@ -19,49 +19,119 @@ from importlib.machinery import ModuleSpec
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+_LOCKS: Any = importlib._bootstrap  # type: ignore[attr-defined]
+_OF_EVERY_MODULE = frozenset({"__all__", "__doc__"})
+
+
+class Deferral:
+    """What is known of a package whose ``__init__`` has not run.
+
+    ``answers`` are attributes it can supply without running it, ``light`` the submodules that can be imported without
+    it, and ``then`` what is to be done to it when it has run.
+    """
+
+    def __init__(self, name: str, spec: ModuleSpec, light: Collection[str]) -> None:
+        self.name = name
+        self.spec = spec
+        self.light = light
+        self.answers: Mapping[str, Any] = {}
+        self.then: list[Callable[[ModuleType], None]] = []
+        self.waiting = True
+        self.loader: int | None = None
+        self.module: ModuleType
+        self.finder: DeferredFinder
+
+    def load(self) -> ModuleType:
+        """Runs the package's ``__init__``, as the first import would have; other threads wait for it as they would."""
+        parent = sys.modules.get(self.name.rpartition(".")[0])
+        if isinstance(parent, DeferredModule) and type(parent).deferral.waiting:
+            type(parent).deferral.load()
+        try:
+            with _LOCKS._ModuleLockManager(self.name):  # Python's own lock for it: that one knows of circles
+                if self.waiting:
+                    self._run()
+        except _LOCKS._DeadlockError:  # two threads import in a circle: as Python does, take what is there so far
+            pass
+        return self.module
+
+    def _run(self) -> None:
+        before = dict(vars(self.module))
+        spec: Any = self.spec
+        self.waiting, self.loader, spec._initializing = False, threading.get_ident(), True
+        try:
+            assert self.spec.loader is not None
+            self.spec.loader.exec_module(self.module)
+            for each in self.then:
+                each(self.module)
+        except BaseException:  # as if nothing had been asked: the next one who asks tries again
+            vars(self.module).clear()
+            vars(self.module).update(before)
+            self.waiting = True
+            raise
+        finally:
+            spec._initializing = False
+            self.loader = None
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self.finder]
+        self.module.__class__ = ModuleType
+
+    @functools.cached_property
+    def source(self) -> str:
+        """The text of the ``__init__``."""
+        get_source = getattr(self.spec.loader, "get_source", None)
+        return "" if get_source is None else str(get_source(self.name))
+
 
 class DeferredModule(ModuleType):
-    """A package whose ``__init__`` has not run.  ``_answers`` are attributes it can supply without running it, and
-    ``_light`` the submodules that can be imported without it."""
+    """A package whose ``__init__`` has not run.  Once it has, this is a module like any other."""
 
-    _answers: Mapping[str, Any]
-    _light: Collection[str]
-    _lock: threading.RLock
-    _waiting: bool
+    deferral: Deferral
 
     def __getattr__(self, name: str) -> Any:
-        # Reached for what the module does not have: once loaded, that is an error like any other module's.
-        if name.startswith("__") or not self.__dict__.get("_waiting", False):
+        deferral = type(self).deferral
+        if not deferral.waiting:
+            return _while_it_runs(deferral, name)
+        if name.startswith("__") and name not in _OF_EVERY_MODULE and name not in deferral.source:
+            # Python and libraries ask every module for such names in passing.
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        if name in self._answers:
-            return self._answers[name]
-        if name in self._light:
+        if name in deferral.answers:
+            return deferral.answers[name]
+        if name in deferral.light:
             return importlib.import_module(f"{self.__name__}.{name}")
-        return getattr(load(self), name)
+        return getattr(deferral.load(), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(type(self).deferral.load()) if type(self).deferral.waiting else list(vars(self))
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        deferral = type(self).deferral
+        return vars(deferral.load() if deferral.waiting else self).get("__doc__")
 
 
-def load(module: DeferredModule) -> DeferredModule:
-    """Runs the package's ``__init__``, as the first import would have."""
-    with module._lock:
-        if module._waiting:
-            module._waiting = False
-            assert module.__spec__ is not None
-            assert module.__spec__.loader is not None
-            module.__spec__.loader.exec_module(module)
-    return module
+def _while_it_runs(deferral: Deferral, name: str) -> Any:
+    """For whoever asks while the ``__init__`` is running: another thread waits until it has run."""
+    if deferral.loader not in (None, threading.get_ident()):
+        with _LOCKS._ModuleLockManager(deferral.name):
+            pass
+    try:
+        return vars(deferral.module)[name]
+    except KeyError:
+        raise AttributeError(f"module {deferral.name!r} has no attribute {name!r}") from None
 
 
 class DeferredFinder(MetaPathFinder):
-    """Sees the imports of submodules: all but the light ones need their package first."""
+    """Sees the imports of submodules: all but the light ones need their package first.  So does who reloads it."""
 
-    def __init__(self, module: DeferredModule) -> None:
-        self.module = module
+    def __init__(self, deferral: Deferral) -> None:
+        self.deferral = deferral
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         package, _, child = name.rpartition(".")
-        if package != self.module.__name__ or not self.module._waiting or child in self.module._light:
+        if target is self.deferral.module and self.deferral.waiting:
+            self.deferral.load()
+        if package != self.deferral.name or not self.deferral.waiting or child in self.deferral.light:
             return None
-        load(self.module)
+        self.deferral.load()
         ready = sys.modules.get(name)
         return None if ready is None else ModuleSpec(name, AlreadyLoaded(ready))
 
@@ -82,31 +152,45 @@ class AlreadyLoaded(Loader):
 
 def defer(
     name: str,
-    answers: Mapping[str, Callable[[DeferredModule], Any]],
+    answers: Mapping[str, Callable[[Deferral], Any]],
     light: Collection[str],
     kind: type[DeferredModule] = DeferredModule,
-) -> None:
-    """Defers the package ``name`` unless it has been imported.  ``answers`` make attributes from the module."""
+) -> Deferral | None:
+    """Defers the package ``name`` unless it has been imported.  ``answers`` make attributes from what is known."""
     if name in sys.modules:
-        return
+        return None
     spec = importlib.util.find_spec(name)
     if spec is None or spec.loader is None:
-        return
-    module = kind(name)
+        return None
+    deferral = Deferral(name, spec, light)
+    module = type(kind.__name__, (kind,), {"deferral": deferral})(name)
     module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
     module.__package__ = spec.parent
     if spec.submodule_search_locations is not None:
         module.__path__ = list(spec.submodule_search_locations)
-    module._lock, module._light, module._waiting = threading.RLock(), light, True
-    module._answers = {key: make(module) for key, make in answers.items()}
-    sys.meta_path.insert(0, DeferredFinder(module))
+    deferral.module, deferral.finder = module, DeferredFinder(deferral)
+    deferral.answers = {key: make(deferral) for key, make in answers.items()}
+    sys.meta_path.insert(0, deferral.finder)
     sys.modules[name] = module
     parent, _, child = name.rpartition(".")
     if parent:
         setattr(sys.modules[parent], child, module)
+    return deferral
 
 
-def late_disable(module: DeferredModule) -> Callable[..., Any]:
+def deferral_of(name: str) -> Deferral | None:
+    """What is known of the package ``name`` if it waits; nothing where it has run or was never put off."""
+    module = sys.modules.get(name)
+    return type(module).deferral if isinstance(module, DeferredModule) else None
+
+
+def is_waiting(name: str) -> bool:
+    """Whether the package ``name`` is put off, and nobody has used it yet."""
+    deferral = deferral_of(name)
+    return deferral is not None and deferral.waiting
+
+
+def late_disable(peer: Deferral) -> Callable[..., Any]:
     """A stand-in for the peer's ``disable``: while the peer has not been loaded there is nothing to disable, and once
     it has been its own answer counts."""
 
@@ -114,24 +198,24 @@ def late_disable(module: DeferredModule) -> Callable[..., Any]:
         if fn is None:
             return functools.partial(disable, recursive=recursive, **options)
         if not isinstance(fn, FunctionType | BuiltinFunctionType | MethodType):  # a module, a class: the peer's to wrap
-            return load(module).__dict__["disable"](fn, recursive, **options)
+            return vars(peer.load())["disable"](fn, recursive, **options)
         if not recursive and isinstance(fn, FunctionType):
             vars(fn).update(_torchdynamo_disable=True)
             return fn
-        return _disabled_late(module, fn, recursive, options)
+        return _disabled_late(peer, fn, recursive, options)
 
     return disable
 
 
-def _disabled_late(module: DeferredModule, function: Any, recursive: bool, options: Mapping[str, Any]) -> Any:
+def _disabled_late(peer: Deferral, function: Any, recursive: bool, options: Mapping[str, Any]) -> Any:
     genuine: list[Callable[..., Any]] = []
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if module._waiting:
+        if peer.waiting or peer.loader is not None:
             return function(*args, **kwargs)
         if not genuine:
-            genuine.append(module.__dict__["disable"](function, recursive, **options))
+            genuine.append(vars(peer.module)["disable"](function, recursive, **options))
         return genuine[0](*args, **kwargs)
 
     # Capture reads these: a function that the program disabled stays disabled for it.
@@ -139,16 +223,17 @@ def _disabled_late(module: DeferredModule, function: Any, recursive: bool, optio
     return call
 
 
-def no_graph_break(module: DeferredModule) -> Callable[..., None]:
+def no_graph_break(peer: Deferral) -> Callable[..., None]:
     """A stand-in for a marker that torch's optimizers call at every step; it concerns the peer's graphs alone."""
 
     def graph_break(msg: str = "") -> None:
-        if not module._waiting:
-            module.__dict__["graph_break"](msg)
+        if not peer.waiting:
+            vars(peer.module)["graph_break"](msg)
 
     return graph_break
 
 
 def defer_the_peer() -> None:
     """Defers torch's own compiler, which nothing of ours uses."""
-    defer("torch._dynamo", {"disable": late_disable, "graph_break": no_graph_break}, light=("config",))
+    answers = {"disable": late_disable, "graph_break": no_graph_break}
+    defer("torch._dynamo", answers, light=("config", "source"))

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from compile_api.deferred import DeferredModule, defer, load
+from compile_api.deferred import Deferral, DeferredModule, defer
 
 NAME = "torch.fx.experimental.symbolic_shapes"
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -70,8 +70,9 @@ class AskedInPassing(DeferredModule):
     """A deferred module whose answers are for functions of torch's only."""
 
     def __getattr__(self, name: str) -> Any:
-        if self.__dict__.get("_waiting", False) and name in self._answers and not _asks_and_forgets(sys._getframe(1)):
-            return getattr(load(self), name)
+        deferral = type(self).deferral
+        if deferral.waiting and name in deferral.answers and not _asks_and_forgets(sys._getframe(1)):
+            return getattr(deferral.load(), name)
         return super().__getattr__(name)
 
 
@@ -81,12 +82,12 @@ def _asks_and_forgets(frame: FrameType) -> bool:
     return home.partition(".")[0] == "torch" and frame.f_code.co_name != "<module>"
 
 
-def _late(name: str, plain: Callable[..., Any]) -> Callable[[DeferredModule], Callable[..., Any]]:
-    def make(module: DeferredModule) -> Callable[..., Any]:
+def _late(name: str, plain: Callable[..., Any]) -> Callable[[Deferral], Callable[..., Any]]:
+    def make(real: Deferral) -> Callable[..., Any]:
         def ask(*args: Any, **options: Any) -> Any:
-            if module._waiting and not any(isinstance(arg, _SYMBOLIC) for arg in args):
+            if real.waiting and not any(isinstance(arg, _SYMBOLIC) for arg in args):
                 return plain(*args, **options)
-            return getattr(load(module), name)(*args, **options)
+            return getattr(real.load(), name)(*args, **options)
 
         return ask
 
@@ -95,7 +96,7 @@ def _late(name: str, plain: Callable[..., Any]) -> Callable[[DeferredModule], Ca
 
 def defer_symbolic_sizes() -> None:
     """Torch's module, and sympy itself: type promotion asks whether a number is one of its expressions."""
-    answers: dict[str, Callable[[DeferredModule], Any]] = {name: _late(name, plain) for name, plain in ANSWERS.items()}
-    answers["GuardOnDataDependentSymNode"] = lambda module: NothingUndecided
+    answers: dict[str, Callable[[Deferral], Any]] = {name: _late(name, plain) for name, plain in ANSWERS.items()}
+    answers["GuardOnDataDependentSymNode"] = lambda real: NothingUndecided
     defer(NAME, answers, light=(), kind=AskedInPassing)
-    defer("sympy", {"Basic": lambda module: NoExpression}, light=(), kind=AskedInPassing)
+    defer("sympy", {"Basic": lambda real: NoExpression}, light=(), kind=AskedInPassing)

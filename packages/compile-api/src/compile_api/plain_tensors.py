@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compile_api.deferred import DeferredModule, defer, load
+from compile_api.deferred import Deferral, defer
 from compile_api.plain_sizes import AskedInPassing
 
 NAME = "torch.distributed.tensor"
@@ -18,13 +18,13 @@ NAME = "torch.distributed.tensor"
 class Late(type):
     """The metaclass of a class that stands for one of the same name in a package that may not have been loaded."""
 
-    home: DeferredModule
+    home: Deferral
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return not cls.home._waiting and isinstance(instance, cls.real())
+        return not cls.home.waiting and isinstance(instance, cls.real())
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return not cls.home._waiting and issubclass(subclass, cls.real())
+        return not cls.home.waiting and issubclass(subclass, cls.real())
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         return cls.real()(*args, **options)
@@ -33,11 +33,11 @@ class Late(type):
         return getattr(cls.real(), name)
 
     def real(cls) -> Any:
-        return getattr(load(cls.home), cls.__name__)
+        return getattr(cls.home.load(), cls.__name__)
 
 
-def _late_class(module: DeferredModule) -> type:
-    return Late("DTensor", (), {"home": module})
+def _late_class(home: Deferral) -> type:
+    return Late("DTensor", (), {"home": home})
 
 
 def defer_distributed_tensors() -> None:

@@ -1,0 +1,29 @@
+"""Answers whether torch proves its guards by an SMT solver, which it asks for every set of symbols that it makes.
+
+Only the peer's developers switch that on; yet the module that knows imports the peer whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch.fx.experimental import _config
+
+from compile_api.deferred import Deferral, defer
+from compile_api.plain_sizes import AskedInPassing
+
+NAME = "torch.fx.experimental.validator"
+
+
+def _is_enabled(real: Deferral) -> Callable[[], bool]:
+    def translation_validation_enabled() -> bool:
+        if real.waiting and not getattr(_config, "translation_validation", False):
+            return False
+        return bool(vars(real.load())["translation_validation_enabled"]())
+
+    return translation_validation_enabled
+
+
+def defer_validation() -> None:
+    """torch's validator of guards: off until somebody switches it on."""
+    defer(NAME, {"translation_validation_enabled": _is_enabled}, light=(), kind=AskedInPassing)
