@@ -13,7 +13,14 @@ from capture.errors import (
     Unsupported,
 )
 from capture.hook import install
-from capture.markers import allow_in_graph, assume_constant_result, disallow_in_graph, graph_break, is_compiling
+from capture.markers import (
+    allow_in_graph,
+    assume_constant_result,
+    disallow_in_graph,
+    graph_break,
+    is_compiling,
+    torchs_graph_break,
+)
 from capture.marks import mark_dynamic, mark_static
 from capture.options import Options
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord
@@ -53,6 +60,7 @@ __all__ = [
     "reset",
     "run",
     "set_stance",
+    "torchs_graph_break",
 ]
 
 install()

@@ -12,7 +12,7 @@ from capture.builtin_rules.assumed import ASSUMED
 from capture.builtin_rules.registry import fallback, rule
 from capture.builtin_rules.torch_functions import ALLOWED, DISALLOWED
 from capture.values.base import Tracer, Value
-from capture.values.constant import FALSE, TRUE
+from capture.values.constant import FALSE, NONE, TRUE
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,6 +20,11 @@ R = TypeVar("R")
 
 def graph_break(message: str = "") -> None:
     """Ends the graph here."""
+
+
+def torchs_graph_break(msg: str = "") -> None:
+    """For whoever serves programs written for torch's compiler: ends the graph where the program itself asks for it.
+    Libraries ask to work around that compiler."""
 
 
 def is_compiling() -> bool:
@@ -60,6 +65,11 @@ _KEPT: list[Any] = []
 def stop_here(ctx: Tracer, message: Value | None = None) -> Value:
     said = f": {message.constant()}" if message is not None else ""
     ctx.stop("graph_break", f"graph_break() is called{said}", "remove the call")
+
+
+@rule(torchs_graph_break)
+def stop_where_the_program_asks(ctx: Tracer, msg: Value | None = None) -> Value:
+    return NONE if ctx.in_library() else stop_here(ctx, msg)
 
 
 @rule(is_compiling)

@@ -5,8 +5,8 @@
 ... def step(model, batch): ...
 """
 
-from compile_api.deferred import defer_the_peer
 from compile_api.own_engines import own_engines
+from compile_api.plain_peer import defer_the_peer
 from compile_api.plain_sizes import defer_symbolic_sizes
 from compile_api.plain_sources import defer_sources
 from compile_api.plain_tensors import defer_distributed_tensors

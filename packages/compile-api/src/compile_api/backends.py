@@ -63,6 +63,8 @@ class Backend:
     devices: str = "CPU, GPU"
     training: bool = True
     lacks: Callable[[], str] = nothing_lacks
+    function: CompilerFn | None = None
+    """What it was made of, if that was a function with the public contract."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -126,7 +128,7 @@ def register_backend(function: CompilerFn | None = None, *, name: str | None = N
 def plain(name: str, compiler: CompilerFn, install: str = "") -> Backend:
     """A function with the public contract, as an entry of the table."""
     note = (compiler.__doc__ or "").strip().partition("\n")[0]
-    return Backend(name, lambda ctx: compiler, note, install=install)
+    return Backend(name, lambda ctx: compiler, note, install=install, function=compiler)
 
 
 @cache

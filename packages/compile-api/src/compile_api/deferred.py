@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 _LOCKS: Any = importlib._bootstrap  # type: ignore[attr-defined]
@@ -38,14 +38,14 @@ class Deferral:
         self.then: list[Callable[[ModuleType], None]] = []
         self.waiting = True
         self.loader: int | None = None
+        self.parent = deferral_of(name.rpartition(".")[0])
         self.module: ModuleType
         self.finder: DeferredFinder
 
     def load(self) -> ModuleType:
         """Runs the package's ``__init__``, as the first import would have; other threads wait for it as they would."""
-        parent = sys.modules.get(self.name.rpartition(".")[0])
-        if isinstance(parent, DeferredModule) and type(parent).deferral.waiting:
-            type(parent).deferral.load()
+        if self.parent is not None and self.parent.waiting:
+            self.parent.load()
         try:
             with _LOCKS._ModuleLockManager(self.name):  # Python's own lock for it: that one knows of circles
                 if self.waiting:
@@ -74,6 +74,10 @@ class Deferral:
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self.finder]
         self.module.__class__ = ModuleType
 
+    def answer(self, name: str) -> bool:
+        """Whether ``name`` is answered without the package; not once the one it lies in wants it whole."""
+        return self.waiting and name in self.answers and (self.parent is None or self.parent.waiting)
+
     @functools.cached_property
     def source(self) -> str:
         """The text of the ``__init__``."""
@@ -93,7 +97,7 @@ class DeferredModule(ModuleType):
         if name.startswith("__") and name not in _OF_EVERY_MODULE and name not in deferral.source:
             # Python and libraries ask every module for such names in passing.
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        if name in deferral.answers:
+        if deferral.answer(name):
             return deferral.answers[name]
         if name in deferral.light:
             return importlib.import_module(f"{self.__name__}.{name}")
@@ -106,6 +110,24 @@ class DeferredModule(ModuleType):
     def __doc__(self) -> str | None:  # type: ignore[override]
         deferral = type(self).deferral
         return vars(deferral.load() if deferral.waiting else self).get("__doc__")
+
+
+class AskedInPassing(DeferredModule):
+    """A deferred module whose answers are for functions of torch's only, except those that are given ``openly``."""
+
+    openly: Collection[str] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        deferral = type(self).deferral
+        if deferral.answer(name) and name not in self.openly and not _asks_and_forgets(sys._getframe(1)):
+            return getattr(deferral.load(), name)
+        return super().__getattr__(name)
+
+
+def _asks_and_forgets(frame: FrameType) -> bool:
+    """Whether a function of torch's is asking."""
+    home = str(frame.f_globals.get("__name__", ""))
+    return home.partition(".")[0] == "torch" and frame.f_code.co_name != "<module>"
 
 
 def _while_it_runs(deferral: Deferral, name: str) -> Any:
@@ -188,52 +210,3 @@ def is_waiting(name: str) -> bool:
     """Whether the package ``name`` is put off, and nobody has used it yet."""
     deferral = deferral_of(name)
     return deferral is not None and deferral.waiting
-
-
-def late_disable(peer: Deferral) -> Callable[..., Any]:
-    """A stand-in for the peer's ``disable``: while the peer has not been loaded there is nothing to disable, and once
-    it has been its own answer counts."""
-
-    def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
-        if fn is None:
-            return functools.partial(disable, recursive=recursive, **options)
-        if not isinstance(fn, FunctionType | BuiltinFunctionType | MethodType):  # a module, a class: the peer's to wrap
-            return vars(peer.load())["disable"](fn, recursive, **options)
-        if not recursive and isinstance(fn, FunctionType):
-            vars(fn).update(_torchdynamo_disable=True)
-            return fn
-        return _disabled_late(peer, fn, recursive, options)
-
-    return disable
-
-
-def _disabled_late(peer: Deferral, function: Any, recursive: bool, options: Mapping[str, Any]) -> Any:
-    genuine: list[Callable[..., Any]] = []
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if peer.waiting or peer.loader is not None:
-            return function(*args, **kwargs)
-        if not genuine:
-            genuine.append(vars(peer.module)["disable"](function, recursive, **options))
-        return genuine[0](*args, **kwargs)
-
-    # Capture reads these: a function that the program disabled stays disabled for it.
-    vars(call).update(_torchdynamo_disable=True, _wraps_disabled=True)
-    return call
-
-
-def no_graph_break(peer: Deferral) -> Callable[..., None]:
-    """A stand-in for a marker that torch's optimizers call at every step; it concerns the peer's graphs alone."""
-
-    def graph_break(msg: str = "") -> None:
-        if not peer.waiting:
-            vars(peer.module)["graph_break"](msg)
-
-    return graph_break
-
-
-def defer_the_peer() -> None:
-    """Defers torch's own compiler, which nothing of ours uses."""
-    answers = {"disable": late_disable, "graph_break": no_graph_break}
-    defer("torch._dynamo", answers, light=("config", "source"))

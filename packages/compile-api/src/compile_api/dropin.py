@@ -1,28 +1,38 @@
 """Serves the ``torch.compile`` calls of programs that know nothing of us.
 
 ``install`` puts our ``compile`` where such programs look for one: ``torch.compile``, which ``nn.Module.compile`` and
-libraries look up when they are called, and the few functions of ``torch.compiler`` that steer it.  ``uninstall`` puts
-everything back.  Must not know how anything is compiled.
+libraries look up when they are called, and the functions of ``torch.compiler`` and ``torch._dynamo`` that go with it.
+``uninstall`` puts everything back.  Must not know how anything is compiled.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
+import inspect
+import os
+import sys
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import torch
 
-from compile_api import controls
-from compile_api.backends import CompilerFn, describe_backends
+from compile_api import logs
+from compile_api.asked import Told, settings, torchs_logs, understood_options
+from compile_api.backends import CompilerFn, lookup
 from compile_api.compile import compile
-from compile_api.errors import CompileApiError
-from compile_api.options import MODES, SETTABLE
+from compile_api.deferred import deferral_of
+from compile_api.errors import BackendNotReady, BadOption, UnknownBackend
 from compile_api.report import Report, report
-from compile_api.reset import reset
+from compile_api.torchs_names import replacements
+from compile_api.wrapper import OptimizedModule
+
+_TORCHS_GROUP = "torch_dynamo_backends"
+_OURS = "compile_api"
 
 
 @dataclass
@@ -31,11 +41,15 @@ class Served:
 
     before: dict[tuple[str, str], Any] = field(default_factory=dict)
     compiled: list[Any] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    told: Told = field(default_factory=Told)
+    backend: str | CompilerFn | None = None
+    """What ``torch.compiler.set_default_backend`` was called with."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 # The one place that outlives a call: torch's own module is process-wide, and so is what we put into it.
 _SERVED = Served()
+_ABSENT = object()
 
 
 def install() -> None:
@@ -43,20 +57,47 @@ def install() -> None:
     with _SERVED.lock:
         if _SERVED.before:
             return
-        for (module, name), replacement in _replacements().items():
-            namespace = vars(_module(module))
-            if name in namespace:
-                _SERVED.before[module, name] = namespace[name]
-                namespace[name] = replacement
+        for module in _replacements():
+            _put(sys.modules[module])
+            deferral = deferral_of(module)
+            if deferral is not None and _put not in deferral.then:
+                deferral.then.append(_put)  # its own names come when it is loaded
+        _follow_torchs_logs()
 
 
 def uninstall() -> None:
     """``torch.compile`` is torch's again.  What was compiled in between stays as it is."""
     with _SERVED.lock:
         for (module, name), original in _SERVED.before.items():
-            vars(_module(module))[name] = original
+            namespace = vars(sys.modules[module])
+            if original is _ABSENT:
+                namespace.pop(name, None)
+            else:
+                namespace[name] = original
+        for module in _replacements():
+            deferral = deferral_of(module)
+            if deferral is not None and _put in deferral.then:
+                deferral.then.remove(_put)
         _SERVED.before.clear()
         _SERVED.compiled.clear()
+        _SERVED.told, _SERVED.backend = Told(), None
+
+
+def _put(module: ModuleType) -> None:
+    """Ours in place of what ``module`` has; a module that waits to be loaded gets them in advance."""
+    namespace, waits = vars(module), deferral_of(module.__name__)
+    for name, replacement in _replacements()[module.__name__].items():
+        if name in namespace or (waits is not None and waits.waiting):
+            _SERVED.before[module.__name__, name] = namespace.get(name, _ABSENT)
+            namespace[name] = replacement
+
+
+@functools.cache
+def _replacements() -> Mapping[str, Mapping[str, Any]]:
+    table = {module: dict(names) for module, names in replacements(_SERVED.told, serve).items()}
+    table["torch.compiler"].update(set_default_backend=_set_default, get_default_backend=_default)
+    table["torch._logging"] = {"set_logs": _set_logs}
+    return table
 
 
 def served_reports() -> tuple[Report, ...]:
@@ -64,30 +105,27 @@ def served_reports() -> tuple[Report, ...]:
     return tuple(report(each) for each in _SERVED.compiled)
 
 
-def _module(name: str) -> Any:
-    return torch if name == "torch" else torch.compiler
+def _follow_torchs_logs() -> None:
+    wanted = torchs_logs(os.environ.get("TORCH_LOGS", ""), _SERVED.told)
+    if wanted:
+        logs.set_logs(wanted, os.environ.get("COMPILE_LOGS", ""))
 
 
-def _replacements() -> Mapping[tuple[str, str], Callable[..., Any]]:
-    return {
-        ("torch", "compile"): serve,
-        ("torch.compiler", "compile"): serve,
-        ("torch.compiler", "reset"): reset,
-        ("torch.compiler", "disable"): _disable,
-        ("torch.compiler", "allow_in_graph"): controls.allow_in_graph,
-        ("torch.compiler", "assume_constant_result"): controls.assume_constant_result,
-        ("torch.compiler", "set_stance"): controls.set_stance,
-        ("torch.compiler", "cudagraph_mark_step_begin"): controls.step_begin,
-        ("torch.compiler", "list_backends"): _listed,
-    }
+def _set_logs(**switches: Any) -> None:
+    """``torch._logging.set_logs``: torch's own logs, and ours of the same names."""
+    _SERVED.before["torch._logging", "set_logs"](**switches)
+    names = ",".join(name for name, value in switches.items() if value and name != "modules")
+    logs.set_logs(torchs_logs(names, _SERVED.told))
 
 
-def _disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    return controls.disable(fn, recursive=recursive, reason=reason)
+def _set_default(backend: str | CompilerFn | None) -> None:
+    if backend is not None:
+        lookup(backend)
+    _SERVED.backend = backend
 
 
-def _listed(*_: Any, **__: Any) -> list[str]:
-    return sorted(entry.name for entry in describe_backends() if not entry.missing)
+def _default() -> str | CompilerFn:
+    return "inductor" if _SERVED.backend is None else _SERVED.backend
 
 
 def serve(
@@ -95,37 +133,95 @@ def serve(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | CompilerFn = "inductor",
+    backend: str | CompilerFn | None = None,
     mode: str | None = None,
     options: Mapping[str, object] | None = None,
     disable: bool = False,
-    **unknown: Any,
+    **more: Any,
 ) -> Any:
-    """What stands for ``torch.compile``: ours, forgiving where the program asks for what only torch's compiler has."""
-    asked: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "disable": disable}
-    again = partial(serve, backend=backend, options=options, **asked, **unknown)
+    """What stands for ``torch.compile``: ours, with torch's arguments and torch's errors."""
+    asked: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options}
     if model is None:
-        return again
-    for name in unknown:
-        warnings.warn(f"torch.compile's argument {name!r} has no meaning for compile-api and is left out", stacklevel=2)
-    if mode is not None and mode not in MODES:
-        raise CompileApiError(f"torch.compile was called with mode={mode!r}; modes are {', '.join(MODES)}")
-    compiled = compile(model, backend=backend, options=_known(options), **asked)
-    if not disable:
-        _SERVED.compiled.append(compiled)
+        return partial(_of_function, backend=backend, disable=disable, **asked, **more)
+    if mode is not None and options is not None:
+        raise BadOption("torch.compile takes either a mode or options, not both")
+    asked.update(_further(more))
+    general = settings()
+    how = _how(_default() if backend is None else backend, asked)
+    if disable or general.disable:
+        return model
+    how["dynamic"] = general.dynamic if dynamic is None else dynamic
+    compiled = _wrapped(model, how) if isinstance(model, torch.nn.Module) else compile(model, **how)
+    _SERVED.compiled.append(compiled)
     return compiled
 
 
-def _known(options: Mapping[str, object] | None) -> dict[str, object]:
-    """The options that exist here too; torch's own names for the same settings are understood."""
-    chosen: dict[str, object] = {}
-    for name, value in (options or {}).items():
-        ours = _SAME_SETTING.get(name, name)
-        if ours in SETTABLE:
-            chosen[ours] = value
-        else:
-            warnings.warn(f"torch.compile's option {name!r} has no counterpart here and is left out", stacklevel=3)
-    return chosen
+def _of_function(model: Any, **how: Any) -> Any:
+    if model is None:
+        raise BadOption("torch.compile(...) is a decorator here: it takes a function or a module, not None")
+    return serve(model, **how)
 
 
-_SAME_SETTING = {"triton.cudagraphs": "cuda_graphs", "max_autotune": "max_autotune", "trace.enabled": "trace"}
+def _wrapped(model: torch.nn.Module, how: Mapping[str, Any]) -> OptimizedModule:
+    compiled: Any = compile(model, **how)
+    return OptimizedModule(model, compiled._compiled_call, partial(_again, how=how))
+
+
+def _again(model: Any, *, how: Mapping[str, Any]) -> Any:
+    """Another module or function, compiled as one before it: copies, and what was pickled."""
+    return _wrapped(model, how) if isinstance(model, torch.nn.Module) else compile(model, **how)
+
+
+def _further(more: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Arguments that newer versions of ``torch.compile`` have."""
+    known = inspect.signature(_SERVED.before.get(("torch", "compile"), torch.compile)).parameters
+    for name in more:
+        if name not in known:
+            raise TypeError(f"torch.compile() got an unexpected keyword argument {name!r}")
+    # Each call has versions of its own here, so they are isolated whether that is asked for or not.
+    for name in (name for name, value in more.items() if value is not None and name not in _HONOURED):
+        _SERVED.told.once(f"torch.compile's argument {name!r} has no meaning for compile-api and is left out")
+    return {"recompile_limit": more.get("recompile_limit")}
+
+
+_HONOURED = ("recompile_limit", "isolate_recompiles")
+
+
+def _how(backend: str | CompilerFn, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of our ``compile`` that ask for the same."""
+    general, limit = settings(), asked["recompile_limit"]
+    ours: dict[str, object] = {}
+    function = _function_behind(backend)
+    mode, options = asked["mode"], asked["options"]
+    backend = backend if callable(backend) else _ALIASES.get(backend, backend)
+    if function is not None:  # as torch does: what its author documented goes to it
+        for_it = {name: value for name, value in (("mode", mode), ("options", options)) if value}
+        if for_it.get("mode") == "default":
+            del for_it["mode"]
+        backend, mode = (partial(function, **for_it) if for_it else function), None
+    else:
+        ours = understood_options(options, _SERVED.told)
+    if limit is not None or general.recompile_limit is not None:
+        ours.setdefault("recompile_limit", general.recompile_limit if limit is None else limit)
+    if general.debug:
+        ours.setdefault("debug", general.debug)
+    return {"fullgraph": asked["fullgraph"], "backend": backend, "mode": mode, "options": ours}
+
+
+def _function_behind(backend: str | CompilerFn) -> CompilerFn | None:
+    """The backend if it is a plain function, by itself, registered, or offered to torch by another distribution."""
+    if callable(backend):
+        return backend
+    try:
+        return lookup(_ALIASES.get(backend, backend)).function
+    except BackendNotReady:
+        raise
+    except UnknownBackend:
+        points = importlib.metadata.entry_points(group=_TORCHS_GROUP)
+        for point in (point for point in points if point.name == backend):
+            loaded: CompilerFn = point.load()
+            return loaded
+        raise
+
+
+_ALIASES = {_OURS: "inductor"}

@@ -7,8 +7,8 @@ class CompileApiError(Exception):
     """Base of this package's errors."""
 
 
-class UnknownBackend(CompileApiError, ValueError):
-    """No backend of that name is registered."""
+class UnknownBackend(CompileApiError, ValueError, RuntimeError):
+    """No backend of that name is registered.  ``torch.compile`` raises a ``RuntimeError`` there: this is one too."""
 
 
 class BackendNotReady(CompileApiError, ImportError):
@@ -19,8 +19,9 @@ class BackendCannot(CompileApiError):
     """The backend does not take this graph (an operator, a dtype, a gradient); it runs eagerly instead."""
 
 
-class BadOption(CompileApiError, ValueError):
-    """An option, mode or stance that does not exist, or two that contradict each other."""
+class BadOption(CompileApiError, ValueError, RuntimeError):
+    """An option, mode or stance that does not exist, or two that contradict each other.  ``torch.compile`` raises a
+    ``RuntimeError`` there: this is one too."""
 
 
 class AccuracyWarning(UserWarning):

@@ -33,6 +33,17 @@ SYNONYMS: Mapping[str, str] = {
     "graph_code": "graphs",
     "aot_graphs": "graphs",
     "aot": "graphs",
+    "aot_joint_graph": "graphs",
+    "pre_grad_graphs": "graphs",
+    "post_grad_graphs": "graphs",
+    "graph_code_verbose": "graphs",
+    "graph_sizes": "graphs",
+    "verbose_guards": "guards",
+    "dynamic": "recompiles",
+    "cudagraphs": "breaks",
+    "perf_hints": "breaks",
+    "ir_pre_fusion": "schedule",
+    "ir_post_fusion": "schedule",
     "recompiles_verbose": "recompiles",
     "graph_breaks": "breaks",
     "output_code": "kernels",
@@ -43,9 +54,13 @@ SYNONYMS: Mapping[str, str] = {
 }
 
 
-def set_logs(names: str | Iterable[str] = "") -> None:
-    """Chooses the artifacts that are printed from now on, by name; ``"all"`` for all, nothing for none."""
-    wanted = _understood(names)
+def set_logs(*names: str | Iterable[str], **switches: bool | int) -> None:
+    """Chooses the artifacts that are printed from now on: ``set_logs("breaks", "recompiles")``, ``set_logs("all")``,
+    ``set_logs(graph_breaks=True)``; without arguments none is.  torch's names for the same are understood."""
+    wanted = set().union(*map(_understood, names))
+    for name, switch in switches.items():
+        meant = _understood(name)
+        wanted = wanted | meant if switch else wanted - meant
     for artifact in ARTIFACTS:
         _logger(artifact).setLevel(logging.INFO if artifact in wanted else logging.NOTSET)
     if wanted:
@@ -66,7 +81,9 @@ def follow(ledger: Ledger) -> None:
 def _understood(names: str | Iterable[str]) -> set[str]:
     given = names.split(",") if isinstance(names, str) else list(names)
     wanted: set[str] = set()
-    for name in (each.strip().lstrip("+-") for each in given):
+    for name in (each.strip().lstrip("+") for each in given):
+        if name.startswith("-"):  # torch's way to ask for less
+            continue
         meant = SYNONYMS.get(name, name)
         if meant == "all":
             wanted.update(ARTIFACTS)
@@ -74,7 +91,7 @@ def _understood(names: str | Iterable[str]) -> set[str]:
             wanted.add(meant)
         elif meant:
             close = nearest(meant, [*ARTIFACTS, *SYNONYMS])
-            raise BadOption(f"there is no log {meant!r}{close}; logs are {', '.join(ARTIFACTS)}")
+            raise BadOption(f"there is no log {meant!r}{close}; logs are {', '.join(ARTIFACTS)} and all")
     return wanted
 
 

@@ -1,61 +1,170 @@
 """A compiled ``nn.Module``: the same module in every respect but how it is called.
 
 The compiled module shares its instance dictionary with the original.  Parameters, buffers, hooks, ``state_dict`` keys,
-``train``/``eval``/``to`` and attribute writes are therefore one and the same on both, and ``isinstance`` holds.
+``train``/``eval``/``to`` and attribute writes are therefore one and the same on both, and ``isinstance`` holds.  State
+that torch's own wrapper saved, with its ``_orig_mod.`` in the keys, is loaded too, and libraries that ask for that
+wrapper are told that this is one.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
+import sys
+from collections.abc import Callable, Mapping
+from types import MemberDescriptorType
+from typing import Any, ClassVar
 
 import torch
 
-Recompile = Callable[[torch.nn.Module], torch.nn.Module]
+Recompile = Callable[[Any], Any]
+
+WRAPPED = "_orig_mod"
+_OWN = ("_compiled_call", "_original", "_recompile")
+_HEAP_TYPE = 1 << 9
+"""The flag of classes that Python code made, in ``type.__flags__``."""
 
 
 def compiled_module(original: torch.nn.Module, call: Callable[..., Any], recompile: Recompile) -> torch.nn.Module:
     """``original`` with its call replaced; ``recompile`` makes a copy's compiled form (for deepcopy and pickle)."""
     base = type(original)
-
-    class Compiled(base):  # type: ignore[misc, valid-type]
-        __slots__ = ("_compiled_call", "_orig_mod", "_recompile")
-
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            return self._compiled_call(*args, **kwargs)
-
-        def __copy__(self) -> torch.nn.Module:
-            return self._recompile(copy.copy(self._orig_mod))
-
-        def __deepcopy__(self, memo: dict[int, Any]) -> torch.nn.Module:
-            return self._recompile(copy.deepcopy(self._orig_mod, memo))
-
-        def __reduce__(self) -> tuple[Any, ...]:
-            return self._recompile, (self._orig_mod,)
-
-    if issubclass(base, torch.fx.GraphModule):
-        # What it computes is written into its class, whenever its graph is changed: into that of the original.
-        Compiled.recompile = lambda self: self._orig_mod.recompile()
-    Compiled.__name__ = base.__name__
-    Compiled.__qualname__ = base.__qualname__
-    Compiled.__module__ = base.__module__
-    Compiled.__doc__ = base.__doc__
-    module = _bare(Compiled)
+    cls = _class_of(base)
+    module: torch.nn.Module = _builtin_new(cls)(cls)
     # nn.Module's own __setattr__ would file these as state of the module.
+    for name, value in zip(_OWN, (call, original, recompile), strict=True):
+        object.__setattr__(module, name, value)
     object.__setattr__(module, "__dict__", original.__dict__)
-    object.__setattr__(module, "_compiled_call", call)
-    object.__setattr__(module, "_orig_mod", original)
-    object.__setattr__(module, "_recompile", recompile)
     return module
 
 
-def _bare(cls: type[torch.nn.Module]) -> torch.nn.Module:
-    """An instance that no ``__new__`` written in Python has a say in: some make instances of other classes, a graph
-    module's for one."""
-    solid: Any = next(base for base in cls.__mro__ if not base.__flags__ & _WRITTEN_IN_PYTHON)
-    made: torch.nn.Module = solid.__new__(cls)
-    return made
+def _class_of(base: type) -> type:
+    """A subclass of ``base`` that nobody notices: what registers subclasses, or refuses them, does not see it."""
+    names = {name: value for name, value in vars(base).items() if name in ("__doc__", "__module__")}
+    slots = {name: _forwarded(name) for name in _slots(base)}
+    if issubclass(base, torch.fx.GraphModule):  # what it computes is written into its class whenever its graph changes
+        names["recompile"] = lambda self: self._original.recompile()
+    about = {"__slots__": _OWN, "__qualname__": base.__qualname__, "_written_as": base, **names, **slots}
+    return type.__new__(type(base), base.__name__, (SameModule, base), about)
 
 
-_WRITTEN_IN_PYTHON = 1 << 9  # a type that lives on the heap
+def _builtin_new(cls: type) -> Any:
+    """The ``__new__`` that makes room for an instance and does nothing else, past those that classes define."""
+    return next(base.__new__ for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
+
+
+def _slots(base: type) -> list[str]:
+    """Attributes that instances keep outside of their dictionary, which is all that two modules can share."""
+    return [
+        name
+        for cls in base.__mro__
+        if cls.__flags__ & _HEAP_TYPE
+        for name, value in vars(cls).items()
+        if isinstance(value, MemberDescriptorType)
+    ]
+
+
+def _forwarded(name: str) -> property:
+    return property(
+        lambda self: getattr(self._original, name),
+        lambda self, value: setattr(self._original, name, value),
+        lambda self: delattr(self._original, name),
+    )
+
+
+class SameModule:
+    """What the class of a compiled module defines before its original's class does."""
+
+    __slots__ = ()
+    wraps_for_torch = True
+    _written_as: ClassVar[type]
+    _compiled_call: Callable[..., Any]
+    _original: torch.nn.Module
+    _recompile: Recompile
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """``type(compiled)(...)`` in the user's code means the class that was written; nothing of it is compiled."""
+        return cls._written_as(*args, **kwargs)
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        """A class that keeps a list of its subclasses is not told of this one."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._compiled_call(*args, **kwargs)
+
+    def __copy__(self) -> Any:
+        return self._recompile(copy.copy(self._original))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self._recompile(copy.deepcopy(self._original, memo))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._recompile, (self._original,)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+    @property
+    def _orig_mod(self) -> torch.nn.Module:
+        """The module as it was given to ``compile``."""
+        return self._original
+
+    @_orig_mod.setter
+    def _orig_mod(self, module: torch.nn.Module) -> None:
+        self.__setattr__(WRAPPED, module)
+
+    @property
+    def dynamo_ctx(self) -> Recompile:
+        """What compiles another function or module as this one was: torch's wrapper has it under this name."""
+        return self._recompile
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Libraries unwrap a module, wrap it in something else, and put that back in its place."""
+        if name != WRAPPED:
+            super().__setattr__(name, value)
+        elif value is not self._original:
+            again = self._recompile(value)
+            for each in _OWN:
+                object.__setattr__(self, each, getattr(again, each))
+            object.__setattr__(self, "__dict__", value.__dict__)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        without_wrappers(state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[misc]
+
+    @property
+    def __class__(self) -> type:
+        return recognised(type(self))
+
+    @__class__.setter
+    def __class__(self, cls: type) -> None:
+        vars(object)["__class__"].__set__(self, cls)
+
+
+def without_wrappers(state_dict: dict[str, Any], prefix: str) -> None:
+    """Renames, in place, what torch's wrapper saved below ``prefix``."""
+    wrapped = f"{prefix}{WRAPPED}."
+    for key in [key for key in state_dict if key.startswith(wrapped)]:
+        state_dict[prefix + key.removeprefix(wrapped)] = state_dict.pop(key)
+    metadata: Mapping[str, Any] | None = getattr(state_dict, "_metadata", None)
+    if isinstance(metadata, dict):
+        for key in [key for key in metadata if f"{key}.".startswith(wrapped)]:
+            metadata[(prefix + f"{key}.".removeprefix(wrapped)).removesuffix(".")] = metadata.pop(key)
+
+
+def torchs_wrapper() -> type | None:
+    """The class that libraries ask for to recognise a compiled module, if torch's compiler has been imported."""
+    home = sys.modules.get("torch._dynamo.eval_frame")
+    found = None if home is None else vars(home).get("OptimizedModule")
+    return found if isinstance(found, type) else None
+
+
+def recognised(cls: type) -> type:
+    """A class for ``isinstance`` to find: the module's own, and torch's wrapper."""
+    wrapper = torchs_wrapper()
+    if wrapper is None:
+        return cls
+    known = vars(cls).get("_recognised_as")
+    if known is None or wrapper not in known.__mro__:
+        about = {"__slots__": (), "__qualname__": cls.__qualname__, "__module__": cls.__module__, "__doc__": cls.__doc__}
+        known = type.__new__(type(cls), cls.__name__, (cls, wrapper), about)
+        type.__setattr__(cls, "_recognised_as", known)
+    return known

@@ -8,14 +8,12 @@ asks inside a function gets it; whoever keeps a name of the module, or uses anot
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType
 from typing import Any
 
 import torch
 
-from compile_api.deferred import Deferral, DeferredModule, defer
+from compile_api.deferred import AskedInPassing, Deferral, defer
 
 NAME = "torch.fx.experimental.symbolic_shapes"
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -64,22 +62,6 @@ ANSWERS: Mapping[str, Callable[..., Any]] = {
     "_iterate_exprs": _nothing,
     "_iterate_nodes": _nothing,
 }
-
-
-class AskedInPassing(DeferredModule):
-    """A deferred module whose answers are for functions of torch's only."""
-
-    def __getattr__(self, name: str) -> Any:
-        deferral = type(self).deferral
-        if deferral.waiting and name in deferral.answers and not _asks_and_forgets(sys._getframe(1)):
-            return getattr(deferral.load(), name)
-        return super().__getattr__(name)
-
-
-def _asks_and_forgets(frame: FrameType) -> bool:
-    """Whether a function of torch's is asking."""
-    home = str(frame.f_globals.get("__name__", ""))
-    return home.partition(".")[0] == "torch" and frame.f_code.co_name != "<module>"
 
 
 def _late(name: str, plain: Callable[..., Any]) -> Callable[[Deferral], Callable[..., Any]]:

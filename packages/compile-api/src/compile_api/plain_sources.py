@@ -17,9 +17,8 @@ from types import ModuleType
 import torch
 from torch._guards import Source
 
-from compile_api.deferred import Deferral, deferral_of, defer, is_waiting
+from compile_api.deferred import AskedInPassing, Deferral, defer, deferral_of, is_waiting
 from compile_api.plain_sizes import NAME as SIZES
-from compile_api.plain_sizes import AskedInPassing
 
 NAME = "torch._dynamo.source"
 PEER = "torch._dynamo"

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compile_api.deferred import Deferral, defer
-from compile_api.plain_sizes import AskedInPassing
+from compile_api.deferred import AskedInPassing, Deferral, defer
 
 NAME = "torch.distributed.tensor"
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from torch.fx.experimental import _config
 
-from compile_api.deferred import Deferral, defer
-from compile_api.plain_sizes import AskedInPassing
+from compile_api.deferred import AskedInPassing, Deferral, defer
 
 NAME = "torch.fx.experimental.validator"
 

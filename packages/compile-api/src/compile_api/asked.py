@@ -1,0 +1,136 @@
+"""What the arguments, settings and environment variables of torch's own compiler mean to us.
+
+Each is honoured, or refused as torch refuses it, or said once to have no meaning here: never taken in silence.  What
+torch knows is read from torch as it is installed, as text, so that nothing of its compiler is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compile_api import logs
+from compile_api.errors import BadOption
+from compile_api.options import SETTABLE, nearest
+
+SAME_SETTING: Mapping[str, str] = {
+    "triton.cudagraphs": "cuda_graphs",
+    "max_autotune": "max_autotune",
+    "trace.enabled": "trace",
+}
+"""Options of torch's code generator that mean a setting of ours."""
+
+_OF_THE_CALL = ("guard_filter_fn", "use_aoti")
+"""Options that ``torch.compile`` itself takes, whatever the backend."""
+
+
+@dataclass
+class Told:
+    """Says each thing once, at the line of the program that asks."""
+
+    said: set[str] = field(default_factory=set)
+
+    def once(self, text: str) -> None:
+        if text not in self.said:
+            self.said.add(text)
+            warnings.warn(text, stacklevel=_frames_of_ours())
+
+
+def _frames_of_ours() -> int:
+    """How far up the stack the program is that called us."""
+    home = os.path.dirname(__file__) + os.sep
+    frame, count = sys._getframe(1), 1
+    while frame is not None and frame.f_code.co_filename.startswith(home):
+        frame, count = frame.f_back, count + 1  # type: ignore[assignment]
+    return count
+
+
+def understood_options(options: Mapping[str, object] | None, told: Told) -> dict[str, object]:
+    """The options that exist here, by our names; what torch does not know either is an error, as it is there."""
+    chosen: dict[str, object] = {}
+    for asked, value in (options or {}).items():
+        name = str(asked).replace("-", "_")
+        ours = SAME_SETTING.get(name, name)
+        if ours in SETTABLE:
+            chosen[ours] = value
+        elif name in torchs_options():
+            told.once(f"torch.compile's option {asked!r} has no counterpart in compile-api and is left out")
+        else:
+            close = nearest(name, [*SETTABLE, *torchs_options()])
+            raise BadOption(
+                f"torch.compile was called with an option {asked!r}, which neither torch nor compile-api has{close}; "
+                f"options are {', '.join([*SAME_SETTING, *SETTABLE])}"
+            )
+    return chosen
+
+
+@functools.cache
+def torchs_options() -> frozenset[str]:
+    """The names of the options that the installed torch's code generator has."""
+    path = Path(torch.__file__).parent / "_inductor" / "config.py"
+    try:
+        body = ast.parse(path.read_text()).body
+    except (OSError, SyntaxError):
+        return frozenset(_OF_THE_CALL)
+    return frozenset({*_OF_THE_CALL, *_assigned(body, "")})
+
+
+def _assigned(body: Iterable[ast.stmt], prefix: str) -> Iterable[str]:
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            yield from _assigned(statement.body, f"{prefix}{statement.name}.")
+        elif isinstance(statement, ast.If | ast.Try):
+            yield from _assigned([*statement.body, *statement.orelse], prefix)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            yield from (prefix + each.id for each in targets if isinstance(each, ast.Name))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a program or its user decided for all calls of ``torch.compile``."""
+
+    disable: bool
+    recompile_limit: int | None
+    dynamic: bool | None
+    debug: bool | str
+
+
+def settings() -> Settings:
+    """What ``torch._dynamo.config`` and torch's environment variables say now."""
+    home = sys.modules.get("torch._dynamo.config")
+    limit = getattr(home, "recompile_limit", None)
+    folder = os.environ.get("TORCH_COMPILE_DEBUG_DIR", "")
+    return Settings(
+        bool(getattr(home, "disable", _is_set("TORCH_COMPILE_DISABLE") or _is_set("TORCHDYNAMO_DISABLE"))),
+        limit if isinstance(limit, int) else None,
+        None if getattr(home, "automatic_dynamic_shapes", True) else False,
+        (os.path.join(folder, "torch_compile_debug") if folder else True) if _is_set("TORCH_COMPILE_DEBUG") else False,
+    )
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "0") not in ("", "0")
+
+
+def torchs_logs(names: str, told: Told) -> set[str]:
+    """The artifacts that ``TORCH_LOGS=names`` asks for, by our names; a ``-`` asks for less of one."""
+    wanted: set[str] = set()
+    for name in (each.strip() for each in names.split(",")):
+        plain = name.lstrip("+")
+        if not plain or plain.startswith("-"):
+            continue
+        if plain == "all" or logs.SYNONYMS.get(plain, plain) in logs.ARTIFACTS:
+            wanted.add(plain)
+        else:
+            told.once(f"TORCH_LOGS={plain} has no counterpart in compile-api, whose logs are {', '.join(logs.ARTIFACTS)}")
+    return wanted

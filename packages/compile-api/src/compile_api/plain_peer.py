@@ -1,0 +1,123 @@
+"""Answers what torch and libraries ask of torch's own compiler, as long as a program does not use it.
+
+torch's optimizers and transforms call a few markers of it at every step, and libraries ask whether a module is its
+wrapper.  A program that uses more gets it whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+from compile_api.deferred import AskedInPassing, Deferral, defer
+from compile_api.module import torchs_wrapper
+
+PEER = "torch._dynamo"
+
+
+def late_disable(peer: Deferral) -> Callable[..., Any]:
+    """A stand-in for the peer's ``disable``: while the peer has not been loaded there is nothing to disable, and once
+    it has been its own answer counts."""
+
+    def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
+        if fn is None:
+            return functools.partial(disable, recursive=recursive, **options)
+        if not isinstance(fn, FunctionType | BuiltinFunctionType | MethodType):  # a module, a class: the peer's to wrap
+            return vars(peer.load())["disable"](fn, recursive, **options)
+        if not recursive and isinstance(fn, FunctionType):
+            vars(fn).update(_torchdynamo_disable=True)
+            return fn
+        return _disabled_late(peer, fn, recursive, options)
+
+    return disable
+
+
+def _disabled_late(peer: Deferral, function: Any, recursive: bool, options: Mapping[str, Any]) -> Any:
+    genuine: list[Callable[..., Any]] = []
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if peer.waiting or peer.loader is not None:
+            return function(*args, **kwargs)
+        if not genuine:
+            genuine.append(vars(peer.module)["disable"](function, recursive, **options))
+        return genuine[0](*args, **kwargs)
+
+    # Capture reads these: a function that the program disabled stays disabled for it.
+    vars(call).update(_torchdynamo_disable=True, _wraps_disabled=True)
+    return call
+
+
+def no_graph_break(peer: Deferral) -> Callable[..., None]:
+    """A stand-in for a marker that torch's optimizers call at every step; it concerns the peer's graphs alone."""
+
+    def graph_break(msg: str = "") -> None:
+        if not peer.waiting and peer.loader is None:
+            vars(peer.module)["graph_break"](msg)
+
+    return graph_break
+
+
+class NothingCompiled:
+    """Stands for the peer's compiler of backward passes where torch's transforms switch it off."""
+
+    def __init__(self, peer: Deferral) -> None:
+        self._peer = peer
+
+    @staticmethod
+    def _disable() -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self._peer.load())["compiled_autograd"], name)
+
+
+class LateWrapper(type):
+    """The metaclass of a class that stands for torch's wrapper of compiled modules: ours are instances of it."""
+
+    peer: Deferral
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        genuine = torchs_wrapper()
+        ours = getattr(type(instance), "wraps_for_torch", False)
+        return bool(ours or (genuine is not None and isinstance(instance, genuine)))
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        genuine = torchs_wrapper()
+        ours = getattr(subclass, "wraps_for_torch", False)
+        return bool(ours or (genuine is not None and issubclass(subclass, genuine)))
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        return cls.genuine()(*args, **options)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls.genuine(), name)
+
+    def genuine(cls) -> Any:
+        cls.peer.load()
+        return torchs_wrapper()
+
+
+def late_wrapper(peer: Deferral) -> type:
+    return LateWrapper("OptimizedModule", (), {"peer": peer, "__module__": f"{PEER}.eval_frame"})
+
+
+class Peer(AskedInPassing):
+    openly = ("disable", "graph_break", "OptimizedModule")
+
+
+def defer_the_peer() -> None:
+    """Defers torch's own compiler, which nothing of ours uses."""
+    answers: Mapping[str, Callable[[Deferral], Any]] = {
+        "disable": late_disable,
+        "graph_break": no_graph_break,
+        "compiled_autograd": NothingCompiled,
+        "OptimizedModule": late_wrapper,
+    }
+    peer = defer(PEER, answers, light=("config", "source", "eval_frame"), kind=Peer)
+    if peer is not None:
+        wrapper = peer.answers["OptimizedModule"]
+        defer(f"{PEER}.eval_frame", {"OptimizedModule": lambda real: wrapper}, light=(), kind=Peer)

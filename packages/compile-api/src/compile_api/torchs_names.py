@@ -1,0 +1,209 @@
+"""What stands in ``torch.compiler`` and ``torch._dynamo`` while their programs are served: ours, under torch's names.
+
+Each takes the arguments that torch's takes.  What has no meaning for our compiler does nothing, and says so once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+import capture
+from compile_api import controls
+from compile_api.asked import Told
+from compile_api.backends import CompilerFn, describe_backends, lookup, register_backend
+from compile_api.compile import backend_function
+from compile_api.explain import explain, export
+from compile_api.reset import reset
+
+Replacements = Mapping[str, Mapping[str, Any]]
+
+_EAGER_AT_FIRST = ("eager_then_compile", "aot_eager_then_compile")
+
+
+def replacements(told: Told, serve: Callable[..., Any]) -> Replacements:
+    """By module of torch's, what to put under which name.  ``serve`` is our ``torch.compile``."""
+    shared = {
+        "reset": reset,
+        "disable": _disable,
+        "allow_in_graph": _each(capture.allow_in_graph),
+        "assume_constant_result": capture.assume_constant_result,
+        "list_backends": _listed,
+        "set_stance": _stance(told),
+        "is_compiling": capture.is_compiling,
+        "substitute_in_graph": _decorator(told, "substitute_in_graph", "our capture evaluates the function itself"),
+        "nonstrict_trace": capture.allow_in_graph,
+    }
+    return {
+        "torch": {"compile": serve},
+        "torch.compiler": {**shared, "compile": serve, **_of_compiler(told)},
+        "torch._dynamo": {**shared, **_of_dynamo(told, serve)},
+    }
+
+
+def _of_compiler(told: Told) -> Mapping[str, Any]:
+    return {
+        "cudagraph_mark_step_begin": controls.step_begin,
+        "wrap_numpy": wrap_numpy,
+        "nested_compile_region": _decorator(told, "nested_compile_region", "the region is captured with its caller"),
+        "set_enable_guard_collectives": _nothing(told, "set_enable_guard_collectives", "each rank compiles by itself"),
+        "cudagraph_mark_warmup_incomplete": _nothing(told, "cudagraph_mark_warmup_incomplete", "graphs need no mark"),
+        "save_cache_artifacts": _nothing(told, "save_cache_artifacts", "copy the folder that `compile-api cache show` names"),
+        "load_cache_artifacts": _nothing(told, "load_cache_artifacts", "COMPILE_API_CACHE names the folder to take from"),
+    }
+
+
+def _of_dynamo(told: Told, serve: Callable[..., Any]) -> Mapping[str, Any]:
+    def optimize(backend: Any = "inductor", *, nopython: bool = False, dynamic: bool | None = None, **more: Any) -> Any:
+        for name in set(more) - {"disable"}:
+            told.once(f"torch._dynamo.optimize's argument {name!r} has no meaning for compile-api and is left out")
+        return serve(backend=backend, fullgraph=nopython, dynamic=dynamic, disable=bool(more.get("disable", False)))
+
+    return {
+        "optimize": optimize,
+        "optimize_assert": functools.partial(optimize, nopython=True),
+        "explain": _explain,
+        "export": _export(told),
+        "run": capture.run,
+        "graph_break": capture.torchs_graph_break,
+        "skip_frame": capture.torchs_graph_break,
+        "disallow_in_graph": _each(capture.disallow_in_graph),
+        "forbid_in_graph": _each(capture.disallow_in_graph),
+        "mark_dynamic": _marking(told, capture.mark_dynamic),
+        "maybe_mark_dynamic": _marking(told, capture.mark_dynamic),
+        "mark_static": _marking(told, capture.mark_static),
+        "mark_static_address": _nothing(told, "mark_static_address", "parameters keep their addresses without it"),
+        "register_backend": _register,
+        "lookup_backend": lookup_function,
+        "reset_code_caches": reset,
+        "error_on_graph_break": _context(told, "error_on_graph_break", "use fullgraph=True"),
+        "patch_dynamo_config": _context(told, "patch_dynamo_config", "its settings are those of torch's compiler"),
+        "dont_skip_tracing": _decorator(told, "dont_skip_tracing", "our capture looks into every function"),
+        "disable_nested_graph_breaks": _decorator(told, "disable_nested_graph_breaks", "breaks are always where they are"),
+    }
+
+
+def _disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, **_: Any) -> Any:
+    return controls.disable(fn, recursive=recursive, reason=reason)
+
+
+def _explain(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return explain(getattr(function, "_orig_mod", function), *args, **kwargs)
+
+
+def _export(told: Told) -> Callable[..., Any]:
+    names = ("aten_graph", "pre_dispatch", "decomposition_table", "tracing_mode", "constraints", "assume_static_by_default",
+             "same_signature", "disable_constraint_solver", "prefer_deferred_runtime_asserts_over_guards")  # fmt: skip
+
+    def exported(function: Any, *args: Any, **kwargs: Any) -> Any:
+        for name in [name for name in names if kwargs.pop(name, None) is not None]:
+            told.once(f"torch._dynamo.export's argument {name!r} has no meaning for compile-api and is left out")
+        return export(function, *args, **kwargs)
+
+    return exported
+
+
+def _listed(*_: Any, **__: Any) -> list[str]:
+    return sorted(entry.name for entry in describe_backends() if not entry.missing)
+
+
+def _register(compiler_fn: CompilerFn | None = None, name: str | None = None, tags: Any = ()) -> Any:
+    if compiler_fn is None:
+        return functools.partial(_register, name=name, tags=tags)
+    return register_backend(compiler_fn, name=name)
+
+
+def lookup_function(backend: Any) -> Any:
+    """A backend as torch's table has it: a function of a graph and inputs."""
+    if callable(backend):
+        return backend
+    entry = lookup(backend)
+    return entry.function if entry.function is not None else backend_function(backend)
+
+
+def _each(mark: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """torch takes a list of functions too."""
+
+    def marked(fn: Any) -> Any:
+        return [marked(each) for each in fn] if isinstance(fn, list | tuple) else mark(fn)
+
+    return marked
+
+
+def _marking(told: Told, mark: Callable[..., Any]) -> Callable[..., Any]:
+    def marked(t: Any, index: Any = None, **more: Any) -> None:
+        for name in (name for name, value in more.items() if value is not None):
+            told.once(f"the argument {name!r} of {mark.__name__} has no meaning for compile-api and is left out")
+        if isinstance(t, torch.Tensor):
+            mark(t, *(() if index is None else (index,)))
+        else:
+            told.once(f"{mark.__name__} of a {type(t).__name__} has no meaning for compile-api: mark tensors")
+
+    return marked
+
+
+def _stance(told: Told) -> Callable[..., Any]:
+    def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Any:
+        if skip_guard_eval_unsafe:
+            told.once("set_stance(skip_guard_eval_unsafe=True) has no meaning for compile-api: guards are always checked")
+        if force_backend is not None:
+            told.once("set_stance(force_backend=...) has no meaning for compile-api: each call of compile names its own")
+        if stance in _EAGER_AT_FIRST:
+            told.once(f"the stance {stance!r} has no meaning for compile-api: the first call compiles")
+            stance = "default"
+        return controls.set_stance(stance)
+
+    return set_stance
+
+
+def _nothing(told: Told, name: str, instead: str) -> Callable[..., None]:
+    def ignored(*_: Any, **__: Any) -> None:
+        told.once(f"{name} has no meaning for compile-api: {instead}")
+
+    ignored.__name__ = name
+    return ignored
+
+
+def _decorator(told: Told, name: str, instead: str) -> Callable[..., Any]:
+    """A decorator, with arguments or without, that leaves the function as it is."""
+
+    def ignored(*args: Any, **options: Any) -> Any:
+        told.once(f"{name} has no meaning for compile-api: {instead}")
+        with_arguments = name == "substitute_in_graph" or not (args and callable(args[0]))
+        return (lambda function: function) if with_arguments else args[0]
+
+    ignored.__name__ = name
+    return ignored
+
+
+def _context(told: Told, name: str, instead: str) -> Callable[..., Any]:
+    class Ignored(contextlib.ContextDecorator):
+        def __init__(self, *_: Any, **__: Any) -> None:
+            told.once(f"{name} has no meaning for compile-api: {instead}")
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None: ...
+
+    Ignored.__name__ = Ignored.__qualname__ = name
+    return Ignored
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function over arrays as one over tensors."""
+
+    @functools.wraps(fn)
+    def over_tensors(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.numpy(), (args, kwargs))
+        return pytree.tree_map(_as_tensor, fn(*args, **kwargs))
+
+    return over_tensors
+
+
+def _as_tensor(value: Any) -> Any:
+    return torch.as_tensor(value) if type(value).__module__ == "numpy" else value
