@@ -28,7 +28,7 @@ from torch import fx
 
 from compile_api import page
 from compile_api.ledger import GraphCompiled
-from compile_api.stored_graph import StoredGraph
+from compile_api.stored_graph import Maker, StoredGraph
 
 _LARGEST = 256 << 20
 """Inputs beyond this many bytes are kept as their sizes only."""
@@ -65,22 +65,25 @@ class GraphFolder:
         return call
 
 
-def for_graph(option: bool | str, gm: fx.GraphModule, example_inputs: list[Any]) -> GraphFolder | None:
-    """A new folder for ``gm`` below the one that ``option`` names, or None where nothing was asked for."""
+def for_graph(
+    option: bool | str, gm: fx.GraphModule, example_inputs: list[Any], maker: Maker | None = None
+) -> GraphFolder | None:
+    """A new folder for ``gm`` below the one that ``option`` names, or None where nothing was asked for.  ``maker`` is
+    the backend that is given the graph."""
     if option is False or option == "":
         return None
     base = Path("compile_debug" if option is True else str(option))
     try:
-        return _filled(_new(base, gm), gm, example_inputs)
+        return _filled(_new(base, gm), gm, example_inputs, maker or Maker())
     except OSError as error:
         warnings.warn(f"no debug folder for this graph: {error}", stacklevel=2)
         return None
 
 
-def _filled(path: Path, gm: fx.GraphModule, example_inputs: list[Any]) -> GraphFolder:
-    readable = str(gm.print_readable(print_output=False))
+def _filled(path: Path, gm: fx.GraphModule, example_inputs: list[Any], maker: Maker) -> GraphFolder:
+    readable = page.readable(gm)
     (path / "graph.py").write_text(readable)
-    stored = StoredGraph.of(gm, example_inputs)
+    stored = dataclasses.replace(StoredGraph.of(gm, example_inputs), maker=maker)
     _save(stored, path)
     folder = GraphFolder(path, page.GraphPage(path.name, page.source_of(gm), readable), stored)
     (path / "index.html").write_text(str(folder.page))

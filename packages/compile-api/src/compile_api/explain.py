@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,14 @@ from torch import fx
 
 import capture
 from compile_api.backends import Backend, CompilerFn, Context, lookup
+from compile_api.break_costs import BreakCost, Order
+from compile_api.errors import BadOption
 from compile_api.ledger import Ledger
 from compile_api.logs import follow
 from compile_api.observing import observed
 from compile_api.options import resolve
 from compile_api.progress import Progress
-from compile_api.report import Report, of_ledger
+from compile_api.report import Report, of_ledger, place, section
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class Explanation:
     result: Any
     graphs: tuple[fx.GraphModule, ...]
     report: Report
+    costs: tuple[BreakCost, ...] = ()
+    """What each graph break costs, in the order in which they came."""
 
     @property
     def graph_count(self) -> int:
@@ -59,8 +64,19 @@ class Explanation:
         sentence = f"{self.graph_count} graphs with {self.op_count} operators, {self.graph_break_count} breaks"
         yield from (sentence, self.guards, self.graphs, self.ops_per_graph, self.break_reasons, str(self))
 
+    @property
+    def out_guards(self) -> tuple[str, ...]:
+        """``guards``, by the name that ``torch._dynamo.explain`` gives them."""
+        return self.guards
+
+    @property
+    def compile_times(self) -> str:
+        """The stages of compiling, as ``torch._dynamo.explain`` names them: one line for each."""
+        return "\n".join(f"{stage}: {seconds:.3f} s" for stage, seconds in self.report.stages.items())
+
     def __str__(self) -> str:
-        return str(self.report)
+        lines = [f"{place(cost.location)}: {cost}" for cost in self.costs]
+        return "\n".join([str(self.report), *section("what they cost", lines)])
 
     __repr__ = __str__
 
@@ -76,11 +92,14 @@ def explain(function: Any, *args: Any, backend: str | CompilerFn = "inductor", *
         ledger = Ledger()
         follow(ledger)
         options = resolve(fullgraph=False, dynamic=None, mode=None, options=None)
-        seen = observed(_keeping(lookup(backend), graphs), Context(options, ledger, Progress.for_terminal()))
+        order = Order()
+        ledger.frames.subscribe(order.events.append)
+        kept = _keeping(lookup(backend), graphs, order)
+        seen = observed(kept, Context(options, ledger, Progress.for_terminal()))
         plain = _as_written(function)
         target = plain.__call__ if isinstance(plain, torch.nn.Module) else plain
         result = capture.optimize(seen, strict=options.strict, log=ledger.frames)(target)(*args, **kwargs)
-        return Explanation(result, tuple(graphs), of_ledger(ledger))
+        return Explanation(result, tuple(graphs), of_ledger(ledger), order.costs())
 
     return run(*args, **kwargs) if args or kwargs else run
 
@@ -90,7 +109,7 @@ def _as_written(function: Any) -> Any:
     return getattr(function, "_orig_mod", capture.as_written(function))
 
 
-def _keeping(entry: Backend, graphs: list[fx.GraphModule]) -> Backend:
+def _keeping(entry: Backend, graphs: list[fx.GraphModule], order: Order) -> Backend:
     """The backend, with every graph it is given kept."""
 
     def make(ctx: Context) -> CompilerFn:
@@ -98,6 +117,7 @@ def _keeping(entry: Backend, graphs: list[fx.GraphModule]) -> Backend:
 
         def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
             graphs.append(gm)
+            order.events.append(gm)
             return compiler(gm, example_inputs)
 
         return compile_graph
@@ -105,11 +125,46 @@ def _keeping(entry: Backend, graphs: list[fx.GraphModule]) -> Backend:
     return Backend(entry.name, make, entry.note)
 
 
-def export(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """``export(f)(*args)``, or ``export(f, *args)``: the one graph of ``f`` and the guards it relies on.
+def export(
+    function: Any, *args: Any, kwargs: Mapping[str, Any] | None = None, dynamic_shapes: Any = None, **named: Any
+) -> Any:
+    """The one graph of ``f`` and the guards it relies on: ``export(f)(*args)``, ``export(f, *args)``, or as
+    ``torch.export.export`` is called, ``export(f, args)`` with a tuple and ``export(f, args=(...), kwargs={...})``.
 
     Raises ``capture.Unsupported`` with line and reason where ``f`` cannot be one graph.  Parameters and buffers are
-    inputs of the graph, after the arguments.
+    inputs of the graph, after the arguments.  Sizes that ``dynamic_shapes`` names would have to stay open, which no graph
+    made here does.
     """
+    if not callable(function):
+        raise TypeError(f"export takes a function or a module, not {type(function).__name__}")
+    if dynamic_shapes is not None:
+        raise BadOption(
+            "export makes a graph for the sizes it is given, so it takes no dynamic_shapes; for sizes that vary use "
+            "compile(..., dynamic=True), or torch.export.export, whose program any backend here compiles"
+        )
     made = capture.export(_as_written(function))
-    return made(*args, **kwargs) if args or kwargs else made
+    given, takes = _arguments(args, named, kwargs, function)
+    return made(*given, **takes) if given or takes or args or named or kwargs is not None else made
+
+
+def _arguments(
+    args: tuple[Any, ...], named: dict[str, Any], kwargs: Mapping[str, Any] | None, function: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the function is called with: a tuple alone is all of its arguments, unless it takes a tuple by that name."""
+    takes = {**named, **(kwargs or {})}
+    if "args" in named and not args and isinstance(named["args"], tuple | list):
+        return tuple(takes.pop("args")), takes
+    if not args or type(args[0]) is not tuple or len(args) > 2 or (len(args) == 2 and type(args[1]) is not dict):
+        return args, takes
+    spread = args[0], {**takes, **(args[1] if len(args) == 2 else {})}
+    called = function.forward if isinstance(function, torch.nn.Module) else function
+    # Where both ways fit, nobody can tell; who writes ``(x,)`` means torch's way.
+    return (args, takes) if _fits(called, args, takes) and not _fits(called, *spread) else spread
+
+
+def _fits(function: Any, args: tuple[Any, ...], takes: Mapping[str, Any]) -> bool:
+    try:
+        inspect.signature(function).bind(*args, **takes)
+    except (TypeError, ValueError):
+        return False
+    return True

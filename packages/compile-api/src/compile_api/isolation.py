@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,6 +17,7 @@ from torch import fx
 
 from compile_api.compile import backend_function
 from compile_api.minify import failure_of
+from compile_api.programs import import_program
 from compile_api.stored_graph import StoredGraph
 
 _NO_LIMIT = 1 << 62
@@ -24,8 +26,9 @@ _NO_LIMIT = 1 << 62
 class Isolated:
     """``failure_of`` a backend, in a process of its own; called like it, and closed after use."""
 
-    def __init__(self, backend: str, patience: float = 300.0) -> None:
+    def __init__(self, backend: str, patience: float = 300.0, programs: Sequence[str] = ()) -> None:
         self.backend = backend
+        self.programs = tuple(programs)
         self.patience = patience
         self.folder = tempfile.TemporaryDirectory()
         self.process: Any = None
@@ -60,7 +63,7 @@ class Isolated:
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would share torch's threads, which stop there
         self.line, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, self.backend), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs, self.backend, self.programs), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -71,8 +74,10 @@ class Isolated:
             self.process = None
 
 
-def _serve(line: multiprocessing.connection.Connection, backend: str) -> None:
+def _serve(line: multiprocessing.connection.Connection, backend: str, programs: tuple[str, ...]) -> None:
     """In the other process: case after case, until nobody asks any more."""
+    for each in programs:
+        import_program(each)
     fails = failure_of(backend_function(backend, strict=True))
     while True:
         try:

@@ -172,7 +172,7 @@ import torch
 
 import compile_api
 from compile_api.accuracy import difference
-{imports}
+{programs}{imports}
 
 
 class Minimal(torch.nn.Module):
@@ -191,8 +191,11 @@ if __name__ == "__main__":
 '''
 
 
-def write_script(found: Minified, path: Path, backend: str, folder: str, fails: Fails) -> None:
-    """A script that shows the failure; with random inputs if those fail too, else with the values beside it."""
+def write_script(
+    found: Minified, path: Path, backend: str, folder: str, fails: Fails, programs: Sequence[str] = ()
+) -> None:
+    """A script that shows the failure; with random inputs if those fail too, else with the values beside it.  It
+    imports ``programs`` first: what the backend and the operators are defined in."""
     stored = StoredGraph.of(found.gm, found.inputs)
     values = path.with_suffix(".pt")
     if fails(found.gm, stored.example_inputs()) == found.failure:
@@ -218,8 +221,14 @@ def write_script(found: Minified, path: Path, backend: str, folder: str, fails: 
             forward="\n".join("    " + line if line else line for line in stored.code.strip().splitlines()),
             inputs="\n".join(lines),
             backend=backend,
+            programs=_importing(programs),
         )
     )
+
+
+def _importing(programs: Sequence[str]) -> str:
+    lines = [f"import_program({each!r})\n" for each in programs]
+    return "".join(["from compile_api.programs import import_program\n\n", *lines]) if lines else ""
 
 
 def _made(each: Any) -> str:

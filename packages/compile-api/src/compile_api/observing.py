@@ -18,13 +18,15 @@ from compile_api.accuracy import checked
 from compile_api.backends import Backend, CompilerFn, Context
 from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCaptured, GraphRefused, Ledger
+from compile_api.stored_graph import Maker
 
 
 def observed(entry: Backend, ctx: Context) -> CompilerFn:
     """The backend with every graph that it is given on record."""
 
     def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        folder = debug_folder.for_graph(ctx.options.debug, gm, example_inputs)
+        maker = Maker.of(entry.name, entry.function)
+        folder = debug_folder.for_graph(ctx.options.debug, gm, example_inputs, maker)
         here = replace(ctx, folder=folder)
         here.progress.restart()
         started = time.perf_counter()

@@ -25,7 +25,9 @@ header { display: flex; gap: 1.5rem; align-items: baseline; margin-bottom: 1.2re
 header p { margin: 0; color: var(--soft) }
 main { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1.2rem; align-items: start }
 section { border: 1px solid var(--line); border-radius: .5rem; padding: .9rem 1rem; min-width: 0 }
-pre { margin: 0 0 .8rem; overflow-x: auto; font: 12px/1.5 ui-monospace, monospace; tab-size: 4 }
+pre { margin: 0 0 .8rem; white-space: pre-wrap; overflow-wrap: anywhere; tab-size: 4;
+      font: 12px/1.5 ui-monospace, monospace }
+summary, td, small { overflow-wrap: anywhere }
 mark { background: var(--mark); color: inherit; display: inline-block; min-width: 100% }
 details { border-top: 1px solid var(--line); padding: .4rem 0 } summary { cursor: pointer }
 summary small { color: var(--soft) } table { border-collapse: collapse; width: 100%; margin-bottom: .8rem }
@@ -61,6 +63,12 @@ class GraphPage:
         title = f"<h1>{html.escape(self.name)}</h1><p>{about}</p>"
         head = f"<header>{title}<p><a href='../index.html'>all graphs</a></p></header>"
         return _document(self.name, head + f"<main>{''.join(columns)}</main>")
+
+
+def readable(gm: fx.GraphModule) -> str:
+    """A graph as Python with the shapes of its values, without torch's complaints about lines it does not know."""
+    text = str(gm.print_readable(print_output=False))
+    return re.sub(r"^[ ]*# No stacktrace found for following nodes[ ]*\n", "", text, flags=re.MULTILINE)
 
 
 def source_of(gm: fx.GraphModule) -> tuple[Source, ...]:

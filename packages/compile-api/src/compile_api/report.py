@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 import capture
 from capture.errors import Location
@@ -31,6 +34,8 @@ class Report:
     left_alone: tuple[capture.FallbackRecord, ...] = ()
     inaccurate: tuple[GraphInaccurate, ...] = ()
     frames: tuple[capture.GraphRecord, ...] = ()
+    parts: tuple[str, ...] = ()
+    """Where the compiled ones are, if there are several."""
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -76,7 +81,8 @@ class Report:
         directions = Counter(graph.direction for graph in self.compiled)
         by_direction = ", ".join(f"{count} {direction}" for direction, count in directions.items())
         stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.stages.items() if seconds >= 0.005)
-        lines = [
+        lines = [f"compiled parts     {len(self.parts)} ({_some(self.parts)})"] if self.parts else []
+        lines += [
             f"graphs captured    {len(self.captured)} ({operators} operators)",
             f"graphs compiled    {len(self.compiled)}" + (f" ({by_direction})" if by_direction else ""),
             f"kernels            {len(self.kernels)} (from {self.fused_operators} operators)",
@@ -85,19 +91,19 @@ class Report:
             f"compile time       {sum(self.stages.values()):.2f} s" + (f" ({stages})" if stages else ""),
         ]
         if own := self.own_kernels:
-            lines.insert(4, f"your Triton kernels {len(own)} ({', '.join(sorted(set(own)))}), called as they are")
+            lines.insert(len(lines) - 2, f"your Triton kernels {len(own)} ({', '.join(sorted(set(own)))}), called as they are")
         if self.written.eager:
             lines.append(f"memory saved       {_bytes(self.written.saved)} of {_bytes(self.written.eager)} written")
         return lines
 
     def _stories(self) -> Iterable[str]:
-        yield from _section("graph breaks", [_told(each.location, each.reason) for each in self.breaks])
-        yield from _section(
+        yield from section("graph breaks", [_told(each.location, each.reason) for each in self.breaks])
+        yield from section(
             "recompiled",
             [f"{place(each.location)}: {each.failed.partition(' (assumed')[0]}" for each in self.recompiled],
         )
-        yield from _section("left to Python", [_told(each.location, each.reason) for each in self.left_alone])
-        yield from _section(
+        yield from section("left to Python", [_told(each.location, each.reason) for each in self.left_alone])
+        yield from section(
             "refused", [f"by {each.stage}: {first_line(each.reason)}; {each.consequence}" for each in self.refused]
         )
         fallbacks = [
@@ -105,24 +111,68 @@ class Report:
             for graph in self.compiled
             for name, reason in zip(graph.fallbacks, graph.fallback_reasons, strict=False)
         ]
-        yield from _section("run by torch's own kernels", fallbacks)
-        yield from _section("inaccurate", [str(each) for each in self.inaccurate])
+        yield from section("run by torch's own kernels", fallbacks)
+        yield from section("inaccurate", [str(each) for each in self.inaccurate])
 
 
 # Where a module, a module compiled in place, and classes keep what is called instead of them.
 _WHERE = ("_compiled_call", "_compiled_call_impl", "_call_impl", "__call__")
+# What partial functions, methods and decorated functions keep what they call in.
+_AROUND = ("func", "__func__", "__wrapped__")
 
 
-def report(compiled: Callable[..., Any]) -> Report:
-    """The report of a function or module that ``compile`` returned."""
-    places = [
-        getattr(compiled, name, None) for name in ("_compiled_call", "_compiled_call_impl", "_call_impl", "__call__")
-    ]
-    found = (getattr(each, "ledger", None) for each in (compiled, *places))
-    ledger = next((each for each in found if isinstance(each, Ledger)), None)
-    if not isinstance(ledger, Ledger):
-        raise CompileApiError(f"{compiled!r} was not made by compile_api.compile, so there is nothing to report")
-    return of_ledger(ledger)
+def report(compiled: Any) -> Report:
+    """The report of what ``compile`` returned, or of all that is compiled in a module or a list of them.
+
+    So it takes a model that is wrapped for several processes, blocks that were compiled in place, and a trainer's
+    dictionary of networks.
+    """
+    parts = {id(ledger): (name, ledger) for name, ledger in _ledgers(compiled, "")}
+    if not parts:
+        raise CompileApiError(
+            f"{compiled!r} was not made by compile_api.compile and holds nothing that was, so there is nothing to report"
+        )
+    merged = [of_ledger(ledger) for _, ledger in parts.values()]
+    if len(merged) == 1:
+        return merged[0]
+    fields = {each.name: sum((getattr(one, each.name) for one in merged), ()) for each in dataclasses.fields(Report)}
+    return Report(**{**fields, "parts": tuple(name for name, _ in parts.values())})
+
+
+def _ledgers(thing: Any, name: str) -> Iterator[tuple[str, Ledger]]:
+    own = _own_ledger(thing)
+    if own is not None:
+        yield name, own
+    if isinstance(thing, torch.nn.Module):
+        for child, module in thing.named_modules():
+            inner = _own_ledger(module)
+            if inner is not None:
+                yield f"{name}.{child}".strip("."), inner
+    elif isinstance(thing, Mapping):
+        for key, value in thing.items():
+            yield from _ledgers(value, f"{name}[{key!r}]")
+    elif isinstance(thing, list | tuple | set | frozenset):
+        for number, value in enumerate(thing):
+            yield from _ledgers(value, f"{name}[{number}]")
+
+
+def _own_ledger(thing: Any) -> Ledger | None:
+    seen: set[int] = set()
+    while thing is not None and id(thing) not in seen:
+        seen.add(id(thing))
+        for each in (thing, *(_attribute(thing, name) for name in _WHERE)):
+            ledger = _attribute(each, "ledger")
+            if isinstance(ledger, Ledger):
+                return ledger
+        thing = next((inner for inner in (_attribute(thing, name) for name in _AROUND) if inner is not None), None)
+    return None
+
+
+def _attribute(thing: Any, name: str) -> Any:
+    try:
+        return getattr(thing, name, None)
+    except Exception:  # noqa: BLE001 - whatever a property of the user's raises, it is no ledger
+        return None
 
 
 def of_ledger(ledger: Ledger) -> Report:
@@ -163,11 +213,7 @@ def _told(location: Location, reason: capture.errors.Reason) -> str:
     return "\n".join(lines)
 
 
-def _varied(record: capture.RecompileRecord) -> str:
-    return f"{place(record.location)}: {record.failed.partition(' (assumed')[0]}"
-
-
-def _section(title: str, entries: list[str]) -> Iterable[str]:
+def section(title: str, entries: list[str]) -> Iterable[str]:
     """Equal entries once, the most frequent first, and no more than fit on a screen."""
     if not entries:
         return
@@ -177,6 +223,11 @@ def _section(title: str, entries: list[str]) -> Iterable[str]:
         yield "  " + (f"{times}x " if times > 1 else "") + text.replace("\n", "\n  ")
     if len(counted) > _SHOWN:
         yield f"  and {len(counted) - _SHOWN} more"
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(name or "itself" for name in names[:_SHOWN]) + more
 
 
 def _names(graphs: tuple[GraphCompiled, ...]) -> str:

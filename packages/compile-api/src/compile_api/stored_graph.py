@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import linecache
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +56,23 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
+class Maker:
+    """The backend that a graph was given to, and where a function of the user's is defined: enough to find it again."""
+
+    name: str = ""
+    module: str = ""
+    function: str = ""
+    program: str = ""
+    """The script that ran."""
+
+    @staticmethod
+    def of(name: str, function: object) -> Maker:
+        program = str(getattr(sys.modules.get("__main__"), "__file__", None) or "")
+        known = (str(getattr(function, each, None) or "") for each in ("__module__", "__qualname__"))
+        return Maker(name, *(known if function is not None else ("", "")), os.path.abspath(program) if program else "")
+
+
+@dataclass(frozen=True, slots=True)
 class StoredGraph:
     """``code`` defines ``forward(self, ...)``; ``names`` are what it refers to by name; ``inputs`` are tensors, shapes
     and plain numbers; ``constants`` the attributes of the module."""
@@ -62,6 +81,7 @@ class StoredGraph:
     names: tuple[tuple[str, str], ...]
     inputs: tuple[Any, ...]
     constants: dict[str, Any]
+    maker: Maker = Maker()
 
     @staticmethod
     def of(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> StoredGraph:
@@ -89,8 +109,12 @@ class StoredGraph:
         """The graph again."""
         lengths.define_all()
         namespace: dict[str, Any] = {}
-        for _, line in self.names:
-            exec(line, namespace)
+        for name, line in self.names:
+            try:
+                exec(line, namespace)
+            except (ImportError, AttributeError) as error:
+                where = f": import {self.maker.program} first (--import)" if "__main__" in line else ""
+                raise NothingToMinify(f"the graph uses {name!r}, which cannot be imported ({error}){where}") from error
         filename = f"<stored graph {id(self)}>"
         linecache.cache[filename] = (len(self.code), None, self.code.splitlines(True), filename)
         exec(compile(self.code, filename, "exec"), namespace)

@@ -21,6 +21,7 @@ import capture
 import inductor
 from capture import _engine
 from capture.instructions import Body
+from compile_api.page import readable
 
 # The files that inductor's trace folder has for a graph, and what each shows.
 _GENERATED = (
@@ -125,11 +126,6 @@ def _generated(direction: str, folder: Path) -> list[Stage]:
         for pattern, what, language in _GENERATED
         for path in sorted(folder.rglob(pattern))
     ]
-
-
-def readable(gm: torch.fx.GraphModule) -> str:
-    """A graph as Python, with the shapes of its values."""
-    return str(gm.print_readable(print_output=False))
 
 
 def _differentiate(output: Any) -> None:

@@ -17,6 +17,7 @@ from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCompiled, GraphRefused, Kernel
 from compile_api.memory import written
+from compile_api.page import readable
 from inductor.ir.show import program_text
 
 Boxed: TypeAlias = Callable[[list[Any]], Sequence[Any]]
@@ -138,7 +139,7 @@ def described(
         tuple(report.seconds.items()),
         tuple(fallback.reason for fallback in report.fallbacks),
         written(gm, compiled),
-        str(gm.print_readable(print_output=False)) if texts else "",
+        readable(gm) if texts else "",
         program_text(compiled.program) if texts and compiled.program is not None else "",
     )
 

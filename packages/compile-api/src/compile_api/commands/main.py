@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import capture
 import compile_api
-from compile_api.commands import cache, information, minifying, running, verifying
+from compile_api.commands import cache, information, minifying, running, verifying, walking
 from compile_api.errors import CompileApiError
 
 
@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="compile-api", description="Compiles unmodified PyTorch programs.")
     parser.add_argument("--version", action="version", version=compile_api.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    for module in (verifying, information, cache, running, minifying):
+    for module in (verifying, information, cache, running, walking, minifying):
         module.add_to(commands)
     chosen = parser.parse_args(arguments)
     try:

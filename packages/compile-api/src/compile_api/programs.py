@@ -1,0 +1,33 @@
+"""The user's own program, imported so that what it defines and registers is there."""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from compile_api.errors import NothingToMinify
+
+_IMPORTED_AS = "__mp_main__"
+"""What a script is called where it is imported only, as by Python's ``multiprocessing``: what stands under
+``if __name__ == "__main__"`` does not run."""
+
+
+def import_program(program: str) -> None:
+    """Imports a module by its name or a script by its path.  The script's names are those of ``__main__`` from then on,
+    which is what a graph that the script itself compiled calls them by."""
+    path = Path(program)
+    if path.suffix != ".py" and not path.is_file():
+        try:
+            importlib.import_module(program)
+        except ImportError as error:
+            raise NothingToMinify(f"{program} cannot be imported: {error}") from error
+        return
+    if not path.is_file():
+        raise NothingToMinify(f"there is no program {program} to import")
+    sys.path.insert(0, str(path.resolve().parent))
+    main = ModuleType(_IMPORTED_AS)
+    main.__dict__.update(runpy.run_path(str(path), run_name=_IMPORTED_AS))
+    sys.modules["__main__"] = sys.modules[_IMPORTED_AS] = main
