@@ -65,3 +65,171 @@ def test_modes_are_ours_too():
     assert f(torch.ones(1)) == 2
     with pytest.raises(compile_api.CompileApiError, match="modes are default"):
         torch.compile(lambda x: x, mode="fastest")
+
+
+def plain(x):
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"mode": "fastest"}, "modes are default, reduce-overhead"),
+        ({"mode": "max-autotun"}, "did you mean 'max-autotune'"),
+        ({"mode": "default", "options": {}}, "either a mode or options"),
+        ({"options": {"epilogue_fusoin": True}}, "did you mean 'epilogue_fusion'"),
+        ({"options": {"triton.cudagraph": True}}, "did you mean 'triton.cudagraphs'"),
+        ({"options": {"triton.cudagraphs": "yes"}}, "True or False"),
+        ({"backend": "inducter"}, "did you mean 'inductor'"),
+    ],
+)
+def test_what_torch_refuses_is_refused_with_what_exists(asked, said):
+    with pytest.raises(RuntimeError, match=said):
+        torch.compile(plain, **asked)
+
+
+def test_an_argument_that_torch_does_not_have_is_an_error_as_everywhere():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'bakend'"):
+        torch.compile(plain, bakend="inductor")
+    with pytest.raises(RuntimeError, match="not None"):
+        torch.compile(fullgraph=True)(None)
+
+
+def test_what_has_no_meaning_here_is_said_once():
+    with pytest.warns(UserWarning, match="'shape_padding' has no counterpart") as said:
+        for _ in range(2):
+            torch.compile(plain, backend="eager", options={"shape_padding": True})
+    assert [each.filename for each in said] == [__file__]
+
+
+def test_every_option_of_torchs_generator_is_known_without_importing_it():
+    from compile_api.asked import torchs_options
+
+    assert {"triton.cudagraphs", "epilogue_fusion", "trace.enabled", "cpp.threads", "guard_filter_fn"} <= torchs_options()
+
+
+def test_a_function_as_backend_gets_its_options_and_mode():
+    seen = []
+
+    def mine(gm, inputs, **how):
+        seen.append(how)
+        return gm.forward
+
+    torch.compile(plain, backend=mine, options={"level": 3})(torch.ones(1))
+    torch._dynamo.register_backend(mine, name="mine")
+    torch.compile(plain, backend="mine", mode="gently")(torch.ones(1))
+    assert seen == [{"options": {"level": 3}}, {"mode": "gently"}]
+
+
+def test_the_default_backend_and_ours_by_torchs_name():
+    seen = []
+    torch.compiler.set_default_backend(lambda gm, inputs: seen.append(1) or gm.forward)
+    torch.compile(plain)(torch.ones(1))
+    assert seen == [1]
+    torch.compiler.set_default_backend(None)
+    assert torch.compiler.get_default_backend() == "inductor"
+    assert torch.compile(plain, backend="compile_api")(torch.ones(1)) == 2
+
+
+def test_switched_off_by_torchs_settings(monkeypatch):
+    import torch._dynamo.config
+
+    monkeypatch.setattr(torch._dynamo.config, "disable", True)
+    assert torch.compile(plain) is plain
+    monkeypatch.setattr(torch._dynamo.config, "disable", False)
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
+    f = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False)
+    with pytest.warns(match="1 version"):
+        for n in (2, 3, 4):
+            f(torch.ones(1), str(n) and n)
+
+
+def test_torchs_debug_variable_leaves_our_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_COMPILE_DEBUG", "1")
+    monkeypatch.setenv("TORCH_COMPILE_DEBUG_DIR", str(tmp_path))
+    torch.compile(lambda x: x * 3)(torch.ones(2))
+    assert (tmp_path / "torch_compile_debug" / "index.html").is_file()
+
+
+def test_torchs_logs_are_ours_too(monkeypatch):
+    from compile_api import logs
+
+    compile_api.uninstall()
+    monkeypatch.setenv("TORCH_LOGS", "+graph_breaks,recompiles,-aot,autograd")
+    with pytest.warns(UserWarning, match="TORCH_LOGS=autograd has no counterpart"):
+        compile_api.install()
+    assert [name for name in logs.ARTIFACTS if logs._logger(name).level] == ["breaks", "recompiles"]
+    torch._logging.set_logs(output_code=True)
+    assert [name for name in logs.ARTIFACTS if logs._logger(name).level] == ["kernels"]
+    torch._logging.set_logs()
+    assert not logs.any_wanted()
+
+
+def breaking(x):
+    x = x + 1
+    torch._dynamo.graph_break()
+    return x * 2
+
+
+def test_torchs_compiler_answers_with_ours():
+    said = torch._dynamo.explain(breaking)(torch.ones(2))
+    assert (said.graph_count, said.graph_break_count, said.op_count) == (2, 1, 2)
+    assert said.out_guards
+    assert "capture" in said.compile_times
+    assert "inductor" in torch._dynamo.list_backends()
+    gm, guards = torch._dynamo.export(plain, torch.ones(2))
+    assert len(gm.graph.nodes) == 3
+    torch._dynamo.reset()
+    f = torch._dynamo.optimize("eager")(plain)
+    assert torch.equal(torch._dynamo.run(f)(torch.ones(1)), torch.full((1,), 2.0))
+    assert isinstance(torch._dynamo.lookup_backend("eager")(torch.fx.symbolic_trace(plain), [])(1), int)
+
+
+def test_torchs_optimizers_break_no_graph_of_ours():
+    weight = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    weight.grad = torch.ones(3)
+    assert torch._dynamo.explain(lambda: optimizer.step())().graph_break_count == 0
+
+
+SAYS_SO = {
+    "torch._dynamo.mark_static_address": lambda f: f(torch.ones(1)),
+    "torch._dynamo.patch_dynamo_config": lambda f: f(verbose=True).__enter__(),
+    "torch._dynamo.error_on_graph_break": lambda f: f(True).__enter__(),
+    "torch.compiler.nested_compile_region": lambda f: f(plain)(1),
+    "torch.compiler.substitute_in_graph": lambda f: f(len)(plain)(1),
+    "torch.compiler.save_cache_artifacts": lambda f: f(),
+    "torch.compiler.load_cache_artifacts": lambda f: f(b""),
+}
+
+
+@pytest.mark.parametrize("name", SAYS_SO)
+def test_what_only_torchs_compiler_can_do_says_so_once(name):
+    home, _, last = name.rpartition(".")
+    function = getattr(torch.compiler if home == "torch.compiler" else torch._dynamo, last, None)
+    if function is None:
+        pytest.skip(f"this torch has no {name}")
+    with pytest.warns(UserWarning, match="has no meaning for compile-api: "):
+        SAYS_SO[name](function)
+
+
+def test_every_name_of_torch_that_is_replaced_comes_back():
+    from compile_api import dropin
+
+    def now():
+        return {(home, name): vars(__import__("sys").modules[home]).get(name) for home, names in table for name in names}
+
+    table = [(home, tuple(names)) for home, names in dropin._replacements().items()]
+    during = now()
+    compile_api.uninstall()
+    before = now()
+    compile_api.install()
+    assert now().keys() == before.keys()
+    assert during != before
+
+
+def test_numpy_functions_over_tensors():
+    import numpy
+
+    doubled = torch.compiler.wrap_numpy(lambda a: numpy.multiply(a, 2))
+    assert torch.equal(torch.compile(doubled, backend="eager")(torch.ones(2)), torch.full((2,), 2.0))

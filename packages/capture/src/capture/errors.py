@@ -39,10 +39,11 @@ class Reason:
 
 
 class CaptureError(Exception):
-    """Base of every error that a user of this package can see."""
+    """Base of every error that a user of this package can see.  What stops a program is a ``RuntimeError`` too, as it
+    is with torch's own compiler."""
 
 
-class Unsupported(CaptureError):
+class Unsupported(CaptureError, RuntimeError):
     """Raised under ``nopython=True`` and by ``export`` where the function cannot be captured whole."""
 
     def __init__(self, reason: Reason, location: Location) -> None:
@@ -59,11 +60,11 @@ class Unsupported(CaptureError):
         super().__init__("\n".join(lines))
 
 
-class RecompileRefused(CaptureError):
+class RecompileRefused(CaptureError, RuntimeError):
     """A function would have to be captured, which the stance "fail_on_recompile" forbids."""
 
 
-class BackendError(CaptureError):
+class BackendError(CaptureError, RuntimeError):
     """The backend did not compile a graph; its own exception is the cause."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copyreg
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar, overload
@@ -9,10 +11,11 @@ from typing import Any, TypeVar, overload
 import torch
 
 import capture
+from capture import _engine
 from compile_api.backends import CompilerFn, Context, lookup
 from compile_api.ledger import GraphRefused, Ledger
 from compile_api.logs import follow
-from compile_api.module import compiled_module
+from compile_api.module import SameModule, compiled_module
 from compile_api.observing import observed
 from compile_api.options import resolve
 from compile_api.progress import Progress
@@ -75,8 +78,12 @@ def compile(
     )
     if model is None:
         return again
+    if isinstance(model, staticmethod | classmethod):
+        return type(model)(again(model.__func__))
     if not callable(model):
-        raise TypeError(f"compile takes a function or a module, not {type(model).__name__}")
+        raise TypeError(f"compile takes a function or a module, not {type(model).__name__}{_instead(model)}")
+    if isinstance(model, SameModule):
+        model = model._orig_mod  # compiled before: this call's arguments hold for the new one
     ctx = Context(chosen, Ledger(), Progress.for_terminal(), guarded=True)
     follow(ctx.ledger)
     if isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction):
@@ -93,7 +100,7 @@ def compile(
         return _compiled_class(model, optimized, ctx.ledger)
     is_module = isinstance(model, torch.nn.Module)
     call = optimized(model.__call__ if is_module else model)
-    call.ledger = ctx.ledger
+    call.ledger, call.recompile = ctx.ledger, again
     return compiled_module(model, call, again) if is_module else call
 
 
@@ -101,6 +108,27 @@ _SCRIPTED = (
     "torch.jit made a program of TorchScript out of it, which has no Python to capture; "
     "compile the function or module that it was made of"
 )
+
+
+def _instead(model: object) -> str:
+    if isinstance(model, property):
+        return ": put it below @property, around the function"
+    return ": options are given by name, as in compile(mode=...)" if isinstance(model, str) else ""
+
+
+def _reduced(region: Any) -> Any:
+    """How compiled functions are pickled: by their name where that is what it means, else to be compiled again."""
+    found: Any = sys.modules.get(region.__module__)
+    for part in str(region.__qualname__).split("."):
+        found = getattr(found, part, None)
+    if found is region:
+        return str(region.__qualname__)
+    if not hasattr(region, "recompile"):
+        raise TypeError(f"{region.__qualname__} was compiled by capture alone, which cannot be pickled")
+    return region.recompile, (region.function,)
+
+
+copyreg.pickle(_engine.Region, _reduced)
 
 
 def _compiled_class(cls: type, optimized: Callable[[Any], Any], ledger: Ledger) -> type:

@@ -38,12 +38,19 @@ def compiled_module(original: torch.nn.Module, call: Callable[..., Any], recompi
 
 def _class_of(base: type) -> type:
     """A subclass of ``base`` that nobody notices: what registers subclasses, or refuses them, does not see it."""
-    names = {name: value for name, value in vars(base).items() if name in ("__doc__", "__module__")}
-    slots = {name: _forwarded(name) for name in _slots(base)}
+    unscripted = (*getattr(base, "__jit_unused_properties__", ()), WRAPPED, "dynamo_ctx", "__class__")
+    about: dict[str, Any] = {
+        **{name: value for name, value in vars(base).items() if name in ("__doc__", "__module__")},
+        **{name: _forwarded(name) for name in _slots(base)},
+        "__slots__": _OWN,
+        "__qualname__": base.__qualname__,
+        "__jit_unused_properties__": unscripted,
+        "_written_as": base,
+    }
     if issubclass(base, torch.fx.GraphModule):  # what it computes is written into its class whenever its graph changes
-        names["recompile"] = lambda self: self._original.recompile()
-    about = {"__slots__": _OWN, "__qualname__": base.__qualname__, "_written_as": base, **names, **slots}
-    return type.__new__(type(base), base.__name__, (SameModule, base), about)
+        about["recompile"] = lambda self: self._original.recompile()
+    bases = (base,) if issubclass(base, SameModule) else (SameModule, base)
+    return type.__new__(type(base), base.__name__, bases, about)
 
 
 def _builtin_new(cls: type) -> Any:
@@ -58,7 +65,7 @@ def _slots(base: type) -> list[str]:
         for cls in base.__mro__
         if cls.__flags__ & _HEAP_TYPE
         for name, value in vars(cls).items()
-        if isinstance(value, MemberDescriptorType)
+        if isinstance(value, MemberDescriptorType) and name not in _OWN
     ]
 
 
@@ -115,6 +122,13 @@ class SameModule:
     def dynamo_ctx(self) -> Recompile:
         """What compiles another function or module as this one was: torch's wrapper has it under this name."""
         return self._recompile
+
+    def __getattr__(self, name: str) -> Any:
+        """The original's class may have changed since: parametrizations make properties of its parameters."""
+        try:
+            return super().__getattr__(name)  # type: ignore[misc]
+        except AttributeError:
+            return getattr(self._original, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Libraries unwrap a module, wrap it in something else, and put that back in its place."""
