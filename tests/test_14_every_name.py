@@ -150,7 +150,7 @@ def test_the_arguments_of_compile(how):
     assert same(**how)
 
 
-@pytest.mark.parametrize("command", ["verify", "info", "cache", "run", "explain", "minify"])
+@pytest.mark.parametrize("command", ["verify", "info", "cache", "run", "explain", "walkthrough", "minify"])
 def test_every_command_helps(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])

@@ -111,3 +111,37 @@ def test_a_missing_program_is_a_sentence(capsys):
     assert main(["run", "no_such.py"]) == 2
     assert "there is no program no_such.py" in capsys.readouterr().err
     assert main(["run"]) == 2
+
+
+def test_a_walkthrough_of_the_users_function_and_of_an_example(tmp_path, capsys):
+    assert main(["walkthrough"]) == 0
+    shown = capsys.readouterr().out
+    assert "def attention_weights" in shown
+    assert "## The inference graph: the kernels" in shown
+    program = tmp_path / "own.py"
+    program.write_text("def double(x):\n    return x * 2 + 1\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "compile_api", "walkthrough", "own.py:double", "--shapes", "3,5", "--training"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "return x * 2 + 1" in done.stdout, done.stderr
+    assert "## The backward graph" in done.stdout
+    assert "3, 5" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["own.py:doubel"], "did you mean 'double'"),
+        (["double"], "program.py:function"),
+        (["none.py:double"], "there is no program none.py"),
+        (["own.py:double", "--shapes", "big"], "takes sizes"),
+    ],
+)
+def test_a_walkthrough_that_cannot_be(arguments, said, tmp_path, monkeypatch, capsys):
+    (tmp_path / "own.py").write_text("def double(x):\n    return x * 2 + 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert main(["walkthrough", *arguments]) == 2
+    assert said in capsys.readouterr().err

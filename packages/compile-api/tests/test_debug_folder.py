@@ -80,3 +80,12 @@ def test_an_input_that_cannot_be_kept_stops_nothing(tmp_path):
     run = compile_api.backend_function("eager", debug=str(tmp_path))(gm, [torch.ones(2), 3])
     with pytest.warns(UserWarning, match="has no graph.pt to minify"):
         assert torch.equal(run(torch.ones(2), (each for each in ()))[0], torch.full((2,), 2.0))
+
+
+def test_pages_wrap_long_lines_and_complain_of_nothing(tmp_path):
+    compile_api.compile(lambda x: x.sin() + 1, options={"debug": str(tmp_path)})(torch.ones(2))
+    texts = [path.read_text() for path in tmp_path.rglob("*.*") if path.suffix in (".html", ".py")]
+    assert texts
+    assert not any("No stacktrace found" in text for text in texts)
+    (page,) = tmp_path.glob("graph_*/index.html")
+    assert "white-space: pre-wrap" in page.read_text()

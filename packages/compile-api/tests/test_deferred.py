@@ -137,3 +137,81 @@ def test_all_that_rules_of_shapes_ask_has_an_answer(rule):
 def test_older_names_have_the_answers_of_newer_ones():
     assert ANSWERS["size_hint"](3, allow_none=True) == ANSWERS["guarding_hint_or_throw"](3)
     assert ANSWERS["has_hint"](3) == ANSWERS["has_guarding_hint"](3)
+
+
+LIKE_ANY_OTHER = {
+    "its list of names": "from torch._dynamo import *; assert list_backends and explain",
+    "its names": "assert 'list_backends' in dir(torch._dynamo)",
+    "its docstring": "assert torch._dynamo.__doc__",
+    "a name that its source has": "import sympy; assert sympy.__version__",
+    "its source": "import inspect; assert '__all__' in inspect.getsource(torch._dynamo)",
+    "reloading it": "import importlib, sympy; assert importlib.reload(sympy) is sympy and sympy.Symbol('x')",
+    "its submodules": "import pkgutil; assert 'eval_frame' in [m.name for m in pkgutil.iter_modules(torch._dynamo.__path__)]",
+    "names it lacks": "assert not hasattr(torch._dynamo, 'nothing') and not hasattr(torch._dynamo, '__nothing__')",
+    "pickling": "import pickle; f = torch._dynamo.list_backends; assert pickle.loads(pickle.dumps(f)) is f",
+    "patching": "from unittest import mock\nwith mock.patch('torch._dynamo.explain', 3): assert torch._dynamo.explain == 3",
+    "a submodule of a deferred submodule": "from torch._dynamo.source import LocalSource; assert torch._dynamo.explain",
+    "its type, once it is used": "torch._dynamo.explain; assert type(torch._dynamo) is type(torch)",
+    "its search for submodules, once it is used": "n = len(sys.meta_path); torch._dynamo.explain; assert len(sys.meta_path) < n",
+    "threads": """
+import threading
+found = []
+threads = [threading.Thread(target=lambda: found.append(torch._dynamo.list_backends)) for _ in range(4)]
+threads += [threading.Thread(target=lambda: exec("from torch._dynamo.utils import counters; found.append(1)")) for _ in range(2)]
+for each in threads: each.start()
+for each in threads: each.join()
+assert len(found) == 6
+""",
+}
+
+
+@pytest.mark.parametrize("look", LIKE_ANY_OTHER)
+def test_a_deferred_package_is_like_any_other_where_it_is_looked_at(look):
+    prints("import sys, torch, compile_api\n" + textwrap.dedent(LIKE_ANY_OTHER[look]))
+
+
+def test_a_load_that_fails_can_be_tried_again(tmp_path, monkeypatch):
+    from compile_api.deferred import defer, is_waiting
+
+    (tmp_path / "heavy.py").write_text("import os\nif os.environ.get('BROKEN'): raise ImportError('once')\nvalue = 3\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("BROKEN", "1")
+    defer("heavy", {}, light=())
+    import heavy
+
+    with pytest.raises(ImportError, match="once"):
+        heavy.value  # noqa: B018
+    monkeypatch.delenv("BROKEN")
+    assert is_waiting("heavy")
+    assert heavy.value == 3
+    assert not is_waiting("heavy")
+    del sys.modules["heavy"]
+
+
+def test_all_that_torch_asks_of_origins_of_symbols_has_an_answer():
+    from torch._subclasses import fake_tensor, meta_utils
+
+    from compile_api.plain_sources import ANSWERS
+
+    asked = set()
+    for module in (fake_tensor, meta_utils):
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            if isinstance(node, ast.ImportFrom) and node.module == "torch._dynamo.source":
+                asked |= {each.name for each in node.names}
+    assert asked <= set(ANSWERS)
+
+
+@pytest.mark.parametrize("name", ["TensorPropertySource", "AttrSource", "ConstantSource", "EphemeralSource"])
+def test_origins_of_symbols_print_as_torchs_do(name):
+    program = f"""
+        import torch, compile_api
+        from compile_api import plain_sources as ours
+        import torch._dynamo.source as theirs
+        theirs.LocalSource
+        given = {{"TensorPropertySource": lambda m: (m.ConstantSource("x"), m.TensorProperty.STRIDE, 1),
+                 "AttrSource": lambda m: (m.ConstantSource("x"), "inner"),
+                 "ConstantSource": lambda m: ("x",), "EphemeralSource": lambda m: ("y",)}}[{name!r}]
+        print(*(getattr(m, {name!r})(*given(m)).name.replace(" ", "") for m in (ours, theirs)), sep="\\n")
+    """
+    first, second = prints(program)
+    assert first == second

@@ -91,3 +91,56 @@ def test_what_is_compiled_already_is_explained_as_it_was_written():
     for function in (compiled, module):
         function(torch.ones(3))
         assert len(compile_api.explain(function)(torch.ones(3)).graphs) == 1
+
+
+def test_it_tells_what_a_break_costs():
+    said = compile_api.explain(bar, backend="eager")(torch.ones(3), torch.ones(3))
+    (cost,) = said.costs
+    first, second = said.graphs
+    assert (cost.before, cost.after) == tuple(sum(n.op.startswith("call") for n in gm.graph.nodes) for gm in (first, second))
+    assert (cost.tensors, cost.bytes) == (2, 13), "x, and the truth that decides"
+    assert cost.guards == len(said.report.frames[1].guards) > 0
+    assert f"a graph of {cost.before} operators ends, one of {cost.after} operator begins" in str(said)
+    assert not compile_api.explain(lambda x: x + 1, backend="eager")(torch.ones(1)).costs
+
+
+def test_a_break_before_any_graph_costs_what_is_true():
+    def f(x):
+        print("first")
+        return x + 1
+
+    (cost,) = compile_api.explain(f, backend="eager")(torch.ones(1)).costs
+    assert str(cost).startswith("no graph ends here, one of 1 operator begins")
+
+
+def plus(a, b):
+    return a + b
+
+
+X, Y = torch.ones(3), torch.zeros(3)
+WAYS = {
+    "called after": lambda: compile_api.export(plus)(X, Y),
+    "arguments": lambda: compile_api.export(plus, X, Y),
+    "a name": lambda: compile_api.export(plus, X, b=Y),
+    "a tuple": lambda: compile_api.export(plus, (X, Y)),
+    "args": lambda: compile_api.export(plus, args=(X, Y)),
+    "kwargs": lambda: compile_api.export(plus, args=(X,), kwargs={"b": Y}),
+    "a tuple and a dictionary": lambda: compile_api.export(plus, (X,), {"b": Y}),
+    "a tuple that is an argument": lambda: compile_api.export(lambda pair: pair[0] + pair[1], (X, Y)),
+    "nothing": lambda: compile_api.export(lambda: torch.ones(3) + torch.zeros(3), ()),
+    "a module": lambda: compile_api.export(torch.nn.ReLU(), (X,)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_export_as_people_call_it(way):
+    gm, guards = WAYS[way]()
+    assert isinstance(gm, torch.fx.GraphModule)
+    assert any(node.op.startswith("call") for node in gm.graph.nodes)
+
+
+def test_export_says_what_to_do_about_sizes_that_vary():
+    with pytest.raises(compile_api.BadOption, match="dynamic=True.*torch.export.export"):
+        compile_api.export(plus, (X, Y), dynamic_shapes={"a": None, "b": None})
+    with pytest.raises(TypeError, match="export takes a function or a module, not int"):
+        compile_api.export(3)

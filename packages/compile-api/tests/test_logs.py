@@ -64,3 +64,26 @@ def test_all_means_all():
     assert logs.any_wanted()
     compile_api.set_logs()
     assert not logs.any_wanted()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: compile_api.set_logs("breaks", "recompiles"),
+        lambda: compile_api.set_logs("breaks,recompiles"),
+        lambda: compile_api.set_logs(["breaks", "recompiles"]),
+        lambda: compile_api.set_logs(graph_breaks=True, recompiles=logging.DEBUG),
+        lambda: compile_api.set_logs("breaks", recompiles=True),
+        lambda: compile_api.set_logs("breaks,recompiles,graphs", graph_code=False),
+        lambda: compile_api.set_logs("+graph_breaks,+recompiles,-aot"),
+    ],
+)
+def test_every_way_to_ask(ask):
+    ask()
+    assert [name for name in logs.ARTIFACTS if logs._logger(name).level] == ["breaks", "recompiles"]
+
+
+@pytest.mark.parametrize("ask", [lambda: compile_api.set_logs("brakes"), lambda: compile_api.set_logs(brakes=True)])
+def test_an_unknown_name_is_met_with_those_that_exist(ask):
+    with pytest.raises(compile_api.BadOption, match=r"did you mean 'breaks'\?\); logs are graphs, guards, breaks"):
+        ask()

@@ -183,3 +183,52 @@ def test_constants_of_a_graph_become_inputs():
     found = minify(fx.GraphModule(root, graph), [torch.ones(3)], failure_of(refuses("mul")))
     assert found.operators == ["mul"]
     assert len(found.inputs) == 2
+
+
+REGISTERED = """
+import torch
+import compile_api
+
+@compile_api.register_backend(name="mine")
+def refuses_cosines(gm, example_inputs):
+    if any("cos" in str(node.target) for node in gm.graph.nodes):
+        raise ZeroDivisionError("for this test")
+    return gm.forward
+
+def f(x):
+    return (x.sin().exp() + torch.cos(x)) * 2
+
+if __name__ == "__main__":
+    try:
+        compile_api.compile(f, backend="mine", options={"debug": "seen"})(torch.ones(4))
+    except RuntimeError:
+        print("failed")
+"""
+
+
+def command(*arguments, cwd):
+    return subprocess.run([sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_a_users_own_backend_is_found_in_the_users_own_program(tmp_path):
+    (tmp_path / "train.py").write_text(REGISTERED)
+    assert "failed" in command("train.py", cwd=tmp_path).stdout
+    minifying = ("-m", "compile_api", "minify", "seen/graph_0_f")
+    lost = command(*minifying, cwd=tmp_path)
+    assert lost.returncode == 2
+    assert f"add --import {tmp_path / 'train.py'}" in lost.stderr
+    found = command(*minifying, "--import", "train.py", cwd=tmp_path)
+    assert "1 of 5 operators are enough (cos)" in found.stdout, found.stderr
+    assert "ZeroDivisionError" in command("minimal.py", cwd=tmp_path).stderr
+    unknown = command(*minifying, "--backend", "other", cwd=tmp_path)
+    assert "there is no backend 'other'" in unknown.stderr
+    missing = command(*minifying, "--import", "nowhere.py", cwd=tmp_path)
+    assert "there is no program nowhere.py" in missing.stderr
+
+
+def test_a_backend_of_a_module_beside_the_program_is_found_by_itself(tmp_path):
+    (tmp_path / "shop.py").write_text(REGISTERED.partition("def f(")[0])
+    (tmp_path / "train.py").write_text("import shop\nimport torch, compile_api\ndef f(" + REGISTERED.partition("def f(")[2])
+    command("train.py", cwd=tmp_path)
+    found = command("-m", "compile_api", "minify", "seen/graph_0_f", cwd=tmp_path)
+    assert "1 of 5 operators are enough (cos)" in found.stdout, found.stderr

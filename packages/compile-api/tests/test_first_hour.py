@@ -1,0 +1,91 @@
+"""What a user of torch.compile tries in the first hour with compiled functions."""
+
+import copy
+import functools
+import pickle
+
+import pytest
+import torch
+
+import compile_api
+
+
+@compile_api.compile(backend="eager")
+def named(x):
+    return x + 1
+
+
+class Methods:
+    @compile_api.compile(backend="eager")
+    @staticmethod
+    def static(x):
+        return x * 2
+
+    @compile_api.compile(backend="eager")
+    @classmethod
+    def of_class(cls, x):
+        return cls, x * 3
+
+    @staticmethod
+    @compile_api.compile(backend="eager")
+    def inside(x):
+        return x * 4
+
+
+ONE = torch.ones(1)
+
+
+def test_compiled_functions_are_pickled_and_copied():
+    assert pickle.loads(pickle.dumps(named)) is named
+    assert copy.deepcopy(named) is named
+    again = compile_api.compile(pickled, backend="eager")
+    twin = pickle.loads(pickle.dumps(again))
+    assert twin(ONE) == again(ONE) == 6
+    assert len(compile_api.report(twin).captured) == 1
+
+
+def pickled(x):
+    return x + 5
+
+
+@pytest.mark.parametrize("holder", [Methods, Methods()], ids=["class", "instance"])
+def test_static_methods_and_class_methods_on_either_side(holder):
+    assert holder.static(ONE) == 2
+    assert holder.of_class(ONE) == (Methods, 3)
+    assert holder.inside(ONE) == 4
+    assert len(compile_api.report(Methods.static).captured) == 1
+
+
+def test_what_cannot_be_compiled_says_what_can():
+    with pytest.raises(TypeError, match="below @property"):
+        compile_api.compile(property(named))
+    with pytest.raises(TypeError, match=r"compile\(mode=...\)"):
+        compile_api.compile("max-autotune")
+
+
+def test_errors_that_stop_a_program_are_those_that_torchs_users_catch():
+    def breaks(x):
+        print("here")
+        return x
+
+    for wrong in (
+        lambda: compile_api.compile(breaks, fullgraph=True)(ONE),
+        lambda: compile_api.compile(named, mode="fast"),
+        lambda: compile_api.compile(named, backend="none"),
+        lambda: compile_api.compile(pickled, backend=lambda gm, inputs: 1 / 0)(ONE),
+    ):
+        with pytest.raises(RuntimeError):
+            wrong()
+
+
+@pytest.mark.parametrize("make", [lambda: functools.partial(torch.add, ONE), lambda: Called(), lambda: Called().method])
+def test_callables_of_every_kind(make):
+    assert compile_api.compile(make(), backend="eager")(ONE) == 2
+
+
+class Called:
+    def __call__(self, x):
+        return x + 1
+
+    def method(self, x):
+        return x + 1

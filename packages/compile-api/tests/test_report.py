@@ -1,0 +1,78 @@
+"""``report`` of what holds compiled ones: each is found, wherever people put them."""
+
+import functools
+
+import pytest
+import torch
+from torch import nn
+
+import compile_api
+
+X = torch.ones(2, 3)
+
+
+def compiled():
+    return compile_api.compile(nn.Linear(3, 3), backend="eager")
+
+
+def in_place():
+    module = nn.Linear(3, 3)
+    compile_api.compile_in_place(module, backend="eager")
+    return module
+
+
+class Trainer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(compiled(), nn.ReLU(), in_place())
+
+    def forward(self, x):
+        return self.net(x)
+
+
+@pytest.mark.parametrize(
+    ("holder", "parts"),
+    [
+        (lambda: nn.Sequential(compiled(), compiled()), ("0", "1")),
+        (lambda: nn.Sequential(in_place(), in_place()), ("0", "1")),
+        (Trainer, ("net.0", "net.2")),
+        (lambda: compile_api.compile(Trainer(), backend="eager"), ("", "net.0", "net.2")),
+        (lambda: [compiled(), {"critic": compiled()}], ("[0]", "[1]['critic']")),
+        (lambda: torch.optim.swa_utils.AveragedModel(Trainer()), ("module.net.0", "module.net.2")),
+    ],
+)
+def test_all_that_are_held_are_reported(holder, parts):
+    held = holder()
+    if isinstance(held, nn.Module):
+        held(X)
+        assert compile_api.report(held).captured
+    assert compile_api.report(held).parts == parts
+    assert f"compiled parts     {len(parts)}" in str(compile_api.report(held))
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed training")
+def test_around_a_compiled_model():
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = nn.parallel.DistributedDataParallel(compiled())
+        model(X).sum().backward()
+        assert len(compile_api.report(model).captured) == 1
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_functions_in_disguise():
+    f = compile_api.compile(lambda x, y: x + y, backend="eager")
+    f(X, X)
+
+    @functools.wraps(f)
+    def around(*args):
+        return f(*args)
+
+    for each in (f, functools.partial(f, X), around):
+        assert len(compile_api.report(each).captured) == 1
+
+
+def test_what_holds_nothing_compiled_says_so():
+    with pytest.raises(compile_api.CompileApiError, match="holds nothing that was"):
+        compile_api.report(nn.Sequential(nn.Linear(1, 1)))
