@@ -146,18 +146,19 @@ LIKE_ANY_OTHER = {
     "a name that its source has": "import sympy; assert sympy.__version__",
     "its source": "import inspect; assert '__all__' in inspect.getsource(torch._dynamo)",
     "reloading it": "import importlib, sympy; assert importlib.reload(sympy) is sympy and sympy.Symbol('x')",
-    "its submodules": "import pkgutil; assert 'eval_frame' in [m.name for m in pkgutil.iter_modules(torch._dynamo.__path__)]",
+    "its submodules": "import pkgutil; assert len(list(pkgutil.iter_modules(torch._dynamo.__path__))) > 9",
     "names it lacks": "assert not hasattr(torch._dynamo, 'nothing') and not hasattr(torch._dynamo, '__nothing__')",
     "pickling": "import pickle; f = torch._dynamo.list_backends; assert pickle.loads(pickle.dumps(f)) is f",
-    "patching": "from unittest import mock\nwith mock.patch('torch._dynamo.explain', 3): assert torch._dynamo.explain == 3",
+    "patching": "from unittest.mock import patch\nwith patch('torch._dynamo.run', 3): assert torch._dynamo.run == 3",
     "a submodule of a deferred submodule": "from torch._dynamo.source import LocalSource; assert torch._dynamo.explain",
     "its type, once it is used": "torch._dynamo.explain; assert type(torch._dynamo) is type(torch)",
-    "its search for submodules, once it is used": "n = len(sys.meta_path); torch._dynamo.explain; assert len(sys.meta_path) < n",
+    "its finder, once it is used": "n = len(sys.meta_path); torch._dynamo.explain; assert len(sys.meta_path) < n",
     "threads": """
 import threading
 found = []
 threads = [threading.Thread(target=lambda: found.append(torch._dynamo.list_backends)) for _ in range(4)]
-threads += [threading.Thread(target=lambda: exec("from torch._dynamo.utils import counters; found.append(1)")) for _ in range(2)]
+code = "from torch._dynamo import explain; found.append(explain)"
+threads += [threading.Thread(target=lambda: exec(code, globals())) for _ in range(2)]
 for each in threads: each.start()
 for each in threads: each.join()
 assert len(found) == 6
@@ -180,7 +181,7 @@ def test_a_load_that_fails_can_be_tried_again(tmp_path, monkeypatch):
     import heavy
 
     with pytest.raises(ImportError, match="once"):
-        heavy.value  # noqa: B018
+        heavy.value
     monkeypatch.delenv("BROKEN")
     assert is_waiting("heavy")
     assert heavy.value == 3

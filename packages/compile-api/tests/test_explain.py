@@ -97,7 +97,9 @@ def test_it_tells_what_a_break_costs():
     said = compile_api.explain(bar, backend="eager")(torch.ones(3), torch.ones(3))
     (cost,) = said.costs
     first, second = said.graphs
-    assert (cost.before, cost.after) == tuple(sum(n.op.startswith("call") for n in gm.graph.nodes) for gm in (first, second))
+    assert (cost.before, cost.after) == tuple(
+        sum(n.op.startswith("call") for n in gm.graph.nodes) for gm in (first, second)
+    )
     assert (cost.tensors, cost.bytes) == (2, 13), "x, and the truth that decides"
     assert cost.guards == len(said.report.frames[1].guards) > 0
     assert f"a graph of {cost.before} operators ends, one of {cost.after} operator begins" in str(said)
@@ -134,13 +136,13 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_export_as_people_call_it(way):
-    gm, guards = WAYS[way]()
+    gm, _ = WAYS[way]()
     assert isinstance(gm, torch.fx.GraphModule)
     assert any(node.op.startswith("call") for node in gm.graph.nodes)
 
 
 def test_export_says_what_to_do_about_sizes_that_vary():
-    with pytest.raises(compile_api.BadOption, match="dynamic=True.*torch.export.export"):
+    with pytest.raises(compile_api.BadOption, match=r"dynamic=True.*torch.export.export"):
         compile_api.export(plus, (X, Y), dynamic_shapes={"a": None, "b": None})
     with pytest.raises(TypeError, match="export takes a function or a module, not int"):
         compile_api.export(3)

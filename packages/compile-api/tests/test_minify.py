@@ -228,7 +228,9 @@ def test_a_users_own_backend_is_found_in_the_users_own_program(tmp_path):
 
 def test_a_backend_of_a_module_beside_the_program_is_found_by_itself(tmp_path):
     (tmp_path / "shop.py").write_text(REGISTERED.partition("def f(")[0])
-    (tmp_path / "train.py").write_text("import shop\nimport torch, compile_api\ndef f(" + REGISTERED.partition("def f(")[2])
+    (tmp_path / "train.py").write_text(
+        "import shop\nimport torch, compile_api\ndef f(" + REGISTERED.partition("def f(")[2]
+    )
     command("train.py", cwd=tmp_path)
     found = command("-m", "compile_api", "minify", "seen/graph_0_f", cwd=tmp_path)
     assert "1 of 5 operators are enough (cos)" in found.stdout, found.stderr

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import textwrap
 
-PATHS = '''
+PATHS = """
 import contextlib, io, sys, tempfile, traceback, warnings
 import torch
 import compile_api
@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 PEER = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "torch._functorch.partitioners",
         "torch.export", "torch._export")
 before = set(sys.modules)
+WAITED = {name for name in PEER if is_waiting(name)}
 strict = {"strict": True}
 net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.Dropout(0.1), torch.nn.Linear(4, 2))
 
@@ -122,7 +123,8 @@ for path in (first_call, changed_sizes, dynamic, changed_sizes_in_training, numb
              autocast, checkpoints, breaks, looking, logs, folders, backends, served, controls, module_states,
              random_numbers, transforms, subgraphs):
     if len(sys.argv) > 1 and path.__name__ not in sys.argv[1:]: continue
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+    quiet = io.StringIO()
+    with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path()
     now = [name for name in PEER if name in sys.modules and name not in before and not is_waiting(name)]
@@ -130,7 +132,9 @@ for path in (first_call, changed_sizes, dynamic, changed_sizes_in_training, numb
     before.update(now)
     WAITED.difference_update(now)
     if now: print(path.__name__, *now)
-'''.replace("before = set(sys.modules)\n", "before = set(sys.modules)\nWAITED = {name for name in PEER if is_waiting(name)}\n")
+""".replace(
+    "before = set(sys.modules)\n", "before = set(sys.modules)\nWAITED = {name for name in PEER if is_waiting(name)}\n"
+)
 
 
 def test_no_path_imports_the_peer(tmp_path):

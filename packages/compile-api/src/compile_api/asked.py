@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -132,5 +131,7 @@ def torchs_logs(names: str, told: Told) -> set[str]:
         if plain == "all" or logs.SYNONYMS.get(plain, plain) in logs.ARTIFACTS:
             wanted.add(plain)
         else:
-            told.once(f"TORCH_LOGS={plain} has no counterpart in compile-api, whose logs are {', '.join(logs.ARTIFACTS)}")
+            told.once(
+                f"TORCH_LOGS={plain} has no counterpart in compile-api, whose logs are {', '.join(logs.ARTIFACTS)}"
+            )
     return wanted

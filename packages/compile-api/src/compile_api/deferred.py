@@ -19,7 +19,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
-_LOCKS: Any = importlib._bootstrap  # type: ignore[attr-defined]
+_LOCKS: Any = importlib._bootstrap
 _OF_EVERY_MODULE = frozenset({"__all__", "__doc__"})
 
 
@@ -38,6 +38,7 @@ class Deferral:
         self.then: list[Callable[[ModuleType], None]] = []
         self.waiting = True
         self.loader: int | None = None
+        self.claim = threading.Lock()
         self.parent = deferral_of(name.rpartition(".")[0])
         self.module: ModuleType
         self.finder: DeferredFinder
@@ -46,18 +47,35 @@ class Deferral:
         """Runs the package's ``__init__``, as the first import would have; other threads wait for it as they would."""
         if self.parent is not None and self.parent.waiting:
             self.parent.load()
-        try:
-            with _LOCKS._ModuleLockManager(self.name):  # Python's own lock for it: that one knows of circles
-                if self.waiting:
-                    self._run()
-        except _LOCKS._DeadlockError:  # two threads import in a circle: as Python does, take what is there so far
-            pass
+        if self._claimed():
+            with _LOCKS._ModuleLockManager(self.name):
+                self._run()
+        else:
+            self.wait()
         return self.module
+
+    def _claimed(self) -> bool:
+        """Whether it is this thread that has to run it: one does."""
+        with self.claim:
+            if not self.waiting:
+                return False
+            self.waiting, self.loader = False, threading.get_ident()
+            return True
+
+    def wait(self) -> None:
+        """Until another thread has run it.  By Python's own lock for the module, which knows of circles: of two threads
+        that import what the other one needs, one goes on with what is there so far."""
+        try:
+            while self.loader not in (None, threading.get_ident()):
+                with _LOCKS._ModuleLockManager(self.name):
+                    pass
+        except _LOCKS._DeadlockError:
+            pass
 
     def _run(self) -> None:
         before = dict(vars(self.module))
         spec: Any = self.spec
-        self.waiting, self.loader, spec._initializing = False, threading.get_ident(), True
+        spec._initializing = True
         try:
             assert self.spec.loader is not None
             self.spec.loader.exec_module(self.module)
@@ -133,8 +151,9 @@ def _asks_and_forgets(frame: FrameType) -> bool:
 def _while_it_runs(deferral: Deferral, name: str) -> Any:
     """For whoever asks while the ``__init__`` is running: another thread waits until it has run."""
     if deferral.loader not in (None, threading.get_ident()):
-        with _LOCKS._ModuleLockManager(deferral.name):
-            pass
+        deferral.wait()
+        if deferral.loader is None:
+            return getattr(deferral.module, name)
     try:
         return vars(deferral.module)[name]
     except KeyError:

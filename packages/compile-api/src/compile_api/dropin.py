@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
@@ -174,7 +174,7 @@ def _again(model: Any, *, how: Mapping[str, Any]) -> Any:
 
 def _further(more: Mapping[str, Any]) -> Mapping[str, Any]:
     """Arguments that newer versions of ``torch.compile`` have."""
-    known = inspect.signature(_SERVED.before.get(("torch", "compile"), torch.compile)).parameters
+    known = inspect.signature(_SERVED.before.get(("torch", "compile"), serve)).parameters
     for name in more:
         if name not in known:
             raise TypeError(f"torch.compile() got an unexpected keyword argument {name!r}")

@@ -132,8 +132,8 @@ def export(
     ``torch.export.export`` is called, ``export(f, args)`` with a tuple and ``export(f, args=(...), kwargs={...})``.
 
     Raises ``capture.Unsupported`` with line and reason where ``f`` cannot be one graph.  Parameters and buffers are
-    inputs of the graph, after the arguments.  Sizes that ``dynamic_shapes`` names would have to stay open, which no graph
-    made here does.
+    inputs of the graph, after the arguments.  ``dynamic_shapes`` is refused: a graph made here is for the sizes that
+    it is given.
     """
     if not callable(function):
         raise TypeError(f"export takes a function or a module, not {type(function).__name__}")

@@ -178,7 +178,12 @@ def recognised(cls: type) -> type:
         return cls
     known = vars(cls).get("_recognised_as")
     if known is None or wrapper not in known.__mro__:
-        about = {"__slots__": (), "__qualname__": cls.__qualname__, "__module__": cls.__module__, "__doc__": cls.__doc__}
+        about = {
+            "__slots__": (),
+            "__qualname__": cls.__qualname__,
+            "__module__": cls.__module__,
+            "__doc__": cls.__doc__,
+        }
         known = type.__new__(type(cls), cls.__name__, (cls, wrapper), about)
         type.__setattr__(cls, "_recognised_as", known)
     return known

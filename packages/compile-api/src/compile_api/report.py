@@ -91,7 +91,9 @@ class Report:
             f"compile time       {sum(self.stages.values()):.2f} s" + (f" ({stages})" if stages else ""),
         ]
         if own := self.own_kernels:
-            lines.insert(len(lines) - 2, f"your Triton kernels {len(own)} ({', '.join(sorted(set(own)))}), called as they are")
+            lines.insert(
+                len(lines) - 2, f"your Triton kernels {len(own)} ({', '.join(sorted(set(own)))}), called as they are"
+            )
         if self.written.eager:
             lines.append(f"memory saved       {_bytes(self.written.saved)} of {_bytes(self.written.eager)} written")
         return lines
@@ -130,7 +132,7 @@ def report(compiled: Any) -> Report:
     parts = {id(ledger): (name, ledger) for name, ledger in _ledgers(compiled, "")}
     if not parts:
         raise CompileApiError(
-            f"{compiled!r} was not made by compile_api.compile and holds nothing that was, so there is nothing to report"
+            f"{compiled!r} was not made by compile_api.compile and holds nothing that was: there is nothing to report"
         )
     merged = [of_ledger(ledger) for _, ledger in parts.values()]
     if len(merged) == 1:

@@ -53,8 +53,8 @@ def _of_compiler(told: Told) -> Mapping[str, Any]:
         "nested_compile_region": _decorator(told, "nested_compile_region", "the region is captured with its caller"),
         "set_enable_guard_collectives": _nothing(told, "set_enable_guard_collectives", "each rank compiles by itself"),
         "cudagraph_mark_warmup_incomplete": _nothing(told, "cudagraph_mark_warmup_incomplete", "graphs need no mark"),
-        "save_cache_artifacts": _nothing(told, "save_cache_artifacts", "copy the folder that `compile-api cache show` names"),
-        "load_cache_artifacts": _nothing(told, "load_cache_artifacts", "COMPILE_API_CACHE names the folder to take from"),
+        "save_cache_artifacts": _nothing(told, "save_cache_artifacts", "`compile-api cache show` names its folder"),
+        "load_cache_artifacts": _nothing(told, "load_cache_artifacts", "COMPILE_API_CACHE names its folder"),
     }
 
 
@@ -84,7 +84,7 @@ def _of_dynamo(told: Told, serve: Callable[..., Any]) -> Mapping[str, Any]:
         "error_on_graph_break": _context(told, "error_on_graph_break", "use fullgraph=True"),
         "patch_dynamo_config": _context(told, "patch_dynamo_config", "its settings are those of torch's compiler"),
         "dont_skip_tracing": _decorator(told, "dont_skip_tracing", "our capture looks into every function"),
-        "disable_nested_graph_breaks": _decorator(told, "disable_nested_graph_breaks", "breaks are always where they are"),
+        "disable_nested_graph_breaks": _decorator(told, "disable_nested_graph_breaks", "each break is where it is"),
     }
 
 
@@ -97,11 +97,13 @@ def _explain(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _export(told: Told) -> Callable[..., Any]:
-    names = ("aten_graph", "pre_dispatch", "decomposition_table", "tracing_mode", "constraints", "assume_static_by_default",
-             "same_signature", "disable_constraint_solver", "prefer_deferred_runtime_asserts_over_guards")  # fmt: skip
+    names = {
+        "aten_graph", "pre_dispatch", "decomposition_table", "tracing_mode", "constraints", "assume_static_by_default",
+        "same_signature", "disable_constraint_solver", "prefer_deferred_runtime_asserts_over_guards",
+    }  # fmt: skip
 
     def exported(function: Any, *args: Any, **kwargs: Any) -> Any:
-        for name in [name for name in names if kwargs.pop(name, None) is not None]:
+        for name in [name for name in sorted(names) if kwargs.pop(name, None) is not None]:
             told.once(f"torch._dynamo.export's argument {name!r} has no meaning for compile-api and is left out")
         return export(function, *args, **kwargs)
 
@@ -150,9 +152,9 @@ def _marking(told: Told, mark: Callable[..., Any]) -> Callable[..., Any]:
 def _stance(told: Told) -> Callable[..., Any]:
     def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Any:
         if skip_guard_eval_unsafe:
-            told.once("set_stance(skip_guard_eval_unsafe=True) has no meaning for compile-api: guards are always checked")
+            told.once("skip_guard_eval_unsafe has no meaning for compile-api: guards are always checked")
         if force_backend is not None:
-            told.once("set_stance(force_backend=...) has no meaning for compile-api: each call of compile names its own")
+            told.once("force_backend has no meaning for compile-api: each call of compile names its own")
         if stance in _EAGER_AT_FIRST:
             told.once(f"the stance {stance!r} has no meaning for compile-api: the first call compiles")
             stance = "default"

@@ -27,7 +27,7 @@ class OptimizedModule(torch.nn.Module):
     def __init__(self, module: torch.nn.Module, call: Callable[..., Any], again: Callable[[Any], Any]) -> None:
         super().__init__()
         self._modules[WRAPPED] = module
-        vars(self).update(forward=call, _compiled_call=call, dynamo_ctx=again, _ready=True)
+        self.__dict__.update(forward=call, _compiled_call=call, dynamo_ctx=again, _ready=True)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._has_hooks():
@@ -50,7 +50,7 @@ class OptimizedModule(torch.nn.Module):
         elif name == WRAPPED:
             self._modules[WRAPPED] = value
             again = self.dynamo_ctx(value)
-            vars(self).update(forward=again.forward, _compiled_call=again._compiled_call)
+            self.__dict__.update(forward=again.forward, _compiled_call=again._compiled_call)
         else:
             setattr(self._orig_mod, name, value)
 
@@ -61,7 +61,7 @@ class OptimizedModule(torch.nn.Module):
             delattr(self._orig_mod, name)
 
     @property
-    def training(self) -> bool:  # type: ignore[override]
+    def training(self) -> bool:
         return bool(self._orig_mod.training)
 
     @training.setter

@@ -16,7 +16,6 @@ from compile_api.options import nearest
 from compile_api.programs import import_program
 from compile_api.walkthrough import walkthrough
 
-
 _EXAMPLE = """\
 import torch
 
@@ -27,7 +26,7 @@ def attention_weights(scores, mask):
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("walkthrough", help="one function through every stage: bytecode, graphs, loops, kernels")
+    parser = commands.add_parser("walkthrough", help="one function through every stage, from bytecode to kernels")
     parser.add_argument(
         "function", nargs="?", default="",
         help="program.py:function or module:function; left out, a small example",
