@@ -137,7 +137,9 @@ def report(compiled: Any) -> Report:
     merged = [of_ledger(ledger) for _, ledger in parts.values()]
     if len(merged) == 1:
         return merged[0]
-    fields = {each.name: sum((getattr(one, each.name) for one in merged), ()) for each in dataclasses.fields(Report)}
+    fields: dict[str, Any] = {
+        each.name: sum((getattr(one, each.name) for one in merged), ()) for each in dataclasses.fields(Report)
+    }
     return Report(**{**fields, "parts": tuple(name for name, _ in parts.values())})
 
 

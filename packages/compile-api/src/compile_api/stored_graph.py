@@ -68,8 +68,11 @@ class Maker:
     @staticmethod
     def of(name: str, function: object) -> Maker:
         program = str(getattr(sys.modules.get("__main__"), "__file__", None) or "")
-        known = (str(getattr(function, each, None) or "") for each in ("__module__", "__qualname__"))
-        return Maker(name, *(known if function is not None else ("", "")), os.path.abspath(program) if program else "")
+        path = os.path.abspath(program) if program else ""
+        if function is None:
+            return Maker(name, program=path)
+        module, qualname = (str(getattr(function, each, None) or "") for each in ("__module__", "__qualname__"))
+        return Maker(name, module, qualname, path)
 
 
 @dataclass(frozen=True, slots=True)
