@@ -38,7 +38,7 @@ class Trainer(nn.Module):
         (Trainer, ("net.0", "net.2")),
         (lambda: compile_api.compile(Trainer(), backend="eager"), ("", "net.0", "net.2")),
         (lambda: [compiled(), {"critic": compiled()}], ("[0]", "[1]['critic']")),
-        (lambda: torch.optim.swa_utils.AveragedModel(Trainer()), ("module.net.0", "module.net.2")),
+        (lambda: torch.optim.swa_utils.AveragedModel(nn.Sequential(compiled(), compiled())), ("module.0", "module.1")),
     ],
 )
 def test_all_that_are_held_are_reported(holder, parts):

@@ -204,7 +204,9 @@ def defer(
     if spec is None or spec.loader is None:
         return None
     deferral = Deferral(name, spec, light)
-    module = type(kind.__name__, (kind,), {"deferral": deferral})(name)
+    # A class has a docstring of its own unless it is told otherwise, and would give that for the module's.
+    about = {"deferral": deferral, "__doc__": vars(DeferredModule)["__doc__"]}
+    module = type(kind.__name__, (kind,), about)(name)
     module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
     module.__package__ = spec.parent
     if spec.submodule_search_locations is not None:
