@@ -270,7 +270,7 @@ def ended(function, *args, **kwargs):
     torch.manual_seed(0)
     try:
         return pytree.tree_map(lambda x: x.tolist() if isinstance(x, torch.Tensor) else x, function(*args, **kwargs))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - any kind is compared
         return type(error), str(error)
 
 
@@ -278,14 +278,18 @@ def unary_functions():
     x = torch.rand(2, 3) / 2 + 0.25
     for home in (torch, F):
         for name in sorted(vars(home)):
-            if name.startswith(("_", "set_", "manual")) or name.endswith("_") or name in ("seed", "typename", "compile"):
+            if (
+                name.startswith(("_", "set_", "manual"))
+                or name.endswith("_")
+                or name in ("seed", "typename", "compile")
+            ):
                 continue
             function = vars(home)[name]
             is_operation = callable(function) and not isinstance(function, type)
             if is_operation and (getattr(function, "__module__", None) in (None, F.__name__, "torch._C._nn")):
                 try:
                     result = function(x)
-                except Exception:
+                except Exception:  # noqa: BLE001 - it is no function of one tensor
                     continue
                 if isinstance(result, torch.Tensor) and result.dtype is x.dtype and torch.equal(result, function(x)):
                     yield home, name

@@ -63,9 +63,10 @@ def _overlaps(func: Any, operands: Any, written: Sequence[torch.Tensor]) -> bool
             return True
         memory = cdata_of(target.untyped_storage())
         for other in tensors:
-            if other is not target and cdata_of(other.untyped_storage()) == memory and _is_known(other):
-                if _partly(target, other) or (torch.Tag.pointwise not in func.tags and _same_place(target, other)):
-                    return True
+            if other is target or cdata_of(other.untyped_storage()) != memory or not _is_known(other):
+                continue
+            if _partly(target, other) or (torch.Tag.pointwise not in func.tags and _same_place(target, other)):
+                return True
     return False
 
 
@@ -183,8 +184,6 @@ def _too_many_values(x: torch.Tensor, indices: Sequence[Any], values: torch.Tens
         picks = torch.broadcast_shapes(*(index.shape for index in picked))
     except RuntimeError:
         return True
-    least = max(0, values.dim() - len(picks) - len(rest))
-    count, allowed = values.numel(), {size for size in (*picks, *rest, 1)}
-    return (least > 0 and count > 1 and any(size != 1 for size in values.shape[:least])) or not set(
-        values.shape
-    ) <= allowed
+    most = len(picks) + len(rest)
+    beyond, within = values.shape[: max(0, values.dim() - most)], values.shape[-most:] if most else ()
+    return any(size != 1 for size in beyond) or not {*within} <= {*picks, *rest, 1}

@@ -287,7 +287,7 @@ class GraphRecorder:
         return made, module, given
 
     def unread(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
-        """Tensors that nobody reads, of operators that may raise: unless they are results, a backend may leave them out."""
+        """Tensors that nobody reads, of operators that may raise: a backend may leave out what is no result."""
         live: set[fx.Node] = set()
         waiting = [*outputs, *self.inputs.values()]
         while waiting:

@@ -24,8 +24,10 @@ _LOOKS_AT_VALUES = (
     "_assert", "_functional_assert", "repeat_interleave", "quantize", "fractional_max_pool", "sym_constrain",
 )  # fmt: skip
 _DIVIDES = ("div", "floor_divide", "remainder", "fmod", "pow")
-_MOVES = ("cat", "stack", "copy", "_to_copy", "clone", "sum", "prod", "cumsum", "sort", "topk", "max", "min", "argmax",
-          "argmin", "any", "all", "arange", "where", "expand", "fill", "zero", "full", "roll", "flip", "unbind")  # fmt: skip
+_MOVES = (
+    "cat", "stack", "copy", "_to_copy", "clone", "sum", "prod", "cumsum", "sort", "topk", "max", "min", "argmax",
+    "argmin", "any", "all", "arange", "where", "expand", "fill", "zero", "full", "roll", "flip", "unbind",
+)  # fmt: skip
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
 
 

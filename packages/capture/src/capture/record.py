@@ -76,8 +76,7 @@ def record_operation(
     fixed = ctx.fixed_sizes()
     operation = _Checked(ctx, name, kwargs, (fakes, fake_options))
     try:
-        with _said_by_eager(kwargs):
-            result = _run(ctx, name, target, method, fakes, fake_options)
+        result = _run(ctx, name, target, method, fakes, fake_options)
     finally:
         operation.insist_on_the_same()
     if ctx.fixed_sizes() > fixed:
@@ -99,11 +98,6 @@ def record_operation(
     node.meta["may_raise"] = operation.may_raise
     node.meta["location"] = ctx.location()  # whoever reads the graph can say whose line an operator is
     return result_value(ctx, node, result)
-
-
-def _said_by_eager(kwargs: Mapping[str, Value]) -> AbstractContextManager[Any]:
-    """What is written to may be resized with a warning, by CPython."""
-    return warnings.catch_warnings(action="ignore") if "out" in kwargs else contextlib.nullcontext()
 
 
 class _Checked:

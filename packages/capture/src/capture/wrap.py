@@ -376,9 +376,8 @@ def same_object(ctx: World, obj: Any, source: Source) -> Source:
     """Guards the identity of ``obj``; what is trusted is afterwards found without the path."""
     fixed = trusted(obj)
     root = source.root()
-    if (not (fixed and isinstance(root, ConstSource)) and not isinstance(source, TypeSource)) or may_be_replaced(
-        source, obj
-    ):
+    looked_up = not (fixed and isinstance(root, ConstSource)) and not isinstance(source, TypeSource)
+    if looked_up or may_be_replaced(source, obj):
         ctx.guard(source, "is", obj)
     return ConstSource(obj, getattr(obj, "__qualname__", source.expression())) if fixed else source
 

@@ -112,9 +112,8 @@ _OWN: Mapping[OpOverload, Callable[..., Any]] = {
 _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
     aten.bucketize.Tensor: lambda x, boundaries, **_: bool(boundaries.numel() and x.ndim),
     aten.take.default: lambda x, index: bool(index.ndim),
-    aten.binary_cross_entropy.default: lambda x, *_, **__: (
-        x.device.type != "cpu"
-    ),  # which refuses what is not within 0 and 1
+    # Torch's kernel on CPUs refuses what is not within 0 and 1.
+    aten.binary_cross_entropy.default: lambda x, *_, **__: x.device.type != "cpu",
     **dict.fromkeys(
         (getattr(aten.linspace, kind) for kind in ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")),
         lambda *_, dtype=None, **__: dtype is None or dtype.is_floating_point,

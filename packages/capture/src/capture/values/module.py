@@ -18,6 +18,7 @@ from capture.values.user_object import UserObject
 _TABLES = ("_parameters", "_buffers", "_modules")
 _OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _HOLDER_OF_HOOKS = ConstSource(torch_module, "torch.nn.modules.module")
+_CALLS = {name: getattr(torch.nn.Module, name) for name in ("__call__", "_call_impl")}  # which programs replace
 _GLOBAL_HOOKS = tuple(
     AttrSource(_HOLDER_OF_HOOKS, f"_global_{kind}_hooks")
     for kind in ("forward", "forward_pre", "backward", "backward_pre")
@@ -30,8 +31,11 @@ class ModuleValue(UserObject):
     """
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        own_call = self.cls.__call__ is not torch.nn.Module.__call__
-        if own_call or self.source is None or self.overlay:
+        held = [name for name, function in _CALLS.items() if getattr(torch.nn.Module, name) is function]
+        for name in held:
+            ctx.guard(AttrSource(ConstSource(torch.nn.Module, "torch.nn.Module"), name), "is", _CALLS[name])
+        own_call = self.cls.__call__ is not _CALLS["__call__"]
+        if own_call or len(held) < len(_CALLS) or self.source is None or self.overlay:
             return super().call(ctx, args, kwargs)
         if self._has_hooks(ctx):
             implementation = self.attribute(ctx, "_call_impl")
