@@ -164,3 +164,70 @@ def test_an_interrupt_is_not_answered_by_more_work():
 
     with pytest.raises(KeyboardInterrupt):
         capture.optimize(interrupted)(lambda x: x + 1)(torch.zeros(1))
+
+
+def running(module, examples):
+    """Operator by operator, and nothing promised."""
+    return module.forward
+
+
+def promising(module, examples):
+    """Writes at the end."""
+
+    def call(*args):
+        copies = [arg.clone() for arg in args]
+        results = module.forward(*copies)
+        for arg, copy in zip(args, copies, strict=True):
+            arg.copy_(copy)
+        return results
+
+    call.all_or_nothing = True
+    return call
+
+
+@pytest.mark.parametrize("backend", [running, promising])
+def test_changes_ahead_of_an_error_happen_once(backend):
+    counted = [0]
+
+    def function(table, seen):
+        counted[0] += 1
+        seen.add_(1)
+        return rows(table)
+
+    seen = torch.zeros(2)
+    compiled = capture.optimize(backend)(function)
+    for _ in range(3):
+        with pytest.raises(IndexError, match="index 5 is out of bounds"):
+            compiled(torch.ones(2), seen)
+    assert torch.equal(seen, torch.full((2,), 3.0))
+    assert counted == [3]
+    assert seen._version == 3
+
+
+def test_a_history_that_changed_ends_the_graph_ahead_of_what_may_raise():
+    def function(table, hidden):
+        hidden.mul_(2)
+        return rows(table)
+
+    capture.reset()
+    compiled = capture.optimize(running)(function)
+    leaf = torch.ones(2, requires_grad=True)
+    hidden = leaf * 1
+    with pytest.raises(IndexError):
+        compiled(torch.ones(2), hidden)
+    hidden.sum().backward()
+    assert torch.equal(leaf.grad, torch.full((2,), 2.0))
+
+
+def test_a_change_that_nobody_knows_of_is_not_done_twice():
+    def changing(module, examples):
+        def call(table, seen):
+            seen.add_(1)
+            raise ZeroDivisionError("the backend's own")
+
+        return call
+
+    seen = torch.zeros(1)
+    with pytest.raises(ZeroDivisionError):
+        capture.optimize(changing)(lambda table, seen: (table + 1, seen.add_(1)))(torch.ones(2), seen)
+    assert seen == 1
