@@ -1,5 +1,5 @@
-"""Writes through views: every view operator, every way of writing, tensors that own their memory and windows on a larger
-one.  Afterwards the whole memory is eager's, and so are the results, their layouts, and what shares memory with what.
+"""Writes through views: every view operator, every way of writing, tensors that own their memory and windows on a
+larger one.  Afterwards the whole memory is eager's, and so are the results, their layouts, and what shares memory with what.
 
 VIEW_WRITES says how many programs are drawn (0 for all); the number tried is printed.
 """
@@ -151,7 +151,7 @@ RESULTS = ("x", "v", "(x, v)", "x.sum()", "(v + 1, x)", "None", "v.storage_offse
 
 def program(view, write, results, base):
     """``x`` is an argument, or is made within from the memory that is one."""
-    given = {"inputs": "x", "base": "pass"} if base is None else {"inputs": "memory", "base": f"x = base(memory)"}
+    given = {"inputs": "x", "base": "pass"} if base is None else {"inputs": "memory", "base": "x = base(memory)"}
     namespace = {"torch": torch, "base": BASES.get(base)}
     text = BODY.format(view=view, write=write, results=results, **given)
     exec(compile(text, "<program>", "exec"), namespace)
@@ -170,7 +170,12 @@ def outcome(function, base, inside):
         return type(error), None
     tensors = [given, *(part for part in (results if isinstance(results, tuple) else (results,)))]
     seen = [
-        (part.tolist() if part.dtype != torch.complex64 else torch.view_as_real(part).tolist(), part.dtype, layout(part), memory_of(part) == memory_of(memory))
+        (
+            part.tolist() if part.dtype != torch.complex64 else torch.view_as_real(part).tolist(),
+            part.dtype,
+            layout(part),
+            memory_of(part) == memory_of(memory),
+        )
         if isinstance(part, torch.Tensor)
         else part
         for part in tensors

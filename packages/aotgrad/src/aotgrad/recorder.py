@@ -23,6 +23,7 @@ from aotgrad.custom_ops import in_place
 from aotgrad.draws import Draws, dropout_scale, in_memory_order
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
+from aotgrad.orders import corrected, may_be_laid_out, order_of
 from aotgrad.reach import BY_STRIDES, refuse_lost_writes
 from aotgrad.subclasses import Wrapping
 from aotgrad.symbols import SYM_TYPES, SizeNodes
@@ -147,7 +148,7 @@ class Recorder(TorchDispatchMode):
             return self._draw_again(func, args)
         if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
             return func(*args)
-        result = func(*self._faked(func, args), **self._faked(func, kwargs))
+        result = corrected(func, args, func(*self._faked(func, args), **self._faked(func, kwargs)))
         if isinstance(result, (bool, int, float)):  # known from the shapes: which kernel suits, how many of something
             return result
         node = self.graph.create_node(
@@ -183,14 +184,25 @@ class Recorder(TorchDispatchMode):
             self._running.add(func)  # a rule may end in its own operator, which is then left as it is
             try:
                 result = self._run_rule(rule, args, kwargs)
+                if result is not NotImplemented:
+                    return self._laid_out(func, args, kwargs, result)
             finally:
                 self._running.discard(func)
-            if result is not NotImplemented:
-                return result
         if self._is_composite(func):
             with self:
                 return func.decompose(*args, **kwargs)
         return NotImplemented
+
+    def _laid_out(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
+        """What a rule gives as the operator itself would lay it out, which shows in views by strides."""
+        if not isinstance(result, torch.Tensor) or func._schema.is_mutable or not may_be_laid_out(args, result):
+            return result
+        own = func(*self._faked(func, args), **self._faked(func, kwargs))
+        if (order := order_of(own, result)) is None:
+            return result
+        with self:
+            moved = result.permute(order).clone(memory_format=torch.contiguous_format)
+            return moved.permute([order.index(dim) for dim in range(len(order))])
 
     def _run_rule(self, rule: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         before = len(self.graph.nodes)

@@ -216,9 +216,16 @@ def _needs_a_node(result: Any) -> bool:
     return result is None  # done for its effect
 
 
+_QUANTISED = frozenset(
+    getattr(torch, name) for name in ("qint8", "quint8", "qint32", "quint4x2", "quint2x4") if hasattr(torch, name)
+)
+
+
 def result_value(ctx: Recording, node: fx.Node, result: Any) -> Value:
     """The value of what an operation gave; an operand that comes back is itself."""
     if isinstance(result, torch.Tensor):
+        if result.dtype in _QUANTISED:  # stand-ins do not know that they are, and operators on them do something else
+            ctx.stop("tensor layout", "an operator gives a quantised tensor", "keep it out of the compiled function")
         known = ctx.tensors.get(id(result))
         if known is not None:
             return known

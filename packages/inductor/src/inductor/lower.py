@@ -28,7 +28,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.epilogues import multiply_and_activate
 from inductor.lowerings.fallback import call_operator
 from inductor.lowerings.in_place import InPlace, Uses, operator_in_place
-from inductor.lowerings.reals import real, takes_reals
+from inductor.lowerings.reals import Real, real, takes_reals
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, OF_ANY_SIZE, Declined
 from inductor.lowerings.sizes import numel
 from inductor.lowerings.values import EIGHTHS, Tensor, broadcast_to, convert, cost, is_number, load, strided
@@ -320,6 +320,8 @@ class _Lowerer:
         if not isinstance(result, Node):
             return result
         value = self._values(result)
+        if isinstance(value, Real):
+            return value.expr
         if not isinstance(value, Tensor):
             return value
         wanted = self._strides(result)

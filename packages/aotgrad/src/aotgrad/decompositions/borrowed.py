@@ -32,7 +32,7 @@ _CHOSEN = (
     aten.native_group_norm_backward, aten._fused_rms_norm, aten._fused_rms_norm_backward,
     # views and indexing
     aten.diagonal_backward, aten.select_backward, aten.slice_backward, aten.unfold_backward, aten.trace, aten.tril,
-    aten.triu, aten.roll, aten.rot90, aten.pixel_shuffle, aten.pixel_unshuffle, aten.block_diag, aten.diag_embed,
+    aten.triu, aten.rot90, aten.pixel_shuffle, aten.pixel_unshuffle, aten.block_diag, aten.diag_embed,
     aten.index_add, aten.index_copy, aten.masked_fill, aten.narrow_copy, aten.take,
     aten.unsafe_chunk, aten.unsafe_split,
     aten.select_scatter, aten.stack, aten.unbind, aten.split_with_sizes_copy, aten.t_copy,

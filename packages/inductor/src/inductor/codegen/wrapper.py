@@ -173,7 +173,7 @@ class _WrapperPrinter:
             self.lines.line("at = scratch.data_ptr()")
         for step in self.steps:
             _STEPS[type(step)](self, step)
-        outputs = [self._output(output) for output in self.program.outputs]
+        outputs = [self._argument(output) for output in self.program.outputs]
         self.lines.line(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})")
 
     # -- names --------------------------------------------------------------------------------------------------------
@@ -263,13 +263,6 @@ class _WrapperPrinter:
             device = ""
         self.lines.line(f"if {' or '.join(tests)}:")
         self.lines.line(f"    check_input({given.name!r}, {name}, {sizes}, {strides}, {dtype}, {device!r})")
-
-    def _output(self, output: Ref | Index | int | float | bool | None) -> str:
-        if isinstance(output, Ref):
-            return self._local(output.name)
-        if isinstance(output, Index):
-            return self._index(output)
-        return repr(output)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import torch
 
+from inductor.ir.expr import Expr
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Loop
 from inductor.ir.program import Bind, Buffer, Call, Ref, View
@@ -56,7 +57,7 @@ class Graph:
     views: dict[str, View]
     binds: tuple[Bind, ...]
     operations: tuple[Operation, ...]
-    outputs: tuple[Ref | Index | int | float | bool | None, ...]
+    outputs: tuple[Ref | Index | Expr | int | float | bool | None, ...]
     mutated: frozenset[str] = frozenset()
     lowered: Mapping[str, int] = field(default_factory=dict)
     """How often each operator was lowered."""

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import torch
 
+from inductor.ir.expr import Expr
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Kernel
 from inductor.torch_versions import OpOverload
@@ -98,13 +99,13 @@ Step: TypeAlias = Allocate | View | Launch | Call | Bind | Free
 @dataclass(frozen=True, slots=True)
 class Program:
     """Steps between inputs and outputs.  ``constants`` are tensors kept by the compiled graph; an output may be a
-    buffer, an integer expression, a plain value or None."""
+    buffer, an integer expression, a float made of such, a plain value or None."""
 
     name: str
     inputs: tuple[Buffer | Symbol | None, ...]
     constants: tuple[Buffer, ...]
     steps: tuple[Step, ...]
-    outputs: tuple[Ref | Index | int | float | bool | None, ...]
+    outputs: tuple[Ref | Index | Expr | int | float | bool | None, ...]
 
     def buffers(self) -> dict[str, Buffer]:
         """Every buffer by its name."""

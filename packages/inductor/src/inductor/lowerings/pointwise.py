@@ -53,6 +53,7 @@ from inductor.torch_versions import OpOverload, aten
 
 Formula = Callable[..., Value]
 INF = math.inf
+UNKNOWN = "a parameter that is known only when it runs"
 EVERYWHERE, ON_GPUS = ("cpu", "cuda"), ("cuda",)
 
 
@@ -111,6 +112,8 @@ def row(
 
     def register(formula: Formula) -> Formula:
         def lower(ctx: Context, *args: Any, **kwargs: Any) -> Tensor | Declined:
+            if any(isinstance(given, Index) for given in (*args[operands:], *kwargs.values())):
+                return Declined(UNKNOWN)
             parameters = functools.partial(_with_parameters, formula, args[operands:], kwargs)
             return elementwise(args[:operands], parameters, kind, jumps=jumps, wide=wide)
 
@@ -193,6 +196,8 @@ def _sum(*overloads: OpOverload) -> Callable[[Formula], Formula]:
 
     def register(formula: Formula) -> Formula:
         def lower(ctx: Context, x: Any, y: Any, alpha: Any = 1) -> Tensor | Declined:
+            if isinstance(alpha, Index):
+                return Declined(UNKNOWN)
             if isinstance(alpha, int | float) and x.device.type == "cpu":
                 alpha = representable(alpha, promote((x, y)))
             return elementwise((x, y), functools.partial(formula, alpha=alpha), wide=ON_GPUS)
