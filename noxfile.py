@@ -204,6 +204,16 @@ def programs(session: nox.Session) -> None:
 
 
 @nox.session(python=HOME_PYTHON)
+def gradients(session: nox.Session) -> None:
+    """Every operator that writes, in every form, each operand wanting a gradient, on every level; `-k` chooses some."""
+    install_torch(session, HOME_PYTHON)
+    session.install(*TEST_TOOLS)
+    install_packages(session, *PACKAGES)
+    files = ["tests/test_21_gradients_of_writes.py", "tests/test_22_gradients_in_programs.py"]
+    session.run("python", "-m", "pytest", "-q", "-rP", *files, *session.posargs, env={"GRADIENTS": "all"})
+
+
+@nox.session(python=HOME_PYTHON)
 def corpus(session: nox.Session) -> None:
     """Real architectures: eager's results, and nearly all captured whole; ``-- --mode step`` for whole steps."""
     install_torch(session, HOME_PYTHON)

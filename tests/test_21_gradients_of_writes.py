@@ -1,0 +1,39 @@
+"""Gradients through every operator that writes are eager's, with their Nones and errors, on every level.
+
+A part by default; all of them with ``GRADIENTS=all`` (``nox -s gradients``).
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from programs.written_operators import operators, programs, same
+
+import compile_api
+
+ALL = os.environ.get("GRADIENTS") == "all"
+BACKENDS = ("eager", "aot_eager", *(["inductor"] if ALL else []))
+# The derivative is missing, which eager says wherever backward passes; the gradient asked for lies beyond.
+BEYOND = {("floor_divide", "alias"), ("floor_divide", "slice"), ("heaviside", "alias"), ("heaviside", "slice")}
+CHOSEN = operators() if ALL else operators()[::16]
+
+
+@pytest.mark.parametrize("operator", CHOSEN, ids=lambda operator: operator.full_name)
+@pytest.mark.filterwarnings("ignore")
+def test_an_operator_that_writes(operator):
+    different, asked = [], 0
+    ends = ("backward", "grad", "outside") if ALL else ("backward", "outside")
+    for program in programs(operator, ends=ends):
+        expected = program.outcome(lambda step: step)
+        for backend in BACKENDS:
+            compile_api.reset()
+            asked += 1
+            found = program.outcome(lambda step, backend=backend: compile_api.compile(step, backend=backend))
+            if not same(expected, found) and (operator.name, program.form) not in BEYOND:
+                different.append((str(program), backend, expected, found))
+    print(f"{operator.full_name}: {asked} programs compared")
+    assert not different
