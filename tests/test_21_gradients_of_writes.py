@@ -11,9 +11,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from programs.written_operators import operators, programs, same
-
 import compile_api
+from programs.written_operators import operators, programs, same
 
 ALL = os.environ.get("GRADIENTS") == "all"
 BACKENDS = ("eager", "aot_eager", *(["inductor"] if ALL else []))

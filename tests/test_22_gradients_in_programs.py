@@ -51,14 +51,6 @@ def one_gradient_for_two(run):
 
 
 @program
-def what_is_passed_stays_the_programs(run):
-    x, given = leaf(3), torch.ones(3)
-    run(lambda given: x.backward(given))(given)
-    x.grad.mul_(9)
-    return given, x.grad
-
-
-@program
 def gradients_are_changed_later(run):
     model = layer()
     run(lambda x: model(x).square().sum().backward())(torch.ones(2, 3))
@@ -226,7 +218,9 @@ def two_that_alternate(run):
     step = run(step)
     for _ in range(3):
         step(torch.ones(2, 3))
-    return [(p, p.grad) for p in (*one.parameters(), *other.parameters())], [o.state_dict()["state"] for o in optimizers]
+    return [(p, p.grad) for p in (*one.parameters(), *other.parameters())], [
+        o.state_dict()["state"] for o in optimizers
+    ]
 
 
 def outcome(function, run):
@@ -239,3 +233,12 @@ def test_gradients_are_those_of_eager(function, backend):
     expected = outcome(function, lambda step: step)
     found = outcome(function, lambda step: compile_api.compile(step, backend=backend))
     torch.testing.assert_close(found, expected)
+
+
+def test_what_is_passed_stays_the_programs(backend):
+    """Eager hands it on to the leaf where nobody seems to hold it, a caller's variable included."""
+    x, given = leaf(3), torch.ones(3)
+    compile_api.compile(lambda given: x.backward(given), backend=backend)(given)
+    x.grad.mul_(9)
+    assert torch.equal(given, torch.ones(3))
+    assert torch.equal(x.grad, torch.full((3,), 9.0))

@@ -57,11 +57,13 @@ class Written:
             found = run(self.step)(*tensors)
             if self.end == "outside":
                 found[1].backward()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever eager raises is what is compared
             return type(error), str(error).split("\n")[0]
         leaves = pytree.tree_leaves(tensors)
         grads = [each.grad if isinstance(each, torch.Tensor) else None for each in leaves]
-        return tuple(e.detach() if isinstance(e, torch.Tensor) else e for e in [*pytree.tree_leaves(found), *grads, *leaves])
+        return tuple(
+            e.detach() if isinstance(e, torch.Tensor) else e for e in [*pytree.tree_leaves(found), *grads, *leaves]
+        )
 
     def _twin(self, number: int, operand: Any) -> Any:
         twin = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), operand)
@@ -102,7 +104,7 @@ def operators() -> list[Any]:
 
 def programs(operator: Any, forms: tuple[str, ...] = FORMS, ends: tuple[str, ...] = ENDS) -> Iterator[Written]:
     for form in forms:
-        if form == "out" and not operator.supports_out or form != "out" and operator.inplace_variant is None:
+        if not (operator.supports_out if form == "out" else operator.inplace_variant):
             continue
         sample = _first_sample(operator, form)
         if sample is None:

@@ -93,7 +93,8 @@ def trace_joint(
         returned = _returned(recorder, analysis)
         _note_connections(inputs, differentiable)
         stops = _Stops(recorder, differentiable if training else ())
-        tangents, gradients = ([], [])
+        tangents: list[fx.Node] = []
+        gradients: list[fx.Node | None] = []
         if training and differentiable:
             tangents, gradients = _backward(recorder, inputs, differentiable, stops)
     return _finish(recorder, inputs, analysis, returned, tangents, gradients, stops)

@@ -48,7 +48,8 @@ class Staged:
         self._saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
         self._always = always_kept(joint)
         self._read = [self._saved_for(level) for level in range(max(self.levels) + 1)]
-        self._compile_whole = lambda: compile_backward(pair.backward)
+        self._compile = compile_backward
+        self._backward = pair.backward
 
     def at(self, level: int) -> list[int]:
         """The tangents of a level, by their number."""
@@ -72,9 +73,8 @@ class Staged:
             numbers = self.at(level)
             passed = [values[layout.differentiable[n]] for n in range(len(self.levels)) if self.levels[n] < level]
             kept = [value if read else None for value, read in zip(saved, self._read[level], strict=True)]
-            made = _Stage.apply(
-                call, level, kept, [values[layout.differentiable[n]] for n in numbers], *passed, *inputs
-            )
+            own = [values[layout.differentiable[n]] for n in numbers]
+            made: tuple[Any, ...] = _Stage.apply(call, level, kept, own, *passed, *inputs)
             for number, value in zip(numbers, made, strict=True):
                 values[layout.differentiable[number]] = value
         return tuple(values)
@@ -82,11 +82,12 @@ class Staged:
     def gradients(self, sizes: Sequence[Any], saved: Sequence[Any], arriving: Sequence[Any]) -> dict[Gradient, Any]:
         absent = {number for number, tangent in enumerate(arriving) if tangent is None}
         given = [*sizes, *saved, *arriving]
+        found: Sequence[Any]
         if self.fixed_sizes:
             found = self._fewer(absent, given)
         else:
             if self._whole is None:
-                self._whole = self._compile_whole()
+                self._whole = self._compile(self._backward)
             found = self._whole(given)
         return dict(zip(self.roles, found, strict=True))
 
