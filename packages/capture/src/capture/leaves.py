@@ -11,7 +11,7 @@ object: then CPython makes it, between two graphs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -46,7 +46,8 @@ class History:
 
 
 def _has_let_go(step: Any) -> bool:
-    return any(_is_gone(step, name) for name in _names_of_saved(type(step)))
+    kind: Any = type(step)
+    return any(_is_gone(step, name) for name in _names_of_saved(kind))
 
 
 def _is_gone(step: Any, name: str) -> bool:
@@ -58,7 +59,7 @@ def _is_gone(step: Any, name: str) -> bool:
 
 
 @functools.cache
-def _names_of_saved(kind: Hashable) -> tuple[str, ...]:
+def _names_of_saved(kind: Any) -> tuple[str, ...]:
     """The attributes by which a kind of step shows the tensors that it keeps for its backward."""
     if hasattr(kind, "saved_tensors"):
         return ("saved_tensors",)
