@@ -74,9 +74,10 @@ def backward_of_several(
         ctx.stop("autograd", f"`backward()` of {losses[0].describe()} reaches no leaf in the graph")
     for leaf in leaves:
         _rely_on_a_plain_leaf(ctx, leaf)
+    taken = {memory_of(value.fake) for value in ctx.tensors.values()}
     options = {"grad_outputs": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph}
     found = gradients(ctx, tensors, ListValue(leaves), **options, allow_unused=TRUE)
-    _accumulate(ctx, leaves, found.elements(ctx), create_graph=create_graph.truth(ctx))
+    _accumulate(ctx, leaves, found.elements(ctx), taken, create_graph=create_graph.truth(ctx))
     return NONE
 
 
@@ -140,14 +141,14 @@ def _rely_on_no_hooks(ctx: Tracer, value: TensorValue) -> None:
 # -- what becomes of gradients -----------------------------------------------------------------------------------
 
 
-def _accumulate(ctx: Tracer, leaves: Sequence[TensorValue], found: Sequence[Value], *, create_graph: bool) -> None:
+def _accumulate(
+    ctx: Tracer, leaves: Sequence[TensorValue], found: Sequence[Value], taken: set[Any], *, create_graph: bool
+) -> None:
     grads = {leaf: grad for leaf, grad in zip(leaves, found, strict=True) if isinstance(grad, TensorValue)}
     held = {leaf: leaf.gradient(ctx) for leaf in grads}
     for leaf, grad in grads.items():
         if grad.fake.layout is not torch.strided:
             ctx.stop("autograd", f"the gradient of {leaf.describe()} is not an ordinary strided tensor")
-    fresh = set(map(id, found))
-    taken = {memory_of(value.fake) for value in ctx.tensors.values() if id(value) not in fresh}
     with _grad_mode(ctx, create_graph, [*grads.values(), *held.values()]):
         for leaf, grad in grads.items():
             if not isinstance(held[leaf], TensorValue):
@@ -174,7 +175,8 @@ def _grad_mode(ctx: Tracer, enabled: bool, operands: Iterable[Value]) -> Iterato
 
 
 def _own(ctx: Tracer, leaf: TensorValue, grad: TensorValue, taken: set[Any], *, create_graph: bool) -> Value:
-    """A gradient that belongs to its leaf alone, laid out as autograd lays it, and that is no view."""
+    """A gradient that belongs to its leaf alone, laid out as autograd lays it, and that is no view; ``taken`` is memory
+    that others have."""
     with torch.no_grad():
         dense = torch.empty_like(leaf.fake)
     if dense.stride() != leaf.fake.stride():  # the leaf does not fill its memory: its gradient is contiguous
