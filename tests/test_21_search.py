@@ -1,0 +1,89 @@
+"""Programs made at random run as in eager: those that once did not, and fresh ones each time.
+
+SEARCH_SECONDS says for how long fresh ones are made, on each backend.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the search is a program of this repository, not a package
+
+from search.generator import generate
+from search.minimiser import minimise
+from search.runner import BACKENDS, compared, judge
+
+ROOT = Path(__file__).parent.parent
+SEEDS = sorted((Path(__file__).parent / "seeds").glob("*.py"))
+SECONDS = float(os.environ.get("SEARCH_SECONDS", "20"))
+
+
+@pytest.mark.parametrize("path", SEEDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_was_found_stays_mended(path, backend):
+    assert judge(path.read_text(), backend).difference is None
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fresh_programs(backend):
+    """What fails prints its seed, and the command that runs it again."""
+    command = [sys.executable, "-m", "search", "--backend", backend, "--seconds", str(SECONDS), "--jobs", "2"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_a_seed_is_a_program():
+    assert generate(7) == generate(7) != generate(8)
+
+
+PROGRAM = """
+import torch
+
+def make():
+    return {"x": torch.ones(3), "w": torch.ones(3, requires_grad=True), "seen": []}
+
+def program(x, w, seen):
+    seen.append(1)
+    return x * w
+
+def after(r, s):
+    r.sum().backward()
+
+def change(s, call):
+    s.x = s.x + 1
+"""
+FAULTS = {
+    "requires_grad result": lambda program: lambda x, w, seen: program(x, w, seen).detach(),
+    "value state.x": lambda program: lambda x, w, seen: program(x.add_(1), w, seen),
+    "identity result": lambda program: lambda x, w, seen: program(x, w, seen) is None or x,
+    "shape result": lambda program: lambda x, w, seen: program(x, w, seen)[:2],
+    "strides result": lambda program: lambda x, w, seen: program(x, w, seen).repeat_interleave(2)[::2],
+    "value state.seen": lambda program: lambda x, w, seen: program(x, w, seen + [2]),
+    "value random": lambda program: lambda x, w, seen: torch.rand(1) is None or program(x, w, seen),
+    "None for a value after grad": lambda program: lambda x, w, seen: program(x, w.detach().requires_grad_(), seen),
+    "value result": lambda program: lambda x, w, seen: program(x, w, seen) + 1e-5,
+    "structure raised for result": lambda program: lambda x, w, seen: program(x, w, seen) + torch.ones(2),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_faults_are_seen(kind):
+    """A compiler that is wrong in one way."""
+    assert compared(PROGRAM, FAULTS[kind]).signature.startswith(kind)
+
+
+def test_rounding_is_judged_by_float64():
+    """A sum in another order is no difference; one that is further from the truth than eager's is."""
+    other_order = lambda program: lambda x, w, seen: (program(x, w, seen).double() * 1.0).float()
+    assert compared(PROGRAM, other_order).difference is None
+
+
+def test_a_difference_is_made_small():
+    text = generate(11)
+    still = lambda candidate: "def program" in candidate and "return" in candidate
+    assert len(minimise(text, still)) < len(text) / 3
