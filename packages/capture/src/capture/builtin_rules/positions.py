@@ -11,6 +11,7 @@ import operator
 import torch
 
 from capture.builtin_rules.registry import rule
+from capture.graph import memory_of
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.scalar import ScalarValue
@@ -36,6 +37,8 @@ def assign_tensor(ctx: Tracer, tensor: TensorValue, index: Value, value: Value) 
     if isinstance(index, TensorValue) and index.fake.dim() == 0 and index.fake.dtype is torch.int64:
         # As a number it would have to be read out of the tensor; a list of one position assigns the same.
         index = ctx.record("reshape", [index, ConstantValue(1)], {}, method=True)
+        if isinstance(value, TensorValue) and memory_of(value.fake) == memory_of(tensor.fake):
+            value = ctx.record("clone", [value], {}, method=True)  # a list refuses what a number takes
     selected, rest = _selected(ctx, tensor, index)
     ctx.record(operator.setitem, [selected, _REST if rest is None else rest, value], {})
     return NONE

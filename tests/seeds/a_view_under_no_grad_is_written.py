@@ -1,0 +1,20 @@
+import torch
+from torch import nn
+
+
+def make():
+    return dict(lin=nn.Linear(3, 2))
+
+
+def program(lin):
+    with torch.no_grad():
+        lin.weight.chunk(2)[0].mul_(2)
+    return lin.weight * 2
+
+
+def after(r, s):
+    r.sum().backward()
+
+
+def change(s, call):
+    pass
