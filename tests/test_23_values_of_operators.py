@@ -477,7 +477,7 @@ def cases(expressions, numbers):
         yield dtype, size, kept
 
 
-def _drawn(name, of=40):
+def _drawn(name, of=160):
     return zlib.crc32(f"{name}{SEED}".encode()) % of == 0
 
 

@@ -1,5 +1,5 @@
 """Writes through views: every view operator, every way of writing, tensors that own their memory and windows on a
-larger one.  Afterwards the whole memory is eager's, and so are the results, their layouts, and what shares memory with what.
+larger one.  Afterwards the whole memory is eager's, and so are results, their layouts, and what shares memory.
 
 VIEW_WRITES says how many programs are drawn (0 for all); the number tried is printed.
 """

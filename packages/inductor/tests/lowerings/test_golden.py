@@ -22,7 +22,7 @@ def graph(x: f32[4, 8], w: f32[4]):
     return d
 """) == """\
     nest b0 (i0 in 4, i1 in 6)
-        b0 = maximum(x[8 * i0 + i1 + 2] * w[i0], 0.0)
+        b0 = maximum(0.0, x[8 * i0 + i1 + 2] * w[i0])
         b0[6 * i0 + i1] = b0
     return [b0]
 """  # fmt: skip
@@ -63,7 +63,7 @@ def graph(x: f32[4, 8], w: f32[8, 3], b: f32[3]):
 """) == """\
     b0: float32[4, 3] by [3, 1] = call aten.mm.default(x, w)
     nest b1 (i0 in 4, i1 in 3)
-        b1 = maximum(b0[3 * i0 + i1] + b[i1], 0.0)
+        b1 = maximum(0.0, b0[3 * i0 + i1] + b[i1])
         b1[3 * i0 + i1] = b1
     b2: float32[4, 3] by [3, 1], b3: int64[4, 3] by [3, 1] = call aten.sort.default(b1, 1)  # no lowering
     nest b4 (i0 in 4, i1 in 3)

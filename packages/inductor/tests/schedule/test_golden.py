@@ -24,7 +24,7 @@ def test_pointwise_axes_are_joined():
 def add_relu_0(in0: read[float32, 32], in1: read[float32, 8], out0: write[float32, 32]) -> cpu:
     for i0 in 4:
         for i1 in 8:
-            out0[8 * i0 + i1] = maximum(in0[8 * i0 + i1] + in1[i1], 0.0)
+            out0[8 * i0 + i1] = maximum(0.0, in0[8 * i0 + i1] + in1[i1])
 """)  # fmt: skip
 
 
@@ -45,8 +45,7 @@ def add_native_layer_norm_gelu_0(in0: read[float32, 64], in1: read[float32, 64],
         v1 = rsqrt(v0.m2 / 16.0 + 1e-05)
         for r0 in reduce(16):
             v2 = (in0[16 * i0 + r0] + in1[16 * i0 + r0] - v0.mean) * v1
-            v3 = v2 * 0.5
-            out0[16 * i0 + r0] = fma(v3, erf(v2 * 0.7071067811865476), v3)
+            out0[16 * i0 + r0] = v2 * 0.5 * (erf(v2 * 0.7071067811865476) + 1.0)
 """)  # fmt: skip
 
 

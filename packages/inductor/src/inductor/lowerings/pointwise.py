@@ -98,7 +98,8 @@ def _operand(operand: Any, sizes: Sequence[Index], dtype: torch.dtype, wide: boo
         return Value(as_index_value(operand, compute_dtype(dtype)))
     if isinstance(operand, Real):
         return Value(cast(operand.expr, compute_dtype(dtype)))
-    return Value(number(operand if wide else representable(operand, dtype), compute_dtype(dtype)))
+    as_it_is = wide or dtype not in HALF
+    return Value(number(operand if as_it_is else representable(operand, dtype), compute_dtype(dtype)))
 
 
 def row(
