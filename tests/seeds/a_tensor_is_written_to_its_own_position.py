@@ -2,7 +2,7 @@ import torch
 
 
 def make():
-    return dict(x=torch.ones(1), y=torch.arange(6.0).reshape(2, 3), i=torch.tensor(0))
+    return {"x": torch.ones(1), "y": torch.arange(6.0).reshape(2, 3), "i": torch.tensor(0)}
 
 
 def program(x, y, i):

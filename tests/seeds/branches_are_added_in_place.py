@@ -3,7 +3,7 @@ from torch import nn
 
 
 def make():
-    return dict(x=torch.ones(2, 3), a=nn.Linear(3, 3), b=nn.Linear(3, 3))
+    return {"x": torch.ones(2, 3), "a": nn.Linear(3, 3), "b": nn.Linear(3, 3)}
 
 
 def program(x, a, b):

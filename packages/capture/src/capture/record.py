@@ -169,7 +169,7 @@ def _is_new_leaf(ctx: Recording, result: Any) -> bool:
 
 def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
-        with ctx.graph.mode, _sizes_may_vary(ctx), _told_once(kwargs):
+        with ctx.graph.mode, _sizes_may_vary(ctx):
             return getattr(args[0], target)(*args[1:], **kwargs) if method else stand_in(target)(*args, **kwargs)
     except Signal:
         raise
@@ -194,11 +194,6 @@ def _begins_a_history(result: torch.Tensor) -> bool:
         return bool(result.is_leaf)
     except RuntimeError:  # a view of what was changed in another mode of gradients; torch tells nothing of its history
         return False
-
-
-def _told_once(kwargs: Mapping[str, Any]) -> AbstractContextManager[None]:
-    """The rules for stand-ins warn of an ``out=`` that is resized, in other words than the operator does when it runs."""
-    return warnings.catch_warnings(action="ignore") if "out" in kwargs else contextlib.nullcontext()
 
 
 def _sizes_may_vary(ctx: Recording) -> AbstractContextManager[None]:
