@@ -3,7 +3,7 @@ from torch import nn
 
 
 def make():
-    return {lin=nn.Linear(3, 2)}
+    return {"lin": nn.Linear(3, 2)}
 
 
 def program(lin):
