@@ -245,11 +245,14 @@ def sizes(session: nox.Session) -> None:
 
 @nox.session(python=[HOME_PYTHON, *OTHER_PYTHONS])
 def cpython(session: nox.Session) -> None:
-    """CPython's own tests with their functions captured: every test ends as it does without."""
+    """CPython's own tests with their functions captured; ``-- --shard 1/8 --log FILE`` of the whole package, resumed."""
     install_torch(session, str(session.python))
     session.install(*TEST_TOOLS)
     install_packages(session, "capture")
     folder = "packages/capture/tests/cpython"
+    if "--log" in session.posargs:
+        session.run("python", f"{folder}/sweep.py", *session.posargs)
+        return
     session.run("python", "-m", "pytest", "-q", folder, *session.posargs, env={"CPYTHON_TESTS": "all"})
 
 

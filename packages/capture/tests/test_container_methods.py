@@ -2,7 +2,11 @@
 
 import collections
 import copy
+import gc
+import itertools
 import operator
+import types
+import weakref
 
 import pytest
 
@@ -112,3 +116,18 @@ def test_iterators_go_on_while_items_are_assigned(cls):
 
     captured(assign)(held)
     assert list(under_way) == expected
+
+
+@pytest.mark.parametrize("iterate", [lambda items: reversed(collections.deque(items)), zip, itertools.cycle, reversed])
+def test_guards_keep_no_iterator_alive(iterate):
+    item = type("Item", (), {})()
+    gone, holder = weakref.ref(item), types.SimpleNamespace()
+
+    def keep(held, iterator):
+        held.iterator = iterator
+        return isinstance(iterator, int)
+
+    assert captured(keep)(holder, iterate([item])) is False
+    del item, holder
+    gc.collect()
+    assert gone() is None

@@ -573,7 +573,7 @@ def wrap_exception(ctx: World, obj: BaseException, source: Source) -> Value:
 
 def wrap_user_object(ctx: World, obj: Any, source: Source) -> Value:
     ctx.guard(source, "type", type(obj))
-    if instance_dict(obj) is None and trusted(type(obj)) and _is_opaque(type(obj)):
+    if instance_dict(obj) is None and trusted(type(obj)) and _is_opaque(type(obj)) and not _is_passing(type(obj)):
         ctx.guard(source, "is", obj)  # opaque: all that is known of it is which one it is
     return UserObject(type(obj), obj, source)
 
@@ -586,6 +586,11 @@ def wrap_of_triton(ctx: World, obj: Any, source: Source) -> Value:
 def _is_opaque(cls: type) -> bool:
     """A type made in C, of which nothing is known but what its rules say."""
     return cls.__flags__ & (1 << 9) == 0 and cls is not weakref.ref
+
+
+def _is_passing(cls: Any) -> bool:
+    """An iterator that nothing can refer to weakly: a guard would keep it, and what it goes over, for good."""
+    return cls.__weakrefoffset__ == 0 and hasattr(cls, "__next__")
 
 
 _FALLBACKS: tuple[tuple[Any, Rule], ...] = (

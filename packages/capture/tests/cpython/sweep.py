@@ -19,14 +19,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from expected import EXPECTED
+
 FEWEST_SECONDS, MOST_SECONDS = 60, 300
 TIMES_AS_LONG = 3  # what capturing may cost, where there is nothing to gain
 REPORT = {
-    "same": "modules end alike",
-    "expected": "modules differ in listed tests only",
-    "skipped": "modules are skipped by CPython itself",
-    "unfinished": "modules do not come to an end in plain CPython",
-    "differs": "modules DIFFER",
+    "same": "end alike",
+    "skipped": "are skipped by CPython itself",
+    "unfinished": "do not come to an end in plain CPython",
+    "differs": "differ",
 }
 
 
@@ -51,6 +52,7 @@ def child(mode, module, folder):
     from run_module import Outcomes, faulthandler, run_tests
 
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started this in the background ignores it
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for descriptor, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
         os.dup2(source, descriptor)
@@ -163,6 +165,19 @@ def sweep(modules, path):
             print(line["kind"], module, line.get("seconds", ""), line.get("died", "")[:200], flush=True)
 
 
+def report(lines):
+    """Prints what a log says; whether nothing differs but what is listed, and all of that."""
+    for kind, words in REPORT.items():
+        print(sum(line["kind"] == kind for line in lines), "modules", words)
+    found = {name for line in lines for name in line.get("different", ())}
+    died = [line["module"] for line in lines if line["kind"] == "differs" and "died" in line]
+    modules = tuple(line["module"] + "." for line in lines if "different" in line)
+    stale = [name for name in EXPECTED if name.startswith(modules) and name not in found]
+    for words, names in (("not listed", found - set(EXPECTED)), ("died", died), ("listed, and ends alike", stale)):
+        print(*(f"{words}: {name}" for name in sorted(names)), sep="\n")
+    return not (found - set(EXPECTED) or died or stale)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shard", default="1/1", help="which part of how many")
@@ -179,7 +194,10 @@ def main():
     import run_module  # once, for all the processes that are forked
 
     run_module.warm_up()
-    sweep(modules, chosen.log.absolute())
+    log = chosen.log.absolute()
+    sweep(modules, log)
+    known = read_log(log)
+    sys.exit(not report([known[module] for module in modules]))
 
 
 if __name__ == "__main__":

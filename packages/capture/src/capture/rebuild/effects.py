@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
 
 from capture.emit import Writer, replays
 from capture.rebuild.containers import write_attributes_of_dict
@@ -113,7 +115,7 @@ def _refill(writer: Writer, value: Value, method: str) -> None:
         emit.pop()
 
 
-_REFILLED_BY = {deque: refill_sequence, OrderedDict: refill_mapping}
+_REFILLED_BY: dict[type, Callable[..., Any]] = {deque: refill_sequence, OrderedDict: refill_mapping}
 """For those whose iterators notice that they were emptied."""
 
 

@@ -296,7 +296,7 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
         if issubclass(type(obj), threading.local):
             return threading.local.__getattribute__(obj, "__dict__")
         return object.__getattribute__(obj, "__dict__")
-    except AttributeError:
+    except (AttributeError, TypeError):  # the latter of a class whose bases disagree on who has one
         return None
 
 
