@@ -245,7 +245,7 @@ def sizes(session: nox.Session) -> None:
 
 @nox.session(python=[HOME_PYTHON, *OTHER_PYTHONS])
 def cpython(session: nox.Session) -> None:
-    """CPython's own tests with their functions captured; ``-- --shard 1/8 --log FILE`` of the whole package, resumed."""
+    """CPython's own tests with their functions captured; ``-- --shard 1/8 --log FILE`` of the whole."""
     install_torch(session, str(session.python))
     session.install(*TEST_TOOLS)
     install_packages(session, "capture")

@@ -174,7 +174,7 @@ def report(lines):
     modules = tuple(line["module"] + "." for line in lines if "different" in line)
     stale = [name for name in EXPECTED if name.startswith(modules) and name not in found]
     for words, names in (("not listed", found - set(EXPECTED)), ("died", died), ("listed, and ends alike", stale)):
-        print(*(f"{words}: {name}" for name in sorted(names)), sep="\n")
+        print("".join(f"{words}: {name}\n" for name in sorted(names)), end="")
     return not (found - set(EXPECTED) or died or stale)
 
 
