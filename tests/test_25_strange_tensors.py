@@ -40,7 +40,6 @@ KINDS = {
     "negated": lambda: torch.complex(DENSE, DENSE - 1).conj().imag,
     "meta": lambda: torch.empty(2, 3, device="meta"),
     "onednn": lambda: DENSE.to_mkldnn(),
-    "zero": lambda: torch._efficientzerotensor((2, 3)),
     "float8": lambda: DENSE.to(torch.float8_e4m3fn),
     "uint16": lambda: DENSE.abs().to(torch.uint16),
     "empty": lambda: torch.empty(0, 3),

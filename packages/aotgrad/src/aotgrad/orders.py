@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
-aten = torch.ops.aten
+from aotgrad.torch_versions import OpOverload, aten
 
 
 def may_be_laid_out(args: Sequence[Any], result: torch.Tensor) -> bool:

@@ -64,6 +64,11 @@ def undecided() -> tuple[type[Exception], ...]:
     return () if raised is None else (raised,)
 
 
+_QUANTISED = frozenset(
+    getattr(torch, name) for name in ("qint8", "quint8", "qint32", "quint4x2", "quint2x4") if hasattr(torch, name)
+)
+
+
 def record_operation(
     ctx: Recording, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool
 ) -> Value:
@@ -72,6 +77,9 @@ def record_operation(
     kwargs = default_devices.told(ctx, target, kwargs)
     nodes, fakes = operands.all(args)
     node_options, fake_options = operands.named(kwargs)
+    if any(isinstance(given, torch.dtype) and given in _QUANTISED for given in (*fakes, *fake_options.values())):
+        # Stand-ins would not be quantised, and what operators do with them would be something else.
+        ctx.stop("tensor layout", f"`{name}` gives a quantised tensor", "keep it out of the compiled function")
     assumed = ctx.graph.assumptions()
     fixed = ctx.fixed_sizes()
     operation = _Checked(ctx, name, kwargs, (fakes, fake_options))
@@ -211,16 +219,9 @@ def _needs_a_node(result: Any) -> bool:
     return result is None  # done for its effect
 
 
-_QUANTISED = frozenset(
-    getattr(torch, name) for name in ("qint8", "quint8", "qint32", "quint4x2", "quint2x4") if hasattr(torch, name)
-)
-
-
 def result_value(ctx: Recording, node: fx.Node, result: Any) -> Value:
     """The value of what an operation gave; an operand that comes back is itself."""
     if isinstance(result, torch.Tensor):
-        if result.dtype in _QUANTISED:  # stand-ins do not know that they are, and operators on them do something else
-            ctx.stop("tensor layout", "an operator gives a quantised tensor", "keep it out of the compiled function")
         known = ctx.tensors.get(id(result))
         if known is not None:
             return known
