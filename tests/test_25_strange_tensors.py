@@ -185,6 +185,8 @@ def difference(kind, text, backend):
         expected = outcomes(function, KINDS[kind])
     except REFUSALS:
         return None  # it cannot be described
+    if all(isinstance(each, type) for each in expected):
+        return None  # what eager's kernels lack, ours need not; errors are tested elsewhere
     found = outcomes(compile_api.compile(function, backend=backend), KINDS[kind])
     # Ragged sizes are numbered as they come.
     same = re.sub(r"\bj\d+", "j", repr(found)) == re.sub(r"\bj\d+", "j", repr(expected))

@@ -195,7 +195,7 @@ class Recorder(TorchDispatchMode):
 
     def _laid_out(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
         """What a rule gives as the operator itself would lay it out, which shows in views by strides."""
-        if not isinstance(result, torch.Tensor) or func._schema.is_mutable or not may_be_laid_out(args, result):
+        if not isinstance(result, torch.Tensor) or schema_of(func).is_mutable or not may_be_laid_out(args, result):
             return result
         own = func(*self._faked(func, args), **self._faked(func, kwargs))
         if (order := order_of(own, result)) is None:
