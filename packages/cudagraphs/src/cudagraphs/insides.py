@@ -94,7 +94,9 @@ class Absent(type):
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return cls
+        part = Absent(name, (Exception,), {"complain": staticmethod(cls.complain)})
+        setattr(cls, name, part)  # each part is one of its own, and the same every time
+        return part
 
     def __bool__(cls) -> bool:
         return False
