@@ -14,7 +14,7 @@ def test_torch_has_every_row():
 def test_a_stand_in_can_be_named_and_not_used():
     missing = insides.Inside("torch._C._no_such_thing", "which nobody has", "nothing happens")
     found = insides.Insides(RuntimeError, [missing]).get("no_such_thing")
-    assert {found: 1}[found.part] == 1
+    assert {found.part: 1}[found.part] == 1
     assert not found
     assert not isinstance(3, found)
     with pytest.raises(RuntimeError, match="no_such_thing`, which nobody has: nothing happens"):
