@@ -87,6 +87,7 @@ def torch_version() -> Finding:
 def torchs_insides() -> Finding:
     """What torch lacks of that which the packages use turns off one feature each."""
     built = torch.backends.cuda.is_built()
+    importlib.import_module("sympy.printing.codeprinter")  # which torch's own modules take as imported
     lacking = [
         f"{package}: {sentence}"
         for package in ("capture", "aotgrad", "inductor", "cudagraphs", "compile_api")
