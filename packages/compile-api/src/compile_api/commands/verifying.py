@@ -87,12 +87,14 @@ def torch_version() -> Finding:
 def torchs_insides() -> Finding:
     """What torch lacks of that which the packages use turns off one feature each."""
     built = torch.backends.cuda.is_built()
-    importlib.import_module("sympy.printing.codeprinter")  # which torch's own modules take as imported
-    lacking = [
-        f"{package}: {sentence}"
-        for package in ("capture", "aotgrad", "inductor", "cudagraphs", "compile_api")
-        for sentence in importlib.import_module(f"{package}.torch_versions").INSIDES.lacking(cuda=built).values()
-    ]
+    try:
+        lacking = [
+            f"{package}: {sentence}"
+            for package in ("capture", "aotgrad", "inductor", "cudagraphs", "compile_api")
+            for sentence in importlib.import_module(f"{package}.torch_versions").INSIDES.lacking(cuda=built).values()
+        ]
+    except Exception as error:  # noqa: BLE001 - a module of torch's may fail to import
+        return Finding(None, f"torch's insides could not be asked: {type(error).__name__}: {error}")
     return Finding(None if lacking else True, f"torch's insides: {len(lacking)} are not here", "\n".join(lacking))
 
 
