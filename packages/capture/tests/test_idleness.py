@@ -43,7 +43,11 @@ def test_what_reaches_tensors(source, arg):
     assert reaches_tensors(made(source), (arg,))
 
 
-@pytest.mark.parametrize("value", [torch, torch.sin, torch.nn.functional.gelu, torch.nn.Linear, torch.ones(1)], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value",
+    [torch, torch.sin, torch.nn.functional.gelu, torch.nn.Linear, torch.ones(1)],
+    ids=lambda value: type(value).__name__,
+)
 def test_global_names_that_reach_tensors(value):
     assert reaches_tensors(made("def f(): pass", value=value), ())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import operator
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
