@@ -32,6 +32,6 @@ in   primal_0: float32[3]  # Saved(name='primal_0')
 in   tangent_0: float32[3]  # Tangent(output=0)
      mul_1: float32[3] = mul.Tensor(tangent_0, exp)
      mul_2: float32[3] = mul.Tensor(mul_1, primal_0)
-out  mul_2  # Gradient(input=1, tangents=(0,))
+out  mul_2  # Gradient(input=1, tangents=(0,), passed=False)
 """
     )

@@ -48,7 +48,8 @@ def test_three_orders(program, partition, dynamic):
     try:
         eager = three_orders(program, x, w)
     except RuntimeError as error:  # from torch 2.14 on, of batch norms
-        assert "3rd+ order" in str(error)
+        if "3rd+ order" not in str(error):
+            raise
         eager = three_orders(program, x, w, count=2)
     ours = three_orders(compiled(program, partition=partition, dynamic=dynamic), x, w, count=len(eager))
     torch.testing.assert_close(ours, eager)

@@ -12,11 +12,10 @@ from typing import Any
 
 import torch
 
-from capture.torch_versions import cdata_of, pytree, schema_of
+from capture.torch_versions import aten, cdata_of, pytree, schema_of
 
 Doubt = Callable[..., bool]
 _DOUBTS: dict[Any, Doubt] = {}
-aten = torch.ops.aten
 
 
 def _doubt(*packets: Any) -> Callable[[Doubt], Doubt]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from capture.errors import Reason, SkipFrame
-from capture.insides import Inside, Insides
+from capture.insides import Inside, Insides, operators
 
 _NOTHING = "nothing is captured and every function runs in CPython"
 _BREAK = "a call of it is a break"
@@ -129,8 +129,16 @@ INSIDES = Insides(
         _called("torch.optim.optimizer._get_value", "which torch's optimizers call"),
         _called("torch.cuda._exchange_device"),
         _called("torch.cuda._maybe_exchange_device"),
+        *operators(
+            """
+            _index_put_impl_ _log_softmax _native_batch_norm_legit _native_batch_norm_legit_no_training _softmax
+            """,
+            why="which may refuse what its fake tensors let pass",
+            without="no graph of this torch holds it",
+        ),
     ],
 )
+aten = INSIDES.operators("torch.ops.aten")
 
 
 def __getattr__(name: str) -> Any:

@@ -501,6 +501,11 @@ def wrap_class(ctx: World, obj: type, source: Source) -> Value:
     return ClassValue(obj, same_object(ctx, obj, source))
 
 
+def _has_values(owner: Any) -> bool:
+    """Whether a method's receiver is evaluated: reading the method from it makes another object every time."""
+    return type(owner) in _BY_TYPE or isinstance(owner, torch.Tensor)
+
+
 def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
     owner = getattr(obj, "__self__", None)
     if isinstance(owner, type) and not trusted(owner):
@@ -509,7 +514,7 @@ def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
             ctx.guard(source, "type", type(obj))
             ctx.guard(AttrSource(source, "__name__"), "equals", obj.__name__)
             return BuiltinValue(method, receiver=ctx.wrap(owner, AttrSource(source, "__self__")))
-    if owner is None or isinstance(owner, (ModuleType, type)) or (trusted(obj) and type(owner) not in _BY_TYPE):
+    if owner is None or isinstance(owner, (ModuleType, type)) or (trusted(obj) and not _has_values(owner)):
         return BuiltinValue(obj, same_object(ctx, obj, source))
     name = obj.__name__
     ctx.guard(source, "type", type(obj))

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-from torch._guards import Source
 
 from compile_api.deferred import AskedInPassing, Deferral, defer, deferral_of, is_waiting
 from compile_api.plain_sizes import NAME as SIZES
+from compile_api.torch_versions import Source
 
 NAME = "torch._dynamo.source"
 PEER = "torch._dynamo"

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch.fx.experimental import _config
-
 from compile_api.deferred import AskedInPassing, Deferral, defer
+from compile_api.torch_versions import config
 
 NAME = "torch.fx.experimental.validator"
 
 
 def _is_enabled(real: Deferral) -> Callable[[], bool]:
     def translation_validation_enabled() -> bool:
-        if real.waiting and not getattr(_config, "translation_validation", False):
+        if real.waiting and not getattr(config, "translation_validation", False):
             return False
         return bool(vars(real.load())["translation_validation_enabled"]())
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 import capture
 from compile_api import controls
@@ -20,6 +19,7 @@ from compile_api.backends import CompilerFn, describe_backends, lookup, register
 from compile_api.compile import backend_function
 from compile_api.explain import explain, export
 from compile_api.reset import reset
+from compile_api.torch_versions import pytree
 
 Replacements = Mapping[str, Mapping[str, Any]]
 
