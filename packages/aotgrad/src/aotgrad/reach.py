@@ -7,7 +7,7 @@ Must not know: roles, gradients.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -19,11 +19,13 @@ aten = torch.ops.aten
 
 BY_STRIDES = frozenset({aten.as_strided.default, aten.as_strided_scatter.default})
 """Operators whose positions are those of the whole memory."""
+WINDOWS = frozenset({aten.unfold.default, aten.unfold_copy.default})
 
 
-def refuse_lost_writes(func: OpOverload, args: Sequence[Any]) -> None:
-    """`func` is met below functionalization; what autograd's own formulas call is not its doing."""
-    if func is aten.unfold_backward.default and current_autograd_node() is None:
+def refuse_lost_writes(func: OpOverload, args: Sequence[Any], taken: Collection[OpOverload]) -> None:
+    """`func` is met below functionalization; what autograd's own formulas call is not its doing, nor what programs call
+    that took no such view before (``istft`` adds its windows up in the same way)."""
+    if func is aten.unfold_backward.default and not WINDOWS.isdisjoint(taken) and current_autograd_node() is None:
         raise Unsupported("a tensor is written through `unfold`", "write through slices")
     if func is aten.as_strided_scatter.default and _may_overlap(args[2], args[3]):
         raise Unsupported("a tensor is written through a view that shows memory several times", "clone it first")

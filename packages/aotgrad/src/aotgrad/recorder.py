@@ -24,7 +24,7 @@ from aotgrad.draws import Draws, dropout_scale, in_memory_order
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
 from aotgrad.orders import corrected, may_be_laid_out, order_of
-from aotgrad.reach import BY_STRIDES, refuse_lost_writes
+from aotgrad.reach import BY_STRIDES, WINDOWS, refuse_lost_writes
 from aotgrad.subclasses import Wrapping
 from aotgrad.symbols import SYM_TYPES, SizeNodes
 from aotgrad.torch_versions import (
@@ -85,7 +85,7 @@ class Recorder(TorchDispatchMode):
         self.layouts: dict[int, torch.Tensor] = {}  # of inputs, by the id of what the program sees
         self.opened_leaves: list[Opened] = []
         self.opened_results: list[Opened] = []
-        self.by_strides = False  # whether the program took a view that way
+        self.taken: set[OpOverload] = set()  # kinds of views that are hard to write through, of those the program took
         self._recording = True
         self._decompositions = decompositions
         self._running: set[OpOverload] = set()
@@ -137,12 +137,13 @@ class Recorder(TorchDispatchMode):
         if func is aten.bernoulli.p and not args[0].is_contiguous():
             with self:
                 return in_memory_order(*args, **kwargs)
+        if func in BY_STRIDES | WINDOWS and current_autograd_node() is None:
+            self.taken.add(func)
         decomposed = self._decompose(func, args, kwargs)
         if decomposed is not NotImplemented:
             return decomposed
         self._refuse_secret_writes(func, args)
-        refuse_lost_writes(func, args)
-        self.by_strides |= func in BY_STRIDES and current_autograd_node() is None
+        refuse_lost_writes(func, args, self.taken)
         draws = torch.Tag.nondeterministic_seeded in func.tags
         if draws and not self.draws.is_new():
             return self._draw_again(func, args)
