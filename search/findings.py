@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search.generator import generate
-
 SHRINK_SECONDS = 400
 EACH = 3
 """How many programs of one kind are made small: a kind is coarse, and may hold several mistakes."""
@@ -43,7 +41,7 @@ class Findings:
 
     def __init__(self, backend: str, folder: Path | None, small: bool) -> None:
         self.backend, self.folder, self.small = backend, folder, small
-        self.count = self.raised = self.captured = 0
+        self.count = self.raised = self.captured = self.unmade = 0
         self.seeds: list[int] = []
         self.kinds: dict[str, int] = {}
         self.texts: set[str] = set()
@@ -52,6 +50,9 @@ class Findings:
 
     def counted(self, line: dict[str, Any]) -> int:
         """How many programs have been of the line's kind, with it."""
+        if line.get("unmade"):
+            self.unmade += 1
+            return 0
         self.count += 1
         self.raised += bool(line.get("raised"))
         self.captured += bool(line.get("graphs"))
@@ -62,18 +63,19 @@ class Findings:
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         return self.kinds[kind]
 
-    def told(self, line: dict[str, Any]) -> None:
+    def told(self, line: dict[str, Any], text: str) -> None:
+        """What came of a program, and its text as the child made it: making one may end a process."""
         seen = self.counted(line)
         if not seen:
             return
         if seen > EACH:
             return
         if line["signature"].startswith("search "):  # a fault of the search itself, perhaps in writing the program
-            self.show("", line)
+            self.show(text, line)
         elif self.small and not line["signature"].startswith("hangs"):
-            self.shrinking.append(shrink(line, self.backend))
+            self.shrinking.append(shrink(line, text, self.backend))
         else:
-            self.show(generate(line["seed"]), line)
+            self.show(text, line)
 
     def poll(self) -> None:
         """Shows what has become small, and whatever had its time."""
@@ -110,6 +112,7 @@ class Findings:
         )
         return (
             f"{self.count} programs ({rate:.1f} a second), {self.raised} of them raise in eager, "
+            f"{f'{self.unmade} that end torch while they are made, ' if self.unmade else ''}"
             f"{len(self.seeds)} differ{':' if kinds else ''}{kinds}"
         )
 
@@ -119,11 +122,11 @@ def shape(text: str) -> str:
     return re.sub(r"\d+\.?\d*|\b[a-z]\b", "_", text)
 
 
-def shrink(line: dict[str, Any], backend: str) -> Shrinking:
+def shrink(line: dict[str, Any], text: str, backend: str) -> Shrinking:
     """Begins to make the program of a line small; the process may die of what it tries, and the file stays."""
     handle, name = tempfile.mkstemp(suffix=".py", prefix="program")
     with open(handle, "w") as file:
-        file.write(generate(line["seed"]))
+        file.write(text)
     command = [sys.executable, "-m", "search.shrink", name, backend, line["signature"].split()[0]]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return Shrinking(process, Path(name), line, time.monotonic() + SHRINK_SECONDS)

@@ -21,11 +21,12 @@ BATCH = 400
 
 @dataclass(slots=True)
 class Child:
-    """A process and the seeds that it was given."""
+    """A process, the seeds that it was given, and what it is at: its text is None until it is made."""
 
     process: subprocess.Popen[bytes]
     seeds: list[int]
     running: int | None = None
+    text: str | None = None
     since: float = field(default_factory=time.monotonic)
     rest: bytes = b""
 
@@ -78,22 +79,30 @@ class Parent:
             return
         for line in lines:
             child.since = time.monotonic()
-            child.running = line.get("start")
-            if child.running is None:
+            if "start" in line:
+                child.running, child.text = line["start"], None
+            elif "made" in line:
+                child.text = line["made"]
+            else:
                 self.log.write(line)
-                self.findings.told(line)
+                self.findings.told(line, child.text or "")
+                child.running = None
 
     def lost(self, child: Child, how: str) -> None:
+        """A child that ended while it tried statements in eager found an end of torch's own, which is counted apart."""
         seed = child.running
         assert seed is not None
         line = {"seed": seed, "raised": False, "graphs": 0, "signature": how.split(":")[0], "difference": how}
+        if child.text is None:
+            line = {"seed": seed, "unmade": how}
         self.log.write(line)
-        self.findings.told(line)
+        self.findings.told(line, child.text or "")
         self.forget(child)
         self.start(child.seeds[child.seeds.index(seed) + 1 :])
 
     def forget(self, child: Child) -> None:
         self.selector.unregister(child.process.stdout)  # type: ignore[arg-type]
+        child.process.stdout.close()  # type: ignore[union-attr]
         self.children.remove(child)
 
     def stop(self) -> None:

@@ -31,7 +31,9 @@ def main(backend: str, seeds: list[int]) -> None:
 
 def tried(seed: int, backend: str) -> dict[str, Any]:
     try:
-        verdict = judge(generate(seed), backend)
+        text = generate(seed)
+        say(made=text)  # so far only eager ran, and the parent needs to make none itself
+        verdict = judge(text, backend)
     except Exception as error:  # noqa: BLE001 - of the search itself, or out of a hook that runs when nobody calls
         told = "".join(traceback.format_exception(error, limit=-6))
         return {

@@ -13,8 +13,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the search is a program of this repository, not a package
 
+from search.findings import Findings
 from search.generator import generate
 from search.minimiser import minimise
+from search.parent import Child, Log, Parent
 from search.runner import BACKENDS, compared, judge
 
 ROOT = Path(__file__).parent.parent
@@ -39,6 +41,23 @@ def test_fresh_programs(backend):
 
 def test_a_seed_is_a_program():
     assert generate(7) == generate(7) != generate(8)
+
+
+DYING = "import os, json; [print(json.dumps(line), flush=True) for line in {lines}]; os.abort()"
+
+
+@pytest.mark.parametrize(("lines", "found"), [([{"start": 3}], (1, 0)), ([{"start": 3}, {"made": "x = 1"}], (0, 1))])
+def test_who_ends_a_process(lines, found, capsys):
+    """What dies while statements are tried in eager is torch's own end; afterwards it is a finding, with its text."""
+    parent = Parent(Findings("eager", None, small=False), iter(()), 300.0, Log(None))
+    command = [sys.executable, "-c", DYING.format(lines=lines)]
+    child = Child(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL), [3])
+    parent.children.append(child)
+    parent.selector.register(child.process.stdout, 1, child)
+    while parent.children:
+        parent.step()
+    assert (parent.findings.unmade, len(parent.findings.seeds)) == found
+    assert ("x = 1" in capsys.readouterr().out) == bool(found[1])
 
 
 PROGRAM = """

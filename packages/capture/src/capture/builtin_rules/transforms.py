@@ -194,10 +194,17 @@ def _dims(
         return None
     leaves, spec = pytree.tree_flatten(tuple(args))
     dims = pytree._broadcast_to_and_flatten(made.options.get("in_dims", 0), spec)
-    mapped = [] if dims is None else [leaf for dim, leaf in zip(dims, leaves, strict=True) if dim is not None]
-    if dims is None or not all(isinstance(leaf, torch.Tensor) for leaf in mapped):
+    mapped = [] if dims is None else [pair for pair in zip(dims, leaves, strict=True) if pair[0] is not None]
+    if dims is None or not all(_has_parts(leaf, dim) for dim, leaf in mapped):
         ctx.stop("function transform", "`in_dims` of `torch.func.vmap` does not fit the arguments", _HINT)
     return iter([*dims, *[None for _ in pytree.tree_leaves(dict(kwargs))]])  # whatever has a name is not mapped
+
+
+def _has_parts(leaf: Any, dim: Any) -> bool:
+    """Whether there is a first part along a dimension, of which a stand-in can be made."""
+    if not isinstance(leaf, torch.Tensor) or not isinstance(dim, int):
+        return False
+    return -leaf.dim() <= dim < leaf.dim() and leaf.shape[dim] > 0
 
 
 def _tree(ctx: Tracer, value: Value) -> Any:
