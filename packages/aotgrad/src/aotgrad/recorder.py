@@ -139,11 +139,11 @@ class Recorder(TorchDispatchMode):
                 return in_memory_order(*args, **kwargs)
         if func in BY_STRIDES | WINDOWS and current_autograd_node() is None:
             self.taken.add(func)
+        refuse_lost_writes(func, args, self.taken)
         decomposed = self._decompose(func, args, kwargs)
         if decomposed is not NotImplemented:
             return decomposed
         self._refuse_secret_writes(func, args)
-        refuse_lost_writes(func, args, self.taken)
         draws = torch.Tag.nondeterministic_seeded in func.tags
         if draws and not self.draws.is_new():
             return self._draw_again(func, args)
