@@ -228,3 +228,17 @@ def test_sizes_may_vary(same):
         same(captured(a), mapped(a))
     graphs = [record for record in capture.records()[before:] if isinstance(record, capture.GraphRecord)]
     assert len(graphs) == 2
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3)])
+def test_nothing_to_map_over(shape):
+    """Eager says what becomes of it: a result without elements, or an error."""
+
+    def told(program):
+        try:
+            return program(torch.ones(shape)).shape
+        except (ValueError, IndexError) as error:
+            return str(error)
+
+    program = lambda x: vmap(lambda part: part + 1)(x)
+    assert told(capture.optimize("eager")(program)) == told(program)

@@ -6,10 +6,9 @@ Nearly all inputs of a graph are plain tensors of known sizes, for which a few l
 
 from __future__ import annotations
 
-import warnings
-
 import torch
 
+from capture.silence import silenced
 from capture.torch_versions import DisableTorchDispatch, FakeTensor, FakeTensorMode, cdata_of, is_view
 
 
@@ -29,8 +28,7 @@ class StandIns:
             with torch.inference_mode(False):  # it is no inference tensor, and neither is its stand-in
                 return self._plain(tensor)
         self._elsewhere.add(_memory_of(tensor) if tensor.layout is torch.strided else 0)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The .grad attribute")  # torch looks at it, and the program is not told
+        with silenced():
             return self.mode.from_tensor(tensor, static_shapes=True, trace=False)
 
     def _is_plain(self, tensor: torch.Tensor) -> bool:

@@ -13,7 +13,6 @@ import linecache
 import logging
 import operator
 import re
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
@@ -28,6 +27,7 @@ from capture.guards import Guard
 from capture.journal import Noting
 from capture.layouts import OpenLayout, Relied
 from capture.regions import Regions, module_of
+from capture.silence import silenced
 from capture.sources import Inputs, Source
 from capture.torch_versions import (
     FakeTensorMode,
@@ -111,8 +111,7 @@ class GraphRecorder:
         unrelated = tensor
         if is_view(tensor):  # torch would make symbols for the base, which is no input
             unrelated = tensor.data.requires_grad_(tensor.requires_grad)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The .grad attribute")  # torch looks at it, and the program is not told
+        with silenced():
             fake = self.mode.from_tensor(
                 unrelated, trace=False, **_shapes().symbolic_arguments(unrelated, source, layout)
             )

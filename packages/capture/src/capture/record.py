@@ -15,6 +15,7 @@ from torch import fx
 from capture import default_devices
 from capture.errors import Location, Signal
 from capture.graph import GONE, GraphRecorder
+from capture.silence import silenced
 from capture.sources import AttrSource
 from capture.stand_ins import stand_in
 from capture.torch_versions import (
@@ -176,7 +177,7 @@ def _is_new_leaf(ctx: Recording, result: Any) -> bool:
 
 def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
-        with ctx.graph.mode, _sizes_may_vary(ctx):
+        with ctx.graph.mode, _sizes_may_vary(ctx), silenced():
             return getattr(args[0], target)(*args[1:], **kwargs) if method else stand_in(target)(*args, **kwargs)
     except Signal:
         raise

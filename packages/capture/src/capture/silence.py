@@ -1,0 +1,40 @@
+"""What runs on stand-ins warns of nothing: the graph gives eager's warnings when it runs, of real sizes.
+
+The user's filters stay as they are, and so does what Python and torch remember of warnings that are given once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Iterator
+
+import torch
+
+
+class _OfThread:
+    """The pattern of a filter: every text fits, in one thread and for a while."""
+
+    def __init__(self) -> None:
+        self.thread: int | None = threading.get_ident()
+
+    def match(self, text: str) -> bool:
+        return threading.get_ident() == self.thread
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """What ``warnings.catch_warnings`` does besides would have Python give again what it gave once."""
+    pattern = _OfThread()
+    kept, once = warnings.filters, not torch.is_warn_always_enabled()
+    swapped = [("ignore", pattern, Warning, None, 0), *kept]
+    warnings.filters = swapped  # type: ignore[assignment]
+    torch.set_warn_always(True)  # else what torch warns of once would count as given
+    try:
+        yield
+    finally:
+        pattern.thread = None
+        torch.set_warn_always(not once)
+        if warnings.filters is swapped:
+            warnings.filters = kept

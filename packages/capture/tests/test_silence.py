@@ -1,0 +1,63 @@
+"""Warnings: those of eager, as often and in its words; what runs on stand-ins adds none and uses none up."""
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import capture
+
+OPERATIONS = {
+    "out": lambda x: torch.floor(x.detach(), out=torch.ones(3)),
+    "sizes of a loss": lambda x: F.mse_loss(x[None, None], torch.ones(x.shape[0])),
+    "no dimension": lambda x: F.softmax(x),
+    "too few": lambda x: x[:1].std(),
+    "copies": lambda x: torch.tensor(x) + 1,
+    "gradient of an argument": lambda x: x.grad is None,
+    "arithmetic": lambda x: x.add_(1),
+}
+
+
+def said(function, x):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        function(x)
+    return [str(one.message) for one in told]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_warnings_are_those_of_eager(name):
+    compiled = capture.optimize("eager")(OPERATIONS[name])
+    for size in (2, 4, 5, 5):  # a size that varies is a symbol, which no warning may name
+        x = torch.ones(size, requires_grad=True) * 2
+        assert said(compiled, x) == said(OPERATIONS[name], x.detach().requires_grad_() * 1)
+
+
+ONCE = """
+import torch, warnings, capture
+
+def program(x):
+    return x.T + 1
+
+def program_of_user():
+    warnings.warn("mine")
+
+compiled = capture.optimize("eager")(lambda x: x.T + 1)  # modules that are imported for it may change filters
+compiled(torch.ones(2, 2)), compiled(torch.ones(3, 3))
+filters = warnings.filters
+program_of_user()
+compiled = capture.optimize("eager")(program)
+compiled(torch.ones(2, 2, 2)), compiled(torch.ones(3, 2, 2))
+program_of_user()
+assert warnings.filters is filters
+"""
+
+
+def test_what_is_said_once_is_said_once():
+    ended = subprocess.run([sys.executable, "-c", ONCE], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.count("mine") == 1
+    assert ended.stderr.count("The use of `x.T`") == 1
