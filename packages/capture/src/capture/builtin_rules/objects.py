@@ -130,9 +130,8 @@ def _is_flagged(ctx: Tracer, value: TensorValue, candidate: Any) -> bool:
 
 @rule(callable, kinds=(None,))
 def is_callable(ctx: Tracer, value: Value) -> Value:
-    if isinstance(value, UserObject):
-        return boolean(callable(value.obj) if value.obj is not None else hasattr(value.cls, "__call__"))  # noqa: B004
-    return boolean(isinstance(value, (FunctionValue, BoundMethod, BuiltinValue, ClassValue, PartialValue)))
+    """As C asks: of the type alone.  A class as such has a ``__call__``, that of its metaclass."""
+    return boolean(not is_missing(lookup(value.python_type(), "__call__")[1]))
 
 
 @rule(id, kinds=(None,))

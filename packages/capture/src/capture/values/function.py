@@ -6,7 +6,15 @@ import enum
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import CodeType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
+from types import (
+    BuiltinMethodType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import torch
@@ -198,6 +206,10 @@ class BoundMethod(Value):
         return self.function.describe()
 
 
+# What a function of C is once it is bound.
+_BOUND: dict[type, type] = {MethodDescriptorType: BuiltinMethodType, WrapperDescriptorType: MethodWrapperType}
+
+
 class BuiltinValue(Value):
     """A function without Python code, or one of torch's that the graph records whole; ``receiver`` if it is bound."""
 
@@ -207,7 +219,8 @@ class BuiltinValue(Value):
         self.receiver = receiver
 
     def python_type(self) -> type:
-        return type(self.function)
+        kind = type(self.function)
+        return kind if self.receiver is None else _BOUND.get(kind, kind)
 
     def constant(self) -> Any:
         if self.receiver is not None:

@@ -154,7 +154,7 @@ class TensorMethod(Value):
         self.name = name
 
     def python_type(self) -> type:
-        return type(torch.Tensor.add)
+        return type(getattr(self.owner.fake, self.name))
 
     def call(self, ctx: Tracer, args: Any, kwargs: Any) -> Value:
         return ctx.call_builtin(getattr(self.owner.cls, self.name), [self.owner, *args], dict(kwargs))

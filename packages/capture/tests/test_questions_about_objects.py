@@ -1,0 +1,133 @@
+"""What objects say of themselves, made inside and given from outside: every builtin that asks answers as Python's."""
+
+import collections
+import functools
+import itertools
+import operator
+import types
+from collections import abc
+
+import pytest
+import torch
+
+import capture
+
+
+class Plain:
+    pass
+
+
+class Called:
+    def __call__(self):
+        return 1
+
+
+class Heir(Called):
+    pass
+
+
+class Refuses:
+    """Defines what C asks for as None."""
+
+    __call__ = None
+    __iter__ = None
+    __hash__ = None
+
+
+class OfItsOwn:
+    """Special methods of an object count for nothing."""
+
+    def __init__(self):
+        self.__call__ = self.__len__ = lambda: 1
+
+
+class Answers:
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+
+class Meta(type):
+    def __call__(cls, *args):
+        return super().__call__(*args)
+
+    def __iter__(cls):
+        return iter(())
+
+
+class OfMeta(metaclass=Meta):
+    pass
+
+
+Named = collections.namedtuple("Named", "a b")
+
+
+def function():
+    pass
+
+
+OBJECTS = {
+    "an object": Plain,
+    "one with __call__": Called,
+    "one that inherits it": Heir,
+    "one whose __call__ is None": Refuses,
+    "one with a __call__ of its own": OfItsOwn,
+    "one that answers for all names": Answers,
+    "one of a metaclass": OfMeta,
+    "a class": lambda: Plain,
+    "a class of a metaclass": lambda: OfMeta,
+    "an exception": lambda: ValueError("text"),
+    "a function": lambda: function,
+    "a lambda": lambda: lambda: 1,
+    "a method": lambda: Called().__call__,
+    "a partial": lambda: functools.partial(function),
+    "a builtin": lambda: len,
+    "a bound builtin": lambda: [].append,
+    "a bound slot": lambda: (1).__add__,
+    "an unbound slot": lambda: int.__add__,
+    "a tensor's method": lambda: torch.ones(1).add,
+    "a tensor's method in Python": lambda: torch.ones(1).backward,
+    "a getter": lambda: operator.itemgetter(0),
+    "a generator": lambda: (item for item in ()),
+    "an iterator": lambda: iter([]),
+    "a count": itertools.count,
+    "a list": lambda: [1],
+    "a dict": lambda: {1: 2},
+    "keys": lambda: {}.keys(),
+    "a set": set,
+    "a deque": collections.deque,
+    "an ordered dict": collections.OrderedDict,
+    "a named tuple": lambda: Named(1, 2),
+    "a namespace": lambda: types.SimpleNamespace(a=1),
+    "None": lambda: None,
+    "a number": lambda: 1,
+    "a text": lambda: "text",
+    "a tensor": lambda: torch.ones(2),
+    "a module": torch.nn.ReLU,
+    "a context": torch.no_grad,
+}
+
+ABSTRACT = tuple(getattr(abc, name) for name in abc.__all__)
+CONCRETE = (type, torch.nn.Module, tuple, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+QUESTIONS = {
+    "callable": callable,
+    "type": type,
+    "abstract classes": lambda value: [isinstance(value, cls) for cls in ABSTRACT],
+    "classes": lambda value: [isinstance(value, cls) for cls in CONCRETE],
+}
+
+
+@pytest.mark.parametrize("place", ["made", "given"])
+@pytest.mark.parametrize("name", OBJECTS)
+def test_questions(name, place):
+    make = OBJECTS[name]
+    for question, ask in QUESTIONS.items():
+        given = make()
+
+        def answer(x, ask=ask, given=given):
+            return x + 1, ask(make() if place == "made" else given)
+
+        _, expected = answer(torch.ones(2))
+        _, actual = capture.optimize("eager", strict=True)(answer)(torch.ones(2))
+        assert actual == expected, question
