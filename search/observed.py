@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 Kind = tuple[Any, ...]
+SHARES = "shares memory with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def _tensor(walk: Walk, value: torch.Tensor, where: str) -> None:
     shared: Kind = ()
     if value.numel() and memory._cdata in walk.memories:
         first, offset = walk.memories[memory._cdata]
-        shared = ("shares memory with", first, value.storage_offset() - offset)
+        shared = (SHARES, first, value.storage_offset() - offset)
     elif value.numel():
         walk.memories[memory._cdata] = (where, value.storage_offset())
         walk.kept.append(memory)

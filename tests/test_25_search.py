@@ -15,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the search is a program
 
 from search.findings import Findings
 from search.generator import generate
+from search.judge import differ
 from search.minimiser import minimise
+from search.observed import observe
 from search.parent import Child, Log, Parent
 from search.runner import BACKENDS, compared, judge
 
@@ -100,6 +102,16 @@ def test_rounding_is_judged_by_float64():
     """A sum in another order is no difference; one that is further from the truth than eager's is."""
     other_order = lambda program: lambda x, w, seen: (program(x, w, seen).double() * 1.0).float()
     assert compared(PROGRAM, other_order).difference is None
+
+
+def test_a_gradient_may_own_its_memory_where_eagers_shares():
+    a, b, both = torch.ones(2), torch.ones(2), torch.ones(4)
+    shared = {"a.grad": both[:2], "b.grad": both[2:]}
+    owned = {"a.grad": a, "b.grad": b}
+    assert differ(observe(**shared), observe(**owned), lambda: None) is None
+    assert differ(observe(**owned), observe(**shared), lambda: None).kind == "memory shared"
+    shared, owned = ({name.removesuffix(".grad"): each for name, each in world.items()} for world in (shared, owned))
+    assert differ(observe(**shared), observe(**owned), lambda: None).kind == "memory shared"
 
 
 def test_a_difference_is_made_small():
