@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="a file of findings and counts; seeds in it are not run again")
     parser.add_argument("--findings", type=Path, help="a folder for the programs that differ, made small")
     parser.add_argument("--as-found", action="store_true", help="leave programs as they were made")
+    parser.add_argument("--most", type=float, default=0.0, help="the share that may differ without a failure")
     chosen = parser.parse_args()
     count = chosen.programs or (1000 if chosen.seconds is None else 1 << 31)
     findings = Findings(chosen.backend, chosen.findings, small=not chosen.as_found)
@@ -41,7 +42,7 @@ def main() -> int:
     print(findings.summary(), flush=True)
     if findings.kinds:
         print(f"again: python -m search --backend {chosen.backend} --programs 1 --seed {min(findings.seeds)}")
-    return 1 if findings.kinds else 0
+    return 1 if len(findings.seeds) > chosen.most * findings.count else 0
 
 
 if __name__ == "__main__":
