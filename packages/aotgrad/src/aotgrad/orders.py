@@ -1,4 +1,4 @@
-"""The order in which the dimensions of a result lie in memory, also where torch's fakes are wrong about it.
+"""The order in which the dimensions of a result lie in memory, and what torch's fakes are wrong about.
 
 Must not know: recording.
 """
@@ -23,14 +23,14 @@ def may_be_laid_out(args: Sequence[Any], result: torch.Tensor) -> bool:
 
 
 def corrected(func: OpOverload, args: Sequence[Any], result: Any) -> Any:
-    """What a fake kernel gave, laid out as the operator's own kernel does it."""
+    """What a fake kernel gave, with the layout and the dtype of what the operator's own kernel gives."""
     rule = _CORRECTIONS.get(func)
-    if rule is None or not _known(args[0]) or args[0].is_contiguous() or not args[0].numel():
+    return result if rule is None else rule(result, *args)
+
+
+def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> torch.Tensor:
+    if not _known(x) or x.is_contiguous() or not x.numel():
         return result
-    return rule(*args)
-
-
-def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> torch.Tensor:
     if not dims:
         return x.contiguous()
     for shift, dim in zip(shifts, dims, strict=True):
@@ -41,7 +41,35 @@ def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> t
     return x
 
 
-_CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {aten.roll.default: _roll}
+def _attention(result: tuple[torch.Tensor, torch.Tensor], query: torch.Tensor, *_: Any) -> Sequence[torch.Tensor]:
+    """The logarithms of sums are as exact as the kernel's sums; torch 2.11 and 2.12 say float32 always."""
+    return result[0], _of_dtype(result[1], torch.float64 if query.dtype == torch.float64 else torch.float32)
+
+
+def _counts(result: torch.Tensor, x: torch.Tensor, weights: torch.Tensor | None = None, *_: Any) -> torch.Tensor:
+    """Integers of 64 bits, or the sums of weights; torch 2.11 says the dtype of what is counted."""
+    if weights is None:
+        return _of_dtype(result, torch.int64)
+    return _of_dtype(result, torch.float32 if weights.dtype == torch.float32 else torch.float64)
+
+
+def _positions(result: Sequence[torch.Tensor], *_: Any) -> Sequence[torch.Tensor]:
+    """Positions and counts that were not asked for are empty and integers all the same; torch 2.11 says floats."""
+    return result[0], *(_of_dtype(tensor, torch.int64) for tensor in result[1:])
+
+
+def _of_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if tensor.dtype == dtype:
+        return tensor
+    return tensor.new_empty_strided(tensor.shape, tensor.stride(), dtype=dtype)
+
+
+_CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
+    aten.roll.default: _roll,
+    aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
+    aten.bincount.default: _counts,
+    **dict.fromkeys((aten._unique2.default, aten.unique_consecutive.default, aten.unique_dim.default), _positions),
+}
 
 
 def order_of(wanted: Any, found: torch.Tensor) -> list[int] | None:
