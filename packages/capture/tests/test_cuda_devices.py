@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import capture
+from capture.builtin_rules.torch_functions import _reading
 
 
 class GPUs:
@@ -71,4 +72,34 @@ def test_no_device_is_no_break_either():
     compiled, graphs = captured(function)
     assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
     assert len(graphs) == 1
+    assert not [record for record in capture.records() if isinstance(record, capture.BreakRecord)]
+
+
+class Driver:
+    there = False
+
+
+def stream_is_recorded():
+    if not Driver.there:
+        raise RuntimeError("no CUDA-capable device is detected")
+    return False
+
+
+_reading(stream_is_recorded, guarded=True)
+
+
+def test_what_raises_without_a_device_raises_in_the_program():
+    """Programs that run anywhere catch it, and stay one graph; it is asked for again at each call."""
+
+    def function(x):
+        try:
+            return x + stream_is_recorded()
+        except RuntimeError as error:
+            return x + len(str(error))
+
+    compiled, graphs = captured(function)
+    for there in (False, True, False):
+        Driver.there = there
+        assert torch.equal(compiled(torch.ones(2)), function(torch.ones(2)))
+    assert len(graphs) == 2
     assert not [record for record in capture.records() if isinstance(record, capture.BreakRecord)]

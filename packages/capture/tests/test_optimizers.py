@@ -205,3 +205,14 @@ def test_a_schedule_that_steps_inside_breaks_and_takes_one_more_graph():
     torch.testing.assert_close(found.state(), expected.state(), rtol=1e-6, atol=1e-6)
     assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 3
     assert {r.reason.kind for r in log.records() if isinstance(r, capture.BreakRecord)} == {"schedule"}
+
+
+@pytest.mark.parametrize(
+    "program", [lambda w: torch.nn.utils.clip_grad_value_(w, 1.0), lambda w: torch._foreach_abs([])]
+)
+def test_an_empty_list_is_refused_as_in_eager(program):
+    with pytest.raises(RuntimeError) as expected:
+        program(torch.ones(2))
+    with pytest.raises(RuntimeError) as actual:
+        capture.optimize("eager")(program)(torch.ones(2))
+    assert str(actual.value) == str(expected.value)

@@ -17,6 +17,8 @@ from capture.values.tensor import TensorValue
 def grouped(ctx: Tracer, lists: ListValue, with_indices: Value = FALSE) -> Value:
     """The tensors of several lists side by side, by the device and dtype of the first list's."""
     columns = [realize(ctx, column).elements(ctx) for column in lists.items]
+    if not columns or not columns[0]:
+        ctx.stop("optimizer", "tensors are grouped where there are none, which eager refuses")
     rows: dict[Any, list[int]] = {}
     for index, tensor in enumerate(columns[0]):
         tensor = realize(ctx, tensor)

@@ -309,13 +309,33 @@ rule(log_api_usage_once)(_answer(NONE))
 def _reading(function: Callable[..., Any], *, guarded: bool) -> None:
     def read(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
         operands = [constant_of(ctx, arg) for arg in args]
-        answer = function(*operands)
+        try:
+            answer = function(*operands)
+        except Exception as error:  # noqa: BLE001 - where there is no device, say; programs catch it
+            if not operands:
+                raised, text = _raised_by(function), f"{function.__name__}() raised {type(error).__name__}"
+                ctx.guard(CallSource(raised, f"torch.{function.__name__}()"), "equals", raised(), text=text)
+            ctx.throw(type(error), *error.args)
         if guarded:
             text = f"{function.__name__}() was {answer}"
             ctx.guard(CallSource(function, f"torch.{function.__name__}()"), "equals", answer, text=text)
         return ctx.literal(answer)
 
     rule(function)(read)
+
+
+@cache
+def _raised_by(function: Callable[..., Any]) -> Callable[[], str]:
+    """What tells the error of a function that reads state; nothing where it has an answer."""
+
+    def raised() -> str:
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001 - as above
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    return raised
 
 
 # Grad mode, inference mode, autocast and default devices are guarded for every graph, at its entry; what is read here
