@@ -109,12 +109,16 @@ class GraphRecorder:
         if not layout:
             return self.stand_ins.of(tensor)
         unrelated = tensor
-        if is_view(tensor):  # torch would make symbols for the base, which is no input
-            unrelated = tensor.data.requires_grad_(tensor.requires_grad)
         with silenced():
+            if is_view(tensor) or tensor.grad is not None:
+                # Torch would make symbols for the base, which is no input, and stand-ins for the gradient, which may be
+                # one of its own, and of another shape.
+                unrelated = tensor.data.requires_grad_(tensor.requires_grad)
             fake = self.mode.from_tensor(
                 unrelated, trace=False, **_shapes().symbolic_arguments(unrelated, source, layout)
             )
+        if isinstance(tensor, torch.nn.Parameter):
+            fake._is_param = True
         return fake if fake.is_leaf is tensor.is_leaf else self.stand_ins.with_history(fake)
 
     def strides_relied_on(self, fake: torch.Tensor, tensor: torch.Tensor) -> Relied:
