@@ -6,10 +6,12 @@ Nearly all inputs of a graph are plain tensors of known sizes, for which a few l
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from capture.silence import silenced
-from capture.torch_versions import DisableTorchDispatch, FakeTensor, FakeTensorMode, cdata_of, is_view
+from capture.torch_versions import DisableTorchDispatch, FakeTensor, FakeTensorMode, cdata_of, is_view, version_of
 
 
 class StandIns:
@@ -62,6 +64,37 @@ class StandIns:
         """Not a leaf, so that the program may change it in place."""
         with torch.enable_grad(), self.mode:
             return fake.view_as(fake) if not fake.requires_grad else fake.clone()
+
+
+class Arrived:
+    """What an operator may change in place of an input besides its data; a backend is told what comes with the call."""
+
+    def __init__(self, fake: torch.Tensor) -> None:
+        self._gradients = (fake.requires_grad, fake.is_leaf)
+        self._version = _version_of(fake)
+        self._layout: Any = None
+        if fake.layout is torch.strided:
+            self._layout = fake.size(), fake.stride(), fake.storage_offset()
+            self._memory = _memory_of(fake)
+
+    def again(self, fake: torch.Tensor, stand_ins: StandIns) -> torch.Tensor:
+        """The stand-in as it came: itself, if nothing but its data was changed."""
+        same = self._gradients == (fake.requires_grad, fake.is_leaf)
+        if self._layout is None or (same and self._version == _version_of(fake) is not None):
+            return fake
+        layout = fake.size(), fake.stride(), fake.storage_offset()
+        if _memory_of(fake) != self._memory or (same and str(layout) == str(self._layout)):
+            return fake
+        with torch.no_grad(), stand_ins.mode:
+            came = fake.detach().as_strided(*self._layout)
+        wanted_gradients, was_leaf = self._gradients
+        came.requires_grad_(wanted_gradients)
+        return came if was_leaf else stand_ins.with_history(came)
+
+
+def _version_of(tensor: torch.Tensor) -> int | None:
+    """Tensors made in inference mode count no changes."""
+    return None if tensor.is_inference() else int(version_of(tensor))
 
 
 def _memory_of(tensor: torch.Tensor) -> int:

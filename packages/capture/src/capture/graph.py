@@ -22,7 +22,7 @@ import torch
 from torch import fx
 
 from capture.errors import InternalError, Location
-from capture.fakes import StandIns
+from capture.fakes import Arrived, StandIns
 from capture.guards import Guard
 from capture.journal import Noting
 from capture.layouts import OpenLayout, Relied
@@ -78,6 +78,7 @@ class GraphRecorder:
         self.stand_ins = StandIns(self.mode)
         self.graph = fx.Graph()
         self.inputs: dict[Source, fx.Node] = {}
+        self._came: dict[fx.Node, Arrived] = {}
         self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
         self.operations = 0
         self.arrived: dict[int, tuple[Any, Any]] = {}  # inputs with a history, and the last step of it
@@ -100,9 +101,16 @@ class GraphRecorder:
         _describe(node, example)
         if isinstance(example, torch.Tensor):
             node.meta["history"] = (example.requires_grad, example.grad_fn)
+            self._came[node] = Arrived(example)
             self.inputs_over.setdefault(memory_of(example), []).append(example)
         self.inputs[source] = self._last_input = node
         return node
+
+    def example(self, source: Source) -> Any:
+        """What stands for an input, as it comes with the call."""
+        node = self.inputs[source]
+        value = node.meta["val"]
+        return self._came[node].again(value, self.stand_ins) if node in self._came else value
 
     def fake_input(self, tensor: torch.Tensor, source: Source, layout: OpenLayout) -> torch.Tensor:
         """The metadata of a real tensor; what is open of its sizes and strides becomes symbols."""

@@ -234,7 +234,7 @@ class _Translator:
         outputs += unread
         module, sources = machine.graph.finish(outputs, f"Graph_{self.code.co_name}")
         self.graph = module
-        examples = [machine.graph.inputs[source].meta["val"] for source in sources]
+        examples = [*map(machine.graph.example, sources)]
         self._captured = time.perf_counter()
         compiled = self._all_or_nothing(self._compile(module, examples), sources)
         self._compiled = time.perf_counter()
