@@ -28,6 +28,20 @@ def _set_what_the_processor_needs() -> None:
 _set_what_the_processor_needs()
 
 
+@pytest.fixture(scope="session")
+def triton_interpreter() -> None:
+    """For tests that run Triton's interpreter, in a process of its own."""
+    triton = pytest.importorskip("triton", reason="the kernels are Triton's")
+    numpy = pytest.importorskip("numpy", reason="the interpreter computes with it").__version__
+    if _release(triton.__version__) < (3, 7) and _release(numpy) >= (2, 4):
+        pytest.skip(f"the interpreter of triton {triton.__version__} does not run with numpy {numpy}: 2.3 is the last")
+
+
+def _release(version: str) -> tuple[int, int]:
+    major, minor, *_ = version.split(".")
+    return int(major), int(minor)
+
+
 class Progress:
     """Prints how far the tests are, every half minute, where nobody watches a terminal."""
 

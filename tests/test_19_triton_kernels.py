@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.usefixtures("triton_interpreter")
 def test_programs_with_triton_kernels():
     """In a process of its own: the interpreter is chosen when Triton is imported."""
-    pytest.importorskip("triton", reason="the kernels are Triton's")
     programs = Path(__file__).parent / "programs" / "triton_kernels.py"
     env = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(programs)]

@@ -115,8 +115,10 @@ PLAIN = [
 
 @pytest.mark.parametrize(("name", "values"), PLAIN)
 def test_plain_numbers_have_the_answers_that_torch_gives(name, values):
-    real = getattr(importlib.import_module("torch.fx.experimental.symbolic_shapes"), name)
-    assert ANSWERS[name](*values) == real(*values)
+    shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
+    if not hasattr(shapes, name):
+        pytest.skip(f"this release of torch has no {name}")
+    assert ANSWERS[name](*values) == getattr(shapes, name)(*values)
 
 
 @pytest.mark.parametrize("name", ["_iterate_exprs", "_iterate_nodes"])

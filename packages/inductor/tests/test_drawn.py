@@ -75,9 +75,9 @@ class TestRandomGraphs:
 
 
 @pytest.mark.skipif(INTERPRETED, reason="this is the interpreter")
+@pytest.mark.usefixtures("triton_interpreter")
 def test_the_same_under_the_interpreter():
     """A process of its own because Triton decides at import."""
-    pytest.importorskip("triton")
     env = {
         **os.environ,
         "TRITON_INTERPRET": "1",

@@ -39,11 +39,17 @@ INSIDES = Insides(
         Inside(
             "torch.cuda._sleep", "which keeps the GPU busy while a measurement is prepared", "kernels are not measured"
         ),
+        Inside(
+            "torch.ops.aten._foreach_clone",
+            "which has a lowering of its own",
+            "no graph of this torch holds it",
+            since="2.12",
+        ),
         *operators(
             """
             _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
             _adaptive_avg_pool3d_backward _addmm_activation _amp_foreach_non_finite_check_and_unscale
-            _foreach_addcdiv _foreach_addcmul _foreach_clone _foreach_copy _foreach_lerp _foreach_max
+            _foreach_addcdiv _foreach_addcmul _foreach_copy _foreach_lerp _foreach_max
             _foreach_norm _foreach_pow _foreach_zero _int_mm _log_softmax _log_softmax_backward_data
             _native_batch_norm_legit _native_batch_norm_legit_functional
             _native_batch_norm_legit_no_training _neg_view _scaled_dot_product_cudnn_attention

@@ -166,6 +166,7 @@ def in_a_process(tmp_path, *command, **variables):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
+@pytest.mark.usefixtures("triton_interpreter")
 def test_products_run_under_the_interpreter(tmp_path):
     file = str(Path(__file__).with_name("products_interpreted.py"))
     in_a_process(tmp_path, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", file, TRITON_INTERPRET="1")

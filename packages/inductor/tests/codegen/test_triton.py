@@ -124,9 +124,9 @@ INTERPRETED = (
 )  # fmt: skip
 
 
+@pytest.mark.usefixtures("triton_interpreter")
 def test_every_kernel_runs_under_the_interpreter():
     """The tests of the C++ kernels once more, as Triton; a process of its own because Triton decides at import."""
-    pytest.importorskip("triton")
     env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     here = Path(__file__).parent
     tests = [str(here / name) for name in INTERPRETED]
