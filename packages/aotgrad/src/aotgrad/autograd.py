@@ -17,7 +17,7 @@ from aotgrad.again import Again, compute_again, inputs_read
 from aotgrad.errors import Unsupported
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
-from aotgrad.roles import Gradient, Result, Saved, SavedSize, Tangent, UpdatedInput
+from aotgrad.roles import Gradient, Primal, Result, Saved, SavedSize, Tangent, UpdatedInput
 from aotgrad.source import Source
 from aotgrad.symbols import size_hint
 from aotgrad.torch_versions import DisableAutocast, get_current_graph_task_keep_graph, version_of
@@ -62,7 +62,34 @@ def differentiable_function(
     compiled = namespace["Compiled"]
     # Function.apply itself only adds a check for functorch transforms, whose tensors no compiled graph takes.
     apply: Callable[..., Any] = super(torch.autograd.Function, compiled).apply
-    return apply
+    return apart_from(unconnected(joint), apply)
+
+
+def unconnected(joint: JointGraph) -> frozenset[int]:
+    """Inputs that autograd cannot come to from any result, though they require grad.
+
+    Where no input has a gradient all stay, because results that autograd follows must hang on something.
+    """
+    gradients = {role.input for role in joint.outputs if isinstance(role, Gradient) and not role.passed}
+    if not gradients:
+        return frozenset()
+    read = {*gradients, *inputs_read(joint)}
+    roles = (node.meta["role"] for node in joint.graph.find_nodes(op="placeholder"))
+    given = [role for role in roles if not isinstance(role, Tangent)]
+    return frozenset(
+        index
+        for index, role in enumerate(given)
+        if index not in read and isinstance(role, Primal) and role.requires_grad and not role.mutated
+    )
+
+
+def apart_from(unconnected: frozenset[int], apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Whoever asks for the gradient of such an input is told so at once, and no backward runs for it."""
+    if not unconnected:
+        return apply
+    return lambda *inputs: apply(
+        *(value.detach() if index in unconnected else value for index, value in enumerate(inputs))
+    )
 
 
 def layout_of(joint: JointGraph, pair: Pair) -> Layout:

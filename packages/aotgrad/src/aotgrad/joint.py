@@ -113,8 +113,9 @@ class _Stops:
         self.found: dict[int, fx.Node] = {}
 
     def at(self, number: int, output: torch.Tensor, tangent: torch.Tensor) -> None:
-        def pass_on(gradient: torch.Tensor) -> torch.Tensor:
-            self.found[number] = self.recorder.node_of(functional.current(gradient))
+        def pass_on(gradient: torch.Tensor | None) -> torch.Tensor:
+            if gradient is not None:  # what is between may be a function that has none for it
+                self.found[number] = self.recorder.node_of(functional.current(gradient))
             return tangent
 
         output.register_hook(pass_on)
@@ -287,8 +288,9 @@ def _backward(
             raise
         except _ON_VALUES as error:
             raise _depends_on_values(error, None) from error
-        except RuntimeError as error:
-            # Eager reports this when backward runs, and not at all if it never does: so must the program.
+        except Exception as error:
+            # Eager reports this when backward runs, and not at all if it never does: so must the program.  Or torch's
+            # own rules for fakes fail, as at gradients of the mean of nothing.
             raise Unsupported(
                 f"autograd cannot run backward here ({error})", "eager reports it when it matters"
             ) from error
