@@ -55,7 +55,7 @@ def differ(expected: Sequence[Sight], actual: Sequence[Sight], reference: Refere
 
 
 def _owns(expected: Sight, actual: Sight) -> bool:
-    """Whether ours is a gradient that owns its memory where eager's are two views of one: each leaf owns its gradient."""
+    """Each leaf owns its gradient in compiled code; eager may give two leaves views of one memory."""
     if SHARES not in expected.facts:
         return False
     at = expected.facts.index(SHARES)
