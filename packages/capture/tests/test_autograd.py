@@ -273,3 +273,31 @@ def test_a_graph_goes_on_past_a_tensor_whose_gradient_nobody_can_ask_for(check, 
         return hidden.sin() * w
 
     check(forward, x, w)
+
+
+AFTER_A_BACKWARD = {
+    "detached in place": lambda h: h.detach_().requires_grad,
+    "changed in place": lambda h: h.add_(1).tolist(),
+    "a slice changed in place": lambda h: h[:1].add_(1).tolist(),
+    "backward again": lambda h: h.sum().backward(),
+    "asked": lambda h: (h.requires_grad, h.is_leaf, h._is_view(), h._version),
+    "frozen": lambda h: h.requires_grad_(False),
+}
+
+
+@pytest.mark.parametrize("viewed", [False, True])
+@pytest.mark.parametrize("use", AFTER_A_BACKWARD)
+def test_what_a_backward_went_through_is_used_as_in_eager(x, w, viewed, use):
+    def step(x):
+        hidden = (w * x).exp()
+        hidden = hidden[1:] if viewed else hidden
+        hidden.square().sum().backward()
+        return hidden
+
+    def outcome(step):
+        try:
+            return AFTER_A_BACKWARD[use](step(x))
+        except RuntimeError as error:
+            return str(error)
+
+    assert outcome(whole(step)) == outcome(step)

@@ -14,7 +14,7 @@ import torch
 class _Spent(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, anchor: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.view_as(tensor)
+        return tensor.detach()  # what was given itself would come back as a view of itself
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
@@ -29,3 +29,10 @@ def with_spent_history(tensor: torch.Tensor) -> torch.Tensor:
     with torch.enable_grad():
         spent: torch.Tensor = _Spent.apply(torch.empty(0, requires_grad=True), tensor)
     return spent
+
+
+def view_with_spent_history(tensor: torch.Tensor) -> torch.Tensor:
+    """For what is a view in eager, which is refused where something needs to be none: ``detach_`` for one."""
+    spent = with_spent_history(tensor)
+    with torch.enable_grad():
+        return spent.view_as(spent)

@@ -46,10 +46,11 @@ from capture.records import BreakRecord, GraphRecord, Log
 from capture.resume import Continuations, NotResumable
 from capture.signals import HeldSignals
 from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
-from capture.spent import with_spent_history
+from capture.spent import view_with_spent_history, with_spent_history
 from capture.stops import Stop
 from capture.torch_versions import (
     is_any_autocast_enabled,
+    is_view,
     len_torch_dispatch_stack,
     len_torch_function_stack,
     maybe_current_level,
@@ -314,7 +315,8 @@ class _Translator:
         self.emit.pop(unread)
         for value in results:
             if value in spent:
-                self.writer.call_const(with_spent_history, value)
+                viewed = isinstance(value, TensorValue) and is_view(value.fake)
+                self.writer.call_const(view_with_spent_history if viewed else with_spent_history, value)
                 self.writer.keep(value, "spent")
         for value in results:
             if isinstance(value, TensorValue) and value.written:
