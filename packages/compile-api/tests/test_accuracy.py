@@ -1,5 +1,7 @@
 """Eager beside compiled: rounding passes, mistakes are named."""
 
+import re
+
 import pytest
 import torch
 from torch import fx
@@ -56,6 +58,49 @@ def test_a_wrong_gradient_is_found():
     )
     with pytest.warns(compile_api.AccuracyWarning, match="first off at `sin`"):
         f(torch.randn(10, requires_grad=True))
+
+
+def leaving_out(name):
+    """A backend whose graphs do not ask for the gradient of one input, as if capture had not found it."""
+
+    def backend(gm, example_inputs):
+        (node,) = (node for node in gm.graph.nodes if node.target is torch.autograd.grad)
+        outputs, asked, *rest = node.args
+        place = next(index for index, leaf in enumerate(asked) if name in leaf.name)
+        node.args = (outputs, [leaf for leaf in asked if name not in leaf.name], *rest)
+        for chosen in list(node.users):
+            if chosen.args[1] == place:
+                chosen.replace_all_uses_with(node.args[1][0])
+                gm.graph.erase_node(chosen)
+            elif chosen.args[1] > place:
+                chosen.args = (node, chosen.args[1] - 1)
+        gm.recompile()
+        return gm.forward
+
+    return backend
+
+
+def test_a_gradient_that_is_left_out_is_found_and_made(monkeypatch):
+    monkeypatch.delenv("COMPILE_API_STRICT", raising=False)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+
+    def step(x):
+        out = net[0](x)
+        out += 1
+        net[1](out).square().sum().backward()
+
+    f = compile_api.compile(step, backend=leaving_out("net_0_weight"), options={"check": True})
+    with pytest.warns() as warned:
+        f(torch.ones(2, 3))
+    assert any(
+        re.search(r"test_accuracy.py:\d+ in .*leaves out the gradients of .*net.*0.*weight", str(each.message))
+        for each in warned
+    )
+    assert compile_api.report(f).inaccurate[0].missing
+    found = [parameter.grad for parameter in net.parameters()]
+    net.zero_grad()
+    step(torch.ones(2, 3))
+    assert all(map(torch.equal, found, (parameter.grad for parameter in net.parameters())))
 
 
 def test_rounding_is_no_mistake():

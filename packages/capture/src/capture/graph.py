@@ -190,6 +190,12 @@ class GraphRecorder:
         _describe(chosen, example)
         return chosen
 
+    def mark_last(self, target: Callable[..., Any], name: str) -> None:
+        """Say something of the last operation of a kind, for who reads the graph."""
+        node = next((node for node in reversed(self.graph.nodes) if node.target is target), None)
+        if node is not None:
+            node.meta[name] = True
+
     def assumptions(self) -> Any:
         """What is taken for granted of sizes that only data can tell, up to now; nothing checks it at run time."""
         return None if self.assumed is None else self.assumed.mark()

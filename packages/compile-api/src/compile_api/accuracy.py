@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from compile_api.errors import AccuracyWarning
+from compile_api.errors import AccuracyWarning, MissingGradients
 from compile_api.ledger import GraphInaccurate, Ledger
+from compile_api.missing_gradients import left_out
 from compile_api.subgraphs import operators, up_to
 from compile_api.torch_versions import pytree
 
@@ -50,7 +51,10 @@ class Outcome:
 def checked(
     gm: fx.GraphModule, compiled: Callable[..., Any], compiler: CompilerFn, ledger: Ledger
 ) -> Callable[..., Any]:
-    """``compiled`` with eager beside its first calls; once it was off, eager."""
+    """``compiled`` with eager beside its first calls; once it was off, eager.
+
+    A graph whose backward leaves out a leaf raises before it has done anything: CPython then runs the whole function.
+    """
     left = CALLS
     runs = compiled
 
@@ -58,6 +62,10 @@ def checked(
         nonlocal left, runs
         if left:
             left -= 1
+            if (missing := _missing(gm, inputs)) is not None:
+                left, runs = 0, _raising(missing)
+                _tell_missing(missing, ledger)
+                return runs(*inputs)
             found = difference(gm, compiled, inputs)
             if found is not None:
                 left, runs = 0, gm.forward
@@ -76,6 +84,28 @@ def _tell(gm: fx.GraphModule, compiler: CompilerFn, inputs: Sequence[Any], found
     warnings.warn(
         f"a compiled graph is inaccurate and runs eagerly from now on: {record}", AccuracyWarning, stacklevel=4
     )
+
+
+def _missing(gm: fx.GraphModule, inputs: Sequence[Any]) -> GraphInaccurate | None:
+    with _same_random_numbers():
+        twins = _twins(inputs)
+        found = left_out(gm, _given(twins), twins)
+    if found is None:
+        return None
+    node, names = found
+    return GraphInaccurate("`backward()`", str(node.meta.get("location") or ""), float("inf"), 0.0, missing=names)
+
+
+def _tell_missing(record: GraphInaccurate, ledger: Ledger) -> None:
+    ledger.add(record)
+    warnings.warn(f"a graph misses gradients, and CPython runs it from now on: {record}", AccuracyWarning, stacklevel=4)
+
+
+def _raising(record: GraphInaccurate) -> Callable[..., Any]:
+    def refuse(*inputs: Any) -> Any:
+        raise MissingGradients(str(record))
+
+    return refuse
 
 
 def _named(node: fx.Node) -> str:
@@ -234,8 +264,7 @@ def _twins(inputs: Sequence[Any]) -> list[Any]:
 
 def _outcome(function: Callable[..., Any], inputs: list[Any]) -> Outcome:
     leaves = [each for each in inputs if isinstance(each, torch.Tensor) and each.requires_grad]
-    # A leaf may not be written to where gradients are on; what the graph gets is the same tensor one step further.
-    given = [each.view_as(each) if any(each is leaf for leaf in leaves) else each for each in inputs]
+    given = _given(inputs)
     with torch.set_grad_enabled(torch.is_grad_enabled()):  # a part of a graph may leave it switched
         outputs = function(*given)
     tensors = [each for each in outputs if isinstance(each, torch.Tensor)]
@@ -245,6 +274,11 @@ def _outcome(function: Callable[..., Any], inputs: list[Any]) -> Outcome:
     if ends and leaves:
         results += torch.autograd.grad(ends, leaves, [_cotangent(each) for each in ends], allow_unused=True)
     return Outcome(tuple(results))
+
+
+def _given(inputs: Sequence[Any]) -> list[Any]:
+    """A leaf may not be written to where gradients are on: what the graph gets is the same tensor one step further."""
+    return [each.view_as(each) if isinstance(each, torch.Tensor) and each.requires_grad else each for each in inputs]
 
 
 def _cotangent(output: torch.Tensor) -> torch.Tensor:

@@ -28,5 +28,9 @@ class AccuracyWarning(UserWarning):
     """Under ``options={"check": True}``: a compiled graph computed something else than eager."""
 
 
+class MissingGradients(CompileApiError):
+    """Under ``options={"check": True}``: a backward in a graph leaves out leaves that eager's reaches."""
+
+
 class NothingToMinify(CompileApiError):
     """The folder given to the minifier shows no failure."""

@@ -59,15 +59,21 @@ class GraphRefused:
 
 @dataclass(frozen=True, slots=True)
 class GraphInaccurate:
-    """A compiled graph computed something else than eager; ``operator`` is the first one that is off."""
+    """A compiled graph computed something else than eager; ``operator`` is the first one that is off.
+
+    Where it is a backward, ``missing`` names the inputs whose gradients it leaves out.
+    """
 
     operator: str
     location: str
     error: float
     eager_error: float
+    missing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         where = f" ({self.location})" if self.location else ""
+        if self.missing:
+            return f"{self.operator}{where} leaves out the gradients of {', '.join(self.missing)}"
         return (
             f"first off at {self.operator}{where}: largest error {self.error:.3g} where eager's is "
             f"{self.eager_error:.3g}, against a float64 reference"

@@ -77,6 +77,8 @@ def backward_of_several(
     taken = {memory_of(value.fake) for value in ctx.tensors.values()}
     options = {"grad_outputs": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph}
     found = gradients(ctx, tensors, ListValue(leaves), **options, allow_unused=TRUE)
+    if inputs is NONE:
+        ctx.graph.mark_last(torch.autograd.grad, "all_leaves")
     _accumulate(ctx, leaves, found.elements(ctx), taken, create_graph=create_graph.truth(ctx))
     return NONE
 
