@@ -108,7 +108,11 @@ class Tuned(Training):
     def net(self):
         if self.name == "SparseAdam":
             return nn.Sequential(nn.Embedding(4, 3, sparse=True))
-        return nn.Sequential(nn.Linear(4, 8, bias=False), nn.Linear(8, 3, bias=False)) if self.name == "Muon" else super().net()
+        return (
+            nn.Sequential(nn.Linear(4, 8, bias=False), nn.Linear(8, 3, bias=False))
+            if self.name == "Muon"
+            else super().net()
+        )
 
     def tuner(self, parameters):
         return getattr(optim, self.name)(parameters, **{"lr": 0.01, **self.settings})
