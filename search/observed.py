@@ -146,7 +146,7 @@ def _optimizer(walk: Walk, value: torch.optim.Optimizer, where: str) -> None:
 
 
 def _exception(walk: Walk, value: BaseException, where: str) -> None:
-    walk.note(where, type(value).__name__, str(value))
+    walk.note(where, type(value).__name__, str(value).partition("\nException raised from ")[0])  # addresses follow
 
 
 def _function(walk: Walk, value: Any, where: str) -> None:

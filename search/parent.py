@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from search.findings import Findings
+from search.findings import Findings, environment
 
 BATCH = 400
 """Programs of one process: few enough that what processes gather costs nothing, many for the start of one."""
@@ -58,7 +58,8 @@ class Parent:
         if not seeds:
             return
         command = [sys.executable, "-m", "search.worker", self.findings.backend, ",".join(map(str, seeds))]
-        child = Child(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL), seeds)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment())
+        child = Child(process, seeds)
         self.children.append(child)
         self.selector.register(child.process.stdout, selectors.EVENT_READ, child)  # type: ignore[arg-type]
 

@@ -7,7 +7,7 @@ def make():
     x = torch.tensor([1.0, 1.0])
     w = torch.tensor([1.0])
     w.grad = torch.ones_like(w)
-    return dict(x=x, w=w)
+    return {"x": x, "w": w}
 
 
 def program(x, w):

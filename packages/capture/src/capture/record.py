@@ -148,13 +148,21 @@ class _Checked:
 def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
     """A tensor that has hooks or keeps its gradient is changed in place by CPython: they move to its new history."""
     for key, (value, step) in list(ctx.graph.arrived.items()):
-        if value.fake.grad_fn is not step:
+        if _last_step(ctx, name, value) is not step:
             del ctx.graph.arrived[key]
             if value.obj.retains_grad or value.obj._backward_hooks:
                 ctx.graph.spoilt += 1
                 ctx.stop("autograd", f"`{name}` changes {value.describe()}, which has hooks or keeps its gradient")
             for attribute in ("retains_grad", "_backward_hooks"):
                 ctx.guard(AttrSource(value.source, attribute), "false")
+
+
+def _last_step(ctx: Recording, name: str, value: TensorValue) -> Any:
+    try:
+        return value.fake.grad_fn
+    except RuntimeError:  # a view that was changed in a mode without histories: torch can tell nothing more of it
+        ctx.graph.spoilt += 1
+        ctx.stop("autograd", f"`{name}` changes {value.describe()}, a view, where nothing has a history")
 
 
 def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber]) -> bool:
