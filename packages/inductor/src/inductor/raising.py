@@ -22,7 +22,7 @@ _SAFE = (
     "mm", "bmm", "addmm", "baddbmm", "convolution", "native_dropout", "empty", "rand", "_scaled_dot", "_flash",
     "_efficient", "native_batch_norm", "_native_batch_norm", "cudnn", "miopen", "mkldnn", "max_pool", "avg_pool",
     "adaptive", "upsample", "_foreach", "sort", "topk", "cumsum", "cumprod", "cummax", "cummin", "copy", "clone",
-    "fill", "zero", "nonzero", "unique", "_unique", "bitwise", "_fft", "view", "as_strided", "sym_", "_fused",
+    "fill", "zero", "nonzero", "unique", "_unique", "bitwise", "_fft", "view", "as_strided", "sym_",
     "_weight_norm",
 )  # fmt: skip
 """How the names of torch's operators begin that compute for any contents; others are taken to raise."""

@@ -34,6 +34,18 @@ def test_matrix_products_are_no_fallback_but_sort_is():
     assert fallbacks(lambda x: x.sort()[0], torch.randn(3)) == ["aten.sort.default"]
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_an_operator_that_gives_several_lists(count, amsgrad):
+    def fused(x):
+        rows, steps = [list((x * k).unbind()) for k in range(1, 6)], [x[0, 0] * 0 + 2 for _ in range(count)]
+        largest = rows[4] if amsgrad else []
+        rates = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-3}
+        return torch.ops.aten._fused_adam(*rows[:4], largest, steps, **rates, amsgrad=amsgrad, maximize=False)
+
+    check(fused, torch.rand(count, 4))
+
+
 def test_a_call_gets_a_window_and_no_copy():
     assert kernels(lambda x: x[1:].t() @ x[1:], torch.randn(5, 7)) == 0
 

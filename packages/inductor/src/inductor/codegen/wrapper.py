@@ -28,6 +28,7 @@ from inductor.torch_versions import (
     OpOverload,
     cuda_getCurrentRawStream,
     cuda_getDevice,
+    pytree,
     schema_of,
     set_grad_enabled,
 )
@@ -363,6 +364,8 @@ class _WrapperPrinter:
         if places:
             arguments += [f"{place}={name}" for place, name in zip(places, into, strict=True)]
         text = f"{target}({', '.join(arguments)})"
+        if _returns_lists(step.target):
+            text = f"flattened({text})"
         reason = f"  # {step.reason}" if step.reason else ""
         if into and not places:
             results = self._unpack(text, [self.names.fresh("result") for _ in into], reason)
@@ -447,6 +450,18 @@ _DIRECT: Mapping[object, Callable[..., Any]] = {
     torch.ops.aten.convolution.default: torch.convolution,
 }
 """Functions that take what an operator takes, and find their way to it in a third of the time."""
+
+
+def _returns_lists(target: OpOverload) -> bool:
+    """Whether there are lists among several results, as those of fused optimizers are."""
+    kinds = [str(result.type) for result in schema_of(target).returns]
+    return len(kinds) > 1 and any(kind.startswith("List") for kind in kinds)
+
+
+def flattened(results: Any) -> list[Any]:
+    """The tensors one by one, as the program names them."""
+    leaves: list[Any] = pytree.tree_leaves(results)
+    return leaves
 
 
 def _target_name(target: object) -> str:
@@ -544,6 +559,7 @@ _NAMESPACE: Mapping[str, Any] = {
     "threads": torch.get_num_threads,
     "check_input": check_input,
     "reinterpret": reinterpret,
+    "flattened": flattened,
     "laid_out": laid_out,
     "plain": plain,
     "refuse_negated": refuse_negated,
@@ -552,5 +568,5 @@ _IMPORTS = (
     "import torch",
     "from torch import empty_strided",
     "from torch import get_num_threads as threads",
-    "from inductor.codegen.wrapper import check_input, laid_out, plain, refuse_negated, reinterpret",
+    "from inductor.codegen.wrapper import check_input, flattened, laid_out, plain, refuse_negated, reinterpret",
 )
