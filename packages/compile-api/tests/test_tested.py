@@ -1,0 +1,40 @@
+"""What is said on a torch that is newer than every one that was tested."""
+
+import warnings
+
+import pytest
+import torch
+
+from compile_api import tested
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_said():
+    tested.warn_of_newer.cache_clear()
+    yield
+    tested.warn_of_newer.cache_clear()
+
+
+def test_a_newer_torch_is_warned_of_once():
+    with pytest.warns(
+        tested.NewerTorchWarning, match=r"torch 99\.0\.1\+cpu is newer .* tested with \(2\.11 to "
+    ) as told:
+        tested.warn_of_newer("99.0.1+cpu")
+        tested.warn_of_newer("99.0.1+cpu")
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("version", [*tested.TESTED, str(torch.__version__), "2.14.9+cu130", "2.13.0a0+git"])
+def test_a_tested_torch_is_not_warned_of(version):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tested.warn_of_newer(version)
+
+
+def test_compile_warns(monkeypatch):
+    import compile_api
+
+    monkeypatch.setattr(torch, "__version__", "99.0")
+    with pytest.warns(tested.NewerTorchWarning, match=tested.PAGE):
+        compiled = compile_api.compile(torch.sin, backend="eager")
+    assert torch.equal(compiled(torch.ones(2)), torch.ones(2).sin())
