@@ -19,6 +19,8 @@ import aotgrad
 import capture
 import compile_api
 
+# Triton 3.6's interpreter makes numbers of arrays, which numpy deprecates, and later refuses.
+pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim:DeprecationWarning")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
