@@ -1,5 +1,7 @@
 """``torch.func`` in captured code: one graph with a module for what is transformed, and eager's values."""
 
+import warnings
+
 import pytest
 import torch
 from torch.func import (
@@ -242,3 +244,15 @@ def test_nothing_to_map_over(shape):
 
     program = lambda x: vmap(lambda part: part + 1)(x)
     assert told(capture.optimize("eager")(program)) == told(program)
+
+
+def test_a_tensor_of_inference_mode_is_differentiated():
+    def program(x):
+        with torch.inference_mode():
+            made = x * 2
+        return grad(lambda part: (part * x).sum())(made)
+
+    x = torch.ones(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(capture.optimize("eager")(program)(x), program(x))

@@ -173,6 +173,8 @@ class _Inner:
 
     def _tensor(self, value: TensorValue, number: int | None) -> Value:
         dim = None if self.dims is None else next(self.dims)
+        if value.fake.is_inference() and self.differentiated:
+            self.ctx.stop("function transform", f"{value.describe()} was made in inference mode", _HINT)
         with self.ctx.graph.mode:
             if dim is not None:
                 fake = value.fake.select(dim, 0)
