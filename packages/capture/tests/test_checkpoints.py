@@ -1,6 +1,7 @@
 """Checkpoints in captured code: one graph, eager's gradients, and activations that are not kept."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -92,3 +93,24 @@ def test_effects_on_older_objects_are_cpythons(check):
         return checkpoint(inner, x * 1, seen, use_reentrant=False) + 1
 
     check(function, torch.ones(3, requires_grad=True), [], graphs=2, breaks=1)
+
+
+def test_a_region_that_goes_backward_is_run_by_cpython():
+    """It would be run again within its own backward, and what it changes with it."""
+
+    def program(x, flips, w):
+        def inner(t):
+            flips.logical_not_()
+            w.square().mean().backward()
+            return t * 2
+
+        return checkpoint(inner, x, use_reentrant=False)
+
+    def run(function):
+        x, flips, w = torch.ones(3, requires_grad=True), torch.tensor([True]), torch.ones(3, requires_grad=True)
+        return function(x, flips, w), flips, w.grad
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        actual = run(capture.optimize("eager")(program))
+    assert all(map(torch.equal, actual, run(program)))

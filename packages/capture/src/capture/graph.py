@@ -263,6 +263,9 @@ class GraphRecorder:
             if node not in kept and node.op != "placeholder":
                 self.graph.erase_node(node)
 
+    def differentiated_since(self, mark: tuple[int, set[fx.Node]]) -> bool:
+        return any(node.target is torch.autograd.grad and node not in mark[1] for node in self.graph.nodes)
+
     def close_region(self, mark: tuple[int, set[fx.Node]], options: Mapping[str, Any]) -> None:
         """What was recorded since is to be run again by backward instead of being kept for it."""
         nodes = [node for node in self.graph.nodes if node not in mark[1] and node.op != "placeholder"]

@@ -518,8 +518,8 @@ class Machine:
     def region(self, options: Mapping[str, Any]) -> Iterator[None]:
         recorded, changed = self.graph.mark(), len(self.effects.changed())
         yield
-        if len(self.effects.changed()) != changed:
-            self.stop("effects", "what is to be run again by backward changes objects outside of it")
+        if len(self.effects.changed()) != changed or self.graph.differentiated_since(recorded):
+            self.stop("effects", "what backward is to run again changes objects outside of it, or goes backward itself")
         self.graph.close_region(recorded, options)
 
     def decide(self, value: Value) -> bool | None:
