@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.autograd.function import BackwardCFunction
 
 from aotgrad import functional
 from aotgrad.errors import Unsupported
@@ -154,6 +155,22 @@ def _is_followed(view: torch.Tensor) -> bool:
         raise Unsupported("a view made without gradients is returned of a tensor changed with them", hint) from error
 
 
+def _has_function_between(view: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether autograd comes by a function of the program on its way from a view to what it is a view of: repeating the
+    view would leave that out."""
+    end = base.grad_fn
+    waiting, seen = [view.grad_fn], {end}
+    while waiting:
+        step = waiting.pop()
+        if step is None or step in seen:
+            continue
+        if isinstance(step, BackwardCFunction):
+            return True
+        seen.add(step)
+        waiting.extend(source for source, _ in step.next_functions)
+    return False
+
+
 def _has_history(output: torch.Tensor) -> bool:
     try:
         return output.grad_fn is not None
@@ -236,11 +253,22 @@ class _Outputs:
     def _base_of(self, output: torch.Tensor) -> torch.Tensor:
         """The tensor that the graph returns for `output`: itself, unless it shares memory that a view must keep."""
         sharing = self._sharing[functional.memory_of(output)]
-        if len(sharing) == 1 and (id(output) in self._passed or not (self.training and output.requires_grad)):
+        if len(sharing) == 1 and (id(output) in self._passed or not self._is_followed_view(output)):
             return output
         owners = [t if (base := base_of(t)) is None else base for t in sharing]
         # What an autograd function returns may be a view of a tensor without history: it ran without grad mode.
-        return next((tensor for tensor in (*owners, *sharing) if tensor.requires_grad), owners[0])
+        followed = next((tensor for tensor in (*owners, *sharing) if tensor.requires_grad), None)
+        return followed if followed is not None else next(filter(self._is_made, owners), owners[0])
+
+    def _is_followed_view(self, output: torch.Tensor) -> bool:
+        """May autograd have to know what this is a view of?"""
+        base = base_of(output)
+        return self.training and output.requires_grad and not (base is not None and _has_function_between(output, base))
+
+    def _is_made(self, value: torch.Tensor) -> bool:
+        """By an operator, and not as a view: then it is not to change with what becomes of a view of it."""
+        node = self.recorder.node_of(functional.current(value))
+        return root_of(node) is node
 
     def _result(self, value: torch.Tensor) -> int:
         known = self._bases.get(id(value))
@@ -259,6 +287,8 @@ class _Outputs:
 
     def _path(self, base: torch.Tensor, view: torch.Tensor, *, restrided: bool = False) -> tuple[Any, ...]:
         """Steps that make `view` from the real counterpart of `base`."""
+        if view.requires_grad and _has_function_between(view, base):
+            raise Unsupported("a function with a backward of its own returns what it was given", "return a copy of it")
         inner, outer = functional.current(base), functional.current(view)
         steps: Sequence[Any] | None = None
         if not restrided:
