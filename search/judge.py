@@ -7,6 +7,7 @@ exactly right by luck: an honest sum in another order is a few roundings off, a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from search.observed import SHARES, Sight
 
 SLACK = 16
 HALF_SLACK = 4
+EXACT = 1e-12
 BLIND = 16
 """Steps, or a hundredth where that is more: a float64 run further than this from eager took another way, or drew other
 numbers, and judges nothing."""
@@ -42,11 +44,15 @@ def differ(expected: Sequence[Sight], actual: Sequence[Sight], reference: Refere
     for one, other in pairs:  # what is not a matter of rounding says more
         if one.where != other.where:
             return Difference("structure", f"{one.where} / {other.where}", _with_error(one), _with_error(other))
-        if one.facts != other.facts and not _owns(one, other):
+        if one.facts != other.facts and not _owns(one, other) and not _are_floats(one, other):
             return Difference(kind_of(one.facts, other.facts), one.where, str(one.facts), str(other.facts))
     if len(expected) != len(actual):
         return Difference("structure", "the end", str(len(expected)), str(len(actual)))
     for one, other in pairs:
+        if one.facts != other.facts and _are_floats(one, other):
+            difference = _judged_float(one, other, reference)
+            if difference is not None:
+                return difference
         if one.data is not None and other.data is not None and not same_bits(one.data, other.data):
             difference = _judged(one, other, reference)
             if difference is not None:
@@ -61,6 +67,23 @@ def _owns(expected: Sight, actual: Sight) -> bool:
     at = expected.facts.index(SHARES)
     both = expected.where.endswith(".grad") and str(expected.facts[at + 1]).endswith(".grad")
     return both and actual.facts == expected.facts[:at]
+
+
+def _are_floats(one: Sight, other: Sight) -> bool:
+    return one.facts[:1] == other.facts[:1] == ("float",)
+
+
+def _judged_float(one: Sight, other: Sight, reference: Reference) -> Difference | None:
+    """A number of Python's is right to the bit, unless float64 shows that it was read out of a tensor with less."""
+    expected, actual = (float(sight.facts[1]) for sight in (one, other))
+    said = Difference("value", one.where, str(expected), str(actual))
+    truths = [sight for sight in reference() or () if sight.where == one.where and sight.facts[:1] == ("float",)]
+    size = max(1.0, abs(expected))
+    if not truths or not math.isfinite(actual) or abs(expected - float(truths[0].facts[1])) <= EXACT * size:
+        return said
+    truth = float(truths[0].facts[1])
+    allowed = 2 * abs(expected - truth) + SLACK * torch.finfo(torch.float32).eps * size
+    return said if abs(actual - truth) > allowed else None
 
 
 def _with_error(sight: Sight) -> str:
