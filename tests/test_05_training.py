@@ -233,3 +233,25 @@ def test_what_a_compiler_wrote_is_not_captured(backend, monkeypatch):
     torch.testing.assert_close(list(module.parameters()), list(twin.parameters()))
     assert captured
     assert not [name for name in captured if name.startswith(("<compiled", "<generated"))]
+
+
+def in_full_precision(x, w):
+    with torch.autocast("cpu", enabled=False):
+        return x.float()[:, None] @ w[None, :]
+
+
+def in_another_precision(x, w):
+    with torch.autocast("cpu", torch.float16):
+        return (x[:, None] @ w[None, :]).sin()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("region", [in_full_precision, in_another_precision])
+@pytest.mark.parametrize("outer", [torch.bfloat16, torch.float16])
+def test_a_region_of_autocast_holds_within_another(region, outer, backend):
+    x, w = torch.tensor([1.0, 257.0, 1001.0]), torch.rand(4, requires_grad=True)
+    with torch.autocast("cpu", outer):
+        expected, actual = region(x, w), compile_api.compile(region, backend=backend)(x, w)
+    assert actual.dtype == expected.dtype
+    torch.testing.assert_close(actual, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(result.sum(), w)[0] for result in (actual, expected)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Primal, Size
 from aotgrad.stages import Staged
 from aotgrad.subclasses import is_wrapped
-from aotgrad.torch_versions import INSIDES, set_grad_enabled
+from aotgrad.torch_versions import INSIDES, DisableAutocast, is_any_autocast_enabled, set_grad_enabled
 from aotgrad.verify import verify_half, verify_joint, verify_pair
 from aotgrad.wrapper import Call, wrap_call
 
@@ -66,6 +66,30 @@ def _without_history(inner: Boxed) -> Boxed:
     return run
 
 
+def _casting_once(options: Options) -> Options:
+    """For programs that are traced within autocast: their casts are operators of the graphs, and a region inside that
+    casts otherwise, or not at all, stands in them too.  What the caller is in must not cast once more."""
+
+    def apart(compiler: Compiler) -> Compiler:
+        def compile(gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+            inner = compiler(gm, example_inputs)
+
+            def run(inputs: list[Any]) -> Sequence[Any]:
+                with DisableAutocast():
+                    return inner(inputs)
+
+            return run
+
+        return compile
+
+    return replace(
+        options,
+        forward=apart(options.forward),
+        backward=options.backward or options.forward,  # which runs wherever it is called
+        inference=apart(options.inference or options.forward),
+    )
+
+
 def _with_history(call: Call) -> Call:
     """The program enables gradients itself, so what it returns has a history though the caller's mode is off."""
 
@@ -79,6 +103,8 @@ def _with_history(call: Call) -> Call:
 def compile_program(program: BoundProgram, example_inputs: Sequence[Any], options: Options) -> tuple[Call, Signature]:
     """`program` as compiled graphs behind a plain function of the same arguments."""
     INSIDES.require_essentials()
+    if is_any_autocast_enabled():
+        options = _casting_once(options)
     with _uncollected():
         call, signature = _compile_any(program, example_inputs, options)
     call.all_or_nothing = True  # type: ignore[attr-defined]

@@ -149,6 +149,7 @@ INSIDES = Insides(
             "which says whether saved tensors may be freed",
             "they are kept until the end of backward",
         ),
+        Inside("torch._C._is_any_autocast_enabled", "which says whether a caller casts", _NOTHING, essential=True),
         Inside("torch._C._DisableAutocast", "which keeps autocast out of a gradient of a gradient", _AGAIN),
         Inside("torch.autograd._make_grads", "which makes the gradients that a call left out", _EARLY),
         Inside("torch.autograd.graph._engine_run_backward", "which runs autograd's engine", _EARLY),
