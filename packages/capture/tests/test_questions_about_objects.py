@@ -108,7 +108,7 @@ OBJECTS = {
     "a context": torch.no_grad,
 }
 
-ABSTRACT = tuple(getattr(abc, name) for name in abc.__all__)
+ABSTRACT = tuple(getattr(abc, name) for name in abc.__all__ if name != "ByteString")  # deprecated from 3.12 on
 CONCRETE = (type, torch.nn.Module, tuple, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 QUESTIONS = {
     "callable": callable,
