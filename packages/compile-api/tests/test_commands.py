@@ -114,7 +114,9 @@ def test_a_missing_program_is_a_sentence(capsys):
 
 
 def test_a_walkthrough_of_the_users_function_and_of_an_example(tmp_path, capsys):
+    before = sys.modules["__main__"]
     assert main(["walkthrough"]) == 0
+    assert sys.modules["__main__"] is before
     shown = capsys.readouterr().out
     assert "def attention_weights" in shown
     assert "## The inference graph: the kernels" in shown

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import runpy
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +15,21 @@ from compile_api.errors import NothingToMinify
 _IMPORTED_AS = "__mp_main__"
 """What a script is called where it is imported only, as by Python's ``multiprocessing``: what stands under
 ``if __name__ == "__main__"`` does not run."""
+
+
+@contextmanager
+def main_put_back() -> Iterator[None]:
+    """Around a command that imports a script: whoever runs the command is ``__main__`` again afterwards, which
+    processes that are spawned later read."""
+    before = {name: sys.modules.get(name) for name in ("__main__", _IMPORTED_AS)}
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            if module is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = module
 
 
 def import_program(program: str) -> None:

@@ -13,7 +13,7 @@ from compile_api.compile import backend_function
 from compile_api.errors import NothingToMinify, UnknownBackend
 from compile_api.isolation import Isolated
 from compile_api.minify import Fails, failure_of, minify, write_script
-from compile_api.programs import import_program
+from compile_api.programs import import_program, main_put_back
 from compile_api.stored_graph import Maker, StoredGraph
 
 
@@ -31,6 +31,11 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def run(chosen: argparse.Namespace) -> int:
+    with main_put_back():
+        return _minify(chosen)
+
+
+def _minify(chosen: argparse.Namespace) -> int:
     path = chosen.folder / "graph.pt" if chosen.folder.is_dir() else chosen.folder
     if not path.is_file():
         raise NothingToMinify(f"{chosen.folder} is no debug folder: run the program under COMPILE_DEBUG=1 to get one")

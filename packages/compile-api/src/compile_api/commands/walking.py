@@ -13,7 +13,7 @@ import torch
 
 from compile_api.errors import BadOption
 from compile_api.options import nearest
-from compile_api.programs import import_program
+from compile_api.programs import import_program, main_put_back
 from compile_api.walkthrough import walkthrough
 
 _EXAMPLE = """\
@@ -40,7 +40,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def run(chosen: argparse.Namespace) -> int:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, main_put_back():
         function = _named(chosen.function or _example(Path(folder)))
         made = [torch.randn(shape, requires_grad=chosen.training) for shape in _shapes(chosen.shapes, function)]
         print(walkthrough(function)(*made))
