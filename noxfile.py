@@ -46,7 +46,7 @@ BUILD_TOOLS = ("hatchling>=1.27", "editables")
 DIST = ROOT / "dist"
 # What meets torch's insides first, and what the packages do together: minutes, on every change.
 NEWEST_TESTS = (
-    "tests/test_0[1-7]*.py", "tests/test_1[5-8]*.py", "tests/test_2[1-6]*.py",
+    "tests/test_0[1-7]*.py", "tests/test_1[5-8]*.py", "tests/test_21_[st]*.py", "tests/test_22*.py",
     "packages/*/tests/test_torch_versions.py",
     "packages/capture/tests/test_a*.py", "packages/capture/tests/test_t*.py", "packages/capture/tests/test_o*.py",
     "packages/aotgrad/tests/test_0[1-57]*.py", "packages/aotgrad/tests/test_1[4-7]*.py",

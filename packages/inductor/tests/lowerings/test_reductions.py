@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from compiled import check
+from torch._subclasses import FakeTensorMode
 
 aten = torch.ops.aten
 REDUCTIONS = {
@@ -108,7 +109,15 @@ def test_batch_and_group_norm(name, channels_last):
     x = torch.randn(2, 6, 3, 5)
     x = x.contiguous(memory_format=torch.channels_last) if channels_last else x
     w, m, v = torch.randn(6), torch.randn(6), torch.rand(6) + 0.5
+    if name == "group" and channels_last and not fake_group_norm_keeps_channels_last():
+        pytest.xfail("this torch's fake of group norm is contiguous, its kernel's result is not")
     check(BATCH[name], x, w, m, v, atol=1e-4, rtol=1e-4)
+
+
+def fake_group_norm_keeps_channels_last():
+    with FakeTensorMode():
+        x = torch.empty(2, 6, 3, 5).contiguous(memory_format=torch.channels_last)
+        return F.group_norm(x, 2).stride() == x.stride()
 
 
 LOSSES = {
