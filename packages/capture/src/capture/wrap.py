@@ -6,13 +6,12 @@ import collections
 import contextvars
 import enum
 import functools
-import gc
 import inspect
 import itertools
 import re
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -20,39 +19,29 @@ from types import (
     CodeType,
     FunctionType,
     GeneratorType,
-    MappingProxyType,
     MethodType,
     ModuleType,
     TracebackType,
 )
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from capture._engine import Outside, Region
-from capture.graph import GraphRecorder
 from capture.kernels.launches import is_host_function, is_kernel
-from capture.layouts import OpenLayout
 from capture.sources import (
     ArgSource,
     AttrSource,
     ConstSource,
-    DictSource,
-    GetitemSource,
     GlobalSource,
     ItemSource,
     KeySource,
-    MadeSource,
-    ObjectKeySource,
-    ShownSource,
     Source,
-    StorageSource,
     TypeSource,
 )
 from capture.torch_versions import OpOverload, OpOverloadPacket, is_functorch_wrapped_tensor
-from capture.values.base import LazyValue, Tracer, Value, may_be_replaced, module_name, trusted
+from capture.values.base import LazyValue, Value, may_be_replaced, module_name, trusted
 from capture.values.constant import UNBOUND, ConstantValue
-from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.context_var import ContextVarValue
 from capture.values.exception import ExceptionValue
 from capture.values.exception_group import ExceptionGroupValue
@@ -68,52 +57,19 @@ from capture.values.function import (
 )
 from capture.values.iterator import OutsideIterator
 from capture.values.lock import LOCK, RLOCK, LockValue
-from capture.values.mapping import DictValue, ObjectKey, is_compared_by_code
 from capture.values.module import ModuleValue
 from capture.values.scalar import ScalarValue
-from capture.values.sequence import ListValue, OutsideList, SetValue, SliceValue, TupleValue, require_plain_tuple
-from capture.values.symint import SymbolicNumber
+from capture.values.sequence import SliceValue
 from capture.values.tensor import TensorValue
 from capture.values.triton_kernel import HostFunction, KernelValue
 from capture.values.user_object import UserObject, instance_dict
-
-
-class World(Tracer, Protocol):
-    """What wrapping needs beyond a tracer."""
-
-    graph: GraphRecorder
-
-    def open_layout(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
-        """The dimensions of a tensor input that are to be symbolic."""
-
-    def is_dynamic(self, source: Source) -> bool:
-        """Whether an int input is to be symbolic."""
-
-    def varies(self, source: Source) -> bool:
-        """Whether a float is known to differ from call to call."""
-
-    def namespace(self, contents: dict[str, Any], source: Source, *, trusted: bool) -> NamespaceValue:
-        """The one value of a module's globals."""
-
-
-Rule = Callable[[World, Any, Source], Value]
-_BY_TYPE: dict[type, Rule] = {}
-
-
-def wraps(*types: type) -> Callable[[Rule], Rule]:
-    """Registers a rule for exactly these types."""
-
-    def register(rule: Rule) -> Rule:
-        for cls in types:
-            _BY_TYPE[cls] = rule
-        return rule
-
-    return register
+from capture.wrap_containers import wrap_container_object, wrap_tuple_subclass
+from capture.wrap_rules import RULES, Rule, World, symbol_for, wraps
 
 
 def wrap_object(ctx: World, obj: Any, source: Source) -> Value:
     """The value of ``obj``; the caller keeps one value per object where identity matters."""
-    rule = _BY_TYPE.get(type(obj)) or _by_ancestry(obj)
+    rule = RULES.get(type(obj)) or _by_ancestry(obj)
     return rule(ctx, obj, source)
 
 
@@ -157,15 +113,7 @@ def wrap_int(ctx: World, obj: int, source: Source) -> Value:
     if obj in (0, 1) or not dynamic:  # 0 and 1 mean too much to be any number
         return wrap_constant(ctx, obj, source)
     ctx.guard(source, "type", int)
-    return _symbol_for(ctx, obj, source)
-
-
-def _symbol_for(ctx: World, number: int, source: Source) -> SymbolicNumber:
-    """One symbol per path, however often it is read."""
-    node = ctx.graph.inputs.get(source)
-    if node is None:
-        node = ctx.graph.add_input(source, ctx.graph.symbolic_int(number, source))
-    return SymbolicNumber(node, node.meta["val"], source)
+    return symbol_for(ctx, obj, source)
 
 
 @wraps(contextvars.ContextVar)
@@ -219,154 +167,6 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     if fake.grad_fn is not None:
         ctx.graph.arrived[id(fake)] = (value, fake.grad_fn)
     return value
-
-
-# -- containers --------------------------------------------------------------------------------------------------
-
-
-@wraps(list)
-def wrap_list(ctx: World, obj: list[Any], source: Source) -> Value:
-    ctx.guard(source, "type", list)
-
-    def read() -> list[Value]:
-        ctx.guard(source, "length", len(obj))
-        return [LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)]
-
-    @functools.cache
-    def varying_length() -> Value | None:
-        length = MadeSource(source, len)
-        return _symbol_for(ctx, len(obj), length) if len(obj) > 1 and ctx.is_dynamic(length) else None
-
-    return OutsideList(read, source, varying_length)
-
-
-@wraps(collections.deque)
-def wrap_deque(ctx: World, obj: collections.deque[Any], source: Source) -> Value:
-    ctx.guard(source, "type", collections.deque)
-    ctx.guard(source, "length", len(obj))
-    items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
-    value = ListValue(items, source, collections.deque)
-    value.maxlen = _maxlen(ctx, obj, source)
-    return value
-
-
-def _maxlen(ctx: World, obj: collections.deque[Any], source: Source) -> int | None:
-    if getattr(type(obj), "maxlen", None) is not _MAXLEN:
-        ctx.stop("container", f"{source.expression()} is a deque with another `maxlen`")
-    ctx.guard(AttrSource(source, "maxlen"), "equals", obj.maxlen)
-    return obj.maxlen
-
-
-_MAXLEN = vars(collections.deque)["maxlen"]
-
-
-@wraps(tuple)
-def wrap_tuple(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
-    ctx.guard(source, "type", tuple)
-    ctx.guard(source, "length", len(obj))
-    return TupleValue((LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)), source)
-
-
-def wrap_tuple_subclass(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
-    require_plain_tuple(ctx, type(obj))
-    ctx.guard(source, "type", type(obj))
-    ctx.guard(source, "length", len(obj))
-    items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
-    return TupleValue(items, source, type(obj))
-
-
-@wraps(dict, collections.OrderedDict, collections.defaultdict)
-def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
-    ctx.guard(source, "type", type(obj))
-    entries = _entries(ctx, obj, source)
-    ctx.guard(source, "keys", tuple(key for key, _ in entries))
-    value = DictValue(source, type(obj))
-    for key, item in entries:
-        hashed = _hashed(ctx, key, source)
-        path = ObjectKeySource(source, key) if isinstance(hashed, ObjectKey) else KeySource(source, key)
-        value.entries[hashed] = (ctx.literal(key), LazyValue(item, path))
-    value.found = dict(value.entries)
-    if attributes := getattr(obj, "__dict__", None):
-        ctx.guard(DictSource(source), "keys", tuple(attributes))
-        value.attributes = {n: LazyValue(held, AttrSource(source, n)) for n, held in attributes.items()}
-    if isinstance(obj, collections.defaultdict):
-        value.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
-    return value
-
-
-def _entries(ctx: World, obj: dict[Any, Any], source: Source) -> list[tuple[Any, Any]]:
-    """The entries of a real mapping, in its own order and past the methods of a subclass."""
-    keys: Any = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
-    try:
-        return [(key, dict.__getitem__(obj, key)) for key in keys.__iter__(obj)]
-    except (KeyError, RuntimeError):  # changed by methods of ``dict``, which keep no order
-        ctx.stop("container", f"{source.expression()} is an OrderedDict whose order is broken")
-
-
-def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
-    """An instance of a subclass of a builtin container: its contents are read past the subclass's methods."""
-    ctx.guard(source, "type", type(obj))
-    base: Any = storage_class(type(obj))
-    contents = empty_contents(base)
-    contents.source = source
-    if isinstance(contents, DictValue):
-        ctx.guard(source, "keys", tuple(dict.keys(obj)))
-        for key, item in _entries(ctx, obj, source):
-            held = LazyValue(item, StorageSource(source, key, base))
-            contents.entries[_hashed(ctx, key, source)] = (ctx.literal(key), held)
-        if base is collections.defaultdict:
-            contents.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
-    elif base is set:
-        ctx.stop("container", f"{source.expression()} is a {type(obj).__qualname__}, a subclass of {base.__qualname__}")
-    elif isinstance(contents, ListValue):
-        ctx.guard(source, "length", base.__len__(obj))
-        step = GetitemSource if base is collections.deque else functools.partial(StorageSource, base_class=base)
-        contents.items = [LazyValue(item, step(source, i)) for i, item in enumerate(base.__iter__(obj))]
-        contents.maxlen = _maxlen(ctx, obj, source) if base is collections.deque else None
-    return ContainerObject(type(obj), contents, obj, source)
-
-
-_KEY_TYPES = (str, int, float, bool, type(None), bytes, enum.Enum, torch.dtype, torch.device, tuple, type)
-
-
-def _hashed(ctx: World, key: Any, source: Source) -> Any:
-    """What a key of a real dict is kept under."""
-    if type(key) is tuple:
-        return tuple(_hashed(ctx, item, source) for item in key)
-    if isinstance(key, _KEY_TYPES) and not is_compared_by_code(key):
-        return key
-    hashing: Any = type(key).__hash__
-    if hashing is not object.__hash__ and not isinstance(key, (FunctionType, torch.nn.Module, torch.Tensor)):
-        ctx.stop("dict keys", f"`{source.expression()}` has keys with a hash of their own", "use strings or numbers")
-    ctx.keys.rely_on_objects(ctx)
-    return ObjectKey(ctx.literal(key))
-
-
-_HELD_BY_A_PROXY = 3
-"""References to a dict that only a proxy, a variable and the question refer to."""
-
-
-@wraps(MappingProxyType)
-def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Source) -> Value:
-    """What a class or a library shows of a dict of its own; nobody can change it through here."""
-    shown = gc.get_referents(obj)[0]
-    if type(shown) not in (dict, collections.OrderedDict):
-        ctx.stop("mapping", f"`{source.expression()}` shows a mapping with methods of its own")
-    if "__module__" not in shown and sys.getrefcount(shown) > _HELD_BY_A_PROXY:
-        ctx.stop("mapping", f"`{source.expression()}` shows a dict that others hold, and may change")
-    if not isinstance(source, ConstSource):
-        ctx.guard(ShownSource(source), "keys", tuple(obj))
-    value = DictValue(source, MappingProxyType)
-    value.entries = {key: (ctx.literal(key), LazyValue(item, GetitemSource(source, key))) for key, item in obj.items()}
-    return value
-
-
-@wraps(set)
-def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
-    if not all(isinstance(item, _KEY_TYPES) and not is_compared_by_code(item) for item in obj):
-        ctx.stop("set items", f"`{source.expression()}` has items that are not constants")
-    ctx.guard(source, "items", frozenset(obj), text=f"{source.expression()} is {obj!r}")
-    return SetValue(((item, ctx.literal(item)) for item in obj), source)
 
 
 # -- callables ---------------------------------------------------------------------------------------------------
@@ -503,7 +303,7 @@ def wrap_class(ctx: World, obj: type, source: Source) -> Value:
 
 def _has_values(owner: Any) -> bool:
     """Whether a method's receiver is evaluated: reading the method from it makes another object every time."""
-    return type(owner) in _BY_TYPE or isinstance(owner, torch.Tensor)
+    return type(owner) in RULES or isinstance(owner, torch.Tensor)
 
 
 def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:

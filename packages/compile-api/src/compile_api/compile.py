@@ -80,10 +80,7 @@ def compile(
         return again
     if isinstance(model, staticmethod | classmethod):
         return type(model)(again(model.__func__))
-    if not callable(model):
-        raise TypeError(f"compile takes a function or a module, not {type(model).__name__}{_instead(model)}")
-    if isinstance(model, SameModule):
-        model = model._orig_mod  # compiled before: this call's arguments hold for the new one
+    model = _target(model)
     ctx = Context(chosen, Ledger(), Progress.for_terminal(), guarded=True)
     follow(ctx.ledger)
     if isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction):
@@ -108,6 +105,13 @@ _SCRIPTED = (
     "torch.jit made a program of TorchScript out of it, which has no Python to capture; "
     "compile the function or module that it was made of"
 )
+
+
+def _target(model: Any) -> Any:
+    """What is to be compiled; of a module that is compiled already, the module itself: the new arguments hold."""
+    if not callable(model):
+        raise TypeError(f"compile takes a function or a module, not {type(model).__name__}{_instead(model)}")
+    return model._orig_mod if isinstance(model, SameModule) else model
 
 
 def _instead(model: object) -> str:
