@@ -474,3 +474,18 @@ def test_a_second_derivative_through_what_was_drawn_below():
         (slope,) = torch.autograd.grad(loss, w, create_graph=True)
         found.append((slope.detach(), *torch.autograd.grad(slope.square().sum(), w)))
     torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("compare", ["eq_", "ne_", "lt_", "le_", "gt_", "ge_"])
+def test_a_gradient_that_depends_on_no_tangent_is_there(compare):
+    """Whichever of the results is used: comparing in place has the gradient zero."""
+    x = torch.randn(3, requires_grad=True)
+
+    def program(x):
+        z = getattr(x.clone(), compare)(torch.tensor(1.0))
+        return z, (z * 2).sum()
+
+    for used in (0, 1):
+        x.grad = None
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(x)[used].sum().backward()
+        assert torch.equal(x.grad, torch.zeros(3))

@@ -1,8 +1,8 @@
 """Which gradients are zeros, and not missing, where some results are not used.
 
-An operator's gradient with respect to an input is undefined where none of the tangents that it depends on arrives.  A
-`torch.autograd.Function` is asked as soon as one of its results has a gradient, and is given zeros for the others:
-what it returns is there.
+Every step of autograd is asked as soon as one of its results has a gradient, and what it returns is there, also where
+it depends on no tangent: the gradient of ``x.ne_(y)`` is zeros.  A `torch.autograd.Function` that is told which
+gradients are missing may answer with others: from there on what the graph computes with decides.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 from torch.autograd.function import BackwardCFunction
 
 
-def connected_through_functions(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[set[int]]:
-    """For each leaf, the outputs from which autograd comes to it by way of such a function."""
+def outputs_behind(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[set[int]]:
+    """For each leaf, the outputs from which autograd is certain to come to it."""
     found: list[set[int]] = [set() for _ in leaves]
     numbers = {id(leaf): number for number, leaf in enumerate(leaves)}
     for order, output in enumerate(outputs):
@@ -53,19 +53,20 @@ def _results_used(output: torch.Tensor) -> dict[Any, frozenset[int]]:
 
 
 def _reached(start: Any) -> set[int]:
-    """The ids of the leaves behind a function that has something between them and `start`."""
+    """The ids of the leaves that autograd comes to from `start`, whatever functions answer on the way."""
     seen: set[tuple[Any, bool]] = set()
     leaves: set[int] = set()
-    waiting = [(start, False)]
+    waiting = [(start, True)]
     while waiting:
-        step, passed = waiting.pop()
-        if step is None or (step, passed) in seen:
+        step, certain = waiting.pop()
+        if step is None or (step, certain) in seen:
             continue
-        seen.add((step, passed))
-        passed = passed or (isinstance(step, BackwardCFunction) and _wants_zeros(type(step)))
-        if passed and hasattr(step, "variable"):
+        seen.add((step, certain))
+        if isinstance(step, BackwardCFunction):
+            certain = _wants_zeros(type(step))
+        if certain and hasattr(step, "variable"):
             leaves.add(id(step.variable))
-        waiting += [(before, passed) for before, _ in step.next_functions]
+        waiting += [(before, certain) for before, _ in step.next_functions]
     return leaves
 
 

@@ -19,7 +19,7 @@ from torch.fx.immutable_collections import immutable_list
 
 from aotgrad import functional
 from aotgrad.analyse import Analysis, TracedInput, analyse
-from aotgrad.connected import connected_through_functions, told_of_missing_gradients
+from aotgrad.connected import outputs_behind, told_of_missing_gradients
 from aotgrad.early import EarlyRules
 from aotgrad.errors import DependsOnValues, Unsupported
 from aotgrad.facts import Facts, OfResult
@@ -251,7 +251,7 @@ def _note_connections(inputs: Sequence[TracedInput], outputs: Sequence[torch.Ten
     if told is not None:
         raise Unsupported(f"{told} is told which of its results were not used", "return what comes from one of them")
     leaves = [entry for entry in inputs if entry.leaf is not None]
-    found = connected_through_functions(outputs, [entry.leaf for entry in leaves if entry.leaf is not None])
+    found = outputs_behind(outputs, [entry.leaf for entry in leaves if entry.leaf is not None])
     for entry, connected in zip(leaves, found, strict=True):
         entry.connected = connected
 
