@@ -58,10 +58,10 @@ def _each(tensors: Any) -> list[torch.Tensor]:
 def _reached(outputs: Iterable[torch.Tensor], asked: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """The leaves behind ``outputs`` that are not behind what is asked for."""
     asked = list(asked)
-    ends = {id(each.grad_fn) for each in asked if each.grad_fn is not None}
+    ends = {id(step): step for each in asked if (step := each.grad_fn) is not None}
     own = {id(each) for each in asked}
     waiting = [each.grad_fn for each in outputs]
-    seen: dict[int, Any] = {}  # steps, too: an object's id is its own as long as it lives
+    seen: dict[int, Any] = {}  # steps, too, as in `ends`: an object's id is its own as long as it lives
     found: dict[int, torch.Tensor] = {}
     while waiting:
         step = waiting.pop()
