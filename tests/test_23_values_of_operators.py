@@ -8,7 +8,6 @@ VALUES_WHOLE=1 runs everything; what was compared is counted and printed.
 import itertools
 import math
 import os
-import random
 import re
 import zlib
 
@@ -481,7 +480,7 @@ def _drawn(name, of=160):
     return zlib.crc32(f"{name}{SEED}".encode()) % of == 0
 
 
-SEED = os.environ.get("VALUES_SEED", str(random.randrange(10**6)))
+SEED = os.environ.get("VALUES_SEED", "7")  # others draw another part
 
 
 @pytest.mark.filterwarnings("ignore")

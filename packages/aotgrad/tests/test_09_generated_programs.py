@@ -8,7 +8,7 @@ import os
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import aotgrad
@@ -97,6 +97,7 @@ def eager_accepts(program, make):
 @pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors")  # eager's own, to whoever writes programs
 @pytest.mark.parametrize("kind", ["plain", "differentiable", "both", "no grad"])
 @given(steps=programs, outputs=returned)
+@example(steps=[("view", 0, 1, 0), ("mutate", 0, 1, 0)], outputs=[2])  # a view whose history torch shows to nobody
 @settings(
     max_examples=int(os.environ.get("AOTGRAD_PROGRAMS", "60")),
     deadline=None,

@@ -287,7 +287,7 @@ class _Outputs:
 
     def _path(self, base: torch.Tensor, view: torch.Tensor, *, restrided: bool = False) -> tuple[Any, ...]:
         """Steps that make `view` from the real counterpart of `base`."""
-        if view.requires_grad and _has_function_between(view, base):
+        if view.requires_grad and _has_history(view) and _has_function_between(view, base):
             raise Unsupported("a function with a backward of its own returns what it was given", "return a copy of it")
         inner, outer = functional.current(base), functional.current(view)
         steps: Sequence[Any] | None = None

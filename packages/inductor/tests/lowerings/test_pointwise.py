@@ -125,6 +125,14 @@ def test_functions(name):
     check(FUNCTIONS[name], torch.randn(5, 7), torch.randn(7))
 
 
+@pytest.mark.parametrize("exponent", [True, False])
+@pytest.mark.parametrize("size", [3, 99])
+def test_powers_of_booleans(exponent, size):
+    """In vectors, too."""
+    x = torch.arange(size) % 3 > 0
+    check(lambda x: x**exponent, x)
+
+
 BACKWARD = {
     "gelu": lambda g, x: (aten.gelu_backward(g, x), aten.gelu_backward(g, x, approximate="tanh")),
     "silu": lambda g, x: aten.silu_backward(g, x),

@@ -327,6 +327,8 @@ _POWERS: dict[float, Formula] = {
 
 @lowering(aten.pow.Tensor_Scalar)
 def pow_scalar(ctx: Context, x: Tensor, exponent: Any) -> Tensor | Declined:
+    if promote((x, exponent)) is torch.bool:  # True is one, False is zero, whose power of zero is one
+        return elementwise((x,), lambda base: base if exponent else equal(base, base))
     plain = isinstance(exponent, int | float) and promote((x, exponent)).is_floating_point
     # Of float16 eager's kernels for CPUs take no roots for powers, which differ for -0 and -inf.
     if plain and exponent in _POWERS and not (x.dtype == torch.float16 and x.device.type == "cpu" and exponent % 1):
@@ -449,6 +451,8 @@ def hardtanh(ctx: Context, x: Tensor, min_val: Any = -1, max_val: Any = 1) -> Te
 
 @lowering(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor)
 def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor | Declined:
+    if _is_passed_over(min, max):
+        min = max = None
     bounds = [bound for bound in (min, max) if bound is not None]
 
     def formula(value: Value, *ends: Value) -> Value:
@@ -458,6 +462,17 @@ def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor |
         return minimum(rest.pop(0), value) if max is not None else value
 
     return elementwise((x, *bounds), formula)
+
+
+def _is_passed_over(*ends: Any) -> bool:
+    """Whether the only end is a number that this torch compares with, and NaN."""
+    given = [end for end in ends if end is not None]
+    return len(given) == 1 and isinstance(given[0], float) and math.isnan(given[0]) and _passes_over_nan()
+
+
+@functools.cache
+def _passes_over_nan() -> bool:
+    return not bool(torch.clamp(torch.zeros(1), max=math.nan).isnan())
 
 
 @row(aten.clamp_min.default, aten.clamp_min.Tensor, operands=2)
