@@ -6,7 +6,7 @@ Must not know: how the program was run, how gradients are traced.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,7 +34,7 @@ from aotgrad.facts import (
 from aotgrad.levels import behind
 from aotgrad.recorder import Recorder
 from aotgrad.symbols import SYM_TYPES, is_size
-from aotgrad.torch_versions import base_of
+from aotgrad.torch_versions import base_of, version_of
 from aotgrad.views import restride, root_of, steps_between
 
 
@@ -49,6 +49,7 @@ class TracedInput:
     tracked: bool = False  # requires grad on arrival
     history: Any = None  # the autograd node behind it on arrival
     layout: torch.Tensor | None = None  # a tensor without data that follows changes of layout in place
+    version: int | None = None  # of what the program sees, on arrival; tensors of inference mode have none
     within: bool = False  # within a tensor subclass object that requires grad
     seen: dict[int, Any] = field(default_factory=dict)  # what the program sees, by the caller's position
     connected: set[int] = field(
@@ -87,7 +88,7 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
     reader.count_sharing(outputs)
     kinds = tuple(reader.read(output) for output in outputs)
     mutations = [reader.with_sizes(mutation) for mutation in mutations]
-    facts = Facts(tuple(mutations), kinds, len(reader.results), len(reader.sizes))
+    facts = Facts(tuple(mutations), kinds, len(reader.results), len(reader.sizes), tuple(_counts(inputs)))
     updates = [inputs[index].value for index in facts.updates]
     within = frozenset(id(inner) for opened in recorder.opened_results for inner in opened.inner)
     _refuse_leaves(recorder, inputs, reader.results)
@@ -130,7 +131,29 @@ def _mutation(index: int, entry: TracedInput) -> Mutation | None:
         raise Unsupported(
             f"graph input {index} requires grad and changes its shape in place", "use the returning operator"
         )
-    return Mutation(index, data, tracked, new_layout, data and functional.mutations_hidden(value))
+    if tracked and len(entry.seen) > 1:
+        raise Unsupported("inputs that share memory get a history by a change in place", "change copies of them")
+    return Mutation(index, data, tracked, new_layout)
+
+
+def _counts(inputs: Sequence[TracedInput]) -> Iterator[tuple[int, int]]:
+    """How far the versions of tensors move: what autograd saved of them before is no longer what it was.
+
+    A write through `.data` moves none.  Of inputs that share memory it is told by the run in which they were apart.
+    """
+    for entry in inputs:
+        if isinstance(entry.value, torch.Tensor) and len(entry.seen) == 1:
+            count = _counted(entry)
+            if count:
+                yield next(iter(entry.seen)), count
+
+
+def _counted(entry: TracedInput) -> int:
+    if functional.data_mutated(entry.value) and functional.mutations_hidden(entry.value):
+        return 0
+    if entry.version is None:
+        return int(functional.data_mutated(entry.value))
+    return int(version_of(entry.value)) - entry.version
 
 
 def _layout_after(entry: TracedInput) -> Restride | None:

@@ -63,13 +63,24 @@ class EarlyRules(TorchFunctionMode):
                 return _gradients(*args, **kwargs)
         self._follow(func, args, kwargs)
         writing = writing_overload(func, args, kwargs)
-        return func(*args, **kwargs) if writing is None else call_functional(writing, args, kwargs)
+        if writing is not None:
+            return call_functional(writing, args, kwargs)
+        result = func(*args, **kwargs)
+        _count_writes_to_list(func, args)
+        return result
 
     def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         name = getattr(func, "__name__", "").split(".")[0]
         if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
             with DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
+
+
+def _count_writes_to_list(func: Any, args: Sequence[Any]) -> None:
+    """Functionalization leaves the versions of what it writes as a list where they were; torch's kernels do not."""
+    name = getattr(func, "__name__", "").split(".")[0]
+    if name.startswith("_foreach_") and name.endswith("_"):
+        torch.autograd.graph.increment_version([tensor for tensor in args[0] if not tensor.is_inference()])
 
 
 def _torchs_own(func: Any) -> Any:
@@ -135,6 +146,12 @@ def early(*funcs: Callable[..., Any]) -> Callable[[Rule], Rule]:
 
 for _kind in GATES:
     early(getattr(torch, _kind))(partial(recurrent.network, _kind))
+
+
+@early(TensorBase.data.__set__)
+def set_data(tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """Neither functionalization nor autograd hears of it."""
+    raise Unsupported("the data of a tensor is exchanged", "write to it, or keep that out of the graph")
 
 
 @early(torch.bernoulli, torch.Tensor.bernoulli)

@@ -54,7 +54,6 @@ class Mutation:
     data: bool
     tracked: bool  # autograd saw the change, so the write-back must be seen too
     layout: Restride | None
-    hidden: bool = False  # nobody counted the change
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +104,7 @@ class Facts:
     outputs: tuple[Output, ...]
     results: int  # tensors that the graph returns for the outputs
     sizes: int  # integers that it returns
+    counts: tuple[tuple[int, int], ...] = ()  # the caller's position of each tensor whose version moves, and how far
 
     @property
     def updates(self) -> tuple[int, ...]:

@@ -35,6 +35,7 @@ from aotgrad.torch_versions import (
     DynamicOutputShapeException,
     enable_python_dispatcher,
     from_functional_tensor,
+    version_of,
 )
 
 
@@ -83,6 +84,7 @@ def trace_joint(
             _present(entry, given, training)
             if isinstance(entry.value, torch.Tensor):
                 recorder.layouts[id(entry.value)] = entry.layout = _without_data(entry.fake)
+                entry.version = None if entry.value.is_inference() else version_of(entry.value)
         recorder.taken.clear()
         outputs = _run(program, recorder, _arguments(signature, inputs))
         analysis = analyse(recorder, inputs, outputs, training=training)

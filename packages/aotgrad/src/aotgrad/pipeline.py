@@ -138,8 +138,9 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
     joint = trace(program, signature, options)
     shared = [group for group in signature.alias_groups() if not set(group).isdisjoint(joint.facts.updates)]
     if shared:
-        signature = with_shared_memory(signature, shared)
+        apart, signature = joint.facts.counts, with_shared_memory(signature, shared)
         joint = trace(program, signature, options)
+        joint = replace(joint, facts=replace(joint.facts, counts=apart))
     if not joint.trains:
         half = inference(joint)
         verify_half(half, "the inference graph", (Primal, AliasBase, Size))

@@ -7,6 +7,7 @@ Must not know: what runs inside.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,7 +61,8 @@ def wrap_call(
 def _is_plain(signature: Signature, facts: Facts) -> bool:
     """May arguments and results go through untouched?"""
     direct = tuple(OfResult(index) for index in range(facts.results))
-    return signature.passes_through and not facts.mutations and facts.outputs == direct and not facts.sizes
+    changes = facts.mutations or facts.counts
+    return signature.passes_through and not changes and facts.outputs == direct and not facts.sizes
 
 
 def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool, written: frozenset[int]) -> None:
@@ -71,13 +73,13 @@ def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool,
     given = [_write_input(source, index, entry) for index, entry in enumerate(signature.inputs)]
     returned = [f"u{i}" for i in facts.updates if i not in written] + [f"r{i}" for i in range(facts.results)]
     returned += [f"n{i}" for i in range(facts.sizes)]
-    arguments = f"[{', '.join(given)}]" if boxed else ", ".join(given)
+    counted = {position for position, _ in facts.counts}
+    unseen = {index for index in written if signature.inputs[index].position not in counted}
+    passed = [f"{name}.data" if index in unseen else name for index, name in enumerate(given)]
+    arguments = f"[{', '.join(passed)}]" if boxed else ", ".join(passed)
     source.add(f"{', '.join(returned)}{',' if returned else '_'} = inner({arguments})", 1)
-    hidden = {mutation.input for mutation in facts.mutations if mutation.hidden}
-    if counted := sorted(written - hidden):
-        changed = ", ".join(given[index] for index in counted)
-        source.add(f"{source.constant(note_changes, 'note_changes')}([{changed}])", 1)
-    _write_mutations(source, signature, facts, given, written)
+    copied = _write_mutations(source, signature, facts, given, written)
+    _write_counts(source, facts, copied)
     outputs = [_output(source, output, given) for output in _shared_once(source, facts.outputs, given)]
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
 
@@ -102,21 +104,26 @@ def _write_check(source: Source, position: int, value: Any) -> None:
 
 def _write_mutations(
     source: Source, signature: Signature, facts: Facts, given: Sequence[str], written: frozenset[int]
-) -> None:
+) -> Counter[int]:
     """New layouts first, then new data; data that autograd does not follow goes in one call for each type, because
-    torch copies lists of mixed types one by one."""
+    torch copies lists of mixed types one by one.  How often that counts as a change, by the caller's position."""
     together: dict[torch.dtype, list[tuple[str, str]]] = {}
+    counts, copied = dict(facts.counts), Counter[int]()
     for mutation in facts.mutations:
         if mutation.input in written:
             continue
         name, new = given[mutation.input], f"u{mutation.input}"
+        entry = signature.inputs[mutation.input]
         if mutation.layout is not None:
             source.add(f"{name}.as_strided_({_layout_arguments(source, mutation.layout, name)})", 1)
+            copied[entry.position] += 1
         if mutation.data and mutation.tracked:
             source.add(f"{name}.copy_({new})", 1)
+            copied[entry.position] += 1
         elif mutation.data:
-            entry = signature.inputs[mutation.input]
-            target = f"{name}.data" if mutation.hidden else f"{name}.detach()" if entry.requires_grad else name
+            seen = counts.get(entry.position, 0) > copied[entry.position] and not entry.members
+            target = f"{name}.data" if not seen else f"{name}.detach()" if entry.requires_grad else name
+            copied[entry.position] += seen
             together.setdefault(entry.value.dtype, []).append((target, new))
     for pairs in together.values():
         if len(pairs) == 1:
@@ -124,6 +131,14 @@ def _write_mutations(
         else:
             targets, values = (", ".join(column) for column in zip(*pairs, strict=True))
             source.add(f"{source.constant(foreach_copy_, 'copy')}(({targets}), ({values}))", 1)
+    return copied
+
+
+def _write_counts(source: Source, facts: Facts, copied: Counter[int]) -> None:
+    """What was not counted as often as the program's own writes are."""
+    names = [f"a{position}" for position, count in facts.counts for _ in range(count - copied[position])]
+    if names:
+        source.add(f"{source.constant(note_changes, 'note_changes')}([{', '.join(names)}])", 1)
 
 
 def _shared_once(source: Source, outputs: Sequence[Output], given: Sequence[str]) -> Sequence[Output | str]:
