@@ -157,6 +157,8 @@ def described(value):
     kind = (type(value).__name__, value.dtype, value.layout, value.device.type, value.is_quantized, value.is_conj())
     if value.device.type == "meta":
         return *kind, value.shape, value.stride()
+    if value._is_zerotensor():
+        return *kind, value.shape, value.stride(), "zeros"
     if value.is_nested:
         return *kind, [part.tolist() for part in value.unbind()]
     if value.is_quantized:

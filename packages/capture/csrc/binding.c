@@ -7,6 +7,8 @@
 
 Binding binding;
 
+const char *const bit_names[BITS] = {"is_neg", "is_conj", "_is_zerotensor"};
+
 static Word generations;
 
 bool
@@ -99,6 +101,9 @@ bind_tensors(PyObject *module, PyObject *const *args, Py_ssize_t count)
     }
     bool complete = take_addresses(args[1]) && offset >= 0;
     (void)take_address(args[1], "requires_grad", &binding.grad);
+    for (int bit = 0; bit < BITS; bit++) {
+        (void)take_address(args[1], bit_names[bit], &binding.bits[bit]);
+    }
     take_memory(args[1]);
     binding.generation = complete ? ++generations : 0;
     binding.offset = offset;

@@ -11,7 +11,12 @@ typedef int32_t (*ReadLong)(void *tensor, int64_t *result);
 typedef int32_t (*ReadLongs)(void *tensor, int64_t **result);
 typedef int32_t (*ReadPointer)(void *tensor, void **result);
 typedef bool (*ReadGrad)(void *implementation);
+typedef bool (*ReadBit)(void *tensor);
 typedef int32_t (*Number)(void);
+
+/* What a tensor's memory does not show: that it is negated or conjugated whenever it is read, or all zeros without any. */
+enum { NEGATED, CONJUGATED, ZEROS, BITS };
+extern const char *const bit_names[BITS]; /* the methods that tell */
 
 /* Set once torch is there. */
 typedef struct {
@@ -23,6 +28,7 @@ typedef struct {
     ReadLong dim;
     ReadLongs sizes, strides;
     ReadGrad grad; /* or NULL */
+    ReadBit bits[BITS]; /* each may be NULL */
     ReadPointer data;          /* the first element; these four are there together, or all NULL */
     ReadLong begin, room;      /* where in its storage that lies, in elements; the bytes of the storage */
     Number strided;            /* the layout that has these */

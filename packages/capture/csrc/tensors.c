@@ -1,4 +1,5 @@
-/* The check of one tensor: type, dtype, device, whether it requires grad, sizes and strides.
+/* The check of one tensor: type, dtype, device, whether it requires grad, sizes and strides, and what its memory does
+   not show.
 
    The engine knows no torch header.  Two ways lead to the same verdict:
 
@@ -7,6 +8,8 @@
      numbers of their own, so a check learns its numbers: from the first tensor that passes by attributes. */
 #include "binding.h"
 #include "guards.h"
+
+#include <string.h>
 
 #define ANY INT64_MIN /* a size or stride that may be anything */
 #define PAST_FIRST (INT64_MIN + 1) /* plus a dimension: the stride that steps past all of that dimension */
@@ -21,6 +24,7 @@ struct TensorSpec {
     PyObject *type; /* held weakly; None: any */
     PyObject *dtype, *device, *layout, *requires_grad; /* None: any */
     PyObject *extras; /* tuple of (attribute, value) */
+    signed char bits[BITS]; /* 0, 1, or -1: any */
     int64_t rank;     /* -1: any */
     int64_t *sizes, *strides; /* NULL: any */
     struct {
@@ -94,12 +98,30 @@ parse_numbers(PyObject *tuple, int64_t *rank, int64_t **numbers)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Extras are pairs of an attribute and its value; the layout among them is read in C like the rest. */
+/* Whether an extra is the layout or one of the bits, which are read in C like the rest, and is kept with those. */
+static bool
+take_extra(PyObject *name, PyObject *value, TensorSpec *spec)
+{
+    if (PyUnicode_Compare(name, names.layout) == 0) {
+        Py_SETREF(spec->layout, Py_NewRef(value));
+        return true;
+    }
+    for (int bit = 0; bit < BITS; bit++) {
+        if (PyUnicode_CompareWithASCIIString(name, bit_names[bit]) == 0 && PyBool_Check(value)) {
+            spec->bits[bit] = value == Py_True;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Extras are pairs of an attribute, or a method among the bits, and its value. */
 static int
 parse_extras(PyObject *extras, TensorSpec *spec)
 {
     PyObject *pairs = extras == Py_None ? PyTuple_New(0) : PySequence_List(extras);
     spec->layout = Py_NewRef(Py_None);
+    memset(spec->bits, -1, sizeof spec->bits);
     for (Py_ssize_t i = pairs == NULL || extras == Py_None ? 0 : PyList_GET_SIZE(pairs); i-- > 0;) {
         PyObject *pair = PyList_GET_ITEM(pairs, i);
         if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2 || !PyUnicode_CheckExact(PyTuple_GET_ITEM(pair, 0))) {
@@ -107,12 +129,10 @@ parse_extras(PyObject *extras, TensorSpec *spec)
             Py_DECREF(pairs);
             return -1;
         }
-        if (PyUnicode_Compare(PyTuple_GET_ITEM(pair, 0), names.layout) == 0) {
-            Py_SETREF(spec->layout, Py_NewRef(PyTuple_GET_ITEM(pair, 1)));
-            if (PyList_SetSlice(pairs, i, i + 1, NULL) < 0) {
-                Py_DECREF(pairs);
-                return -1;
-            }
+        if (take_extra(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1), spec)
+            && PyList_SetSlice(pairs, i, i + 1, NULL) < 0) {
+            Py_DECREF(pairs);
+            return -1;
         }
     }
     spec->extras = pairs == NULL ? NULL : PySequence_Tuple(pairs);
@@ -270,6 +290,43 @@ extras_match(const TensorSpec *spec, PyObject *value)
     return true;
 }
 
+/* One bit, in C where that can be, and by its method otherwise. */
+static bool
+bit_is(PyObject *value, int bit, bool wanted, bool readable)
+{
+    if (readable && binding.bits[bit] != NULL) {
+        return binding.bits[bit](handle_of(value)) == wanted;
+    }
+    PyObject *name = PyUnicode_FromString(bit_names[bit]);
+    PyObject *found = name == NULL ? NULL : PyObject_CallMethodNoArgs(value, name);
+    bool same = found == (wanted ? Py_True : Py_False);
+    Py_XDECREF(found);
+    Py_XDECREF(name);
+    return same && !PyErr_Occurred();
+}
+
+static bool
+bits_match(const TensorSpec *spec, PyObject *value, bool readable)
+{
+    for (int bit = 0; bit < BITS; bit++) {
+        if (spec->bits[bit] >= 0 && !bit_is(value, bit, spec->bits[bit], readable)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+bits_are_read_in_c(const TensorSpec *spec)
+{
+    for (int bit = 0; bit < BITS; bit++) {
+        if (spec->bits[bit] >= 0 && binding.bits[bit] == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool
 matches_by_attributes(const TensorSpec *spec, PyObject *value)
 {
@@ -372,7 +429,7 @@ bool
 tensor_is_read_in_c(const TensorSpec *spec, PyObject *value)
 {
     return readable_in_c(Py_TYPE(value)) && spec->learned.generation == binding.generation && binding.grad != NULL
-        && PyTuple_GET_SIZE(spec->extras) == 0;
+        && PyTuple_GET_SIZE(spec->extras) == 0 && bits_are_read_in_c(spec);
 }
 
 bool
@@ -389,9 +446,11 @@ tensor_spec_matches(TensorSpec *spec, PyObject *value)
     }
     bool readable = readable_in_c(Py_TYPE(value));
     if (readable && spec->learned.generation == binding.generation) {
-        return matches_in_c(spec, value) && grad_matches(spec, value, readable) && extras_match(spec, value);
+        return matches_in_c(spec, value) && grad_matches(spec, value, readable) && bits_match(spec, value, readable)
+            && extras_match(spec, value);
     }
-    if (!matches_by_attributes(spec, value) || !grad_matches(spec, value, readable) || !extras_match(spec, value)) {
+    if (!matches_by_attributes(spec, value) || !grad_matches(spec, value, readable)
+        || !bits_match(spec, value, readable) || !extras_match(spec, value)) {
         return false;
     }
     if (readable) {

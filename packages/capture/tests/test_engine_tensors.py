@@ -56,6 +56,30 @@ def guards_of(tensor, **kwargs):
     return Guards((("arg", 0), (("tensor", 0, spec_of(tensor, **kwargs)),), ()))
 
 
+BITS = {"is_neg": "6is_neg", "is_conj": "7is_conj", "_is_zerotensor": "14_is_zerotensor"}
+ZEROS = torch.zeros(2, dtype=torch.complex64)
+WITH_BITS = {
+    "is_neg": ZEROS._neg_view(),
+    "is_conj": ZEROS.conj(),
+    "_is_zerotensor": torch._efficientzerotensor((2,), dtype=torch.complex64),
+}
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_what_the_memory_does_not_show_is_part_of_a_check(reading, name):
+    guards = guards_of(ZEROS, extras=((name, False),))
+    odd = guards_of(WITH_BITS[name], extras=((name, True),))
+    for _ in range(2):  # by attributes first
+        assert guards.check(None, (ZEROS,))
+        assert not guards.check(None, (WITH_BITS[name],))
+        assert odd.check(None, (WITH_BITS[name],))
+        assert not odd.check(None, (ZEROS,))
+
+
+def test_torch_has_the_functions_that_tell_bits():
+    assert hook._addresses().keys() >= BITS.keys()
+
+
 TENSORS = {
     "plain": torch.randn(2, 3),
     "other size": torch.randn(3, 2),

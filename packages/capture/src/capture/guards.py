@@ -60,7 +60,7 @@ class Guard:
         except (AttributeError, KeyError, IndexError, ValueError, TypeError):
             return ", but it is absent"
         if self.kind == "tensor" and _fits_but_for_strides(self.payload[0], value):
-            return f", but its strides are {tuple(value.stride())}"
+            return _odd_bit(self.payload[0], value) or f", but its strides are {tuple(value.stride())}"
         return f", but it is {describe(value)}"
 
 
@@ -121,6 +121,12 @@ def _fits_but_for_strides(expected: tuple[Any, ...], value: Any) -> bool:
         and len(sizes) == value.dim()
         and all(size in (None, found) for size, found in zip(sizes, value.shape, strict=True))
     )
+
+
+def _odd_bit(expected: tuple[Any, ...], value: Any) -> str:
+    """What its memory does not show, where that is what differs."""
+    found = (f", but its `{name}()` is {not wanted}" for name, wanted in expected[6] if getattr(value, name)() != wanted)
+    return next(found, "")
 
 
 def _shown(guard: Guard) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from capture import _engine, default_devices, saved_tensors, stance
+from capture import _engine, default_devices, forward_mode, saved_tensors, stance
 from capture.cache import Cache, CodeState, too_many, without_objects
 from capture.errors import BackendError, CaptureWarning, InternalError, Location, Reason, SkipFrame, Unsupported
 from capture.foreign_markers import is_disabled, is_triton_kernel
@@ -169,11 +169,12 @@ def _traceback() -> str:
 
 
 def _is_transformed() -> bool:
-    """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, or under somebody's mode; or whether the
-    program is shown each tensor that autograd keeps, of which compiled code keeps others."""
+    """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, with gradients in forward mode, or under
+    somebody's mode; or whether the program is shown each tensor that autograd keeps, of which compiled code keeps
+    others."""
     if maybe_current_level() is not None or len_torch_dispatch_stack() > 0:
         return True
-    if saved_tensors.are_shown():
+    if saved_tensors.are_shown() or forward_mode.is_open():
         return True
     return default_devices.is_overridden()
 
@@ -255,6 +256,13 @@ _SYMBOLS = (
     "aoti_torch_get_storage_size",
     "aoti_torch_layout_strided",
 )
+_METHODS = {
+    "requires_grad": "_ZNK3c1010TensorImpl13requires_gradEv",
+    "is_neg": "_ZN2at6native6is_negERKNS_6TensorE",
+    "is_conj": "_ZN2at6native7is_conjERKNS_6TensorE",
+    "_is_zerotensor": "_ZN2at6native14_is_zerotensorERKNS_6TensorE",
+}
+"""What asks nobody, unlike attributes and methods in Python, which the program may answer."""
 
 
 def bind_tensors() -> bool:
@@ -270,10 +278,9 @@ def _addresses() -> dict[str, int]:
         symbol = getattr(library, name, None)
         if symbol is not None:
             found[name] = ctypes.cast(symbol, ctypes.c_void_p).value or 0
-    # A method that asks nobody, unlike the attribute, which Python code may answer.
-    method = getattr(library, "_ZNK3c1010TensorImpl13requires_gradEv", None)
-    if method is not None:
-        found["requires_grad"] = ctypes.cast(method, ctypes.c_void_p).value or 0
+    for name, mangled in _METHODS.items():
+        if (method := getattr(library, mangled, None)) is not None:
+            found[name] = ctypes.cast(method, ctypes.c_void_p).value or 0
     return found
 
 

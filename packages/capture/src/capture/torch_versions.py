@@ -97,6 +97,13 @@ INSIDES = Insides(
                 ("utils._device._device_constructors", "which tells what it acts on"),
             )
         ),
+        Inside(
+            "torch.autograd.forward_ad._current_level",
+            "which tells that gradients are computed in forward mode",
+            "compiled code drops gradients in forward mode",
+            attribute=True,
+        ),
+        Inside("torch.Tensor._is_zerotensor", "which tells zeros that have no memory", _NOTHING, essential=True),
         Inside("torch.autocast(cpu)._enabled", "which is what a context was made with", _BREAK, attribute=True),
         Inside("torch.autocast(cpu)._cache_enabled", "which is what a context was made with", _BREAK, attribute=True),
         # -- sizes that vary

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
-from capture import default_devices, memory, saved_tensors
+from capture import default_devices, forward_mode, memory, saved_tensors
 from capture._engine import Outside
 from capture.again import Failures, StartingOver
 from capture.assembler import assemble
@@ -440,6 +440,7 @@ class _Translator:
             )
             for name, function in _library_state(self.hooked)
         ]
+        guards += forward_mode.closed()
         guards += memory.relied_on(self.machine.graph, self.machine.inputs, self.location)
         return guards + self.machine.graph.relations(self.location)
 

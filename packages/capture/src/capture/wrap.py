@@ -154,19 +154,26 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         ctx.stop("tensor subclass", f"{source.expression()} is a {type(obj).__qualname__}, a subclass of Tensor")
     ordinary = obj.layout is torch.strided and not (obj.is_quantized or obj.is_nested or obj.is_neg())
-    if not ordinary or is_functorch_wrapped_tensor(obj):
+    if not ordinary or obj._is_zerotensor() or is_functorch_wrapped_tensor(obj):
         ctx.stop("tensor layout", f"{source.expression()} is not an ordinary strided tensor")
     layout = ctx.open_layout(source, obj)
     fake = ctx.graph.fake_input(obj, source, layout)
     node = ctx.graph.add_input(source, fake)
     sizes = tuple(None if dim in layout.sizes else size for dim, size in enumerate(obj.shape))
     strides = ctx.graph.strides_relied_on(fake, obj)
-    ctx.guard(source, "tensor", type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, ())
+    bits = _BITS if obj.dtype.is_complex else _BITS_OF_REALS
+    ctx.guard(source, "tensor", type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, bits[obj.is_conj()])
     value = TensorValue(node, fake, source, type(obj))
     value.obj = obj
     if fake.grad_fn is not None:
         ctx.graph.arrived[id(fake)] = (value, fake.grad_fn)
     return value
+
+
+_BITS_OF_REALS = ((("is_neg", False), ("_is_zerotensor", False)),)
+_BITS = tuple((*_BITS_OF_REALS[0], ("is_conj", conjugated)) for conjugated in (False, True))
+"""What the memory of a tensor does not show and a kernel that reads it must know; of complex numbers by whether they
+are conjugated, which real ones are not."""
 
 
 # -- callables ---------------------------------------------------------------------------------------------------
