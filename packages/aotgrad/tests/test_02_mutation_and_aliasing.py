@@ -171,6 +171,37 @@ def test_refused_in_one_sentence(program, message):
         aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.ones(3))
 
 
+@pytest.mark.parametrize("strides", [(1, 1), (0, 1)], ids=["overlapping", "expanded"])
+def test_an_input_that_shows_memory_several_times_is_refused_where_it_is_changed(strides):
+    x = torch.arange(4.0).as_strided((2, 3), strides)
+    with pytest.raises(aotgrad.Unsupported, match=r"shows (memory )?several times"):
+        aotgrad.function(lambda x: x.mul_(2), forward=aotgrad.run_eagerly)(x)
+    assert torch.equal(aotgrad.function(lambda x: x * 2, forward=aotgrad.run_eagerly)(x), x * 2)
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (lambda x: x.to_sparse().to_dense() + 1, "_to_sparse.default has layout torch.sparse_coo"),
+        (lambda x: torch._efficientzerotensor((3,)) + x, "_efficientzerotensor.default is all zeros"),
+        (lambda x: torch.ones(3).to_sparse().to_dense() + x, "has layout torch.sparse_coo"),
+    ],
+)
+def test_what_a_graph_cannot_hold_is_refused(program, message):
+    with pytest.raises(aotgrad.Unsupported, match=message):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    "x",
+    [torch.ones(3).to_sparse(), torch._efficientzerotensor((3,)), torch.ones(3).to_mkldnn()],
+    ids=["sparse", "zeros", "oneDNN"],
+)
+def test_an_argument_that_a_graph_cannot_hold_is_refused(x):
+    with pytest.raises(aotgrad.Unsupported, match=r"argument 0 (has layout|is all zeros)"):
+        aotgrad.function(lambda x: x + 1, forward=aotgrad.run_eagerly)(x)
+
+
 def test_changing_a_tensor_that_is_no_input_is_refused():
     outside = torch.ones(3)
     with pytest.raises(aotgrad.Unsupported, match="not an input"):

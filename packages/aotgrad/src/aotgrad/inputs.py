@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from aotgrad.dense import oddity
 from aotgrad.errors import Unsupported
 from aotgrad.fakes import Fakes
 from aotgrad.functional import memory_of
@@ -131,8 +132,8 @@ def _fake_mode_of(example_inputs: Sequence[Any], symbols: bool) -> FakeTensorMod
 
 
 def _tensor_input(position: int, value: torch.Tensor, fakes: Fakes, dynamic: bool) -> GraphInput:
-    if value.layout is not torch.strided:
-        raise Unsupported(f"argument {position} has layout {value.layout}", "only strided tensors are compiled")
+    if odd := oddity(value):
+        raise Unsupported(f"argument {position} {odd}", "only strided tensors are compiled")
     # Detached: the graph's own autograd history must not hang on the caller's tensor.
     fake = _detached(value) if isinstance(value, FakeTensor) else fakes.of(value.detach(), dynamic=dynamic)
     return GraphInput(position, fake, value.requires_grad, value.is_leaf)

@@ -25,7 +25,7 @@ from aotgrad.errors import DependsOnValues, Unsupported
 from aotgrad.facts import Facts, OfResult
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.levels import behind, levels
-from aotgrad.reach import BY_STRIDES, refuse_windows
+from aotgrad.reach import BY_STRIDES, refuse_overlapping, refuse_windows
 from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
 from aotgrad.subclasses import unwrap
@@ -88,6 +88,7 @@ def trace_joint(
         recorder.taken.clear()
         outputs = _run(program, recorder, _arguments(signature, inputs))
         analysis = analyse(recorder, inputs, outputs, training=training)
+        refuse_overlapping(inputs[index].fake for index in analysis.facts.updates)
         if not BY_STRIDES.isdisjoint(recorder.taken):
             refuse_windows(inputs[index].fake for index in analysis.facts.updates)
         candidates = zip([*analysis.updates, *analysis.results], analysis.differentiable, strict=True)

@@ -42,6 +42,14 @@ def refuse_windows(changed: Iterable[torch.Tensor]) -> None:
             )
 
 
+def refuse_overlapping(changed: Iterable[torch.Tensor]) -> None:
+    """An input that shows memory several times: eager changes that as often, or refuses."""
+    for value in changed:
+        known = all(isinstance(number, int) for number in (*value.shape, *value.stride()))
+        if known and _may_overlap(value.shape, value.stride()):
+            raise Unsupported("an input that shows memory several times is changed", "clone it first")
+
+
 def _is_whole(value: torch.Tensor) -> bool:
     if not value.is_contiguous() or not isinstance(value.storage_offset(), int) or value.storage_offset():
         return False

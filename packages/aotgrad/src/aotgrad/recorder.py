@@ -20,6 +20,7 @@ from torch import fx
 
 from aotgrad import functional
 from aotgrad.custom_ops import in_place
+from aotgrad.dense import oddity
 from aotgrad.draws import Draws, dropout_scale, in_memory_order
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
@@ -235,6 +236,7 @@ class Recorder(TorchDispatchMode):
 
     def _bind_result(self, node: fx.Node, result: Any) -> None:
         if isinstance(result, torch.Tensor):
+            self._refuse_odd(f"a result of {node.target}", result)
             self._remember(result, node)
             if any(map(self.sizes.is_news, result.shape)):
                 self.sizes.bind_layout(result, node)  # how much the operator found is told by its result alone
@@ -246,6 +248,10 @@ class Recorder(TorchDispatchMode):
                     self._bind_result(item, part)
         elif isinstance(result, SYM_TYPES):
             self.sizes.bind(result, node)
+
+    def _refuse_odd(self, what: str, value: torch.Tensor) -> None:
+        if odd := oddity(value):
+            raise Unsupported(f"{what} {odd}", "keep such tensors out of the graph, or leave it uncompiled")
 
     def _remember(self, value: torch.Tensor, node: fx.Node) -> None:
         # The tensor is kept alive with its entry, so an id is never taken by another tensor.
@@ -287,6 +293,7 @@ class Recorder(TorchDispatchMode):
                     "the function closes over a tensor that requires grad, so its gradient would be lost",
                     "pass it as an argument, or compile the module that owns it with aotgrad.module",
                 )
+            self._refuse_odd("a tensor that the function closes over", value)
             name = f"_constant{len(self._constants)}"
             setattr(self.root, name, value)
             with self._ahead_of_operators():

@@ -125,8 +125,8 @@ def _fits_but_for_strides(expected: tuple[Any, ...], value: Any) -> bool:
 
 def _odd_bit(expected: tuple[Any, ...], value: Any) -> str:
     """What its memory does not show, where that is what differs."""
-    found = (f", but its `{name}()` is {not wanted}" for name, wanted in expected[6] if getattr(value, name)() != wanted)
-    return next(found, "")
+    odd = (name for name, wanted in expected[6] if getattr(value, name)() != wanted)
+    return next((f", but its `{name}()` is {getattr(value, name)()}" for name in odd), "")
 
 
 def _shown(guard: Guard) -> str:

@@ -161,8 +161,8 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     node = ctx.graph.add_input(source, fake)
     sizes = tuple(None if dim in layout.sizes else size for dim, size in enumerate(obj.shape))
     strides = ctx.graph.strides_relied_on(fake, obj)
-    bits = _BITS if obj.dtype.is_complex else _BITS_OF_REALS
-    ctx.guard(source, "tensor", type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, bits[obj.is_conj()])
+    bits = (_BITS if obj.dtype.is_complex else _BITS_OF_REALS)[obj.is_conj()]
+    ctx.guard(source, "tensor", type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, bits)
     value = TensorValue(node, fake, source, type(obj))
     value.obj = obj
     if fake.grad_fn is not None:

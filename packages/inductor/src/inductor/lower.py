@@ -26,12 +26,23 @@ from inductor.ir.program import Bind, Buffer, Ref
 from inductor.lowerings.attention import attend
 from inductor.lowerings.context import Context
 from inductor.lowerings.epilogues import multiply_and_activate
-from inductor.lowerings.fallback import call_operator
+from inductor.lowerings.fallback import call_operator, written
 from inductor.lowerings.in_place import InPlace, Uses, operator_in_place
 from inductor.lowerings.reals import Real, real, takes_reals
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, OF_ANY_SIZE, Declined
 from inductor.lowerings.sizes import numel
-from inductor.lowerings.values import EIGHTHS, Tensor, broadcast_to, convert, cost, is_number, load, strided
+from inductor.lowerings.values import (
+    COMPUTED,
+    DEVICES,
+    EIGHTHS,
+    Tensor,
+    broadcast_to,
+    convert,
+    cost,
+    is_number,
+    load,
+    strided,
+)
 from inductor.raising import has_checks
 from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.epilogues import Epilogue, find_epilogues
@@ -49,14 +60,7 @@ LARGEST = 80
 MOST_READS = 16
 MOST_WAITING = 1 << 20
 """Bytes of terms that wait for their sum."""
-COMPUTED = frozenset((
-    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int64, torch.int32, torch.int16,
-    torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8,
-))  # fmt: skip
-"""The dtypes that expressions have."""
 CONVERSIONS = frozenset((aten._to_copy.default, torch.ops.prims.convert_element_type.default))
-DEVICES = frozenset(("cpu", "cuda"))
-"""Where kernels run."""
 PICKS = frozenset((
     aten.slice.Tensor, aten.select.int, aten.narrow.default, aten.split.Tensor, aten.split_with_sizes.default,
     aten.unbind.int, aten.diagonal.default, aten.unfold.default, aten.constant_pad_nd.default, aten.as_strided.default,
@@ -288,6 +292,8 @@ class _Lowerer:
     # -- writes -------------------------------------------------------------------------------------------------------
 
     def _copy_into(self, node: Node, target: Tensor, source: Tensor) -> Any:
+        if reason := _beyond_kernels(node, [node.meta["val"]]):
+            return self._copied_as_it_is(node, target, source, reason)
         there = target.device == source.device or is_number(source)
         if target.base is None or strided(target) is None or not there:
             raise UnsupportedGraph(f"{node.name} writes to a tensor that is not a window on an input")
@@ -299,6 +305,14 @@ class _Lowerer:
         self._before_writing([target], {})
         self.ctx.mutated.add(target.base)
         self.ctx.store(target, value)
+        return target
+
+    def _copied_as_it_is(self, node: Node, target: Tensor, source: Tensor, reason: str) -> Tensor:
+        """The copy as torch's own operator."""
+        self._before_writing([target], {})
+        place = self.ctx.ref(target)
+        self.ctx.call(aten.copy_.default, [place, self.ctx.ref(source)], {}, [None], reason)
+        self.ctx.mutated.update(written(self.ctx, aten.copy_.default, [place], {}))
         return target
 
     def _before_writing(self, args: Any, kwargs: Any, needed: Callable[[Node], bool] = lambda _: True) -> None:

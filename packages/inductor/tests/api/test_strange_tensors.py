@@ -43,6 +43,27 @@ def test_dtypes_and_layouts(name):
     agrees(make_fx(function)(x), function, x)
 
 
+def doubled(x):
+    x.copy_(x * 2)
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    "x", [R(4, 5, dtype=torch.complex64), R(4, 5).to(torch.float8_e5m2).float(), R(5, 4, dtype=torch.complex64).t()]
+)
+def test_an_input_that_kernels_cannot_write(x):
+    compiled = inductor.compile(make_fx(doubled)(x.clone()), [x])
+    given, expected = x.clone(), x.clone()
+    torch.testing.assert_close(compiled(given)[0], doubled(expected))
+    torch.testing.assert_close(given, expected)
+
+
+def test_an_input_without_memory_that_is_written():
+    x = torch.empty(3, 4, device="meta")
+    compiled = inductor.compile(make_fx(doubled)(x), [x])
+    assert compiled(x)[0].device.type == "meta"
+
+
 @pytest.mark.parametrize("traced_with", ["numbers", "negated numbers"])
 @pytest.mark.parametrize("sizes", [(4, 5), (4, 1), ()])
 def test_an_input_that_torch_negates_when_it_reads(sizes, traced_with):
@@ -55,6 +76,14 @@ def test_an_input_that_torch_negates_when_it_reads(sizes, traced_with):
     for value in (negated, numbers, negated):
         assert value.is_neg() == (value is negated)
         torch.testing.assert_close(compiled(value)[0], function(value))
+
+
+@pytest.mark.parametrize("x", [R(2, 3)._neg_view(), torch.arange(3)._neg_view(), torch._efficientzerotensor((2, 3))])
+def test_what_the_memory_of_an_input_does_not_show(x):
+    plain = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype).copy_(x)
+    function = lambda x: x * 2 + 1
+    compiled = inductor.compile(make_fx(function)(plain), [plain])
+    torch.testing.assert_close(compiled(x)[0], function(plain))
 
 
 def test_a_negated_input_is_not_written():

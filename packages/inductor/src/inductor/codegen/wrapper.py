@@ -231,10 +231,16 @@ class _WrapperPrinter:
                 self.known[given.name] = given
                 if self.check_inputs:
                     self._check(given)
-                if given.name in self.read_by_kernels and _may_be_negated(given):
-                    name = self._local(given.name)
-                    made = "refuse_negated" if given.name in self.written_by_kernels else "plain"
-                    self.lines.line(f"if {name}.is_neg(): {name} = {made}({name})")
+                if given.name in self.read_by_kernels:
+                    self._read_as_it_is(given)
+
+    def _read_as_it_is(self, given: Buffer) -> None:
+        """Kernels see memory alone; a caller whose inputs are unchecked vouches for what lies side by side."""
+        name = self._local(given.name)
+        marks = ["is_neg", "_is_zerotensor"] if self.check_inputs else ["is_neg"] if _may_be_negated(given) else []
+        if marks:
+            made = "refuse_marked" if given.name in self.written_by_kernels else "plain"
+            self.lines.line(f"if {' or '.join(f'{name}.{mark}()' for mark in marks)}: {name} = {made}({name})")
 
     def _binds(self, late: bool) -> list[Bind]:
         """The sizes of inputs, or those that are known once a call has returned."""
@@ -500,16 +506,17 @@ def _may_be_negated(given: Buffer) -> bool:
 
 
 def plain(given: torch.Tensor) -> torch.Tensor:
-    """A tensor that torch negates on reading as one that holds its numbers, laid out alike."""
+    """A tensor that torch negates on reading, or that has no memory, as one that holds its numbers, laid out alike."""
     return torch.empty_strided(given.size(), given.stride(), dtype=given.dtype, device=given.device).copy_(given)
 
 
-def refuse_negated(given: torch.Tensor) -> NoReturn:
+def refuse_marked(given: torch.Tensor) -> NoReturn:
     """Kernels write numbers as they are."""
-    raise BadInput(
-        f"an input of size {tuple(given.size())} is the imaginary part of a conjugate, and the graph writes to it;"
-        " give torch.resolve_neg of it"
-    )
+    if given.is_neg():
+        kind, instead = "is the imaginary part of a conjugate", "torch.resolve_neg of it"
+    else:
+        kind, instead = "is all zeros and has no memory", "torch.zeros"
+    raise BadInput(f"an input of size {tuple(given.size())} {kind}, and the graph writes to it; give {instead}")
 
 
 def check_input(
@@ -562,11 +569,11 @@ _NAMESPACE: Mapping[str, Any] = {
     "flattened": flattened,
     "laid_out": laid_out,
     "plain": plain,
-    "refuse_negated": refuse_negated,
+    "refuse_marked": refuse_marked,
 }
 _IMPORTS = (
     "import torch",
     "from torch import empty_strided",
     "from torch import get_num_threads as threads",
-    "from inductor.codegen.wrapper import check_input, flattened, laid_out, plain, refuse_negated, reinterpret",
+    "from inductor.codegen.wrapper import check_input, flattened, laid_out, plain, refuse_marked, reinterpret",
 )

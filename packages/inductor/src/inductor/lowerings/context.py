@@ -17,7 +17,7 @@ from inductor.ir.index import ONE, ZERO, Index, Symbol
 from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store, StoreMode
 from inductor.ir.program import Buffer, Call, Ref, View
 from inductor.lowerings.sizes import Sizes, contiguous_strides, image_strides
-from inductor.lowerings.values import Tensor, axes, compute_dtype, load, positions, reindex, strided
+from inductor.lowerings.values import COMPUTED, DEVICES, Tensor, axes, compute_dtype, load, positions, reindex, strided
 from inductor.rewrites.layouts import Layout
 from inductor.torch_versions import OpOverload
 
@@ -151,6 +151,10 @@ class Context:
     # -- operations ---------------------------------------------------------------------------------------------------
 
     def emit(self, operation: Operation) -> None:
+        if isinstance(operation, Nest):
+            buffer = self.buffers[operation.name]
+            if buffer.dtype not in COMPUTED or operation.device.type not in DEVICES:
+                raise UnsupportedGraph(f"{buffer.dtype} on {operation.device.type}, for which there are no kernels")
         self.operations.append(operation)
 
     def labels(self, node: Node | None = None) -> tuple[str, ...]:

@@ -22,6 +22,13 @@ HALF = (torch.float16, torch.bfloat16)
 EIGHTHS = (torch.float8_e4m3fn, torch.float8_e5m2)
 """Dtypes that kernels on GPUs read into single precision; releases of torch differ in how they round to them."""
 NARROW = HALF + EIGHTHS
+COMPUTED = frozenset((
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int64, torch.int32, torch.int16,
+    torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8,
+))  # fmt: skip
+"""The dtypes that expressions have."""
+DEVICES = frozenset(("cpu", "cuda"))
+"""Where kernels run."""
 
 
 @dataclass(frozen=True, slots=True)

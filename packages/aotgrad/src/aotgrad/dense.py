@@ -1,0 +1,19 @@
+"""The tensors that graphs can hold: dense, strided, with memory in which every element lies.
+
+Must not know: inputs, graphs.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+def oddity(value: torch.Tensor) -> str:
+    """What keeps a tensor out of graphs; empty where nothing does."""
+    if value.is_nested:
+        return "is nested"
+    if value.layout is not torch.strided:
+        return f"has layout {value.layout}"
+    if value.is_quantized:
+        return "is quantized"
+    return "is all zeros and has no memory" if value._is_zerotensor() else ""
