@@ -1,11 +1,13 @@
 """Frames with no tensor within reach cost little: CPython runs them after a few attempts, and loses none that has."""
 
-from types import SimpleNamespace
+import typing
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
 import capture
+from capture.builtin_rules.torch_functions import OPERATIONS
 from capture.idleness import reaches_tensors
 
 
@@ -50,6 +52,12 @@ def test_what_reaches_tensors(source, arg):
 )
 def test_global_names_that_reach_tensors(value):
     assert reaches_tensors(made("def f(): pass", value=value), ())
+
+
+@pytest.mark.parametrize("value", [typing.Optional, ModuleType, len, str], ids=str)
+def test_what_torchs_modules_import_is_no_operation(value):
+    assert id(value) not in OPERATIONS
+    assert not reaches_tensors(made("def f(): pass", value=value), ())
 
 
 def test_a_closure_reaches_what_it_holds():

@@ -70,12 +70,12 @@ def _named_operations() -> dict[tuple[ModuleType, str], Any]:
         found += [(module, name, value) for name, value in vars(module).items() if callable(value)]
     for module in (torch.nn.functional, torch.functional, torch.linalg, torch.fft, torch.special):
         found += [(module, name, value) for name, value in vars(module).items() if _is_operation(name, value)]
-    return {(home, name): function for home, name, function in found if not _is_foreign(function)}
+    return {(home, name): function for home, name, function in found if _is_of_torch(function)}
 
 
-def _is_foreign(function: Any) -> bool:
-    """Whether a program put it there."""
-    return isinstance(function, FunctionType) and root_package(function) != "torch"
+def _is_of_torch(function: Any) -> bool:
+    """What a program put there is not, nor what torch's modules import: ``typing.Optional`` can be called, too."""
+    return callable(function) and not isinstance(function, type) and root_package(function) == "torch"
 
 
 def _operations() -> dict[int, list[tuple[ModuleType, str]]]:
