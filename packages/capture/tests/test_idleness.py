@@ -2,6 +2,7 @@
 
 import typing
 from types import ModuleType, SimpleNamespace
+from xml.etree.ElementTree import TreeBuilder
 
 import pytest
 import torch
@@ -63,6 +64,10 @@ def test_what_torchs_modules_import_is_no_operation(value):
 def test_a_closure_reaches_what_it_holds():
     held = torch.nn.ReLU()
     assert reaches_tensors(made("def outer(held):\n    def g(): held\n    return g\nf = outer(held)", held=held), ())
+
+
+def test_looking_passes_over_the_empty_places_of_a_list_in_c():
+    assert not reaches_tensors(made("def f(a): pass"), (TreeBuilder(),))  # its stack has twenty of them
 
 
 def test_looking_runs_nothing_of_the_programs():

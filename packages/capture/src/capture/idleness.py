@@ -133,8 +133,6 @@ def may_hold_tensors(obj: Any, depth: int) -> bool:
 
 
 def _held_by(obj: Any, kind: type) -> Iterable[Any]:
-    if kind is list or kind is tuple:
-        return islice(obj, _ITEMS)
     if kind is dict:
         return list(islice(obj.values(), _ITEMS))
-    return gc.get_referents(obj)
+    return gc.get_referents(obj)  # of lists, too: within an object of C's they may have empty places
