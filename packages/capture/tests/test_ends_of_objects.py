@@ -177,3 +177,55 @@ def test_what_an_exception_referred_to_ends_with_it(x, through_a_generator):
         assert outcome(play, x) == (True, True)
     finally:
         gc.enable()
+
+
+def kept_in_a_generator(held):
+    return sum(len([each]) for each in [held])
+
+
+def raised_and_handled_across_a_break(held):
+    try:
+        raise ValueError(held)
+    except ValueError as error:
+        print(end="")
+        return str(error)
+
+
+def put_among_the_global_names(held):
+    global _last
+    _last = held
+    del _last
+
+
+def counted_in_a_loop(held):
+    counts = []
+    for i in range(5):
+        counts.append(i)
+        print(end="")
+    return [held]
+
+
+HOLDING = (kept_in_a_generator, raised_and_handled_across_a_break, put_among_the_global_names, counted_in_a_loop)
+
+
+@pytest.mark.parametrize("idle_instructions", [None, 20_000])
+@pytest.mark.parametrize("function", HOLDING)
+def test_an_evaluation_holds_nothing_once_it_is_over(function, idle_instructions):
+    captured = capture.optimize("eager", options=capture.Options(strict=True, idle_instructions=idle_instructions))
+    held = Plain()
+    gone = weakref.ref(held)
+    captured(function)(held)
+    del held
+    assert gone() is None
+
+
+def test_evaluating_what_computes_nothing_leaves_nothing_to_collect():
+    def play(a):
+        print(end="")
+        return [a, len(a)]
+
+    captured = capture.optimize("eager")(play)
+    capture.optimize("eager")(play)("what is imported and made once")
+    gc.collect()
+    captured("text")
+    assert gc.collect() == 0

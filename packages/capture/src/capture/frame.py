@@ -91,3 +91,9 @@ class Frame:
 
     def location(self) -> Location:
         return Location(self.code.co_filename, self.current.line or self.code.co_firstlineno, self.code.co_qualname)
+
+    def let_go(self) -> None:
+        """Forget the program's objects, and who waits for this frame."""
+        for kept in (self.stack, self.slots, self.handling):
+            kept.clear()
+        self.generator = self.names = self.returned = self.yielded = None

@@ -6,8 +6,8 @@ Knows FX and fake tensors; knows nothing of Python's values beyond the nodes han
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
-import itertools
 import keyword
 import linecache
 import logging
@@ -76,7 +76,6 @@ class GraphRecorder:
         self.assumed = None if self.shape_env is None else _shapes().Assumptions(self.shape_env)
         self.mode = Noting(shape_env=self.shape_env, allow_non_fake_inputs=False)
         self.stand_ins = StandIns(self.mode)
-        self.graph = fx.Graph()
         self.inputs: dict[Source, fx.Node] = {}
         self._came: dict[fx.Node, Arrived] = {}
         self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
@@ -90,6 +89,17 @@ class GraphRecorder:
         self._root = torch.nn.Module()
         self._names: set[str] = set()
         self._last_input: fx.Node | None = None
+
+    @functools.cached_property
+    def graph(self) -> fx.Graph:
+        """Made when something is to be recorded: most frames compute nothing, and a graph is a cycle of objects, which
+        programs that count what a collection finds would meet.
+        """
+        return fx.Graph()
+
+    @property
+    def nodes(self) -> tuple[fx.Node, ...]:
+        return tuple(self.graph.nodes) if "graph" in vars(self) else ()
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
@@ -154,7 +164,7 @@ class GraphRecorder:
     @contextlib.contextmanager
     def _insertion_point(self) -> Iterator[None]:
         last = self._last_input
-        root = next(iter(self.graph.nodes), None)
+        root = next(iter(self.nodes), None)
         place = self.graph.inserting_after(last) if last is not None else self.graph.inserting_before(root)
         with place:
             yield
@@ -192,7 +202,7 @@ class GraphRecorder:
 
     def mark_last(self, target: Callable[..., Any], name: str) -> None:
         """Say something of the last operation of a kind, for who reads the graph."""
-        node = next((node for node in reversed(self.graph.nodes) if node.target is target), None)
+        node = next((node for node in reversed(self.nodes) if node.target is target), None)
         if node is not None:
             node.meta[name] = True
 
@@ -220,7 +230,7 @@ class GraphRecorder:
 
     def computes(self) -> bool:
         """Whether there is more than arithmetic on sizes."""
-        operations = (node for node in self.graph.nodes if node.op != "placeholder")
+        operations = (node for node in self.nodes if node.op != "placeholder")
         return any(node.target not in _STATE_SWITCHES and not _is_number(node.meta["val"]) for node in operations)
 
     def changes_an_input(self) -> bool:
@@ -231,7 +241,7 @@ class GraphRecorder:
         memory = set(map(memory_of, tensors))
         return any(tensor.is_inference() for tensor in tensors) or any(
             _updates_statistics(node) or (_is_changed(node) and memory_of(node.meta["val"]) in memory)
-            for node in self.graph.nodes
+            for node in self.nodes
         )
 
     def had_history(self, node: fx.Node) -> bool:
@@ -244,8 +254,8 @@ class GraphRecorder:
 
     def changed_memory(self) -> set[int | None]:
         """The memory of tensors that operations changed, or may have changed where that is not counted."""
-        changed = {memory_of(node.meta["val"]) for node in self.graph.nodes if _is_changed(node)}
-        for node in self.graph.nodes:
+        changed = {memory_of(node.meta["val"]) for node in self.nodes if _is_changed(node)}
+        for node in self.nodes:
             given = [
                 value for source in node.all_input_nodes if isinstance(value := source.meta.get("val"), torch.Tensor)
             ]
@@ -254,21 +264,21 @@ class GraphRecorder:
 
     def mark(self) -> tuple[int, set[fx.Node]]:
         """What there is now, for ``forget``."""
-        return self.operations, set(self.graph.nodes)
+        return self.operations, set(self.nodes)
 
     def forget(self, mark: tuple[int, set[fx.Node]]) -> None:
         """Drop the operations recorded since; inputs met since stay."""
         self.operations, kept = mark
-        for node in reversed(list(self.graph.nodes)):
+        for node in reversed(self.nodes):
             if node not in kept and node.op != "placeholder":
                 self.graph.erase_node(node)
 
     def differentiated_since(self, mark: tuple[int, set[fx.Node]]) -> bool:
-        return any(node.target is torch.autograd.grad and node not in mark[1] for node in self.graph.nodes)
+        return any(node.target is torch.autograd.grad and node not in mark[1] for node in self.nodes)
 
     def close_region(self, mark: tuple[int, set[fx.Node]], options: Mapping[str, Any]) -> None:
         """What was recorded since is to be run again by backward instead of being kept for it."""
-        nodes = [node for node in self.graph.nodes if node not in mark[1] and node.op != "placeholder"]
+        nodes = [node for node in self.nodes if node not in mark[1] and node.op != "placeholder"]
         self.regions.close(nodes, options)
 
     def entry(self, outer: fx.Node, example: torch.Tensor) -> fx.Node:
@@ -291,7 +301,7 @@ class GraphRecorder:
     ) -> tuple[fx.Node, fx.GraphModule, list[fx.Node]]:
         """Make a module of what was recorded since: a node for it, itself, and what it takes besides ``entries``."""
         outside = mark[1].union(entries)
-        nodes = [node for node in self.graph.nodes if node not in outside and node.op != "placeholder"]
+        nodes = [node for node in self.nodes if node not in outside and node.op != "placeholder"]
         inside = {*nodes, *entries}
         used = [step for node in nodes for step in node.all_input_nodes]
         given = [step for step in dict.fromkeys([*used, *results]) if step not in inside]
@@ -317,7 +327,7 @@ class GraphRecorder:
                 waiting += node.all_input_nodes
         memory = {memory_of(value) for node in live if isinstance(value := node.meta.get("val"), torch.Tensor)}
         found: list[fx.Node] = []
-        for node in list(self.graph.nodes):
+        for node in self.nodes:
             if node not in live and node.meta.get("may_raise"):
                 given = [node, *node.all_input_nodes] if node.meta["val"] is None else [node]
                 tensors = [each for each in given if isinstance(each.meta.get("val"), torch.Tensor)][:1]
@@ -349,8 +359,8 @@ class GraphRecorder:
 
     def _check_inputs(self, sources: list[Source]) -> None:
         """One placeholder for each source, in their order, before everything else: else no call would fit the graph."""
-        placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
-        first = list(itertools.islice(self.graph.nodes, len(placeholders)))
+        placeholders = [node for node in self.nodes if node.op == "placeholder"]
+        first = list(self.nodes[: len(placeholders)])
         if placeholders != [self.inputs[source] for source in sources] or placeholders != first:
             paths = ", ".join(source.expression() for source in sources)
             raise InternalError(f"a graph takes {', '.join(map(str, placeholders))}, and would be given {paths}")
@@ -358,7 +368,7 @@ class GraphRecorder:
     def _drop_state_switches_without_work(self) -> None:
         if self.operations:
             return
-        for node in reversed(list(self.graph.nodes)):
+        for node in reversed(self.nodes):
             if node.target in _STATE_SWITCHES:
                 self.graph.erase_node(node)
 

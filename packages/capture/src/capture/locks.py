@@ -61,7 +61,7 @@ class Locks:
         self._nodes = nodes
 
     def take(self, ctx: Tracer, lock: Value) -> None:
-        self._look_at_graph(len(ctx.graph.graph.nodes))
+        self._look_at_graph(len(ctx.graph.nodes))
         hold = self._holds.get(lock)
         if hold is None and not all(other.is_held() for other in self._holds.values()):
             ctx.stop("lock", f"{lock.describe()} is taken after another lock was released", _HINT)
@@ -74,7 +74,7 @@ class Locks:
 
     def release(self, ctx: Tracer, lock: Value) -> None:
         """Of a lock that is held, here or, where nothing is known of it here, by whoever came before."""
-        self._look_at_graph(len(ctx.graph.graph.nodes))
+        self._look_at_graph(len(ctx.graph.nodes))
         ctx.changed(lock)
         hold = self._holds.setdefault(lock, Hold(lock, taken_here=False))
         hold.balance -= 1

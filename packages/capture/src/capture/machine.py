@@ -228,13 +228,12 @@ class Machine:
 
     def let_go(self) -> None:
         """Forget the program's objects at once: there are cycles here, and a collection may be far off."""
-        for frame in [self.root, *self.frames]:
-            frame.stack.clear()
-            frame.slots.clear()
+        for frame in [self.root, *self.frames, *(value.frame for value in self._suspended)]:
+            frame.let_go()
         self._met.forget()
         for kept in (self.frames, self.tensors, self._origins, self._suspended, self.defined):
             kept.clear()
-        del self.root, self.inputs
+        vars(self).clear()  # values that are made of one another know who made them
 
     # -- stepping ------------------------------------------------------------------------------------------------
 

@@ -253,7 +253,7 @@ class _Translator:
     def _holds_over_graph(self, locks: Locks) -> bool:
         """Where the graph cannot simply be called again, the locks are taken before it, too."""
         graph = self.machine.graph
-        return locks.over_graph(len(graph.graph.nodes)) or graph.changes_an_input() or bool(graph.mode.drawn_on)
+        return locks.over_graph(len(graph.nodes)) or graph.changes_an_input() or bool(graph.mode.drawn_on)
 
     def _all_or_nothing(self, compiled: Callable[..., Any], sources: Sequence[Source]) -> Callable[..., Any]:
         graph = self.machine.graph

@@ -12,6 +12,7 @@ from capture.values.constant import NONE, boolean
 from capture.values.sequence import TupleValue
 from capture.values.user_object import UserObject, lookup
 
+_AS_IT_CAME = object()
 _LINKS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 
 
@@ -22,9 +23,17 @@ class ExceptionValue(UserObject):
         super().__init__(cls, obj, source)
         self.new_args = list(args)
         self.caught = False
-        self.trace: object = None if source is None else self
+        self._trace: object = None if source is None else _AS_IT_CAME
+
+    @property
+    def trace(self) -> object:
         """Stands for the traceback: another object after each addition to it; the exception itself for the one that it
         came with, None for none."""
+        return self if self._trace is _AS_IT_CAME else self._trace  # to refer to itself would make it garbage
+
+    @trace.setter
+    def trace(self, other: object) -> None:
+        self._trace = other
 
     def raise_while(self, handled: Value | None) -> None:
         """It is raised while another one is being handled."""
