@@ -164,7 +164,7 @@ class GraphRecorder:
     @contextlib.contextmanager
     def _insertion_point(self) -> Iterator[None]:
         last = self._last_input
-        root = next(iter(self.nodes), None)
+        root = next(iter(self.graph.nodes), None)
         place = self.graph.inserting_after(last) if last is not None else self.graph.inserting_before(root)
         with place:
             yield
