@@ -36,8 +36,18 @@ torch._foreach_mul_([x], 2)
 
 
 def seen(tensors):
-    made = [(t.grad_fn is not None if t.requires_grad else None, t.requires_grad) for t in tensors]
-    return made, [None if t.is_inference() else t._version for t in tensors], [t.tolist() for t in tensors]
+    return (
+        [*map(made, tensors)],
+        [None if t.is_inference() else t._version for t in tensors],
+        [t.tolist() for t in tensors],
+    )
+
+
+def made(tensor):
+    try:
+        return tensor.requires_grad, tensor.requires_grad and tensor.grad_fn is not None
+    except RuntimeError as error:
+        return str(error)
 
 
 def after(call, make, mode):
@@ -98,3 +108,93 @@ def test_a_write_through_data_between_forward_and_backward():
     aotgrad.function(lambda w: w.data.clamp_(max=2.0), forward=aotgrad.run_eagerly)(weight)
     loss.backward()
     assert weight.grad.tolist() == [2.0, 4.0]
+
+
+OUTPUTS = """
+x.data
+x.detach()
+x[1:]
+x.view(-1)
+x.data[1:]
+x.data.view(-1)[2:]
+x.detach().view(-1)
+x.view(-1).detach()
+x.detach().data
+without(lambda: x.view(-1))
+without(lambda: x.data[1:])
+without(lambda: x.detach()[1:])
+without(lambda: x[1:].detach())
+(x * 2).view(-1)
+(x * 2).detach()
+x.mul_(2)[1:]
+x.mul_(2).data
+x.mul_(2).detach()[1:]
+[y := x * 2, y.data]
+[y := x * 2, y.detach()]
+[y := x * 2, y[1:], without(lambda: y[2:])]
+[y := x * w, y.detach(), y.data[1:]]
+""".strip().splitlines()
+
+
+def without(view):
+    with torch.no_grad():
+        return view()
+
+
+def used(call, make, mode):
+    """What becomes of arguments and results when each result is changed, with a history and without one."""
+    found = []
+    for change in (lambda t: t.add_(torch.ones((), requires_grad=True)), lambda t: t.data.add_(1), lambda t: t.mul_(2)):
+        given = [*make(), torch.full((3, 3), 0.5, requires_grad=True)]
+        with MODES[mode]():
+            try:
+                results = call(*given)
+            except aotgrad.Unsupported:
+                return None
+            except RuntimeError as error:
+                return str(error)
+        for result in results if isinstance(results, (list, tuple)) else [results]:
+            try:
+                change(result)
+            except RuntimeError as error:  # names functions of ours and of torch's
+                found.append(str(error).split(". ")[0].partition(" is a view")[2])
+            found.append(seen([*given[:-1], result]))
+    return found
+
+
+OF_RESULTS = [text for text in OUTPUTS if "x *" in text]  # made without gradients they have none of a view's rules
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [(text, mode) for text in OUTPUTS for mode in ("grad", "no_grad")[: 1 if text in OF_RESULTS else 2]],
+)
+@pytest.mark.parametrize("given", GIVEN)
+def test_what_is_returned_can_be_changed_as_in_eager(text, given, mode):
+    scope = {"without": without}
+    exec(f"def f(x, w):\n    return {text}\n", scope)
+    make = lambda: [GIVEN[given]()]
+    found = used(aotgrad.function(scope["f"], forward=aotgrad.run_eagerly), make, mode)
+    assert found is None or found == used(scope["f"], make, mode)
+
+
+def test_what_drops_nothing_is_what_was_given():
+    f = aotgrad.function(
+        lambda x: torch.nn.functional.dropout(x, training=False), forward=aotgrad.run_eagerly, dynamic=True
+    )
+    x = torch.ones(5, 3)
+    assert f(x) is x
+
+
+@pytest.mark.parametrize(("asked", "refused"), [("[w, y]", True), ("w", True), ("y", False), ("[z, y]", False)])
+def test_a_gradient_that_goes_on_beyond_the_graph_is_left_to_eager(asked, refused):
+    scope = {"torch": torch}
+    gradient = f"torch.autograd.grad(z.square().sum(), {asked}, allow_unused=True)[0]"
+    exec(f"def f(y, w):\n    z = y * 2\n    return {gradient}", scope)
+    w = torch.ones(3, 3, requires_grad=True)
+    f = aotgrad.function(scope["f"], forward=aotgrad.run_eagerly)
+    if refused:
+        with pytest.raises(aotgrad.Unsupported, match="history of an input"):
+            f(w[:1], w)
+    else:
+        assert torch.equal(f(w[:1], w), scope["f"](w[:1], w))

@@ -19,6 +19,7 @@ from aotgrad.errors import Unsupported
 from aotgrad.facts import (
     Argument,
     Constant,
+    Data,
     Detach,
     Facts,
     Mutation,
@@ -34,7 +35,7 @@ from aotgrad.facts import (
 from aotgrad.levels import behind
 from aotgrad.recorder import Recorder
 from aotgrad.symbols import SYM_TYPES, is_size
-from aotgrad.torch_versions import base_of, version_of
+from aotgrad.torch_versions import CreationMeta, base_of, get_creation_meta, version_of
 from aotgrad.views import restride, root_of, steps_between
 
 
@@ -94,7 +95,20 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
     _refuse_leaves(recorder, inputs, reader.results)
     if not within.issubset(map(id, reader.results)):
         raise Unsupported("a tensor subclass that requires grad is returned as a view", "return a copy of it")
-    return Analysis(facts, updates, reader.results, reader.result_nodes, reader.sizes, within, reader.views)
+    analysis = Analysis(facts, updates, reader.results, reader.result_nodes, reader.sizes, within, reader.views)
+    if torch.is_inference_mode_enabled() or not (torch.is_grad_enabled() or analysis.followed):
+        analysis.facts = replace(facts, outputs=_in_the_callers_mode(kinds))
+    return analysis
+
+
+def _in_the_callers_mode(outputs: Sequence[Output]) -> tuple[Output, ...]:
+    """Views that were made without gradients, for a caller that has none: they come so."""
+    plain: dict[int, Output] = {}
+    for output in outputs:
+        if isinstance(output, (OfInput, OfResult)) and id(output) not in plain:
+            steps = tuple(step for step in output.steps if not isinstance(step, Unfollowed))
+            plain[id(output)] = replace(output, steps=steps)
+    return tuple(plain.get(id(output), output) for output in outputs)
 
 
 def _refuse_leaves(recorder: Recorder, inputs: Sequence[TracedInput], results: Sequence[torch.Tensor]) -> None:
@@ -176,6 +190,24 @@ def _is_followed(view: torch.Tensor) -> bool:
     except RuntimeError as error:  # torch allows no use of it any more
         hint = "make the view and the change with gradients either on or off"
         raise Unsupported("a view made without gradients is returned of a tensor changed with them", hint) from error
+
+
+def _as_autograd_knows(base: torch.Tensor, view: torch.Tensor, steps: Sequence[Any]) -> Sequence[Any]:
+    """The steps to a view that is to autograd what eager's is: a later change of it reaches its base, or does not."""
+    if not functional.counts_with(base, view):
+        steps = [Data(), *steps]
+    if base_of(view) is None:
+        return steps if steps and steps[-1] in (_DETACH, Data()) else [*steps, Detach()]
+    if base.requires_grad and not _is_followed(view) and isinstance(next(iter(steps), None), Restride):
+        return [*steps, Detach()]
+    steps = steps or [Step(torch.ops.aten.alias.default)]
+    made_in = get_creation_meta(view)
+    if made_in in (CreationMeta.NO_GRAD_MODE, CreationMeta.INFERENCE_MODE):
+        return [*steps, Unfollowed(inference=made_in == CreationMeta.INFERENCE_MODE)]
+    return steps
+
+
+_DETACH = Step(torch.ops.aten.detach.default)
 
 
 def _has_function_between(view: torch.Tensor, base: torch.Tensor) -> bool:
@@ -266,7 +298,7 @@ class _Outputs:
                         "a view is returned of an input that changes its shape in place and is written to",
                         "return a copy",
                     )
-                self.views |= output.requires_grad
+                self.views |= output.requires_grad and _is_followed(output)
                 return OfInput(index, self._path(entry.value, output, restrided=index in self.restrided))
         base = self._base_of(output)
         if base is output:
@@ -323,13 +355,7 @@ class _Outputs:
                     "an output is a view of another dtype of a tensor that was mutated", "return a copy of it instead"
                 )
             steps = [layout]
-        if base.requires_grad and not view.requires_grad:
-            steps = [*steps, Detach()]
-        elif base.requires_grad and view is not base and not _is_followed(view):
-            steps = [*(steps or [Step(torch.ops.aten.alias.default)]), Unfollowed()]
-        elif not steps:
-            steps = [Step(torch.ops.aten.alias.default)]
-        return tuple(map(self._portable, steps))
+        return tuple(map(self._portable, _as_autograd_knows(base, view, steps)))
 
     def _portable(self, step: Any) -> Any:
         """The same step with sizes named by their index among the graph's outputs."""

@@ -125,6 +125,8 @@ def _write_forward(source: Source, layout: Layout) -> None:
         source.add("except RuntimeError: ctx.versions = None", 2)  # tensors made in inference mode have none
     else:
         source.add("ctx.reached_from = anchor(inputs)", 2)
+    for name in values[: layout.tensors]:  # a view of what nobody else has could not be changed in place
+        source.add(f"if {name}._is_view(): {name} = {name}.detach()", 2)
     constant = [name for index, name in enumerate(values[: layout.tensors]) if index not in layout.differentiable]
     if constant:
         source.add(f"ctx.mark_non_differentiable({', '.join(constant)})", 2)

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from aotgrad import functional, recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import Unsupported
+from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.recurrences import GATES
 from aotgrad.torch_versions import (
     DisableTorchDispatch,
@@ -43,12 +44,13 @@ class EarlyRules(TorchFunctionMode):
     """Puts the rules of this module in force.
 
     `layouts` are tensors without data that stand for inputs, by id: they follow every change of layout in place, which
-    a functional tensor forgets when its data is replaced.
+    a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
+    the end of it that is seen here.
     """
 
-    def __init__(self, layouts: Mapping[int, torch.Tensor]) -> None:
+    def __init__(self, layouts: Mapping[int, torch.Tensor], arrived: Mapping[Any, torch.Tensor]) -> None:
         super().__init__()
-        self._layouts = layouts
+        self._layouts, self._arrived = layouts, arrived
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -58,6 +60,8 @@ class EarlyRules(TorchFunctionMode):
         rule = RULES.get(func)
         if rule is not None:
             return rule(*args, **kwargs)
+        if func is torch.autograd.grad:
+            refuse_gradients_from_outside(self._arrived, *args[:2])
         if func is torch.autograd.grad and not (kwargs["is_grads_batched"] or kwargs["materialize_grads"]):
             with self:
                 return _gradients(*args, **kwargs)
@@ -158,6 +162,20 @@ def set_data(tensor: torch.Tensor, other: torch.Tensor) -> None:
 def bernoulli(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """It draws in the order of a contiguous tensor, unlike what is drawn in place."""
     return torch.bernoulli(input.contiguous(), *args, **kwargs)
+
+
+@early(torch.dropout)
+def dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """What drops nothing is what it was given; where sizes vary torch has a rule in Python that copies it."""
+    drops = train and p != 0 and not (isinstance(count := input.numel(), int) and count == 0)
+    return torch.dropout(input, p, train) if drops else input
+
+
+@early(nnf.dropout)
+def functional_dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    if inplace or not 0.0 <= p <= 1.0:
+        return nnf.dropout(input, p, training, inplace)
+    return dropout(input, p, training)
 
 
 @early(torch.Tensor.masked_fill_, torch.ops.aten.masked_fill_.Scalar, torch.ops.aten.masked_fill_.Tensor)

@@ -37,13 +37,20 @@ class Restride:
 
 @dataclass(frozen=True, slots=True)
 class Detach:
-    """The output does not require grad although its base does."""
+    """The output is no view of its base to autograd, but counts writes with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The output comes from its base by ``.data``: autograd knows neither of the other, nor of its changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfollowed:
-    """The output was made while gradients were off: no gradient goes through it to its base, though torch says that it
-    requires grad."""
+    """The output was made as a view while gradients were off, or in inference mode: no gradient goes through it to its
+    base, though torch may say that it requires grad."""
+
+    inference: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ from aotgrad.torch_versions import (
     pytree,
     sync,
     to_functional_tensor,
+    unsafe_set_version_counter,
+    version_of,
 )
 
 
@@ -90,6 +92,17 @@ def current(value: torch.Tensor) -> torch.Tensor:
 def memory_of(value: torch.Tensor) -> int:
     """Equal for tensors that share memory."""
     return int(cdata_of(value.untyped_storage()))
+
+
+def counts_with(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether a write to the one is a write to the other for autograd, which it is not where one came by ``.data``."""
+    if one.is_inference() or other.is_inference():
+        return one.is_inference() and other.is_inference()
+    version, others = version_of(one), version_of(other)
+    torch.autograd.graph.increment_version([one])
+    found = version_of(other) != others
+    unsafe_set_version_counter([one], [version])
+    return bool(found)
 
 
 def data_mutated(value: torch.Tensor) -> bool:

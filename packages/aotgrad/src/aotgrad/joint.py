@@ -83,6 +83,8 @@ def trace_joint(
         for entry, given in zip(inputs, signature.inputs, strict=True):
             _present(entry, given, training)
             if isinstance(entry.value, torch.Tensor):
+                if entry.history is not None:
+                    recorder.arrived[entry.history] = entry.value
                 recorder.layouts[id(entry.value)] = entry.layout = _without_data(entry.fake)
                 entry.version = None if entry.value.is_inference() else version_of(entry.value)
         recorder.taken.clear()
@@ -176,7 +178,7 @@ def _tracing(recorder: Recorder) -> Iterator[None]:
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
         stack.enter_context(functional.functionalization())
-        stack.enter_context(EarlyRules(recorder.layouts))
+        stack.enter_context(EarlyRules(recorder.layouts, recorder.arrived))
         stack.enter_context(recorder.until_traced)
         yield
 
@@ -270,6 +272,7 @@ def _backward(
 ) -> tuple[list[fx.Node], list[fx.Node | None]]:
     """Tangents for `outputs`, and for each input the node of its gradient."""
     recorder.phase, recorder.source = "backward", None
+    recorder.arrived.clear()  # what follows does go on to what is behind them
     tangents, nodes = [], []
     for index, output in enumerate(outputs):
         fake = _tangent_like(recorder, functional.current(output))

@@ -136,6 +136,16 @@ INSIDES = Insides(
                 ("_functionalize_are_all_mutations_hidden_from_autograd", "which recognises those"),
             )
         ),
+        Inside(
+            "torch._C._autograd._get_creation_meta", "which says in what mode a view was made", _NOTHING, essential=True
+        ),
+        Inside("torch._C._autograd.CreationMeta", "which names these modes", _NOTHING, essential=True),
+        Inside(
+            "torch._C._autograd._unsafe_set_version_counter",
+            "which takes back what was counted to see who counts with whom",
+            _NOTHING,
+            essential=True,
+        ),
         Inside("torch._C.DispatchKey", "which names functionalization", _NOTHING, essential=True),
         Inside(
             "torch._C._dispatch_tls_is_dispatch_key_excluded", "which says whether it is off", _NOTHING, essential=True

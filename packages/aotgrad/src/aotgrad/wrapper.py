@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from aotgrad.errors import InputChanged
 from aotgrad.facts import (
     Argument,
     Constant,
+    Data,
     Detach,
     Facts,
     OfInput,
@@ -175,10 +177,13 @@ def _output(source: Source, output: Output | str, given: Sequence[str]) -> str:
 
 def _path(source: Source, base: str, steps: Sequence[Any]) -> str:
     if steps and isinstance(steps[-1], Unfollowed):
-        return f"{source.constant(_unfollowed, 'unfollowed')}(lambda: {_path(source, base, steps[:-1])})"
+        mode = source.constant(torch.inference_mode if steps[-1].inference else torch.no_grad, "mode")
+        return f"{source.constant(_unfollowed, 'unfollowed')}({mode}, lambda: {_path(source, base, steps[:-1])})"
     expression = base
     for step in steps:
-        if isinstance(step, Detach):
+        if isinstance(step, Data):
+            expression = f"{expression}.data"
+        elif isinstance(step, Detach):
             expression = f"{expression}.detach()"
         elif isinstance(step, Restride):
             expression = f"{expression}.as_strided({_layout_arguments(source, step, base)})"
@@ -187,8 +192,8 @@ def _path(source: Source, base: str, steps: Sequence[Any]) -> str:
     return expression
 
 
-def _unfollowed(view: Callable[[], torch.Tensor]) -> torch.Tensor:
-    with torch.no_grad():
+def _unfollowed(mode: Callable[[], AbstractContextManager[None]], view: Callable[[], torch.Tensor]) -> torch.Tensor:
+    with mode():
         return view()
 
 
