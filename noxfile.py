@@ -44,10 +44,9 @@ LIBRARIES = ("transformers", "accelerate", "tokenizers", "regex", "tqdm", "timm"
 LIBRARY_TOOLS = ("pyyaml", "huggingface_hub", "safetensors", "pillow", "psutil", "requests", "packaging")
 BUILD_TOOLS = ("hatchling>=1.27", "editables")
 DIST = ROOT / "dist"
-# What meets torch's insides first, and what the packages do together: minutes, on every change.
+# All that the packages do together, and of each the tests that meet torch's insides first: minutes, on every change.
 NEWEST_TESTS = (
-    "tests/test_0[1-7]*.py", "tests/test_1[5-8]*.py", "tests/test_21_[st]*.py", "tests/test_22*.py",
-    "packages/*/tests/test_torch_versions.py",
+    "tests/test_*.py", "packages/*/tests/test_torch_versions.py",
     "packages/capture/tests/test_a*.py", "packages/capture/tests/test_t*.py", "packages/capture/tests/test_o*.py",
     "packages/aotgrad/tests/test_0[1-57]*.py", "packages/aotgrad/tests/test_1[4-7]*.py",
     "packages/inductor/tests/lowerings", "packages/inductor/tests/api", "packages/cudagraphs/tests/test_[ar]*.py",
@@ -152,12 +151,17 @@ def tests(session: nox.Session, torch: str, device: str) -> None:
 
 @nox.session(python=HOME_PYTHON)
 def newest(session: nox.Session) -> None:
-    """The newest torch: what the packages do together, and of each the tests that meet torch's insides first."""
+    """The newest torch: the demo, what a new user tries, what the packages do together, and of each the tests that meet
+    torch's insides first."""
     found = sorted(str(path) for pattern in NEWEST_TESTS for path in ROOT.glob(pattern))
     install_torch(session, HOME_PYTHON, NEWEST_TORCH)
     session.install(*TEST_TOOLS)
     session.install("--no-deps", f"triton=={RELEASES[NEWEST_TORCH]}")
     install_packages(session, *PACKAGES)
+    if not session.posargs:
+        session.run("python", "examples/demo.py")
+        session.run("python", "-P", "tests/newcomer/walk.py")
+        session.run("python", "-P", "tests/newcomer/engines.py")
     session.run("python", "-m", "pytest", "-q", "-n", "2", *(session.posargs or found))
 
 
