@@ -74,6 +74,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice, repeat
 from types import CodeType
 from typing import Any
 
@@ -223,7 +224,9 @@ class _Decoder:
     def _decode_instructions(self) -> dict[int, Instruction]:
         """Fills `out`; returns the instruction that execution from each byte offset runs first."""
         raw, out, read, jumps = self.code.co_code, self.out, self.read, self.jumps
-        positions = list(self.code.co_positions())
+        positions = list(
+            islice(chain(self.code.co_positions(), repeat(NO_POSITIONS)), len(raw) // 2)
+        )  # a table may end early
         firsts: list[tuple[int, int]] = []  # byte offset, index in `out` of the first instruction at or after it
         offset = start = extended = 0
         while offset < len(raw):

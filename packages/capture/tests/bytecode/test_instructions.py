@@ -106,6 +106,15 @@ def test_instrumented_code_is_read_as_it_was_compiled():
     assert during == before
 
 
+def test_a_table_of_lines_may_end_before_the_code():
+    def program(a):
+        return a + 1
+
+    short = Body.from_code(program.__code__.replace(co_linetable=b""))
+    assert [i.op for i in short] == [i.op for i in Body.from_code(program.__code__)]
+    assert not any(i.line for i in short)
+
+
 def test_indices_are_the_same_each_time():
     code = test_calls.__code__
     assert [i.index for i in Body.from_code(code)] == list(range(len(Body.from_code(code))))

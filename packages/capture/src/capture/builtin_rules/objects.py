@@ -397,7 +397,7 @@ def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
 @rule(weakref.ref.__call__, kinds=(UserObject,))
 def dereference(ctx: Tracer, reference: UserObject) -> Value:
     """What a weak reference leads to, where that was met on another path; the graph relies on it leading there."""
-    target = reference.obj() if reference.obj is not None else None
+    target = weakref.ref.__call__(reference.obj) if type(reference.obj) is weakref.ref else None  # a subclass may count
     found = ctx.known(target)
     if reference.source is None or found is None:
         ctx.stop("weak reference", f"{reference.describe()} is followed to an object that is met nowhere else")

@@ -437,13 +437,26 @@ class PythonModuleValue(Value):
         return self.module
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
+        names = vars(self.module)
+        handler = names.get("__getattr__")
+        is_known = name in names or hasattr(type(self.module), name)
+        if isinstance(handler, FunctionType) and not is_known and not trusted(self.module):
+            return self._ask(ctx, handler, name)
         try:
             found = getattr(self.module, name)
         except AttributeError as error:
             if not trusted(self.module):
                 ctx.guard(KeySource(DictSource(self.source), name), "absent")
             ctx.throw(AttributeError, *error.args)
+        except Exception as error:  # of code that the module has for this  # noqa: BLE001
+            ctx.stop("attribute", f"`{name}` of a module raises {type(error).__name__}")
         return ctx.wrap(found, AttrSource(self.source, name))
+
+    def _ask(self, ctx: Tracer, handler: FunctionType, name: str) -> Value:
+        """What the module's own ``__getattr__`` says of a name that it has not."""
+        entries = DictSource(self.source)
+        ctx.guard(KeySource(entries, name), "absent")
+        return ctx.call(ctx.wrap(handler, KeySource(entries, "__getattr__")), [ConstantValue(name)])
 
 
 class SuperValue(Value):

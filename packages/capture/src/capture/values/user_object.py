@@ -89,10 +89,14 @@ class UserObject(Value):
             return None if written is None else realize(ctx, written)
         if self.source is None:
             return None
-        if not hasattr(self.obj, name):
+        try:
+            held = member.__get__(self.obj)
+        except AttributeError:
             self.absent(ctx, name)
             return None
-        return ctx.wrap(getattr(self.obj, name), AttrSource(self.source, name))
+        except TypeError as error:  # a descriptor of some other class
+            ctx.throw(TypeError, *error.args)
+        return ctx.wrap(held, AttrSource(self.source, name))
 
     def _fallback(self, ctx: Tracer, name: str) -> Value:
         self.absent(ctx, name)
@@ -116,6 +120,10 @@ class UserObject(Value):
         if self.source is None or name in self.overlay:
             return
         if isinstance(member, MemberDescriptorType):
+            if hasattr(self.cls, "__getattr__"):
+                ctx.stop(
+                    "attribute", f"the slot `{name}` of {self.describe()} is empty, so that `__getattr__` is asked"
+                )
             ctx.guard(AttrSource(self.source, name), "absent")
         elif instance_dict(self.obj) is not None:
             ctx.guard(self._entry(name), "absent")
@@ -229,7 +237,7 @@ class UserObject(Value):
         """Whether the real object has an attribute of its own by this name."""
         _, member = lookup(self.cls, name)
         if isinstance(member, MemberDescriptorType):
-            return hasattr(self.obj, name)
+            return is_filled(member, self.obj)
         return name in self._instance_dict()
 
     def current_names(self) -> list[str]:
@@ -288,6 +296,15 @@ def _no_place(cls: type, name: str, member: Any) -> str:
     if member is not _MISSING:
         return f"'{cls.__name__}' object attribute '{name}' is read-only"
     return f"'{cls.__name__}' object has no attribute '{name}'{NO_DICT}"
+
+
+def is_filled(slot: MemberDescriptorType, obj: Any) -> bool:
+    """Whether there is something in a slot, asked past any ``__getattr__``."""
+    try:
+        slot.__get__(obj)
+    except (AttributeError, TypeError):  # the latter of another class's slot
+        return False
+    return True
 
 
 def instance_dict(obj: Any) -> dict[str, Any] | None:
