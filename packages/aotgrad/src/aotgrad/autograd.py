@@ -15,6 +15,8 @@ import torch
 from aotgrad.absent import has_fixed_sizes, without_tangents
 from aotgrad.again import Again, compute_again, inputs_read
 from aotgrad.errors import Unsupported
+from aotgrad.freeing import Freeing, hold, saved_by
+from aotgrad.held import Behind, refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
 from aotgrad.roles import Gradient, Primal, Result, Saved, SavedSize, Tangent, UpdatedInput
@@ -37,6 +39,7 @@ class Layout:
     saved: int
     differentiable: tuple[int, ...]
     kept: tuple[int, ...] | None  # inputs that computing the gradients again reads; None if inputs cannot be kept
+    behind: tuple[Behind, ...]  # each differentiable value
 
 
 def differentiable_function(
@@ -44,7 +47,7 @@ def differentiable_function(
 ) -> Callable[..., Any]:
     """A function of the graph's inputs that autograd can differentiate."""
     source, layout = Source(), layout_of(joint, pair)
-    _write_forward(source, layout)
+    _write_forward(source, layout, freeing_of(layout, pair))
     _write_backward(source, layout, pair)
     source.names.update(
         Function=torch.autograd.Function,
@@ -56,6 +59,11 @@ def differentiable_function(
         zeros=torch.zeros,
         dense=_dense,
         fewer=FewerTangents(pair.backward, compile_backward),
+        refuse_second_time=refuse_second_time,
+        hold=hold,
+        saved_by=saved_by,
+        over=freeing_of(layout, pair).is_over,
+        refuse_partial_checkpoint=refuse_partial_checkpoint,
     )
     namespace = source.build("autograd function")
     namespace["inner_backward"] = _compiled_on_first_call(lambda: compile_backward(pair.backward), namespace)
@@ -101,21 +109,20 @@ def layout_of(joint: JointGraph, pair: Pair) -> Layout:
     # An input that autograd sees changed hangs on this very function: keeping it would keep both for ever.
     tracked = any(mutation.tracked for mutation in pair.facts.mutations)
     kept = None if tracked else inputs_read(joint)
-    return Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked), kept)
+    return Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked), kept, joint.behind)
 
 
 def _names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{index}" for index in range(count)]
 
 
-def _write_forward(source: Source, layout: Layout) -> None:
+def _write_forward(source: Source, layout: Layout, freeing: Freeing) -> None:
     values, sizes, saved = _names("v", layout.values), _names("n", layout.sizes), _names("s", layout.saved)
     source.add("class Compiled(Function):")
     source.add("@staticmethod", 1)
     source.add("def forward(ctx, *inputs):", 1)
     source.add(f"{', '.join([*values, *sizes, *saved])}, = inner_forward([*inputs])", 2)
-    if saved:
-        source.add(f"ctx.save_for_backward({', '.join(saved)})", 2)
+    freeing.write_forward(source, saved)
     if sizes:
         source.add(f"ctx.sizes = ({', '.join(sizes)},)", 2)
     if layout.kept is not None:
@@ -145,24 +152,27 @@ def _write_backward(source: Source, layout: Layout, pair: Pair) -> None:
     source.add(f"def backward(ctx, {', '.join(arriving)}):", 1)
     # Autograd comes by also where whatever used the results gave no gradient at all.
     source.add(f"if {' is '.join([*tangents, 'None'])}: return {', '.join(['None'] * len(pair.forward.inputs))}", 2)
+    fewer = len(tangents) > 1 and has_fixed_sizes(pair.backward)
+    freeing = freeing_of(layout, pair)
+    freeing.write_checks(source, tangents)
     source.add("if is_grad_enabled():", 2)
     source.add(f"return again(Compiled.backward, ctx, ({', '.join(arriving)},))", 3)
     if len(tangents) > 1:
         source.add(f"absent = {{k for k, t in enumerate(({', '.join(tangents)},)) if t is None}}", 2)
-    fewer = len(tangents) > 1 and has_fixed_sizes(pair.backward)
     for order, (name, node) in enumerate(zip(tangents, tangent_values(pair), strict=True)):
         if len(tangents) > 1 and not fewer:
             like = f"ctx.like[{order}]"
             source.add(f"if {name} is None: {name} = zeros({like}[0], dtype={like}[1], device={like}[2])", 2)
         _write_tangent(source, f"{name} is not None and " if fewer else "", name, node)
-    saved = [*(["*ctx.sizes"] if layout.sizes else []), *(["*ctx.saved_tensors"] if layout.saved else []), *tangents]
+    saved = [*(["*ctx.sizes"] if layout.sizes else []), *([freeing.read()] if layout.saved else []), *tangents]
     source.add(f"inputs = [{', '.join(saved)}]", 2)
-    if layout.saved:
-        source.add("if not keep_graph():", 2)
-        source.add("ctx.maybe_clear_saved_tensors()", 3)
-        if layout.kept is not None:
-            source.add("ctx.inputs = None", 3)
+    freeing.write_freeing(source)
     _write_gradients(source, pair, len(tangents), fewer)
+
+
+def freeing_of(layout: Layout, pair: Pair) -> Freeing:
+    spares = len(layout.differentiable) > 1 and has_fixed_sizes(pair.backward)
+    return Freeing(layout.behind, layout.saved, layout.kept is not None, spares)
 
 
 def tangent_values(pair: Pair) -> list[torch.Tensor]:
@@ -252,7 +262,7 @@ class DifferentiableBackward:
         return self._made if isinstance(self._made, str) else self._by_role(self._made, ctx, arriving)
 
     def _by_role(self, again: Again, ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
-        saved = ctx.saved_tensors  # raises if they are gone or were written to
+        saved = saved_by(ctx)  # raises if they are gone or were written to
         kept = [ctx.inputs[index] for index in self._layout.kept or ()]
         if ctx.versions is not None and ctx.versions != tuple(version_of(value) for value in kept):
             raise RuntimeError("an input of a compiled function was modified by an inplace operation since its call")

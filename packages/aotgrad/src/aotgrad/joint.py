@@ -23,6 +23,7 @@ from aotgrad.connected import outputs_behind, told_of_missing_gradients
 from aotgrad.early import EarlyRules
 from aotgrad.errors import DependsOnValues, Unsupported
 from aotgrad.facts import Facts, OfResult
+from aotgrad.held import TOGETHER, Behind, behind_each
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.levels import behind, levels
 from aotgrad.reach import BY_STRIDES, refuse_overlapping, refuse_windows
@@ -55,6 +56,7 @@ class JointGraph:
     followed: bool = False
     varies: bool = False
     levels: tuple[int, ...] = ()  # of differentiable outputs, where some come from others
+    behind: tuple[Behind, ...] = ()  # each differentiable output
 
     @property
     def trains(self) -> bool:
@@ -115,6 +117,7 @@ class _Stops:
         self.recorder = recorder
         self.numbers = sorted(set().union(*others))
         self.levels = levels(others) if self.numbers else ()
+        self.behind = behind_each(outputs) if whole else (TOGETHER,) * len(outputs)
         self.found: dict[int, fx.Node] = {}
 
     def at(self, number: int, output: torch.Tensor, tangent: torch.Tensor) -> None:
@@ -404,7 +407,9 @@ def _finish(
     values = (*returned, *(node for node in gradients if node is not None), *stops.found.values())
     recorder.graph.output(values)
     varies = recorder.fake_mode.shape_env is not None
-    return JointGraph(recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed, varies, stops.levels)
+    return JointGraph(
+        recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed, varies, stops.levels, stops.behind
+    )
 
 
 def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal | AliasBase | Size]:

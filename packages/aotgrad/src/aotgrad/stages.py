@@ -7,6 +7,8 @@ Must not know: mutation and aliasing; `wrapper.py` restores those around it.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +27,8 @@ from aotgrad.autograd import (
     refused,
     tangent_values,
 )
+from aotgrad.freeing import Freeing, hold, saved_by
+from aotgrad.held import refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
 from aotgrad.roles import Gradient, Saved
@@ -47,13 +51,25 @@ class Staged:
         self._whole: Boxed | None = None
         self._saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
         self._always = always_kept(joint)
-        self._read = [self._saved_for(level) for level in range(max(self.levels) + 1)]
+        self.read = [self._saved_for(level) for level in range(max(self.levels) + 1)]
+        self.freeing = [self._freeing_of(level) for level in range(max(self.levels) + 1)]
         self._compile = compile_backward
         self._backward = pair.backward
 
     def at(self, level: int) -> list[int]:
         """The tangents of a level, by their number."""
         return [number for number, other in enumerate(self.levels) if other == level]
+
+    def _freeing_of(self, level: int) -> Freeing:
+        behind = tuple(self.layout.behind[number] for number in self.at(level))
+        return Freeing(behind, sum(self.read[level]), keeps_inputs=self.layout.kept is not None, spares=False)
+
+    def come_by(self, arriving: Sequence[Any]) -> int:
+        """The nodes behind the results that gradients arrive for, of those that hold tensors."""
+        here = [each for each, tangent in zip(self.layout.behind, arriving, strict=True) if tangent is not None]
+        if any(each.checkpoint for each in here):
+            refuse_partial_checkpoint()
+        return functools.reduce(operator.or_, (each.held for each in here), 0)
 
     def _saved_for(self, level: int) -> list[bool]:
         """Which saved tensors the backward of a level reads."""
@@ -72,7 +88,7 @@ class Staged:
         for level in range(max(self.levels) + 1):
             numbers = self.at(level)
             passed = [values[layout.differentiable[n]] for n in range(len(self.levels)) if self.levels[n] < level]
-            kept = [value if read else None for value, read in zip(saved, self._read[level], strict=True)]
+            kept = [value if read else None for value, read in zip(saved, self.read[level], strict=True)]
             own = [values[layout.differentiable[n]] for n in numbers]
             made: tuple[Any, ...] = _Stage.apply(call, level, kept, own, *passed, *inputs)
             for number, value in zip(numbers, made, strict=True):
@@ -117,9 +133,13 @@ class _Stage(torch.autograd.Function):
     def forward(
         ctx: Any, call: _Call, level: int, saved: Sequence[Any], values: Sequence[Any], *edges: Any
     ) -> tuple[Any, ...]:
-        ctx.save_for_backward(*saved)
+        if call.staged.freeing[level].keeps:
+            ctx.holder = hold(saved)
+        else:
+            ctx.save_for_backward(*saved)
         ctx.call, ctx.level = call, level
         ctx.like, ctx.inputs, ctx.versions = call.like, call.inputs, call.versions
+        ctx.freed = 0
         ctx.set_materialize_grads(False)
         return tuple(values)
 
@@ -131,6 +151,9 @@ class _Stage(torch.autograd.Function):
         arriving: list[Any] = [None] * len(staged.levels)
         for number, tangent in zip(staged.at(ctx.level), tangents, strict=True):
             arriving[number] = tangent
+        behind = staged.come_by(arriving)
+        if ctx.freed & behind:
+            refuse_second_time()
         if torch.is_grad_enabled():
             found = staged.again.by_role(ctx, arriving)
             if isinstance(found, str):
@@ -138,8 +161,10 @@ class _Stage(torch.autograd.Function):
         else:
             found = _taken(ctx, arriving)
             if not get_current_graph_task_keep_graph():
-                ctx.maybe_clear_saved_tensors()
-                ctx.inputs = None
+                ctx.freed |= behind
+                if staged.freeing[ctx.level].is_over(ctx.freed):
+                    ctx.maybe_clear_saved_tensors()
+                    ctx.holder = ctx.inputs = None
         return _by_edge(ctx, found)
 
 
@@ -147,8 +172,10 @@ def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
     staged: Staged = ctx.call.staged
     pairs = enumerate(zip(arriving, staged.expected, strict=True))
     given = [None if pair[0] is None and staged.fixed_sizes else arranged(ctx, number, pair) for number, pair in pairs]
+    read = staged.read[ctx.level]
+    saved = saved_by(ctx) if any(read) else [None] * len(read)
     with torch.no_grad():
-        found = staged.gradients(ctx.call.sizes, ctx.saved_tensors, given)
+        found = staged.gradients(ctx.call.sizes, saved, given)
     absent = {number for number, tangent in enumerate(arriving) if tangent is None}
     return {role: None if absent.issuperset(role.tangents) else gradient for role, gradient in found.items()}
 

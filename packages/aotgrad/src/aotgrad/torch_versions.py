@@ -161,6 +161,12 @@ INSIDES = Insides(
         ),
         Inside("torch._C._is_any_autocast_enabled", "which says whether a caller casts", _NOTHING, essential=True),
         Inside("torch._C._DisableAutocast", "which keeps autocast out of a gradient of a gradient", _AGAIN),
+        Inside(
+            "torch.autograd._is_checkpoint_valid",
+            "which says whether all gradients are asked for",
+            _NOTHING,
+            essential=True,
+        ),
         Inside("torch.autograd._make_grads", "which makes the gradients that a call left out", _EARLY),
         Inside("torch.autograd.graph._engine_run_backward", "which runs autograd's engine", _EARLY),
         Inside("torch._native_batch_norm_legit", "which is a batch norm that tells its statistics", _EARLY),

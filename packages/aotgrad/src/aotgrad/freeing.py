@@ -1,0 +1,116 @@
+"""When a compiled backward frees what forward saved, and whom it turns away: as autograd does, node by node.
+
+Autograd frees what the nodes hold that it comes by, and all that a function of ours saved.  Where some results may
+still be differentiated then, a node that nobody comes by holds it for them; who comes by what eager has freed is turned
+away, though it is still there.
+Must not know: what is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import torch
+
+from aotgrad.held import Behind
+from aotgrad.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Freeing:
+    """The rules for results that are saved for together; ``spares``: those that hold nothing need nothing saved."""
+
+    behind: tuple[Behind, ...]
+    saved: int
+    keeps_inputs: bool
+    spares: bool
+
+    @property
+    def masks(self) -> list[int]:
+        return sorted({each.held for each in self.behind if each.held})
+
+    @property
+    def counts(self) -> bool:
+        """Whether what was freed has to be noted: where the saved tensors alone do not tell."""
+        return bool(self.masks) and (len(self.behind) > 1 or not self.saved)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether somebody who reads what is saved may come when autograd has freed it."""
+        return bool(self.saved) and (self._apart or (self._some_hold_nothing and not self.spares))
+
+    @property
+    def _apart(self) -> bool:
+        return any(not one & other for one, other in combinations(self.masks, 2))
+
+    @property
+    def _some_hold_nothing(self) -> bool:
+        return not all(each.held for each in self.behind)
+
+    def is_over(self, freed: int) -> bool:
+        """Whether nobody may come any more who reads what is saved."""
+        return all(mask & freed for mask in self.masks) and (self.spares or not self._some_hold_nothing)
+
+    def write_forward(self, source: Source, saved: Sequence[str]) -> None:
+        names = ", ".join(saved)
+        if saved and self.keeps:
+            source.add(f"ctx.holder = hold([{names}])", 2)
+        elif saved:
+            source.add(f"ctx.save_for_backward({names})", 2)
+        if self.counts:
+            source.add("ctx.freed = 0", 2)
+
+    def write_checks(self, source: Source, tangents: Sequence[str]) -> None:
+        """What is refused before anything runs."""
+        pairs = list(zip(tangents, self.behind, strict=True))
+        through = [f"{name} is not None" for name, each in pairs if each.checkpoint]
+        if through:
+            source.add(f"if {' or '.join(through)}: refuse_partial_checkpoint()", 2)
+        if self.counts:
+            held = [f"({each.held} if {name} is not None else 0)" for name, each in pairs if each.held]
+            source.add(f"behind = {' | '.join(held)}", 2)
+            source.add("if ctx.freed & behind: refuse_second_time()", 2)
+
+    def read(self) -> str:
+        """The saved tensors; nobody reads them who may come when they are gone."""
+        if self.keeps:
+            return "*saved_by(ctx)"
+        spared = self.counts and self._some_hold_nothing
+        return f"*(ctx.saved_tensors if behind else (None,) * {self.saved})" if spared else "*ctx.saved_tensors"
+
+    def write_freeing(self, source: Source) -> None:
+        if not self.masks:
+            return
+        source.add("if not keep_graph():", 2)
+        if self.counts:
+            source.add("ctx.freed |= behind", 3)
+        if self.saved:
+            source.add("if over(ctx.freed):" if self.keeps else "if True:", 3)
+            source.add("ctx.holder = None" if self.keeps else "ctx.maybe_clear_saved_tensors()", 4)
+            if self.keeps_inputs:
+                source.add("ctx.inputs = None", 4)
+
+
+def hold(tensors: Sequence[Any]) -> torch.Tensor:
+    """Keeps tensors as a node of autograd does, with their versions; not what hangs on whoever keeps this."""
+    plain = [each.detach() if isinstance(each, torch.Tensor) and not each.is_inference() else each for each in tensors]
+    with torch.enable_grad():
+        holder: torch.Tensor = _Holder.apply(torch.empty(0, requires_grad=True), plain)
+    return holder
+
+
+def saved_by(ctx: Any) -> Sequence[Any]:
+    """What forward saved; raises as autograd does where it is gone or was written to."""
+    holder = getattr(ctx, "holder", None)
+    found: Sequence[Any] = ctx.saved_tensors if holder is None else holder.grad_fn.saved_tensors
+    return found
+
+
+class _Holder(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor, tensors: Sequence[Any]) -> torch.Tensor:
+        ctx.save_for_backward(*tensors)
+        return torch.empty(0)

@@ -1,0 +1,81 @@
+"""What autograd holds for backward, read off the nodes that it made while the program was traced.
+
+A node that holds saved tensors frees them when backward has come by, and whoever comes again is told so.  Results that
+have such nodes in common cannot be differentiated one after another without ``retain_graph``; those that have none can,
+as often as one likes.
+Must not know: graphs, what is saved for the compiled backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+from aotgrad.torch_versions import is_checkpoint_valid
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What autograd comes by from one result: nodes that hold tensors, as bits, and whether reentrant checkpoints."""
+
+    held: int
+    checkpoint: bool = False
+
+
+TOGETHER = Behind(1)
+"""For results that autograd does not follow one by one."""
+
+
+def behind_each(outputs: Sequence[torch.Tensor]) -> tuple[Behind, ...]:
+    """For each output; what is behind another output belongs to that one."""
+    edges = {(output.grad_fn, output.output_nr) for output in outputs}
+    holding: dict[Any, int] = {}
+    checkpoints = []
+    for number, output in enumerate(outputs):
+        passed = _passed(output, edges)
+        checkpoints.append(any(node.name() == "CheckpointFunctionBackward" for node in passed))
+        for node in filter(_holds, passed):
+            holding[node] = holding.get(node, 0) | 1 << number
+    kinds = sorted(set(holding.values()))  # nodes behind the same outputs are one for this purpose
+    held = [sum(1 << bit for bit, kind in enumerate(kinds) if kind >> n & 1) for n in range(len(outputs))]
+    return tuple(map(Behind, held, checkpoints))
+
+
+def _passed(output: torch.Tensor, edges: set[tuple[Any, int]]) -> set[Any]:
+    waiting, seen = [output.grad_fn], set[Any]()
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting.extend(edge[0] for edge in node.next_functions if edge not in edges)
+    return seen
+
+
+def _holds(node: Any) -> bool:
+    if isinstance(node, BackwardCFunction):
+        return bool(node._raw_saved_tensors)
+    return _kind_holds(type(node))
+
+
+@cache
+def _kind_holds(kind: type) -> bool:
+    return any(name.startswith("_raw_saved_") for name in dir(kind))
+
+
+def refuse_second_time() -> None:
+    """Raises what autograd does, in its own words."""
+    with torch.enable_grad():
+        result = torch.ones((), requires_grad=True).exp()
+    torch.autograd.backward(result)
+    torch.autograd.backward(result)
+
+
+def refuse_partial_checkpoint() -> None:
+    """Raises what a reentrant checkpoint does where gradients of some inputs alone are asked for."""
+    if not is_checkpoint_valid():
+        torch.utils.checkpoint.CheckpointFunction.backward(None)

@@ -1,0 +1,81 @@
+"""Results used one after another, without ``retain_graph``: what eager allows is allowed, what it refuses refused."""
+
+import itertools
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import aotgrad
+
+
+def apart(x, w):
+    return (x * w).sum(), (x + w).sum(), w.exp(), w.sin() * 2
+
+
+def holding_nothing(x, w):
+    return w.sum(), w + x, (w * 2).sum()
+
+
+def together(x, w):
+    hidden = w.exp()
+    return hidden.cos(), hidden.sin()
+
+
+def levels(x, w):
+    hidden = w.exp()
+    return hidden, hidden.sum(), hidden.sin(), w.cos()
+
+
+def levels_that_hold_nothing(x, w):
+    hidden = w + x
+    return hidden, hidden.sum(), hidden * 2
+
+
+def through_a_checkpoint(x, w):
+    return checkpoint(torch.tanh, w, use_reentrant=True), w.sin()
+
+
+def writing(x, w):
+    x.mul_(w)
+    return x, w.sin()
+
+
+PROGRAMS = [apart, holding_nothing, together, levels, levels_that_hold_nothing, through_a_checkpoint, writing]
+
+
+def in_order(call, order, graph_of_the_first):
+    x, w = torch.full((3,), 2.0), torch.full((3,), 0.5, requires_grad=True)
+    results, seen = call(x, w), []
+    for place, number in enumerate(order):
+        try:
+            options = {"create_graph": True} if graph_of_the_first and not place else {}
+            (gradient,) = torch.autograd.grad(results[number].sum(), w, allow_unused=True, **options)
+            seen.append(gradient if gradient is None else gradient.tolist())
+            results[number].sum().backward()
+        except RuntimeError as error:
+            seen.append(str(error)[:60])
+        seen.append(w.grad if w.grad is None else w.grad.tolist())
+    return seen
+
+
+@pytest.mark.parametrize("graph", [False, True], ids=["plainly", "a graph of the first"])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "varying"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True")
+def test_one_result_after_another(program, dynamic, graph):
+    compiled = aotgrad.function(program, forward=aotgrad.run_eagerly, dynamic=dynamic)
+    count = len(program(torch.ones(3), torch.ones(3, requires_grad=True)))
+    for order in itertools.product(range(count), repeat=3):
+        assert str(in_order(compiled, order, graph)) == str(in_order(program, order, graph)), order
+
+
+def test_what_is_saved_goes_when_nobody_may_come_any_more():
+    x, w = torch.full((3,), 2.0), torch.full((3,), 0.5, requires_grad=True)
+    one, _, two, three = aotgrad.function(apart, forward=aotgrad.run_eagerly)(x, w)
+    node = one.grad_fn
+    for result in (one, two):
+        result.sum().backward()
+        assert node.holder is not None
+    three.sum().backward()
+    assert node.holder is None
