@@ -7,6 +7,7 @@ The text is a module with four functions: ``make()`` gives the arguments by name
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import itertools
 import linecache
@@ -82,6 +83,7 @@ def _calls(
 ) -> Iterator[Call]:
     for index in range(CALLS):
         torch.default_generator.manual_seed(index)  # torch.manual_seed looks for devices first
+        gc.collect()  # what an exception kept of the call before, steps of autograd that a leaf still knows, is gone
         if index:
             with contextlib.suppress(Exception), warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -20,6 +20,7 @@ from capture.layouts import CLOSED, varied
 from capture.options import Options
 from capture.outcomes import Varying
 from capture.records import FallbackRecord
+from capture.silence import silenced
 from capture.sources import Inputs, MadeSource
 
 
@@ -37,7 +38,9 @@ class Version:
     def differing(self, inputs: Inputs) -> list[tuple[Guard, Any]]:
         """The tensors and numbers that are others than before; none where more than sizes and values differ."""
         found = []
-        for guard in map(self.guards.__getitem__, self.entry.guards.failures(inputs.function, inputs.args)):
+        with silenced():  # gradients of what is no leaf are among what is read
+            failures = self.entry.guards.failures(inputs.function, inputs.args)
+        for guard in map(self.guards.__getitem__, failures):
             if guard.kind in ("tensor", "equals"):
                 actual, expected = _read(guard, inputs), guard.payload[0]
                 if not _is_another_number(guard.kind, expected, actual):

@@ -32,6 +32,8 @@ def doubtful(func: Any, args: Any, kwargs: Any, written: Sequence[torch.Tensor])
     doubt = _DOUBTS.get(func.overloadpacket)
     if doubt is not None and doubt(*args, **kwargs):
         return True
+    if isinstance(kwargs.get("alpha"), bool):  # which some kernels take for truths alone
+        return True
     numbers, results = _traits(func)
     if numbers and _is_out_of_range(numbers, args, kwargs):
         return True
@@ -148,6 +150,15 @@ def _is_of_another_type(result: Any, args: Any) -> bool:
 @_doubt(aten.relu, aten.relu_)
 def _of_truths(x: torch.Tensor) -> bool:
     return x.dtype is torch.bool
+
+
+@_doubt(
+    *(aten.max, aten.min, aten.amax, aten.amin, aten.aminmax, aten.argmax, aten.argmin, aten.median, aten.nanmedian),
+    *(aten.mode, aten.kthvalue, aten.cummax, aten.cummin, aten.logcumsumexp),
+)
+def _of_nothing(x: torch.Tensor, *_: Any, **__: Any) -> bool:
+    """There is no largest of no numbers, along the dimension that is asked for or another."""
+    return any(isinstance(size, int) and not size for size in x.shape)
 
 
 @_doubt(aten.celu, aten.celu_)

@@ -65,6 +65,21 @@ class StandIns:
         with torch.enable_grad(), self.mode:
             return fake.view_as(fake) if not fake.requires_grad else fake.clone()
 
+    def like_its_base(self, base: torch.Tensor) -> torch.Tensor:
+        """Of what wants gradients only because its base does, which ``base`` stands for."""
+        base.requires_grad_(True)
+        with torch.no_grad(), self.mode:
+            return base.view_as(base)
+
+
+def has_gradients_of_its_base(tensor: torch.Tensor) -> bool:
+    """Whether it is a leaf that wants gradients, none of which arrive at it: its base got to want them later."""
+    if not (tensor.requires_grad and tensor.is_leaf and is_view(tensor)):
+        return False
+    with torch.enable_grad():
+        step: Any = tensor.view_as(tensor).grad_fn
+    return step is not None and step.next_functions[0][0] is None
+
 
 class Arrived:
     """What an operator may change in place of an input besides its data; a backend is told what comes with the call."""

@@ -10,11 +10,17 @@ class FunctionContext:
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
-        self.saved_tensors: tuple[Any, ...] = ()
+        self._kept: tuple[Any, ...] = ()
+        self._looks_back = False
         self.gives_zeros = True  # for the gradients of outputs that nobody used
 
     def save_for_backward(self, *tensors: Any) -> None:
-        self.saved_tensors = tensors
+        self._kept = tensors
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        self._looks_back = True
+        return self._kept
 
     def save_for_forward(self, *tensors: Any) -> None:
         pass

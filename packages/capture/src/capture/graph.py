@@ -22,7 +22,7 @@ import torch
 from torch import fx
 
 from capture.errors import InternalError, Location
-from capture.fakes import Arrived, StandIns
+from capture.fakes import Arrived, StandIns, has_gradients_of_its_base
 from capture.guards import Guard
 from capture.journal import Noting
 from capture.layouts import OpenLayout, Relied
@@ -80,7 +80,9 @@ class GraphRecorder:
         self._came: dict[fx.Node, Arrived] = {}
         self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
         self.operations = 0
+        self.views_without_history: dict[int | None, list[torch.Tensor]] = {}
         self.arrived: dict[int, tuple[Any, Any]] = {}  # inputs with a history, and the last step of it
+        self.readers: set[type] = set()  # functions with a backward of their own that looks at what was kept for it
         self.used_up: set[Any] = set()  # steps of autograd's history that a backward in the graph has freed
         self.spoilt = 0  # how often stand-ins were changed by an operation that is not in the graph
         self.regions = Regions()
@@ -124,6 +126,8 @@ class GraphRecorder:
 
     def fake_input(self, tensor: torch.Tensor, source: Source, layout: OpenLayout) -> torch.Tensor:
         """The metadata of a real tensor; what is open of its sizes and strides becomes symbols."""
+        if has_gradients_of_its_base(tensor):
+            return self.stand_ins.like_its_base(self.fake_input(tensor.detach(), source, layout))
         if not layout:
             return self.stand_ins.of(tensor)
         unrelated = tensor
@@ -276,10 +280,12 @@ class GraphRecorder:
     def differentiated_since(self, mark: tuple[int, set[fx.Node]]) -> bool:
         return any(node.target is torch.autograd.grad and node not in mark[1] for node in self.nodes)
 
-    def close_region(self, mark: tuple[int, set[fx.Node]], options: Mapping[str, Any]) -> None:
+    def close_region(
+        self, mark: tuple[int, set[fx.Node]], passed: Sequence[fx.Node], options: Mapping[str, Any]
+    ) -> None:
         """What was recorded since is to be run again by backward instead of being kept for it."""
         nodes = [node for node in self.nodes if node not in mark[1] and node.op != "placeholder"]
-        self.regions.close(nodes, options)
+        self.regions.close(nodes, passed, options)
 
     def entry(self, outer: fx.Node, example: torch.Tensor) -> fx.Node:
         """What a transformed function sees of a tensor, until ``cut`` makes a module of the function."""

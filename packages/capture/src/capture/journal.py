@@ -28,6 +28,8 @@ _MOVES = (
     "cat", "stack", "copy", "_to_copy", "clone", "sum", "prod", "cumsum", "sort", "topk", "max", "min", "argmax",
     "argmin", "any", "all", "arange", "where", "expand", "fill", "zero", "full", "roll", "flip", "unbind",
 )  # fmt: skip
+_OF_LISTS = ("_foreach_", "_fused_")
+_KEEPS_NUMBERS = ("copy", "fill", "zero")
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
 
 
@@ -39,6 +41,7 @@ class Traits:
     of_integers: bool  # where integers are among its operands
     writes: tuple[tuple[int, str], ...]  # arguments by place and name
     statistics: bool
+    simple: bool  # goes from number to number: nothing is left to refuse once shapes and types fit
 
 
 @cache
@@ -55,6 +58,7 @@ def traits_of(func: Any) -> Traits:
         plain.startswith(_DIVIDES) or not moves,
         writes,
         of_torch and plain.endswith(("batch_norm", "instance_norm")),
+        of_torch and (torch.Tag.pointwise in func.tags or name.startswith(_OF_LISTS) or plain in _KEEPS_NUMBERS),
     )
 
 
@@ -68,12 +72,20 @@ def _has_integers(operands: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) and leaf.dtype in _INTEGERS for leaf in leaves)
 
 
+def _has_plain_numbers(args: Any, kwargs: Any) -> bool:
+    return not any(isinstance(each, bool) for each in (*args, *kwargs.values()))
+
+
 class Journal:
-    """Memory in the order it is written, and how much of it was written when something last might have raised."""
+    """Memory in the order it is written, and how much of it was written when something last might have raised.
+
+    Doubtful is more than what may raise: whatever stand-ins do not check as kernels do.
+    """
 
     def __init__(self) -> None:
         self.written: dict[int, torch.UntypedStorage] = {}
         self.before_raising: dict[int, torch.UntypedStorage] = {}
+        self.before_doubtful: dict[int, torch.UntypedStorage] = {}
         self.raising_after: dict[int, Any] = {}  # where, of the first that may raise after that memory was written
         self.place: Any = None  # of the program's instruction that is evaluated
         self.doubts = 0
@@ -88,6 +100,8 @@ class Journal:
             self.written.setdefault(int(cdata_of(memory)), memory)
         raises = traits.always or (traits.of_integers and _has_integers((args, kwargs)))
         self.raisers += raises
+        if self.written and not (traits.simple and _has_plain_numbers(args, kwargs)):
+            self.before_doubtful.update(self.written)
         if self.written and raises:
             for key in self.written.keys() - self.before_raising.keys():
                 self.raising_after[key] = self.place

@@ -11,7 +11,7 @@ object: then CPython makes it, between two graphs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -40,13 +40,17 @@ class History:
             if step not in ends:
                 waiting.extend(before for before, _ in reversed(step.next_functions))
 
-    def used_up(self) -> Iterator[Any]:
-        """The steps of which a backward has freed what another would need."""
-        return filter(_has_let_go, self.steps)
+    def used_up(self, readers: Collection[type]) -> Iterator[Any]:
+        """The steps of which a backward has freed what another would need.  Of functions with a backward of their own
+        that matters to ``readers`` only.
+        """
+        return (step for step in self.steps if _has_let_go(step, readers))
 
 
-def _has_let_go(step: Any) -> bool:
+def _has_let_go(step: Any, readers: Collection[type]) -> bool:
     kind: Any = type(step)
+    if hasattr(kind, "_forward_cls") and not any(issubclass(kind._forward_cls, reader) for reader in readers):
+        return False
     return any(_is_gone(step, name) for name in _names_of_saved(kind))
 
 

@@ -514,12 +514,13 @@ class Machine:
         self.graph.forget(recorded)
 
     @contextlib.contextmanager
-    def region(self, options: Mapping[str, Any]) -> Iterator[None]:
+    def region(self, passed: Sequence[Value], options: Mapping[str, Any]) -> Iterator[None]:
         recorded, changed = self.graph.mark(), len(self.effects.changed())
         yield
         if len(self.effects.changed()) != changed or self.graph.differentiated_since(recorded):
             self.stop("effects", "what backward is to run again changes objects outside of it, or goes backward itself")
-        self.graph.close_region(recorded, options)
+        tensors = [value.node for value in passed if isinstance(value, TensorValue)]
+        self.graph.close_region(recorded, tensors, options)
 
     def decide(self, value: Value) -> bool | None:
         assert isinstance(value, TensorValue)

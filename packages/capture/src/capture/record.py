@@ -15,8 +15,8 @@ from torch import fx
 from capture import default_devices
 from capture.errors import Location, Signal
 from capture.graph import GONE, GraphRecorder
+from capture.histories import insist_on_known_histories, note_view
 from capture.silence import silenced
-from capture.sources import AttrSource
 from capture.stand_ins import stand_in
 from capture.torch_versions import (
     DataDependentOutputException,
@@ -90,8 +90,7 @@ def record_operation(
     if ctx.fixed_sizes() > fixed:
         hint = "it runs as in eager for every value; the rest of the function is captured"
         ctx.stop("varying size", f"`{name}` takes what varies for a constant", hint)
-    if ctx.graph.arrived:
-        _insist_that_nobody_watches(ctx, name)
+    insist_on_known_histories(ctx, name, operation.tensors)
     if _is_new_leaf(ctx, result):
         ctx.made_leaf(result)
     for condition in ctx.graph.assumed_since(assumed):
@@ -131,38 +130,25 @@ class _Checked:
         found: list[tuple[Any, ...]] = []
         for tensor in self.tensors:
             storage = tensor.untyped_storage()
-            shape = tuple(tensor.shape) if self.with_shape else ()
-            found.append((cdata_of(storage), storage.nbytes(), tensor.numel(), tensor.dtype, shape))
+            layout = self._layout(tensor)
+            found.append((cdata_of(storage), storage.nbytes(), tensor.numel(), tensor.dtype, layout))
         return found
+
+    def _layout(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+        """An input's is the program's to see, and torch refuses to change that of some tensors."""
+        known = self.ctx.tensors.get(id(tensor))
+        if known is not None and known.source is not None:
+            return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+        return tuple(tensor.shape) if self.with_shape else ()
 
     def insist_on_the_same(self) -> None:
         ctx, hint = self.ctx, "it runs as in eager; the rest of the function is captured"
         if self.before != self._extents():
             ctx.graph.spoilt += 1
-            ctx.stop("resized tensor", f"`{self.name}` gives a tensor another size or other memory", hint)
+            ctx.stop("resized tensor", f"`{self.name}` gives a tensor another size, layout or other memory", hint)
         if ctx.graph.mode.journal.doubts > self.doubts:
             ctx.graph.spoilt += 1
             ctx.stop("error in an operation", f"eager may refuse `{self.name}` with these operands", hint)
-
-
-def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
-    """A tensor that has hooks or keeps its gradient is changed in place by CPython: they move to its new history."""
-    for key, (value, step) in list(ctx.graph.arrived.items()):
-        if _last_step(ctx, name, value) is not step:
-            del ctx.graph.arrived[key]
-            if value.obj.retains_grad or value.obj._backward_hooks:
-                ctx.graph.spoilt += 1
-                ctx.stop("autograd", f"`{name}` changes {value.describe()}, which has hooks or keeps its gradient")
-            for attribute in ("retains_grad", "_backward_hooks"):
-                ctx.guard(AttrSource(value.source, attribute), "false")
-
-
-def _last_step(ctx: Recording, name: str, value: TensorValue) -> Any:
-    try:
-        return value.fake.grad_fn
-    except RuntimeError:  # a view that was changed in a mode without histories: torch can tell nothing more of it
-        ctx.graph.spoilt += 1
-        ctx.stop("autograd", f"`{name}` changes {value.describe()}, a view, where nothing has a history")
 
 
 def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber]) -> bool:
@@ -235,6 +221,7 @@ def result_value(ctx: Recording, node: fx.Node, result: Any) -> Value:
             return known
         value = TensorValue(node, result)
         ctx.tensors[id(result)] = value
+        note_view(ctx, result)
         return value
     if isinstance(result, _SYMBOLIC):
         return _number(ctx, node, result)

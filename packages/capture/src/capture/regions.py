@@ -1,5 +1,9 @@
 """Regions of a graph that backward runs again: the nodes of each become a module that the graph calls by a checkpoint.
 
+What the program passes to the checkpoint must not be changed until backward has run, and torch refuses it; what the
+function finds elsewhere, its parameters for one, is read again as it is then.  So these go in a list, which is not
+looked at.
+
 While a graph is recorded, a region is no more than a number on its nodes: whatever is used of it later, by the program
 or by the graph, is known only at the end.
 """
@@ -19,12 +23,12 @@ _PATH = "regions"  # in a node's meta: the regions that it is in, outermost firs
 
 class Regions:
     def __init__(self) -> None:
-        self._options: list[Mapping[str, Any]] = []
+        self._calls: list[tuple[Sequence[fx.Node], Mapping[str, Any]]] = []
 
-    def close(self, nodes: Iterable[fx.Node], options: Mapping[str, Any]) -> None:
-        """These nodes are one; regions among them are inside of it."""
-        number = len(self._options)
-        self._options.append(options)
+    def close(self, nodes: Iterable[fx.Node], passed: Sequence[fx.Node], options: Mapping[str, Any]) -> None:
+        """These nodes are one, called with what is passed to it; regions among them are inside of it."""
+        number = len(self._calls)
+        self._calls.append((passed, options))
         for node in nodes:
             node.meta[_PATH] = (number, *node.meta.get(_PATH, ()))
 
@@ -36,7 +40,9 @@ class Regions:
             nodes = [node for node in graph.nodes if node.meta.get(_PATH) == path]
             name = f"region_{path[-1]}"
             wanted = {_follow(replaced, node) for node in outputs}
-            replaced.update(_fold(graph, nodes, wanted, name, root, self._options[path[-1]]))
+            given, options = self._calls[path[-1]]
+            passed = dict.fromkeys(_follow(replaced, node) for node in given)
+            replaced.update(_fold(graph, nodes, wanted, name, root, (list(passed), options)))
         return [_follow(replaced, node) for node in outputs]
 
 
@@ -52,17 +58,19 @@ def _fold(
     wanted: set[fx.Node],
     name: str,
     root: torch.nn.Module,
-    options: Mapping[str, Any],
+    call_with: tuple[Sequence[fx.Node], Mapping[str, Any]],
 ) -> dict[fx.Node, fx.Node]:
     inside = set(nodes)
-    given = dict.fromkeys(step for node in nodes for step in node.all_input_nodes if step not in inside)
+    passed, options = call_with
+    used = dict.fromkeys(step for node in nodes for step in node.all_input_nodes if step not in inside)
+    found = [step for step in used if step not in passed]
     left = [node for node in nodes if node in wanted or any(user not in inside for user in node.users)]
-    root.add_module(name, module_of(nodes, list(given), left, name, root))
+    root.add_module(name, module_of(nodes, passed, left, name, root, found))
     path = nodes[-1].meta[_PATH][:-1]
     with graph.inserting_after(nodes[-1]):
         module = graph.get_attr(name)
     with graph.inserting_after(module):
-        call = graph.call_function(torch.utils.checkpoint.checkpoint, (module, *given), dict(options))
+        call = graph.call_function(torch.utils.checkpoint.checkpoint, (module, *passed, found), dict(options))
     call.meta.update(nodes[-1].meta, val=tuple(node.meta["val"] for node in left))
     module.meta[_PATH] = call.meta[_PATH] = path
     results, last = {}, call
@@ -78,14 +86,27 @@ def _fold(
 
 
 def module_of(
-    nodes: Sequence[fx.Node], given: Sequence[fx.Node], left: Sequence[fx.Node], name: str, outer: torch.nn.Module
+    nodes: Sequence[fx.Node],
+    given: Sequence[fx.Node],
+    left: Sequence[fx.Node],
+    name: str,
+    outer: torch.nn.Module,
+    listed: Sequence[fx.Node] | None = None,
 ) -> fx.GraphModule:
-    """A module that computes ``left`` by these nodes; modules that they call are taken from ``outer``."""
+    """A module that computes ``left`` by these nodes from what is ``given``, and ``listed`` in one more argument.
+
+    Modules that they call are taken from ``outer``.
+    """
     graph, root = fx.Graph(), torch.nn.Module()
     copies: dict[fx.Node, fx.Node] = {}
     for node in given:
         copies[node] = graph.placeholder(node.name)
         copies[node].meta.update(node.meta)
+    if listed is not None:
+        found = graph.placeholder("found")
+        for index, node in enumerate(listed):
+            copies[node] = graph.call_function(operator.getitem, (found, index))
+            copies[node].meta.update(node.meta)
     for node in nodes:
         copies[node] = graph.node_copy(node, copies.__getitem__)
         if node.op == "get_attr":  # a region within this one

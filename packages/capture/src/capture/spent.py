@@ -2,6 +2,7 @@
 
 They leave the graph without a history, which would keep alive everything that backward needed.  To the program they
 still look like what they are in eager: tensors that want a gradient, and through which nobody can go backward again.
+Who tries gives no gradient to the tensors behind them, although other ways may lead there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 
 class _Spent(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, anchor: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
         return tensor.detach()  # what was given itself would come back as a view of itself
 
     @staticmethod
@@ -25,14 +26,14 @@ class _Spent(torch.autograd.Function):
             torch.autograd.grad(loss, leaf)  # the second time, torch says what it says of every history that is used up
 
 
-def with_spent_history(tensor: torch.Tensor) -> torch.Tensor:
+def with_spent_history(tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
     with torch.enable_grad():
-        spent: torch.Tensor = _Spent.apply(torch.empty(0, requires_grad=True), tensor)
+        spent: torch.Tensor = _Spent.apply(tensor, torch.empty(0, requires_grad=True), *behind)
     return spent
 
 
-def view_with_spent_history(tensor: torch.Tensor) -> torch.Tensor:
+def view_with_spent_history(tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
     """For what is a view in eager, which is refused where something needs to be none: ``detach_`` for one."""
-    spent = with_spent_history(tensor)
+    spent = with_spent_history(tensor, *behind)
     with torch.enable_grad():
         return spent.view_as(spent)

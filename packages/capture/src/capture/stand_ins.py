@@ -46,3 +46,24 @@ def _dtype_of_states(input: torch.Tensor) -> torch.dtype | None:
 
 for _function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
     _STAND_INS[_function] = partial(_recurrent, _function)
+
+
+def _dropped(
+    function: Callable[..., Any],
+    input: torch.Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    *,
+    train: bool = True,
+) -> Any:
+    """In inference mode, too, nothing is dropped from the tensor itself."""
+    if torch.is_inference_mode_enabled() and (not (training and train) or p == 0 or 0 in input.shape):
+        return input
+    if function is torch.dropout:
+        return function(input, p, training and train)
+    return function(input, p, training, inplace)
+
+
+for _function in (torch.dropout, torch.nn.functional.dropout):
+    _STAND_INS[_function] = partial(_dropped, _function)

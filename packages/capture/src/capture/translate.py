@@ -315,12 +315,18 @@ class _Translator:
         self.emit.pop(unread)
         for value in results:
             if value in spent:
-                viewed = isinstance(value, TensorValue) and is_view(value.fake)
-                self.writer.call_const(view_with_spent_history if viewed else with_spent_history, value)
+                assert isinstance(value, TensorValue)
+                give = view_with_spent_history if is_view(value.fake) else with_spent_history
+                self.writer.call_const(give, value, *self._inputs_behind(value))
                 self.writer.keep(value, "spent")
         for value in results:
             if isinstance(value, TensorValue) and value.written:
                 self.writer.replay(value)
+
+    def _inputs_behind(self, value: TensorValue) -> list[TensorValue]:
+        history = History([value.fake])
+        inputs = [each for each in self.machine.tensors.values() if each.source is not None]
+        return [each for each in inputs if id(each.fake) in history.origins or _first_step(each) in history.steps]
 
     def _accept_a_bare_tensor(self) -> None:
         """A backend's callable may return the one tensor itself: unpacking it would take it apart by rows."""
@@ -507,6 +513,11 @@ def _library_state(hooked: bool) -> list[tuple[str, Callable[[], Any]]]:
             state.append((f"is_autocast_enabled for {device}", functools.partial(torch.is_autocast_enabled, device)))
             state.append((f"get_autocast_dtype for {device}", functools.partial(torch.get_autocast_dtype, device)))
     return state
+
+
+def _first_step(value: TensorValue) -> Any:
+    """The last step of the history with which an input came."""
+    return value.node.meta["history"][1]
 
 
 def _without_history(value: Any) -> fx.Node:

@@ -2,7 +2,8 @@
 
 A backend that changes nothing before all that may raise is done says so: what it returns has ``all_or_nothing = True``.
 Any other may run the graph as it is written, operator by operator.  Inputs that are written before the last operator
-that may raise are then copied ahead of each call; of the others a count of changes tells whether they were written.
+that may raise, or of which that is not certain, are then copied ahead of each call; of the others, which are those that
+optimizers and counters write at the end, a count of changes tells whether they were written.
 Must not know how a frame starts over.
 """
 
@@ -89,9 +90,10 @@ def undoing(
         memory = memory_of(example) if isinstance(example, torch.Tensor) else None
         if memory is None or memory not in journal.written:
             continue
+        taken_back = not graph.history_changed(node) or _is_forgotten_by_detaching(graph, node)
         if memory not in journal.before_raising and not example.is_inference():
-            watched.append(place)
-        elif not graph.history_changed(node) or _is_forgotten_by_detaching(graph, node):
+            (copied if taken_back and memory in journal.before_doubtful else watched).append(place)
+        elif taken_back:
             copied.append(place)
         elif may_end_earlier and journal.raising_after[memory] is not None:
             raise CannotTakeBack(journal.raising_after[memory])

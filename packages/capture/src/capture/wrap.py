@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 from capture._engine import Outside, Region
+from capture.histories import insist_on_unchanged_neighbours
 from capture.kernels.launches import is_host_function, is_kernel
 from capture.sources import (
     ArgSource,
@@ -157,7 +158,10 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     if not ordinary or obj._is_zerotensor() or is_functorch_wrapped_tensor(obj):
         ctx.stop("tensor layout", f"{source.expression()} is not an ordinary strided tensor")
     layout = ctx.open_layout(source, obj)
-    fake = ctx.graph.fake_input(obj, source, layout)
+    try:
+        fake = ctx.graph.fake_input(obj, source, layout)
+    except RuntimeError as error:  # a view of what has a gradient of another shape, or no history that torch can tell
+        ctx.stop("tensor attribute", f"torch makes no stand-in of {source.expression()}: {error}")
     node = ctx.graph.add_input(source, fake)
     sizes = tuple(None if dim in layout.sizes else size for dim, size in enumerate(obj.shape))
     strides = ctx.graph.strides_relied_on(fake, obj)
@@ -167,6 +171,7 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     value.obj = obj
     if fake.grad_fn is not None:
         ctx.graph.arrived[id(fake)] = (value, fake.grad_fn)
+    insist_on_unchanged_neighbours(ctx, value)
     return value
 
 

@@ -13,12 +13,14 @@ from capture.sources import Source
 from capture.values.base import Tracer, Value
 from capture.values.function import NamespaceValue
 from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
 
 
 class World(Tracer, Protocol):
     """What wrapping needs beyond a tracer."""
 
     graph: GraphRecorder
+    tensors: dict[int, TensorValue]
 
     def open_layout(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
         """The dimensions of a tensor input that are to be symbolic."""

@@ -40,7 +40,7 @@ def gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **option
     if inner and any(value.source is not None and value.fake.grad_fn not in inner for value in wanted):
         ctx.stop("autograd", "gradients are asked for of a leaf and of a tensor that may come from it")
     found = ctx.record(torch.autograd.grad, [outputs, inputs, *rest], options)
-    ctx.graph.used_up.update(history.used_up())
+    ctx.graph.used_up.update(history.used_up(ctx.graph.readers))
     return found
 
 

@@ -6,7 +6,7 @@ import torch
 import torch.utils.checkpoint
 
 from capture.builtin_rules.registry import rule
-from capture.values.base import Tracer, Value
+from capture.values.base import Tracer, Value, realize
 from capture.values.constant import FALSE, NONE, TRUE
 from capture.values.tensor import TensorValue
 
@@ -15,6 +15,7 @@ _OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop
 
 @rule(torch.utils.checkpoint.checkpoint)
 def checkpoint(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+    args = tuple(realize(ctx, arg) for arg in args)
     own = {name: kwargs.pop(name) for name in _OWN if name in kwargs}
     if not torch.is_grad_enabled():
         return ctx.call(function, args, kwargs)
@@ -23,6 +24,8 @@ def checkpoint(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> V
         ctx.stop("checkpoint", "`checkpoint` is called without `use_reentrant`, with `context_fn` or for debugging")
     if reentrant.truth(ctx) and not any(isinstance(arg, TensorValue) and arg.fake.requires_grad for arg in args):
         ctx.stop("checkpoint", "a reentrant `checkpoint` of tensors without gradients gives its parameters none")
+    if torch.is_inference_mode_enabled():
+        ctx.stop("checkpoint", "`checkpoint` is called in inference mode, where gradients are wanted")
     options = {"preserve_rng_state": own.get("preserve_rng_state", TRUE).truth(ctx), "use_reentrant": False}
-    with ctx.region(options):
+    with ctx.region(args, options):
         return ctx.call(function, args, kwargs)

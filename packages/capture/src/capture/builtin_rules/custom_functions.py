@@ -39,6 +39,8 @@ def apply_function(ctx: Tracer, cls: ClassValue, *args: Value) -> Value:
         context, output = _rehearse(ctx, cls, args)
         if followed and any(isinstance(arg, TensorValue) and arg.fake.requires_grad for arg in args):
             _rehearse_backward(ctx, cls, context, output)
+            if context.attribute(ctx, "_looks_back").truth(ctx):
+                ctx.graph.readers.add(cls.cls)
     return ctx.record(_calling(cls.cls), args, {})
 
 

@@ -377,6 +377,8 @@ for _cls in (torch.no_grad, torch.enable_grad):
 
 @rule(torch.set_grad_enabled, kinds=(None,))
 def set_grad_enabled(ctx: Tracer, mode: Value) -> Value:
+    if mode.python_type() is not bool:
+        ctx.stop("context", "`set_grad_enabled` is given something that is no bool")
     previous = torch.is_grad_enabled()
     enabled = mode.truth(ctx)
     ctx.graph.switch(set_grad_mode, enabled)

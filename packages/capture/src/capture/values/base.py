@@ -80,8 +80,9 @@ class Tracer(Protocol):
     def keep_leaves_outside(self) -> NoReturn:
         """Starts again, with CPython making the tensors of this frame that want a gradient of their own."""
 
-    def region(self, options: Mapping[str, Any]) -> AbstractContextManager[None]:
-        """What is recorded meanwhile is called by a checkpoint with these options; changes of older objects stop."""
+    def region(self, passed: Sequence[Value], options: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """What is recorded meanwhile is called by a checkpoint with what the program passes to it, and these options;
+        changes of older objects stop."""
 
     def decide(self, value: Value) -> bool | None:
         """The truth of a tensor that follows simply from arguments, relied on from now on; None for other tensors."""

@@ -1,0 +1,82 @@
+"""What an operation does to the histories of tensors besides its result's: those that somebody watches, and views.
+
+Torch gives every view of a tensor another history when the tensor is changed in place.  Stand-ins of inputs that share
+memory are not views of each other, and torch can tell nothing of a view that was made without histories once its base
+has one.  Such an operation is CPython's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn, Protocol
+
+import torch
+
+from capture.graph import GraphRecorder, memory_of
+from capture.sources import AttrSource
+from capture.torch_versions import is_view
+from capture.values.base import Tracer
+from capture.values.tensor import TensorValue
+
+
+class Recording(Tracer, Protocol):
+    """What is asked of whoever records."""
+
+    graph: GraphRecorder
+    tensors: dict[int, TensorValue]
+
+
+def insist_on_known_histories(ctx: Recording, name: str, operands: Iterable[torch.Tensor]) -> None:
+    """To be called after an operation was run on stand-ins; what it changed lies in the memory of its operands."""
+    _insist_that_nobody_watches(ctx, name)
+    for memory in set(map(memory_of, operands)):
+        inputs = ctx.graph.inputs_over.get(memory, ())
+        if len(inputs) > 1 and any(_has_another_history(ctx, fake) for fake in inputs):
+            _spoilt(ctx, f"`{name}` changes the history of tensors that share memory")
+        for view in ctx.graph.views_without_history.get(memory, ()):
+            _last_step(ctx, name, view)
+
+
+def note_view(ctx: Recording, result: torch.Tensor) -> None:
+    """Of what a change of its base may leave without a history that can be told."""
+    if not torch.is_grad_enabled() and not result.is_inference() and is_view(result):
+        ctx.graph.views_without_history.setdefault(memory_of(result), []).append(result)
+
+
+def insist_on_unchanged_neighbours(ctx: Recording, value: TensorValue) -> None:
+    """An input that is met after another in its memory got a history comes with one that its stand-in has not."""
+    inputs = ctx.graph.inputs_over.get(memory_of(value.fake), ())
+    if any(fake is not value.fake and _has_another_history(ctx, fake) for fake in inputs):
+        ctx.stop("autograd", f"{value.describe()} shares memory with a tensor whose history was changed")
+
+
+def _has_another_history(ctx: Recording, fake: torch.Tensor) -> bool:
+    known = ctx.tensors.get(id(fake))
+    if known is None:
+        return False
+    wanted, step = known.node.meta["history"]
+    return fake.requires_grad is not wanted or fake.grad_fn is not step
+
+
+def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
+    """A tensor that has hooks or keeps its gradient is changed in place by CPython: they move to its new history."""
+    for key, (value, step) in list(ctx.graph.arrived.items()):
+        if _last_step(ctx, name, value.fake) is not step:
+            del ctx.graph.arrived[key]
+            if value.obj.retains_grad or value.obj._backward_hooks:
+                _spoilt(ctx, f"`{name}` changes {value.describe()}, which has hooks or keeps its gradient")
+            for attribute in ("retains_grad", "_backward_hooks"):
+                ctx.guard(AttrSource(value.source, attribute), "false")
+
+
+def _last_step(ctx: Recording, name: str, fake: torch.Tensor) -> Any:
+    try:
+        return fake.grad_fn
+    except RuntimeError:  # a view that was changed in a mode without histories: torch can tell nothing more of it
+        _spoilt(ctx, f"`{name}` changes a view, or what it is a view of, where nothing has a history")
+
+
+def _spoilt(ctx: Recording, explanation: str) -> NoReturn:
+    """The stand-ins have changed, so evaluation starts again."""
+    ctx.graph.spoilt += 1
+    ctx.stop("autograd", explanation, "it runs as in eager; the rest of the function is captured")
