@@ -59,11 +59,12 @@ def _passed(output: torch.Tensor, edges: set[tuple[Any, int]]) -> set[Any]:
 def _holds(node: Any) -> bool:
     if isinstance(node, BackwardCFunction):
         return bool(node._raw_saved_tensors)
-    return _kind_holds(type(node))
+    kind: Any = type(node)
+    return _kind_holds(kind)
 
 
 @cache
-def _kind_holds(kind: Any) -> bool:
+def _kind_holds(kind: type) -> bool:
     return any(name.startswith("_raw_saved_") for name in dir(kind))
 
 
