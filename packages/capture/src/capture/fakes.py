@@ -85,7 +85,7 @@ class Arrived:
     """What an operator may change in place of an input besides its data; a backend is told what comes with the call."""
 
     def __init__(self, fake: torch.Tensor) -> None:
-        self._gradients = (fake.requires_grad, fake.is_leaf)
+        self._gradients = _gradients_of(fake)
         self._version = _version_of(fake)
         self._layout: Any = None
         if fake.layout is torch.strided:
@@ -94,7 +94,7 @@ class Arrived:
 
     def again(self, fake: torch.Tensor, stand_ins: StandIns) -> torch.Tensor:
         """The stand-in as it came: itself, if nothing but its data was changed."""
-        same = self._gradients == (fake.requires_grad, fake.is_leaf)
+        same = self._gradients == _gradients_of(fake)
         if self._layout is None or (same and self._version == _version_of(fake) is not None):
             return fake
         layout = fake.size(), fake.stride(), fake.storage_offset()
@@ -105,6 +105,14 @@ class Arrived:
         wanted_gradients, was_leaf = self._gradients
         came.requires_grad_(wanted_gradients)
         return came if was_leaf else stand_ins.with_history(came)
+
+
+def _gradients_of(fake: torch.Tensor) -> tuple[bool, bool]:
+    """Whether it wants gradients, and whether it is a leaf."""
+    try:
+        return fake.requires_grad, fake.is_leaf
+    except RuntimeError:  # a view made without histories, of what has one since: torch tells nothing more of it
+        return fake.requires_grad, False
 
 
 def _version_of(tensor: torch.Tensor) -> int | None:

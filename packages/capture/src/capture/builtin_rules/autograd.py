@@ -111,8 +111,8 @@ def _leaves(ctx: Tracer, losses: Sequence[TensorValue]) -> list[TensorValue]:
 
 def _outside(ctx: Tracer, history: History) -> str:
     """Words for a history that begins before the graph."""
-    behind = [value for value in ctx.tensors.values() if value.source is not None and value.fake.grad_fn is not None]
-    named = next((value.describe() for value in behind if value.fake.grad_fn in history.steps), "a tensor")
+    arrived = (value for value, step in ctx.graph.arrived.values() if step in history.steps)
+    named = next((value.describe() for value in arrived), "a tensor")
     return f"{named} has a history outside of the graph"
 
 
