@@ -198,3 +198,14 @@ def test_a_gradient_that_goes_on_beyond_the_graph_is_left_to_eager(asked, refuse
             f(w[:1], w)
     else:
         assert torch.equal(f(w[:1], w), scope["f"](w[:1], w))
+
+
+def test_a_member_of_shared_memory_is_followed_where_the_program_says_so():
+    def f(x, w):
+        x.add_(1)
+        with torch.enable_grad():
+            return w * 2
+
+    w = torch.ones(4, requires_grad=True)
+    with torch.no_grad(), pytest.raises(aotgrad.Unsupported, match="share memory"):
+        aotgrad.function(f, forward=aotgrad.run_eagerly)(w.data[:2], w)

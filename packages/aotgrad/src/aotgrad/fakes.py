@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 
+from aotgrad.errors import Unsupported
 from aotgrad.functional import memory_of
 from aotgrad.torch_versions import DisableTorchDispatch, FakeTensor, FakeTensorMode
 
@@ -26,6 +27,10 @@ class Fakes:
         if not dynamic and _is_plain(tensor) and memory_of(tensor) not in self._made_by_torch:
             return self._plain(tensor)
         if tensor.layout is torch.strided:
+            if memory_of(tensor) in self._memory:
+                raise Unsupported(
+                    "inputs share memory that is read in two ways (conjugated, or of varying sizes)", "pass copies"
+                )
             self._made_by_torch.add(memory_of(tensor))
         fake: FakeTensor = self.mode.from_tensor(tensor, static_shapes=not dynamic)
         return fake

@@ -93,20 +93,21 @@ def read_inputs(example_inputs: Sequence[Any], *, dynamic: bool, symbols: bool =
     return Signature(len(example_inputs), tuple(inputs), tuple(constants), tuple(duplicates), fakes.mode)
 
 
-def with_shared_memory(signature: Signature, groups: Sequence[tuple[int, ...]]) -> Signature:
-    """The same signature, where each group of inputs arrives as the one flat tensor that they are views of."""
+def with_shared_memory(signature: Signature, groups: Sequence[tuple[int, ...]], *, followed: bool) -> Signature:
+    """The same signature, where each group of inputs arrives as the one flat tensor that they are views of; no gradient
+    comes to them from there, which matters where autograd has `followed`."""
     absorbed = {index for group in groups for index in group}
     kept = [entry for index, entry in enumerate(signature.inputs) if index not in absorbed]
-    bases = [_base([signature.inputs[index] for index in group]) for group in groups]
+    bases = [_base([signature.inputs[index] for index in group], followed) for group in groups]
     return replace(signature, inputs=(*bases, *kept))
 
 
-def _base(group: Sequence[GraphInput]) -> GraphInput:
+def _base(group: Sequence[GraphInput], followed: bool) -> GraphInput:
     values = [entry.value for entry in group]
     first = values[0]
     if any(value.dtype != first.dtype for value in values):
         raise Unsupported("inputs of different dtypes share memory and one is mutated", "pass copies")
-    if torch.is_grad_enabled() and any(entry.requires_grad for entry in group):
+    if followed and any(entry.requires_grad for entry in group):
         raise Unsupported(
             "inputs that require grad share memory and one is mutated", "mutate under no_grad or pass copies"
         )

@@ -138,7 +138,8 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
     joint = trace(program, signature, options)
     shared = [group for group in signature.alias_groups() if not set(group).isdisjoint(joint.facts.updates)]
     if shared:
-        apart, signature = joint.facts.counts, with_shared_memory(signature, shared)
+        followed = torch.is_grad_enabled() or joint.followed
+        apart, signature = joint.facts.counts, with_shared_memory(signature, shared, followed=followed)
         joint = trace(program, signature, options)
         joint = replace(joint, facts=replace(joint.facts, counts=apart))
     if not joint.trains:

@@ -5,7 +5,7 @@ Asked about tensors that come with the call, alone or in lists, tuples and dicts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -23,6 +23,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[Guard]:
     """What is relied on of the memory of tensors, if the graph changes one that comes with the call."""
     examples = {source: node.meta.get("val") for source, node in graph.inputs.items()}
+    _refuse_unknown_sharing(graph, examples, inputs)
     given = [source for source, example in examples.items() if _comes_with_the_call(source, example, inputs)]
     if len(given) < 2:
         return []
@@ -31,12 +32,24 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
         return []
     tensors = [source.read(inputs) for source in given]
     shared = sharing(tensors)
-    if len({stand_ins[number] for number, *_ in shared}) != len({first for _, first, _ in shared}):
-        raise SkipFrame(Reason("memory", "tensors whose sizes vary share memory, and one is changed"), always=False)
     names = ", ".join(source.expression() for source in given)
     text = f"{names} share {'the same' if shared else 'no'} memory"
     payload = (tuple(given), _as_numbers(tensors, shared), _share_as_before(given, shared))
     return [Guard(None, "memory", payload, location, text)]
+
+
+def _refuse_unknown_sharing(graph: GraphRecorder, examples: Mapping[Source, Any], inputs: Inputs) -> None:
+    """Whoever holds them: a backend learns from the stand-ins alone which tensors share memory, and those of views with
+    a history, or whose sizes vary, may not show it."""
+    known = [source for source, example in examples.items() if isinstance(example, torch.Tensor)]
+    stand_ins = [memory_of(examples[source]) for source in known]
+    if len(known) < 2 or graph.changed_memory().isdisjoint(stand_ins):
+        return
+    shared = sharing([source.read(inputs) for source in known])
+    if len({stand_ins[number] for number, *_ in shared}) != len({first for _, first, _ in shared}):
+        raise SkipFrame(
+            Reason("memory", "tensors share memory that a backend is not told of, and one is changed"), always=False
+        )
 
 
 def _as_numbers(tensors: Sequence[Any], shared: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
