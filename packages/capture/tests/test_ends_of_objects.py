@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections import OrderedDict
 
 import pytest
 
@@ -205,7 +206,24 @@ def counted_in_a_loop(held):
     return [held]
 
 
-HOLDING = (kept_in_a_generator, raised_and_handled_across_a_break, put_among_the_global_names, counted_in_a_loop)
+class Filled(OrderedDict):
+    """An object with contents of its own."""
+
+
+def looked_at_beside_what_it_contains(held):
+    container = Filled(key=held)
+    container.name = "name"
+    print(end="")
+    return container.name
+
+
+HOLDING = (
+    kept_in_a_generator,
+    raised_and_handled_across_a_break,
+    put_among_the_global_names,
+    counted_in_a_loop,
+    looked_at_beside_what_it_contains,
+)
 
 
 @pytest.mark.parametrize("idle_instructions", [None, 20_000])

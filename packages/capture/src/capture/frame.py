@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from capture.errors import Location
 from capture.instructions import Instruction
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, realize, settled
 from capture.values.constant import UNBOUND
 from capture.values.function import CellValue, FunctionValue
 from capture.values.mapping import DictValue
@@ -94,6 +94,8 @@ class Frame:
 
     def let_go(self) -> None:
         """Forget the program's objects, and who waits for this frame."""
+        for value in [*self.stack, *self.slots.values()]:
+            settled(value).let_go()
         for kept in (self.stack, self.slots, self.handling):
             kept.clear()
         self.generator = self.names = self.returned = self.yielded = None

@@ -34,6 +34,8 @@ class MetObjects:
         self._alive.append(obj)
 
     def forget(self) -> None:
+        for value in self._values.values():
+            value.let_go()
         self._values.clear()
         self._alive.clear()
         del self._inputs

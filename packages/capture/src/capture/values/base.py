@@ -158,6 +158,9 @@ class Value:
         """All items, where the number of them is known without running anything."""
         ctx.stop("iteration", f"{self.describe()} is iterated")
 
+    def let_go(self) -> None:
+        """Forget what leads back here: the evaluation is over, and a collection may be far off."""
+
     def parts(self) -> Iterator[Value]:
         """The values this one refers to: what must be rebuilt before it can be."""
         return iter(())

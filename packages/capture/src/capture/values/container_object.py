@@ -25,6 +25,10 @@ class ContainerObject(UserObject):
         self.contents = contents
         contents.whole = self
 
+    def let_go(self) -> None:
+        super().let_go()
+        self.contents.whole = None
+
     def parts(self) -> Any:
         yield from super().parts()
         yield from self.contents.parts()

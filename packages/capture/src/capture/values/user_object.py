@@ -44,6 +44,10 @@ class UserObject(Value):
     def identity(self) -> Any:
         return self.obj if self.obj is not None else self
 
+    def let_go(self) -> None:
+        self.overlay.clear()
+        self._view = None
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
