@@ -207,7 +207,12 @@ def _mode_of(values: Sequence[Any]) -> Any:
 def _fake(mode: Any, value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    return value.detach() if hasattr(value, "fake_mode") else mode.from_tensor(value.detach(), static_shapes=True)
+    if not hasattr(value, "fake_mode"):
+        return mode.from_tensor(value.detach(), static_shapes=True)
+    if value.fake_mode is mode:
+        return value.detach()
+    with mode:  # a tracer of plain tensors gives a mode of its own to each
+        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
 
 
 def _is_ready(node: Node) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from inductor.ir.expr import Const, cast
+from inductor.ir.expr import Apply, Const, cast
 from inductor.ir.index import Index
 from inductor.lowerings.algebra import (
     Number,
@@ -165,7 +165,7 @@ row(aten.mul.Tensor, aten.mul.Scalar, operands=2, wide=EVERYWHERE)(functools.par
 
 for _overload, _op in (
     (aten.maximum.default, "maximum"), (aten.max.other, "maximum"), (aten.minimum.default, "minimum"),
-    (aten.min.other, "minimum"), (aten.fmax.default, "fmax"), (aten.fmin.default, "fmin"),
+    (aten.min.other, "minimum"),
     (aten.__and__.Tensor, "and"), (aten.__and__.Scalar, "and"), (aten.__or__.Tensor, "or"),
     (aten.__or__.Scalar, "or"), (aten.__xor__.Tensor, "xor"), (aten.__xor__.Scalar, "xor"),
     (aten.bitwise_left_shift.Tensor, "shl"), (aten.bitwise_left_shift.Tensor_Scalar, "shl"),
@@ -209,19 +209,28 @@ def _sum(*overloads: OpOverload) -> Callable[[Formula], Formula]:
     return register
 
 
+def _plus_product(x: Value, a: Value, b: Value | Number) -> Value:
+    """``x + a * b``, which floats round once: a product that would overflow need not lose the sum."""
+    return call("fma", a, b, x) if x.dtype.is_floating_point else x + a * b
+
+
 @_sum(aten.add.Tensor, aten.add.Scalar)
 def add(x: Value, y: Value, alpha: Number = 1) -> Value:
-    return x + y * alpha
+    return x + y if alpha == 1 else _plus_product(x, y, alpha)
 
 
 @_sum(aten.sub.Tensor, aten.sub.Scalar)
 def sub(x: Value, y: Value, alpha: Number = 1) -> Value:
-    return x - y * alpha
+    return x - y if alpha == 1 else _minus_product(x, y, alpha)
 
 
 @_sum(aten.rsub.Tensor, aten.rsub.Scalar)
 def rsub(x: Value, y: Value, alpha: Number = 1) -> Value:
-    return y - x * alpha
+    return y - x if alpha == 1 else _minus_product(y, x, alpha)
+
+
+def _minus_product(x: Value, a: Value, b: Number) -> Value:
+    return _plus_product(x, a, -b) if x.dtype.is_floating_point else x - a * b
 
 
 @row(aten.square.default)
@@ -251,7 +260,7 @@ def positive(x: Value) -> Value:
 
 @row(aten.addcmul.default, operands=3)
 def addcmul(x: Value, a: Value, b: Value, value: Number = 1) -> Value:
-    return x + a * value * b
+    return _plus_product(x, a if value == 1 else a * value, b)
 
 
 @row(aten.addcdiv.default, operands=3)
@@ -278,8 +287,18 @@ def div_mode(ctx: Context, x: Tensor, y: Any, rounding_mode: str | None = None) 
         return elementwise((x, y), functools.partial(call, "div"), "float", wide=EVERYWHERE)
     if _may_divide_by_zero(x, y):
         return Declined("an integer division raises where the divisor is zero")
-    op = "floordiv" if rounding_mode == "floor" else "truncdiv"
-    return elementwise((x, y), functools.partial(call, op), jumps=True, wide=EVERYWHERE)
+    dtype = promote((x, y))
+    if rounding_mode == "floor":
+        formula = functools.partial(call, "floordiv")
+    elif dtype in HALF:  # the quotient is a number of that dtype before it is cut off
+        formula = functools.partial(_truncated_quotient, dtype)
+    else:
+        formula = functools.partial(call, "truncdiv")
+    return elementwise((x, y), formula, jumps=True, wide=EVERYWHERE)
+
+
+def _truncated_quotient(dtype: torch.dtype, x: Value, y: Value) -> Value:
+    return call("trunc", Value(Apply("rounded", ((x / y).expr,), torch.float32, dtype)))
 
 
 @lowering(aten.floor_divide.default, aten.floor_divide.Scalar)
@@ -461,6 +480,8 @@ def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor |
             value = maximum(rest.pop(0), value)
         return minimum(rest.pop(0), value) if max is not None else value
 
+    if len(bounds) == 1 and isinstance(bounds[0], Tensor):  # of two zeros the bound, as in eager; a number is not taken
+        return elementwise((x, bounds[0]), minimum if min is None else maximum)
     return elementwise((x, *bounds), formula)
 
 
@@ -475,14 +496,32 @@ def _passes_over_nan() -> bool:
     return not bool(torch.clamp(torch.zeros(1), max=math.nan).isnan())
 
 
-@row(aten.clamp_min.default, aten.clamp_min.Tensor, operands=2)
+@row(aten.clamp_min.default, operands=2)
 def clamp_min(x: Value, low: Value) -> Value:
     return maximum(low, x)
 
 
-@row(aten.clamp_max.default, aten.clamp_max.Tensor, operands=2)
+@row(aten.clamp_max.default, operands=2)
 def clamp_max(x: Value, high: Value) -> Value:
     return minimum(high, x)
+
+
+row(aten.clamp_min.Tensor, operands=2)(functools.partial(call, "maximum"))
+row(aten.clamp_max.Tensor, operands=2)(functools.partial(call, "minimum"))
+
+
+def _but_for_nan(op: str) -> Formula:
+    """``fmax`` and ``fmin``.  Of two zeros eager's kernels for CPUs give the first, in bfloat16 the second."""
+
+    def lower(ctx: Context, x: Tensor, y: Tensor) -> Tensor | Declined:
+        last = promote((x, y)) == torch.bfloat16 and x.device.type == "cpu"
+        return elementwise((x, y), lambda a, b: call(op, b, a) if last else call(op, a, b))
+
+    return lower
+
+
+lowering(aten.fmax.default)(_but_for_nan("fmax"))
+lowering(aten.fmin.default)(_but_for_nan("fmin"))
 
 
 @lowering(aten.nan_to_num.default)

@@ -10,7 +10,7 @@ template <class V> INLINE V fminimum(V a, V b) { return where((a <= b) | (b != b
 
 template <class V> INLINE V sign(V x) {
     const V zero = splat<V>(0), one = splat<V>(1);
-    return where(x > zero, one, where(x < zero, zero - one, zero));
+    return where(x > zero, one, where(x < zero, (V)(zero - one), zero));  // small integers would become larger ones
 }
 
 // -- floats: their bits -----------------------------------------------------------------------------------------------

@@ -61,7 +61,8 @@ template <class V> INLINE V expm1_single(V x) {
 
 template <class V> INLINE V sigmoid_single(V x) {
     const V small = exp_single(-absolute(x));
-    const V below = 1.0f + small, above = where(x < splat<V>(0), small, splat<V>(1));
+    const V positive = where(x < splat<V>(0), small, splat<V>(1));
+    const V below = 1.0f + small, above = where(x < splat<V>(-88.7228394f), splat<V>(0), positive);  // 1 / infinity
     const V lost = small - (below - 1.0f);  // what rounding the sum lost
     const V reciprocal = rough_reciprocal(below), rough = above * reciprocal;
     return fma(fma(-rough, lost, fma(-rough, below, above)), reciprocal, rough);
