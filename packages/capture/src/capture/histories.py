@@ -31,6 +31,8 @@ def insist_on_known_histories(ctx: Recording, name: str, operands: Iterable[torc
     _insist_that_nobody_watches(ctx, name)
     for memory in set(map(memory_of, operands)):
         inputs = ctx.graph.inputs_over.get(memory, ())
+        for fake in inputs:
+            _last_step(ctx, name, fake)
         if len(inputs) > 1 and any(_has_another_history(ctx, fake) for fake in inputs):
             _spoilt(ctx, f"`{name}` changes the history of tensors that share memory")
         for view in ctx.graph.views_without_history.get(memory, ()):
@@ -55,7 +57,10 @@ def _has_another_history(ctx: Recording, fake: torch.Tensor) -> bool:
     if known is None:
         return False
     wanted, step = known.node.meta["history"]
-    return fake.requires_grad is not wanted or fake.grad_fn is not step
+    try:
+        return fake.requires_grad is not wanted or fake.grad_fn is not step
+    except RuntimeError:  # a view that came without a history, of what got one
+        return True
 
 
 def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
