@@ -101,6 +101,21 @@ def test_an_input_changed_under_autograd_is_refused_in_one_sentence():
         torch.autograd.grad(grad.sum(), x, allow_unused=True)
 
 
+@pytest.mark.parametrize("change", ["v.add_(w)", "v.copy_(w)", "v[0] = w[1]", "v.add_(w.exp()); w = w * v.shape[0]"])
+def test_an_input_changed_under_autograd_whose_old_value_nobody_needs(change):
+    scope = {}
+    exec(f"def f(v, w):\n    {change}\n    return w.sin()", scope)
+    found = []
+    for f in (scope["f"], compiled(scope["f"])):
+        x, w = torch.ones(3, requires_grad=True), torch.full((3,), 0.5, requires_grad=True)
+        value = x * 2
+        y = f(value, w)
+        grads = torch.autograd.grad((y * value).sum(), (x, w), create_graph=True, allow_unused=True)
+        total = sum(grad.square().sum() for grad in grads if grad is not None)
+        found.append((grads, torch.autograd.grad(total, (x, w), allow_unused=True)))
+    torch.testing.assert_close(found[1], found[0])
+
+
 def test_a_random_draw_that_was_not_saved_is_refused_in_one_sentence():
     x = torch.ones(3, requires_grad=True)
     (grad,) = torch.autograd.grad(compiled(lambda x: (x + torch.randn(3)).sin())(x).sum(), x, create_graph=True)

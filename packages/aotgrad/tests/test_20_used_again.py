@@ -79,3 +79,27 @@ def test_what_is_saved_goes_when_nobody_may_come_any_more():
         assert node.holder is not None
     three.sum().backward()
     assert node.holder is None
+
+
+HIDDEN = {
+    "an argument": lambda x, h, w: [(h * 2).exp() * w],
+    "a mask of one": lambda x, h, w: [w.masked_fill(x > 0.5, 1.0)],
+    "a result": lambda x, h, w: [r := (h @ h.new_ones(3, 3)) * 2, (r * 3).exp()],
+    "a view of a result": lambda x, h, w: [r := (h @ h.new_ones(3, 3)) * 2, (r.t() * 3).tanh()],
+}
+
+
+@pytest.mark.parametrize("program", HIDDEN.values(), ids=HIDDEN)
+def test_what_eager_does_not_hold_may_be_changed_before_backward(program):
+    found = []
+    for f in (program, aotgrad.function(program, forward=aotgrad.run_eagerly, partition=aotgrad.min_cut_partition)):
+        x, w = torch.full((3, 3), 0.7), torch.full((3, 3), 0.5, requires_grad=True)
+        h = w * 2
+        results = f(x, h, w)
+        for changed in (x, h, *results[:-1]):
+            changed.data.add_(0)  # so that versions stay
+            with torch.no_grad():
+                changed.mul_(1.5)
+        results[-1].sum().backward()
+        found.append(w.grad)
+    torch.testing.assert_close(found[1], found[0])

@@ -118,10 +118,17 @@ def _use_what_has_a_formula(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if node.target in _WITHOUT_FORMULA:
             node.target = decomposition_table[node.target]
+        elif node.target is aten.copy.default:
+            node.target, node.args = _copied, node.args[:2]
         elif node.target is aten._native_batch_norm_legit_functional.default and node.args[5]:
             # In training its values do not depend on the running statistics, which the call has changed since.
             node.target = aten._native_batch_norm_legit.no_stats
             node.args = (*node.args[:3], *node.args[5:])
+
+
+def _copied(written: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """What a tensor is once all of it was written."""
+    return value.to(written.dtype).to(written.device).expand(written.shape).clone()
 
 
 def _drop_unread(graph: fx.Graph) -> None:

@@ -326,7 +326,8 @@ class _Outputs:
         return root_of(node) is node
 
     def _result(self, value: torch.Tensor) -> int:
-        known = self._bases.get(id(value))
+        asked = id(value)
+        known = self._bases.get(asked)
         if known is None:
             if value.layout is not torch.strided:
                 raise Unsupported(f"a result has layout {value.layout}", "only strided tensors are compiled")
@@ -335,7 +336,7 @@ class _Outputs:
                 # A constant, or an input under another name: the caller must get memory of its own.
                 value = value.clone()
                 node = self.recorder.node_of(functional.current(value))
-            known = self._bases[id(value)] = len(self.results)
+            known = self._bases[asked] = len(self.results)
             self.results.append(value)
             self.result_nodes.append(node)
         return known

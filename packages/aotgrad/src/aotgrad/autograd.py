@@ -6,7 +6,7 @@ Must not know: mutation and aliasing; `wrapper.py` restores those around it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,8 @@ class Layout:
     sizes: int
     saved: int
     differentiable: tuple[int, ...]
-    kept: tuple[int, ...] | None  # inputs that computing the gradients again reads; None if inputs cannot be kept
+    kept: tuple[int, ...]  # inputs that computing the gradients again reads
+    changed: frozenset[int]  # inputs that get a history of this very function: kept, they would keep it for ever
     behind: tuple[Behind, ...]  # each differentiable value
 
 
@@ -54,7 +55,8 @@ def differentiable_function(
         inner_forward=forward,
         is_grad_enabled=torch.is_grad_enabled,
         keep_graph=get_current_graph_task_keep_graph,
-        anchor=anchor,
+        as_they_came=as_they_came,
+        changed=layout.changed,
         again=DifferentiableBackward(joint, pair, layout),
         zeros=torch.zeros,
         dense=_dense,
@@ -106,10 +108,9 @@ def layout_of(joint: JointGraph, pair: Pair) -> Layout:
     saved = sum(isinstance(role, Saved) for role in roles)
     marked = [i for i, role in enumerate(roles) if isinstance(role, (UpdatedInput, Result)) and role.differentiable]
     tensors = sum(isinstance(role, (UpdatedInput, Result)) for role in roles)
-    # An input that autograd sees changed hangs on this very function: keeping it would keep both for ever.
-    tracked = any(mutation.tracked for mutation in pair.facts.mutations)
-    kept = None if tracked else inputs_read(joint)
-    return Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked), kept, joint.behind)
+    changed = frozenset(mutation.input for mutation in pair.facts.mutations if mutation.tracked)
+    kept = inputs_read(joint)
+    return Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked), kept, changed, joint.behind)
 
 
 def _names(prefix: str, count: int) -> list[str]:
@@ -125,13 +126,10 @@ def _write_forward(source: Source, layout: Layout, freeing: Freeing) -> None:
     freeing.write_forward(source, saved)
     if sizes:
         source.add(f"ctx.sizes = ({', '.join(sizes)},)", 2)
-    if layout.kept is not None:
-        source.add("ctx.inputs = inputs", 2)
-        source.add("try:", 2)
-        source.add(f"ctx.versions = ({''.join(f'inputs[{i}]._version, ' for i in layout.kept)})", 3)
-        source.add("except RuntimeError: ctx.versions = None", 2)  # tensors made in inference mode have none
-    else:
-        source.add("ctx.reached_from = anchor(inputs)", 2)
+    source.add("ctx.inputs = as_they_came(inputs, changed)" if layout.changed else "ctx.inputs = inputs", 2)
+    source.add("try:", 2)
+    source.add(f"ctx.versions = ({''.join(f'inputs[{i}]._version, ' for i in layout.kept)})", 3)
+    source.add("except RuntimeError: ctx.versions = None", 2)  # tensors made in inference mode have none
     for name in values[: layout.tensors]:  # a view of what nobody else has could not be changed in place
         source.add(f"if {name}._is_view(): {name} = {name}.detach()", 2)
     constant = [name for index, name in enumerate(values[: layout.tensors]) if index not in layout.differentiable]
@@ -172,7 +170,7 @@ def _write_backward(source: Source, layout: Layout, pair: Pair) -> None:
 
 def freeing_of(layout: Layout, pair: Pair) -> Freeing:
     spares = len(layout.differentiable) > 1 and has_fixed_sizes(pair.backward)
-    return Freeing(layout.behind, layout.saved, layout.kept is not None, spares)
+    return Freeing(layout.behind, layout.saved, spares)
 
 
 def tangent_values(pair: Pair) -> list[torch.Tensor]:
@@ -231,8 +229,6 @@ class DifferentiableBackward:
         self._joint, self._pair, self._layout = joint, pair, layout
         self._lock = threading.Lock()
         self._made: Again | str | None = None
-        if layout.kept is None:
-            self._made = "the function changes an input in place under autograd"
 
     def __call__(self, backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any]) -> Any:
         with self._lock:
@@ -263,7 +259,7 @@ class DifferentiableBackward:
 
     def _by_role(self, again: Again, ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
         saved = saved_by(ctx)  # raises if they are gone or were written to
-        kept = [ctx.inputs[index] for index in self._layout.kept or ()]
+        kept = [ctx.inputs[index] for index in self._layout.kept]
         if ctx.versions is not None and ctx.versions != tuple(version_of(value) for value in kept):
             raise RuntimeError("an input of a compiled function was modified by an inplace operation since its call")
         given = [arranged(ctx, *each) for each in enumerate(zip(arriving, tangent_values(self._pair), strict=True))]
@@ -292,7 +288,7 @@ def arranged(ctx: Any, order: int, arrived: tuple[Any, torch.Tensor]) -> torch.T
 
 def _once(backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any], reason: str) -> Any:
     """Gradients that say why they cannot be differentiated again, should anyone try."""
-    reached_from = getattr(ctx, "inputs", None) or (ctx.reached_from,)
+    reached_from = ctx.inputs
     with torch.no_grad():
         gradients = backward(ctx, *tangents)
     gradients = gradients if isinstance(gradients, tuple) else (gradients,)
@@ -303,16 +299,20 @@ def refused(reason: str, gradients: Sequence[Any], reached_from: Sequence[Any]) 
     return _Refused.apply(_DOUBLE_BACKWARD + reason, tuple(gradients), *reached_from)
 
 
-def anchor(inputs: Sequence[Any]) -> Any:
-    """Nothing, made from what autograd knows of the inputs before they are changed: it does not keep them alive."""
+def as_they_came(inputs: Sequence[Any], changed: Collection[int]) -> tuple[Any, ...]:
+    """The inputs, where they are about to be changed as other tensors with the history that they have until then."""
     with torch.enable_grad():
-        return _Anchor.apply(*(value for value in inputs if isinstance(value, torch.Tensor)))
+        return tuple(_AsItCame.apply(value) if index in changed else value for index, value in enumerate(inputs))
 
 
-class _Anchor(torch.autograd.Function):
+class _AsItCame(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *inputs: torch.Tensor) -> torch.Tensor:
-        return torch.empty(0)
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient
 
 
 class _Refused(torch.autograd.Function):

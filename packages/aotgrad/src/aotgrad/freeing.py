@@ -25,7 +25,6 @@ class Freeing:
 
     behind: tuple[Behind, ...]
     saved: int
-    keeps_inputs: bool
     spares: bool
 
     @property
@@ -90,8 +89,7 @@ class Freeing:
         if self.saved:
             source.add("if over(ctx.freed):" if self.keeps else "if True:", 3)
             source.add("ctx.holder = None" if self.keeps else "ctx.maybe_clear_saved_tensors()", 4)
-            if self.keeps_inputs:
-                source.add("ctx.inputs = None", 4)
+            source.add("ctx.inputs = None", 4)
 
 
 def hold(tensors: Sequence[Any]) -> torch.Tensor:

@@ -421,7 +421,8 @@ def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal
         elif len(positions) > 1:
             yield AliasBase(positions)
         else:
-            yield Primal(positions[0], entry.tracked or entry.within, index in mutated)
+            parameter = (entry.tracked and entry.history is None) or entry.within
+            yield Primal(positions[0], entry.tracked or entry.within, index in mutated, parameter)
 
 
 def _forward_roles(facts: Facts, differentiable: Sequence[bool], sizes: Sequence[fx.Node]) -> list[OutputRole]:

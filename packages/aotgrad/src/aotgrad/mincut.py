@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.maxflow import INFINITE, FlowNetwork
 from aotgrad.partition import Pair, cut, is_random, needed, runs_in_backward
-from aotgrad.roles import Gradient
+from aotgrad.roles import Gradient, Primal, Result, UpdatedInput
 from aotgrad.symbols import is_size, size_hint
 from aotgrad.torch_versions import OpOverload, aten
 from aotgrad.views import root_of
@@ -66,7 +67,7 @@ def choose_recomputed(joint: JointGraph) -> frozenset[fx.Node]:
     read.update(node for node in gradients if _is_forward(node))
     if not read:
         return frozenset()
-    saved = _saved_by_cut(forward, read)
+    saved = _saved_by_cut(forward, read, _left_alone_by_eager(joint, read))
     return frozenset(_between(read, saved))
 
 
@@ -76,13 +77,31 @@ def _is_forward(node: fx.Node) -> bool:
     return (given or (node.op == "call_function" and not runs_in_backward(node))) and not is_size(node)
 
 
-def _saved_by_cut(forward: Sequence[fx.Node], read: set[fx.Node]) -> set[fx.Node]:
+def _left_alone_by_eager(joint: JointGraph, read: set[fx.Node]) -> set[int]:
+    """Memories of what the caller has and autograd does not hold: the caller may change it before backward."""
+    placeholders = joint.graph.find_nodes(op="placeholder")
+    given = [node for node in placeholders if _may_be_changed(node.meta["role"]) and not is_size(node)]
+    returned = zip(joint.values, joint.outputs, strict=True)
+    results = [node for node, role in returned if isinstance(role, (Result, UpdatedInput))]
+    held = {memory_of(node.meta["val"]) for node in read if _is_one(node)}
+    return {memory_of(node.meta["val"]) for node in [*given, *results]} - held
+
+
+def _is_one(node: fx.Node) -> bool:
+    return isinstance(node.meta["val"], torch.Tensor)
+
+
+def _may_be_changed(role: Any) -> bool:
+    return isinstance(role, Primal) and not role.parameter and not role.mutated
+
+
+def _saved_by_cut(forward: Sequence[fx.Node], read: set[fx.Node], left_alone: set[int]) -> set[fx.Node]:
     number = {node: 2 + 2 * index for index, node in enumerate(forward)}
     network = FlowNetwork(2 + 2 * len(forward))
     source, sink = 0, 1
     for node in forward:
         into, out = number[node], number[node] + 1
-        network.add_edge(into, out, _price(node))
+        network.add_edge(into, out, _price(node, left_alone))
         if not _may_run_again(node):
             network.add_edge(source, into, INFINITE)
         for user in node.users:
@@ -94,12 +113,14 @@ def _saved_by_cut(forward: Sequence[fx.Node], read: set[fx.Node]) -> set[fx.Node
     return {node for node in forward if number[node] not in behind and number[node] + 1 in behind}
 
 
-def _price(node: fx.Node) -> int:
+def _price(node: fx.Node, left_alone: set[int]) -> int:
     """What saving this value costs, in bytes; the whole of an operator's tuple cannot be saved."""
     value = node.meta["val"]
     if not isinstance(value, torch.Tensor):
         return INFINITE
-    if node.op == "placeholder":
+    if memory_of(value) in left_alone:
+        return INFINITE
+    if node.op == "placeholder" and not getattr(node.meta["role"], "mutated", False):
         return 1  # the caller holds it anyway
     if root_of(node).op == "placeholder":
         return 2

@@ -6,7 +6,7 @@ Must not know: tracing, FX.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,8 @@ class Primal:
     position: int
     requires_grad: bool
     mutated: bool = False
+    parameter: bool = field(default=False, repr=False, compare=False)
+    """A leaf that requires grad: nobody changes it between forward and backward."""
 
 
 @dataclass(frozen=True, slots=True)

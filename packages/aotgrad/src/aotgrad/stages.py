@@ -7,6 +7,7 @@ Must not know: mutation and aliasing; `wrapper.py` restores those around it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 from collections.abc import Callable, Sequence
@@ -20,8 +21,8 @@ from aotgrad.autograd import (
     Boxed,
     DifferentiableBackward,
     FewerTangents,
-    anchor,
     arranged,
+    as_they_came,
     gradients_of,
     layout_of,
     refused,
@@ -62,7 +63,7 @@ class Staged:
 
     def _freeing_of(self, level: int) -> Freeing:
         behind = tuple(self.layout.behind[number] for number in self.at(level))
-        return Freeing(behind, sum(self.read[level]), keeps_inputs=self.layout.kept is not None, spares=False)
+        return Freeing(behind, sum(self.read[level]), spares=False)
 
     def come_by(self, arriving: Sequence[Any]) -> int:
         """The nodes behind the results that gradients arrive for, of those that hold tensors."""
@@ -120,12 +121,11 @@ class _Call:
         self.staged, self.sizes = staged, sizes
         self.like = [(values[i].shape, values[i].dtype, values[i].device) for i in staged.layout.differentiable]
         kept = staged.layout.kept
-        self.reached_from = anchor(inputs) if kept is None else None
-        self.inputs = None if kept is None else inputs
-        try:
-            self.versions = None if kept is None else tuple(version_of(inputs[i]) for i in kept)
-        except RuntimeError:  # tensors made in inference mode have none
-            self.versions = None
+        changed = staged.layout.changed
+        self.inputs = as_they_came(inputs, changed) if changed else inputs
+        self.versions: tuple[int, ...] | None = None
+        with contextlib.suppress(RuntimeError):  # tensors made in inference mode have none
+            self.versions = tuple(version_of(inputs[i]) for i in kept)
 
 
 class _Stage(torch.autograd.Function):
@@ -192,5 +192,4 @@ def _by_edge(ctx: Any, found: dict[Gradient, Any]) -> tuple[Any, ...]:
 
 def _once(ctx: Any, arriving: Sequence[Any], tangents: Sequence[Any], reason: str) -> Any:
     gradients = _by_edge(ctx, _taken(ctx, arriving))
-    reached_from = ctx.inputs or (ctx.call.reached_from,)
-    return refused(reason, gradients, [*reached_from, *(tangent for tangent in tangents if tangent is not None)])
+    return refused(reason, gradients, [*ctx.inputs, *(tangent for tangent in tangents if tangent is not None)])
