@@ -19,7 +19,8 @@ INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, tor
 OF_ONE = {
     **{name: getattr(torch, name) for name in (
         "abs", "neg", "sign", "sgn", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal",
-        "floor", "round", "trunc", "frac", "relu", "signbit", "isfinite", "nan_to_num", "square", "erf", "sinc", "logit",
+        "floor", "round", "trunc", "frac", "relu", "signbit", "isfinite", "nan_to_num", "square", "erf", "sinc",
+        "logit",
     )},
     **{name: getattr(F, name) for name in ("silu", "mish", "softplus", "logsigmoid", "elu", "hardswish", "leaky_relu")},
     "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"),
