@@ -217,12 +217,21 @@ def looked_at_beside_what_it_contains(held):
     return container.name
 
 
+def kept_by_an_object_that_keeps_itself(held):
+    made = Plain()
+    made.itself, made.held = made, held
+    count = len(vars(made))
+    made.itself = None
+    return count
+
+
 HOLDING = (
     kept_in_a_generator,
     raised_and_handled_across_a_break,
     put_among_the_global_names,
     counted_in_a_loop,
     looked_at_beside_what_it_contains,
+    kept_by_an_object_that_keeps_itself,
 )
 
 

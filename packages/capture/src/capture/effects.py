@@ -20,6 +20,7 @@ from capture.values.function import ClassValue, NamespaceValue
 class Effects:
     def __init__(self) -> None:
         self._changed: dict[Value, None] = {}
+        self._made: dict[Value, None] = {}  # what exists only here, and was changed
         self.contexts: list[TorchContext] = []
         self.locks = Locks()
         self.clocks: list[ClockReading] = []  # in their order
@@ -30,6 +31,13 @@ class Effects:
         if value.source is not None or isinstance(value, NamespaceValue):
             self._changed.setdefault(value)
             self.classes |= isinstance(value, ClassValue)
+        else:
+            self._made.setdefault(value)
+
+    def let_go(self) -> None:
+        """Values that were written to may refer to one another, and to themselves."""
+        for value in [*self._changed, *self._made]:
+            value.let_go()
 
     def changed(self) -> list[Value]:
         return list(self._changed)

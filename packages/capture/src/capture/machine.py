@@ -230,6 +230,7 @@ class Machine:
         """Forget the program's objects at once: there are cycles here, and a collection may be far off."""
         for frame in [self.root, *self.frames, *(value.frame for value in self._suspended)]:
             frame.let_go()
+        self.effects.let_go()
         self._met.forget()
         for kept in (self.frames, self.tensors, self._origins, self._suspended, self.defined):
             kept.clear()

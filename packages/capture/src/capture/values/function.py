@@ -50,6 +50,9 @@ class CellValue(Value):
             return ctx.throw(ValueError, "Cell is empty") if self.content is UNBOUND else realize(ctx, self.content)
         return super().attribute(ctx, name)
 
+    def let_go(self) -> None:
+        self.content = UNBOUND
+
     def parts(self) -> Iterator[Value]:
         yield self.content
 
