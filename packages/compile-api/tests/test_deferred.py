@@ -153,6 +153,11 @@ LOOKS = {
     "pickling": "import pickle; f = heavy.run; assert pickle.loads(pickle.dumps(f)) is f",
     "patching": "from unittest.mock import patch\nwith patch('heavy.run', 3): assert heavy.run == 3",
     "a submodule": "from heavy.part import small; assert small and heavy.explain",
+    "a submodule that it imports itself": """
+import heavy.part
+assert sys.runs == 1 and heavy.part is sys.modules["heavy.part"] and heavy.explain is heavy.part.small
+assert heavy.part.__spec__.name == "heavy.part" and heavy.part.__spec__.loader.path == heavy.part.__file__
+""",
     "its type, once it is used": "heavy.explain; assert type(heavy) is type(sys)",
     "its finder, once it is used": "n = len(sys.meta_path); heavy.explain; assert len(sys.meta_path) < n",
     "threads": """
@@ -183,11 +188,14 @@ def heavy(tmp_path, monkeypatch):
 
     (tmp_path / "heavy").mkdir()
     (tmp_path / "heavy" / "__init__.py").write_text(HEAVY)
-    (tmp_path / "heavy" / "part.py").write_text("def small(): pass\n")
+    (tmp_path / "heavy" / "part.py").write_text(
+        "import sys; sys.runs = getattr(sys, 'runs', 0) + 1\ndef small(): pass\n"
+    )
+    monkeypatch.setattr(sys, "runs", 0, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     defer("heavy", {}, light=())
-    yield importlib.import_module("heavy")
+    yield sys.modules["heavy"]
     for name in ("heavy", "heavy.part"):
         sys.modules.pop(name, None)
 

@@ -174,7 +174,11 @@ class DeferredFinder(MetaPathFinder):
             return None
         self.deferral.load()
         ready = sys.modules.get(name)
-        return None if ready is None else ModuleSpec(name, AlreadyLoaded(ready))
+        if ready is None:
+            return None
+        # Where a module appears while it is looked for, Python goes by that module's own spec, and would run it again.
+        ready.__spec__ = ModuleSpec(name, AlreadyLoaded(ready))
+        return ready.__spec__
 
 
 class AlreadyLoaded(Loader):
