@@ -103,3 +103,17 @@ def test_what_eager_does_not_hold_may_be_changed_before_backward(program):
         results[-1].sum().backward()
         found.append(w.grad)
     torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize(
+    "program", [lambda w: w + 1, lambda w: (w.clone(), w.exp()), lambda w: (h := w + 1, h.sum()), lambda w: w.fmod(2)]
+)
+def test_a_gradient_that_is_handed_on_lies_as_it_came(program):
+    found = []
+    for f in (program, aotgrad.function(program, forward=aotgrad.run_eagerly)):
+        w = torch.ones(2, 3, requires_grad=True)
+        result = f(w)
+        first = result[0] if isinstance(result, tuple) else result
+        (gradient,) = torch.autograd.grad(first.sum(), w)
+        found.append((gradient.stride(), gradient.tolist()))
+    assert found[1] == found[0]

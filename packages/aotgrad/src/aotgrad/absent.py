@@ -71,7 +71,9 @@ def _other_summand(node: fx.Node, zero: Collection[fx.Node]) -> fx.Node | None:
     left, right = node.args
     other = right if left in zero else left
     same = isinstance(other, fx.Node) and _kind(other) == _kind(node)
-    return other if same and isinstance(other, fx.Node) and other.op == "call_function" else None
+    if not same or not isinstance(other, fx.Node):
+        return None
+    return other if other.op == "call_function" or isinstance(other.meta.get("role"), Tangent) else None
 
 
 def _kind(node: fx.Node) -> Any:

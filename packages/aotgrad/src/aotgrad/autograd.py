@@ -157,6 +157,9 @@ def _write_backward(source: Source, layout: Layout, pair: Pair) -> None:
     source.add(f"return again(Compiled.backward, ctx, ({', '.join(arriving)},))", 3)
     if len(tangents) > 1:
         source.add(f"absent = {{k for k, t in enumerate(({', '.join(tangents)},)) if t is None}}", 2)
+    passed_on = gradients_passed_on(pair.backward)
+    if passed_on or fewer:
+        source.add(f"arrived = {', '.join(tangents)},", 2)
     for order, (name, node) in enumerate(zip(tangents, tangent_values(pair), strict=True)):
         if len(tangents) > 1 and not fewer:
             like = f"ctx.like[{order}]"
@@ -166,11 +169,23 @@ def _write_backward(source: Source, layout: Layout, pair: Pair) -> None:
     source.add(f"inputs = [{', '.join(saved)}]", 2)
     freeing.write_freeing(source)
     _write_gradients(source, pair, len(tangents), fewer)
+    returned = {role.input: f"g{role.input}" for role in gradients_of(pair.backward)}
+    returned |= {role.input: f"arrived[{order}]" for role, order in passed_on.items()}
+    names = [returned.get(index, "None") for index in range(len(pair.forward.inputs))]
+    source.add(f"return {', '.join(names)}{',' if len(names) == 1 else ''}", 2)
 
 
 def freeing_of(layout: Layout, pair: Pair) -> Freeing:
     spares = len(layout.differentiable) > 1 and has_fixed_sizes(pair.backward)
     return Freeing(layout.behind, layout.saved, spares)
+
+
+def gradients_passed_on(half: Half) -> dict[Gradient, int]:
+    """Gradients that are a tangent as it stands, by its number: eager hands it on as it came, however it lies."""
+    graph = half.module.graph
+    tangents = [node for node in graph.find_nodes(op="placeholder") if isinstance(node.meta["role"], Tangent)]
+    pairs = zip(graph.output_node().args[0], half.outputs, strict=True)
+    return {role: tangents.index(node) for node, role in pairs if isinstance(role, Gradient) and node in tangents}
 
 
 def tangent_values(pair: Pair) -> list[torch.Tensor]:
@@ -196,7 +211,9 @@ def _write_tangent(source: Source, arrives: str, name: str, expected: torch.Tens
 
 def _write_gradients(source: Source, pair: Pair, tangents: int, fewer: bool) -> None:
     gradients = {role.input: role for role in pair.backward.outputs if isinstance(role, Gradient)}
-    run = "(fewer(absent, inputs) if absent else inner_backward(inputs))" if fewer else "inner_backward(inputs)"
+    run = (
+        "(fewer(absent, inputs, arrived) if absent else inner_backward(inputs))" if fewer else "inner_backward(inputs)"
+    )
     names = [f"g{index}" for index in gradients]
     source.add(f"{', '.join(names)}, = {run}" if names else run, 2)
     if tangents > 1 and not fewer:
@@ -204,8 +221,6 @@ def _write_gradients(source: Source, pair: Pair, tangents: int, fewer: bool) -> 
         for index, role in gradients.items():
             needs = "{" + ", ".join(map(str, role.tangents)) + "}"
             source.add(f"if absent.issuperset({needs}): g{index} = None", 3)
-    returned = [f"g{i}" if i in gradients else "None" for i in range(len(pair.forward.inputs))]
-    source.add(f"return {', '.join(returned)}{',' if len(returned) == 1 else ''}", 2)
 
 
 def memory_layout(value: torch.Tensor) -> torch.memory_format | tuple[int, ...]:
@@ -342,7 +357,7 @@ class FewerTangents:
             self._halves[absent] = without_tangents(self._backward, absent)
         return self._halves[absent]
 
-    def __call__(self, absent: set[int], inputs: list[Any]) -> list[Any]:
+    def __call__(self, absent: set[int], inputs: list[Any], arrived: Sequence[Any]) -> list[Any]:
         key = frozenset(absent)
         with self._lock:
             half = self.half(key)
@@ -352,6 +367,8 @@ class FewerTangents:
         given = [value for role, value in zip(self._backward.inputs, inputs, strict=True) if role in taken]
         inputs.clear()
         found = dict(zip(gradients_of(half), self._compiled[key](given), strict=True))
+        here = [tangent for number, tangent in enumerate(arrived) if number not in absent]
+        found.update((role, here[order]) for role, order in gradients_passed_on(half).items())
         return [found.get(role) for role in gradients_of(self._backward)]
 
 

@@ -24,6 +24,7 @@ from aotgrad.autograd import (
     arranged,
     as_they_came,
     gradients_of,
+    gradients_passed_on,
     layout_of,
     refused,
     tangent_values,
@@ -47,6 +48,7 @@ class Staged:
         self.again = DifferentiableBackward(joint, pair, self.layout)
         self.expected = tangent_values(pair)
         self.roles = gradients_of(pair.backward)
+        self.passed_on = gradients_passed_on(pair.backward)
         self.fixed_sizes = has_fixed_sizes(pair.backward)
         self._fewer = FewerTangents(pair.backward, compile_backward)
         self._whole: Boxed | None = None
@@ -96,12 +98,14 @@ class Staged:
                 values[layout.differentiable[number]] = value
         return tuple(values)
 
-    def gradients(self, sizes: Sequence[Any], saved: Sequence[Any], arriving: Sequence[Any]) -> dict[Gradient, Any]:
+    def gradients(
+        self, sizes: Sequence[Any], saved: Sequence[Any], arriving: Sequence[Any], arrived: Sequence[Any]
+    ) -> dict[Gradient, Any]:
         absent = {number for number, tangent in enumerate(arriving) if tangent is None}
         given = [*sizes, *saved, *arriving]
         found: Sequence[Any]
         if self.fixed_sizes:
-            found = self._fewer(absent, given)
+            found = self._fewer(absent, given, arrived)
         else:
             if self._whole is None:
                 self._whole = self._compile(self._backward)
@@ -175,7 +179,8 @@ def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
     read = staged.read[ctx.level]
     saved = saved_by(ctx) if any(read) else [None] * len(read)
     with torch.no_grad():
-        found = staged.gradients(ctx.call.sizes, saved, given)
+        found = staged.gradients(ctx.call.sizes, saved, given, arriving)
+    found = {**found, **{role: arriving[number] for role, number in staged.passed_on.items()}}
     absent = {number for number, tangent in enumerate(arriving) if tangent is None}
     return {role: None if absent.issuperset(role.tangents) else gradient for role, gradient in found.items()}
 
