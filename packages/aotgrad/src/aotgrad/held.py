@@ -64,7 +64,7 @@ def _holds(node: Any) -> bool:
 
 
 @cache
-def _kind_holds(kind: type) -> bool:
+def _kind_holds(kind: Any) -> bool:
     return any(name.startswith("_raw_saved_") for name in dir(kind))
 
 
