@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from expected import EXPECTED
+from expected import EXPECTED, is_stale, known
 
 FEWEST_SECONDS, MOST_SECONDS = 60, 300
 TIMES_AS_LONG = 3  # what capturing may cost, where there is nothing to gain
@@ -156,9 +156,9 @@ def read_log(path):
 
 def sweep(modules, path):
     """Appends a line to the log for every module that has none."""
-    known = read_log(path)
+    done = read_log(path)
     for module in modules:
-        if module not in known:
+        if module not in done:
             line = {"module": module, "python": platform.python_version(), **compare(module)}
             with open(path, "a") as log:
                 log.write(json.dumps(line) + "\n")
@@ -172,10 +172,11 @@ def report(lines):
     found = {name for line in lines for name in line.get("different", ())}
     died = [line["module"] for line in lines if line["kind"] == "differs" and "died" in line]
     modules = tuple(line["module"] + "." for line in lines if "different" in line)
-    stale = [name for name in EXPECTED if name.startswith(modules) and name not in found]
-    for words, names in (("not listed", found - set(EXPECTED)), ("died", died), ("listed, and ends alike", stale)):
+    stale = [entry for entry in EXPECTED if is_stale(entry, found, modules)]
+    unlisted = [name for name in found if not known(name)]
+    for words, names in (("not listed", unlisted), ("died", died), ("listed, and ends alike", stale)):
         print("".join(f"{words}: {name}\n" for name in sorted(names)), end="")
-    return not (found - set(EXPECTED) or died or stale)
+    return not (unlisted or died or stale)
 
 
 def main():
@@ -196,8 +197,8 @@ def main():
     run_module.warm_up()
     log = chosen.log.absolute()
     sweep(modules, log)
-    known = read_log(log)
-    sys.exit(not report([known[module] for module in modules]))
+    done = read_log(log)
+    sys.exit(not report([done[module] for module in modules]))
 
 
 if __name__ == "__main__":
