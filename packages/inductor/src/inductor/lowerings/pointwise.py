@@ -510,7 +510,7 @@ row(aten.clamp_min.Tensor, operands=2)(functools.partial(call, "maximum"))
 row(aten.clamp_max.Tensor, operands=2)(functools.partial(call, "minimum"))
 
 
-def _but_for_nan(op: str) -> Formula:
+def _but_for_nan(op: str) -> Callable[[Context, Tensor, Tensor], Tensor | Declined]:
     """``fmax`` and ``fmin``.  Of two zeros eager's kernels for CPUs give the first, in bfloat16 the second."""
 
     def lower(ctx: Context, x: Tensor, y: Tensor) -> Tensor | Declined:
