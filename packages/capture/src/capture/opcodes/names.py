@@ -47,7 +47,7 @@ def store_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     value, replaced = frame.pop_unseen(), frame.slots.get(inst.arg)
     if replaced is not None and replaced is not value:
         require_quiet_end(replaced)
-    frame.slots[inst.arg] = value
+    frame.slots[inst.arg] = UNBOUND if value is NULL else value  # a comprehension puts back what was not bound
 
 
 @opcode("DELETE_FAST")
