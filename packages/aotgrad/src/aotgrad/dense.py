@@ -16,4 +16,6 @@ def oddity(value: torch.Tensor) -> str:
         return f"has layout {value.layout}"
     if value.is_quantized:
         return "is quantized"
+    if value.is_inference() and value.requires_grad:
+        return "was made in inference mode and requires grad"
     return "is all zeros and has no memory" if value._is_zerotensor() else ""
