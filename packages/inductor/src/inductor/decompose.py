@@ -43,7 +43,7 @@ TAKEN_APART = (
     "_reshape_alias", "_safe_softmax", "_unsafe_index", "_unsafe_index_put", "_unsafe_masked_index",
     "_unsafe_masked_index_put_accumulate", "_weight_norm_interface", "addr", "affine_grid_generator", "alias_copy",
     "aminmax", "baddbmm", "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits",
-    "block_diag", "bucketize", "celu", "channel_shuffle", "col2im", "count_nonzero", "cudnn_batch_norm",
+    "block_diag", "bucketize", "channel_shuffle", "col2im", "count_nonzero", "cudnn_batch_norm",
     "cudnn_batch_norm_backward", "diag_embed", "diagonal_backward", "diagonal_copy", "diagonal_scatter", "dist",
     "elu_backward", "expand_copy", "glu", "glu_backward", "grid_sampler_2d", "hann_window", "huber_loss",
     "huber_loss_backward", "im2col", "index_copy", "index_fill", "isin", "ldexp", "linalg_cross", "linspace",
@@ -109,9 +109,15 @@ _OWN: Mapping[OpOverload, Callable[..., Any]] = {
 }
 
 
+def _largest(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).max if dtype.is_floating_point else float("inf")
+
+
 _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
     aten.bucketize.Tensor: lambda x, boundaries, **_: bool(boundaries.numel() and x.ndim),
     aten.take.default: lambda x, index: bool(index.ndim),
+    # In half precision torch's kernel rounds it to infinity.
+    aten.smooth_l1_loss.default: lambda x, y, reduction=1, beta=1.0: beta <= _largest(x.dtype),
     # Torch's kernel on CPUs refuses what is not within 0 and 1.
     aten.binary_cross_entropy.default: lambda x, *_, **__: x.device.type != "cpu",
     **dict.fromkeys(

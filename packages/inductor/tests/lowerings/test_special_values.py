@@ -20,13 +20,17 @@ OF_ONE = {
     **{name: getattr(torch, name) for name in (
         "abs", "neg", "sign", "sgn", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal",
         "floor", "round", "trunc", "frac", "relu", "signbit", "isfinite", "nan_to_num", "square", "erf", "sinc",
-        "logit",
     )},
-    **{name: getattr(F, name) for name in ("silu", "mish", "softplus", "logsigmoid", "elu", "hardswish", "leaky_relu")},
+    **{name: getattr(F, name) for name in ("silu", "mish", "softplus", "logsigmoid", "elu", "celu", "hardswish")},
     "gelu by tanh": lambda x: F.gelu(x, approximate="tanh"),
     "clamp from 0": lambda x: x.clamp(min=0),
     "clamp to -0.0": lambda x: x.clamp(max=-0.0),
     "power": lambda x: x**3,
+    "half a power": lambda x: x**0.5,
+    "0 less it": lambda x: 0.0 - x,
+    "power of a third": lambda x: x ** (1 / 3),
+    "celu of NaN": lambda x: F.celu(x, math.nan),
+    "logit": torch.logit,
     "glu": lambda x: F.glu(torch.cat([x, x.flip(0)])),
 }  # fmt: skip
 OF_TWO = {

@@ -100,10 +100,8 @@ def graph(x: f32[4, 4], w: f32[4, 4]):
     assert listed(prepare(gm, inputs)) == """\
 t = aten.t.default(arg1_1)
 mm = aten.mm.default(arg0_1, t)
-expm1 = aten.expm1.default(mm)
-gt = aten.gt.Scalar(mm, 0)
-where = aten.where.self(gt, mm, expm1)
-add = aten.add.Tensor(arg0_1, where)
+celu = aten.celu.default(mm)
+add = aten.add.Tensor(arg0_1, celu)
 unsqueeze = aten.unsqueeze.default(add, 0)
 unsqueeze_1 = aten.unsqueeze.default(mm, 0)
 unsqueeze_2 = aten.unsqueeze.default(arg1_1, 0)

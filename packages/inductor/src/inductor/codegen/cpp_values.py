@@ -369,7 +369,10 @@ def cast_operand(scope: Scope, operand: Operand, dtype: torch.dtype) -> Operand:
         return Operand(_comparison_mask(scope, text, source) if vector else text, dtype, vector)
     if not vector:
         via = f"i64({operand.text})" if source in FLOATS and dtype in PROMOTED else str(operand.text)
-        return Operand(Text(f"{scalar_type(dtype)}({via})"), dtype)
+        kind = scalar_type(dtype)
+        return Operand(
+            Text(f"{kind}({via})" if source in FLOATS or dtype not in FLOATS else f"to_float<{kind}>({via})"), dtype
+        )
     if source == torch.bool:
         return Operand(
             Text(f"convert<{scope.type_of(dtype, True)}>({operand.text.within(Precedence.UNARY)} & 1)"), dtype, True

@@ -111,6 +111,13 @@ def elu(x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1
     return where(x < 0, call("expm1", x * input_scale) * (alpha * scale), x * scale)
 
 
+@lowering(aten.celu.default)
+def celu(ctx: Context, x: Tensor, alpha: float = 1.0) -> Tensor | Declined:
+    if not isinstance(alpha, int | float) or alpha == 0:
+        return Declined("a parameter that is 0, which raises, or known only when it runs")
+    return elementwise((x,), lambda value: elu(value, alpha, 1.0, 1.0 / alpha))
+
+
 @row(aten.softplus.default)
 def softplus(x: Value, beta: float = 1, threshold: float = 20) -> Value:
     scaled = x * beta

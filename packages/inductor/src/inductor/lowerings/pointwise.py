@@ -33,7 +33,7 @@ from inductor.lowerings.creation import filled
 from inductor.lowerings.promotion import Kind, category, promote, result_dtype
 from inductor.lowerings.reals import Real
 from inductor.lowerings.registry import Declined, lowering
-from inductor.lowerings.sizes import refuse_division_by_zero
+from inductor.lowerings.sizes import numel, refuse_division_by_zero
 from inductor.lowerings.values import (
     HALF,
     Tensor,
@@ -164,8 +164,6 @@ for _name, _kind, _op in _TWO_OPERANDS:
 row(aten.mul.Tensor, aten.mul.Scalar, operands=2, wide=EVERYWHERE)(functools.partial(call, "mul"))
 
 for _overload, _op in (
-    (aten.maximum.default, "maximum"), (aten.max.other, "maximum"), (aten.minimum.default, "minimum"),
-    (aten.min.other, "minimum"),
     (aten.__and__.Tensor, "and"), (aten.__and__.Scalar, "and"), (aten.__or__.Tensor, "or"),
     (aten.__or__.Scalar, "or"), (aten.__xor__.Tensor, "xor"), (aten.__xor__.Scalar, "xor"),
     (aten.bitwise_left_shift.Tensor, "shl"), (aten.bitwise_left_shift.Tensor_Scalar, "shl"),
@@ -480,8 +478,8 @@ def clamp(ctx: Context, x: Tensor, min: Any = None, max: Any = None) -> Tensor |
             value = maximum(rest.pop(0), value)
         return minimum(rest.pop(0), value) if max is not None else value
 
-    if len(bounds) == 1 and isinstance(bounds[0], Tensor):  # of two zeros the bound, as in eager; a number is not taken
-        return elementwise((x, bounds[0]), minimum if min is None else maximum)
+    if len(bounds) == 1 and isinstance(bounds[0], Tensor):
+        return (_smallest if min is None else _largest)(ctx, x, bounds[0])
     return elementwise((x, *bounds), formula)
 
 
@@ -506,11 +504,26 @@ def clamp_max(x: Value, high: Value) -> Value:
     return minimum(high, x)
 
 
-row(aten.clamp_min.Tensor, operands=2)(functools.partial(call, "maximum"))
-row(aten.clamp_max.Tensor, operands=2)(functools.partial(call, "minimum"))
+def _extreme(op: str) -> Callable[..., Tensor | Declined]:
+    """Of two zeros eager's kernels for CPUs give the second in vectors, two of which they read at once, and the first
+    where the elements are fewer."""
+
+    def lower(ctx: Context, x: Tensor, y: Tensor) -> Tensor | Declined:
+        count = numel(broadcast_sizes(tensor.sizes for tensor in (x, y))).as_int()
+        few = count is not None and count * promote((x, y)).itemsize < _TWO_VECTORS
+        return elementwise((x, y), lambda a, b: call(op, b, a) if few else call(op, a, b))
+
+    return lower
 
 
-def _but_for_nan(op: str) -> Callable[[Context, Tensor, Tensor], Tensor | Declined]:
+_TWO_VECTORS = 64
+"""Bytes."""
+_largest, _smallest = _extreme("maximum"), _extreme("minimum")
+lowering(aten.maximum.default, aten.max.other, aten.clamp_min.Tensor)(_largest)
+lowering(aten.minimum.default, aten.min.other, aten.clamp_max.Tensor)(_smallest)
+
+
+def _but_for_nan(op: str) -> Callable[..., Tensor | Declined]:
     """``fmax`` and ``fmin``.  Of two zeros eager's kernels for CPUs give the first, in bfloat16 the second."""
 
     def lower(ctx: Context, x: Tensor, y: Tensor) -> Tensor | Declined:

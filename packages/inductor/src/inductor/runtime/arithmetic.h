@@ -13,6 +13,9 @@ template <class V> INLINE V sign(V x) {
     return where(x > zero, one, where(x < zero, (V)(zero - one), zero));  // small integers would become larger ones
 }
 
+// An integer as a float.  gcc takes it for a number that is never -0, and so 0 - x for -x: not through a function.
+template <class F, class I> INLINE F to_float(I x) { return (F)x; }
+
 // -- floats: their bits -----------------------------------------------------------------------------------------------
 
 

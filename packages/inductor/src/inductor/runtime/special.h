@@ -90,6 +90,13 @@ template <class V> CALLED V erfinv(V x) {
     else return in_double([](auto d) { return erfinv_twofold(d); }, x);
 }
 
+// Where the exponent is known to be 1/2, gcc would take the root, which is another number for -0 and -infinity.
+#if defined(__clang__)
+static __attribute__((noinline)) f64 power_of_library(f64 a, f64 b) { return __builtin_pow(a, b); }
+#else
+static __attribute__((noipa)) f64 power_of_library(f64 a, f64 b) { return __builtin_pow(a, b); }
+#endif
+
 #define INDUCTOR_TWOFOLD2(name, library, has) \
     template <class V> RARE V name##_by_lane(V a, V b) { \
         return each<V>([&](i32 lane) { return (Element<V>)library(a[lane], b[lane]); }); \
@@ -103,7 +110,7 @@ template <class V> CALLED V erfinv(V x) {
     }
 INDUCTOR_TWOFOLD2(atan2, __builtin_atan2, has_pair)
 INDUCTOR_TWOFOLD2(hypot, __builtin_hypot, has_pair)
-INDUCTOR_TWOFOLD2(pow, __builtin_pow, has_pow)
+INDUCTOR_TWOFOLD2(pow, power_of_library, has_pow)
 #undef INDUCTOR_TWOFOLD2
 
 // Integer powers wrap; a negative exponent leaves only 1 and -1 standing.
