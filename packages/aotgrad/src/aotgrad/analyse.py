@@ -140,6 +140,10 @@ def _mutation(index: int, entry: TracedInput) -> Mutation | None:
         raise Unsupported("an input that shares memory changes its shape in place", "use the returning operator")
     if not data and not layout:
         return None
+    if data and entry.fake.is_inference() and not torch.is_inference_mode_enabled():
+        raise Unsupported(
+            "an inference tensor is changed", "call the function in inference mode"
+        )  # when it is written back
     new_layout = _layout_after(entry) if layout else None
     if layout and (entry.tracked or new_layout is None):
         raise Unsupported(
