@@ -58,6 +58,28 @@ def _positions(result: Sequence[torch.Tensor], *_: Any) -> Sequence[torch.Tensor
     return result[0], *(_of_dtype(tensor, torch.int64) for tensor in result[1:])
 
 
+def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> Sequence[torch.Tensor]:
+    """Batch norm's kernels for CPUs lay out what they normalise by its own statistics by channels, or contiguously."""
+    training = next((value for value in rest if isinstance(value, bool)), False)
+    if not training or x.device.type != "cpu" or not _known(x) or _has_channels_innermost(x):
+        return result
+    return _laid_out_as(result[0], torch.contiguous_format), *result[1:]
+
+
+def _unpooled(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+    if x.device.type != "cpu" or not _known(x) or not _has_channels_innermost(x):
+        return result
+    return _laid_out_as(result, torch.channels_last)
+
+
+def _has_channels_innermost(x: torch.Tensor) -> bool:
+    return x.dim() == 4 and x.stride(1) <= min(x.stride(2), x.stride(3)) and x.stride(0) >= x.stride(2) >= x.stride(3)
+
+
+def _laid_out_as(tensor: torch.Tensor, memory_format: torch.memory_format) -> torch.Tensor:
+    return torch.empty_like(tensor, memory_format=memory_format)
+
+
 def _of_dtype(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if tensor.dtype == dtype:
         return tensor
@@ -68,6 +90,10 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.roll.default: _roll,
     aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
     aten.bincount.default: _counts,
+    aten.max_unpool2d.default: _unpooled,
+    aten._native_batch_norm_legit.no_stats: _normalized,
+    aten._native_batch_norm_legit_functional.default: _normalized,
+    aten.native_batch_norm.default: _normalized,
     **dict.fromkeys((aten._unique2.default, aten.unique_consecutive.default, aten.unique_dim.default), _positions),
 }
 

@@ -1,0 +1,47 @@
+"""How results lie in memory, of images in every layout: as eager's kernels lay them out."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import compile_api
+
+IMAGES = torch.arange(2 * 3 * 4 * 5.0).reshape(2, 3, 4, 5)
+LAYOUTS = {
+    "contiguous": IMAGES,
+    "channels last": IMAGES.to(memory_format=torch.channels_last),
+    "turned around": IMAGES.reshape(5, 4, 3, 2).permute(3, 2, 1, 0),
+    "turned in pairs": IMAGES.reshape(3, 2, 5, 4).permute(1, 0, 3, 2),
+    "every second": torch.arange(240.0).reshape(2, 3, 4, 10)[..., ::2],
+    "some channels": torch.arange(240.0).reshape(2, 6, 4, 5).to(memory_format=torch.channels_last)[:, :3],
+    "expanded": torch.arange(15.0).reshape(1, 3, 1, 5).expand(2, 3, 4, 5),
+}
+OPERATORS = {
+    "batch norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "group norm": lambda x: F.group_norm(x, 1),
+    "max_unpool2d": lambda x: F.max_unpool2d(*F.max_pool2d(x, 1, return_indices=True), 1),
+    "max_pool2d": lambda x: F.max_pool2d(x, 2),
+    "interpolate": lambda x: F.interpolate(x, scale_factor=2),
+    "softmax": lambda x: x.softmax(1),
+    "roll": lambda x: x.roll(1, 1),
+    "flip": lambda x: x.flip(1),
+    "cat": lambda x: torch.cat([x, x], 1),
+    "clone": lambda x: x.clone(),
+    "gelu": F.gelu,
+    "index_add": lambda x: x.index_add(2, torch.tensor([0]), x[:, :, :1] * 1),
+    "cumsum": lambda x: x.cumsum(1),
+    "sum": lambda x: x.sum(2),
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_results_lie_as_in_eager(layout, backend):
+    def program(x):
+        return [operator(x) for operator in OPERATORS.values()]
+
+    found = compile_api.compile(program, backend=backend)(LAYOUTS[layout])
+    expected = program(LAYOUTS[layout])
+    wrong = [name for name, a, b in zip(OPERATORS, found, expected, strict=True) if a.stride() != b.stride()]
+    assert not wrong
+    torch.testing.assert_close(found, expected)
