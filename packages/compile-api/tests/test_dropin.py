@@ -1,5 +1,7 @@
 """``install`` puts us where programs look for ``torch.compile``; ``uninstall`` takes us away."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -247,3 +249,14 @@ def test_numpy_functions_over_tensors():
 
     doubled = torch.compiler.wrap_numpy(lambda a: numpy.multiply(a, 2))
     assert torch.equal(torch.compile(doubled, backend="eager")(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_libraries_take_eagers_path_where_torchs_compiler_is_served():
+    """They ask whether they are being compiled, and torch's own encoder leaves padding as it is then."""
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder, x = torch.nn.TransformerEncoder(layer, 1).eval(), torch.randn(2, 5, 8)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, of nested tensors
+        expected = encoder(x, src_key_padding_mask=padding)
+        torch.testing.assert_close(torch.compile(encoder)(x, src_key_padding_mask=padding), expected)

@@ -35,7 +35,7 @@ def replacements(told: Told, serve: Callable[..., Any]) -> Replacements:
         "assume_constant_result": capture.assume_constant_result,
         "list_backends": _listed,
         "set_stance": _stance(told),
-        "is_compiling": capture.is_compiling,
+        "is_compiling": torch.compiler.is_compiling,  # torch's own: what is captured asks it, and libraries hear no
         "substitute_in_graph": _decorator(told, "substitute_in_graph", "our capture evaluates the function itself"),
         "nonstrict_trace": capture.allow_in_graph,
     }
