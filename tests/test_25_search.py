@@ -25,8 +25,8 @@ ROOT = Path(__file__).parent.parent
 SEEDS = sorted((Path(__file__).parent / "seeds").glob("*.py"))
 SECONDS = float(os.environ.get("SEARCH_SECONDS", "20"))
 OPEN = {"eager": 0.015, "aot_eager": 0.06, "inductor": 0.15}
-"""The share of the fresh programs that may differ as long as not all that was found is mended: some times what long runs find,
-since a minute's programs are few.  To be lowered to none."""
+"""The share of the fresh programs that may differ as long as not all that was found is mended: some times what long
+runs find, since a minute's programs are few.  To be lowered to none."""
 
 
 @pytest.mark.parametrize("path", SEEDS, ids=lambda path: path.stem)

@@ -2,6 +2,7 @@
 
 from inductor.lowerings import (
     activations,
+    bounds,
     convolution,
     creation,
     fallback,
@@ -26,6 +27,7 @@ __all__ = [
     "LOWERINGS",
     "Declined",
     "activations",
+    "bounds",
     "convolution",
     "creation",
     "fallback",
