@@ -26,6 +26,7 @@ from aotgrad.torch_versions import (
     engine_run_backward,
     make_grads,
     native_batch_norm_legit,
+    pytree,
 )
 
 Rule = Callable[..., Any]
@@ -57,6 +58,7 @@ class EarlyRules(TorchFunctionMode):
     ) -> Any:
         kwargs, func = dict(kwargs or {}), _torchs_own(func)
         _refuse_overlapping_write(func, args)
+        _refuse_out_with_gradients(args, kwargs)
         rule = RULES.get(func)
         if rule is not None:
             return rule(*args, **kwargs)
@@ -108,6 +110,14 @@ def _gradients(outputs: Any, inputs: Any, *, grad_outputs: Any, only_inputs: boo
         outputs, tangents, keep or (options["retain_graph"] is None and create), create, inputs, unused,
         accumulate_grad=False,
     )  # fmt: skip
+
+
+def _refuse_out_with_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Operators refuse it, but some that are made of others do so only on real tensors."""
+    if kwargs.get("out") is not None and torch.is_grad_enabled():
+        leaves = pytree.tree_leaves((args, dict(kwargs)))
+        if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
+            raise Unsupported("`out` is given while gradients are recorded", "call it under no_grad")
 
 
 def _refuse_overlapping_write(func: Any, args: Sequence[Any]) -> None:
