@@ -52,6 +52,7 @@ STUMBLES: dict[str, tuple[Callable[[], Any], str]] = {
     "inductor: a number for a tensor": (lambda: compiled()(X, 2), "is the int 2; give a tensor"),
     "inductor: by name": (lambda: compiled()(X, w=W), "by position, and got w by name"),
     "inductor: another size": (lambda: compiled()(X[:2], W), "this graph was compiled for"),
+    "inductor: a short list": (lambda: compiled().call([X]), "takes a list of 2 inputs and got a list of 1"),
     "inductor: a gradient is wanted": (lambda: compiled()(X, nn.Parameter(W)), "computes no gradients"),
     "inductor: a function": (lambda: inductor.compile(function, [X, W]), "make_fx(f)(*example_inputs)"),
     "inductor: a module": (lambda: inductor.compile(LINEAR, [X]), "torch.export.export(module"),
@@ -61,6 +62,9 @@ STUMBLES: dict[str, tuple[Callable[[], Any], str]] = {
     "inductor: an example of another kind": (lambda: inductor.compile(graph(), [X, 3.0]), "was traced with a tensor"),
     "inductor: an example elsewhere": (lambda: inductor.compile(graph(), [X, W.to("meta")]), "trace it again"),
     "inductor: a misspelt option": (lambda: inductor.compile(graph(), [X, W], options={"trac": 1}), "unknown option"),
+    "inductor: an option of another type": (
+        lambda: inductor.compile(graph(), [X, W], options={"max_autotune": "yes"}), "is True or False, not 'yes'",
+    ),
     "aotgrad: a function": (
         lambda: aotgrad.compile(function, [X, W], forward=aotgrad.run_eagerly), "aotgrad.function compiles",
     ),

@@ -10,7 +10,7 @@ from typing import Any, overload
 from torch.fx import GraphModule
 
 from inductor import pipeline, trace
-from inductor.calling import calling_of, with_constants
+from inductor.calling import calling_of, check_list, with_constants
 from inductor.compiled import CompiledGraph, Report
 from inductor.counting import metrics
 from inductor.errors import BuildError, CacheError, InductorError, NotAGraph, UnsupportedGraph
@@ -75,7 +75,7 @@ def _compile(gm: GraphModule, given: Any, chosen: Options, tell: Callable[[str],
         if not chosen.fallback:
             raise
         warnings.warn(f"{name} runs operator by operator: {error}", RuntimeWarning, stacklevel=3)
-        compiled = _uncompiled(gm, str(error))
+        compiled = _uncompiled(name, gm, str(error))
     except InductorError:
         raise
     except Exception as error:
@@ -95,12 +95,15 @@ def _check_form(name: str, gm: GraphModule, error: Exception) -> None:
         raise NotAGraph(f"{name} is no well-formed graph, which graph.lint() shows: {complaint}") from error
 
 
-def _uncompiled(gm: GraphModule, reason: str) -> CompiledGraph:
+def _uncompiled(name: str, gm: GraphModule, reason: str) -> CompiledGraph:
     """The graph as it came."""
 
     def call(inputs: list[Any]) -> tuple[Any, ...]:
-        arguments = tuple(inputs)
-        inputs.clear()
+        try:
+            arguments = tuple(inputs)
+            inputs.clear()
+        except (AttributeError, TypeError):
+            check_list(inputs, name, len(gm.graph.find_nodes(op="placeholder")))
         outputs = gm.forward(*arguments)  # calling the module would print the user's error a second time
         return tuple(outputs) if isinstance(outputs, list | tuple) else (outputs,)
 

@@ -143,6 +143,17 @@ def span(tensor: torch.Tensor) -> tuple[int, int]:
     return tensor.data_ptr(), tensor.data_ptr() + reach * tensor.itemsize
 
 
+def check_list(given: Any, graph: str, count: int) -> None:
+    """Raises where `.call` of a graph could not take its inputs from what it was given.  A tuple of them will do: it
+    just cannot be emptied."""
+    if isinstance(given, tuple) and len(given) == count:
+        return
+    text = f"{graph}.call takes a list of {count} input{'' if count == 1 else 's'} and got"
+    if isinstance(given, list | tuple):
+        raise BadCall(f"{text} a {type(given).__name__} of {len(given)}") from None
+    raise BadCall(f"{text} {kind(given)}") from None
+
+
 def attribute(gm: torch.nn.Module, path: str) -> Any:
     return operator.attrgetter(path)(gm)
 
@@ -162,12 +173,15 @@ def with_constants(call: Boxed, gm: GraphModule, examples: Sequence[Any], progra
         return call
 
     def checked(inputs: list[Any]) -> tuple[Any, ...]:
-        for position, name, value in fixed:
-            if not _same(inputs[position], value):
-                raise BadInput(
-                    f"input {name} was {value!r} when the graph was compiled and is {inputs[position]!r}: numbers are "
-                    "part of a graph; give it as a tensor, or compile once for each"
-                )
+        try:
+            for position, name, value in fixed:
+                if not _same(inputs[position], value):
+                    raise BadInput(
+                        f"input {name} was {value!r} when the graph was compiled and is {inputs[position]!r}: numbers "
+                        "are part of a graph; give it as a tensor, or compile once for each"
+                    )
+        except (IndexError, TypeError):
+            pass  # they are too few, or no list: the graph itself says so
         return call(inputs)
 
     return checked

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from types import UnionType
+from typing import Literal, get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ class Options:
             if unknown := sorted(set(given) - known):
                 raise TypeError(f"unknown option {', '.join(unknown)}; known are {', '.join(sorted(known))}")
             chosen = Options(**given)  # type: ignore[arg-type]
-        if chosen.random not in ("eager", "fused"):
-            raise ValueError(f'option random is "eager" or "fused", not {chosen.random!r}')
+        for name, hint in _hints().items():
+            _check(name, getattr(chosen, name), hint)
         if not chosen.trace and os.environ.get("INDUCTOR_TRACE", "0") not in ("", "0"):
             value = os.environ["INDUCTOR_TRACE"]
             chosen = replace(chosen, trace=True if value == "1" else value)
@@ -78,3 +80,40 @@ class Options:
         if folder := os.environ.get("COMPILE_API_CACHE"):
             return Path(folder)
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compile-api"
+
+
+@functools.cache
+def _hints() -> dict[str, object]:
+    return get_type_hints(Options)
+
+
+def _check(name: str, value: object, hint: object) -> None:
+    """Raises where an option is not what its annotation says."""
+    choices = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    if not any(_is(value, choice) for choice in choices):
+        wanted = " or ".join(_words(choice) for choice in choices)
+        error = ValueError if get_origin(hint) is Literal else TypeError
+        raise error(f"option {name} is {wanted}, not {value!r}")
+
+
+def _is(value: object, choice: object) -> bool:
+    if get_origin(choice) is Literal:
+        return value in get_args(choice)
+    if get_origin(choice) is tuple:
+        return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+    return type(value) is choice or (choice is str and isinstance(value, str))
+
+
+def _words(choice: object) -> str:
+    if get_origin(choice) is Literal:
+        return " or ".join(f'"{each}"' for each in get_args(choice))
+    return _WORDS[choice]
+
+
+_WORDS: Mapping[object, str] = {
+    bool: "True or False",
+    int: "an integer",
+    str: "a string",
+    tuple[str, ...]: "a tuple of strings",
+    type(None): "None",
+}

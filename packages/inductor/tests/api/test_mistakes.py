@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import typing
 import warnings
 
 import numpy
@@ -43,6 +44,10 @@ CALLS = {
     "another device": (lambda c: c(X.to("meta"), W), "input x_1 is on meta; this graph was compiled for cpu"),
     "a sparse tensor": (lambda c: c(X.to_sparse(), W), "is of layout torch.sparse_coo"),
     "requires grad": (lambda c: c(X, nn.Parameter(W)), "input w_1 of", "requires grad", "torch.no_grad()", "aotgrad"),
+    "a short list": (lambda c: c.call([X]), ".call takes a list of 2 inputs and got a list of 1"),
+    "a long tuple": (lambda c: c.call((X, W, W)), ".call takes a list of 2 inputs and got a tuple of 3"),
+    "no list": (lambda c: c.call(None), ".call takes a list of 2 inputs and got None"),
+    "a tensor for a list": (lambda c: c.call(X[:2]), "got a tensor, torch.float32 of size (2, 3)"),
     "pickled": (lambda c: pickle.dumps(c), "cannot be pickled", "compile it again"),
 }
 
@@ -72,6 +77,45 @@ GRAPHS = {
     "an unknown option": (lambda: inductor.compile(traced(), [X, W], options={"tarce": 1}), "unknown option tarce"),
     "options of no use": (lambda: inductor.compile(traced(), [X, W], options="fast"), "options is a mapping", "'fast'"),
 }  # fmt: skip
+
+
+OPTIONS = {
+    name: {bool, str, int} & set(typing.get_args(hint) or (hint,))
+    for name, hint in typing.get_type_hints(inductor.Options).items()
+}
+"""What plain types each option takes; "fused" is no type, and flags are a tuple."""
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("wrong", ["yes please", 1, 1.5, True, b"", ["-O1"], (1,)], ids=repr)
+def test_an_option_of_another_type_says_which_it_is(name, wrong):
+    if any(type(wrong) is kind for kind in OPTIONS[name]):
+        return
+    for options in ({name: wrong}, inductor.Options(**{name: wrong})):
+        with pytest.raises((TypeError, ValueError)) as raised:
+            inductor.compile(None, [X, W], options=options)
+        assert str(raised.value).startswith(f"option {name} is ")
+        assert str(raised.value).endswith(f", not {wrong!r}")
+
+
+def test_the_list_may_be_a_tuple(compiled):
+    torch.testing.assert_close(compiled.call((X, W))[0], function(X, W))
+
+
+@pytest.mark.parametrize("mistaken", [[X], None, (X, 2.0, W)])
+def test_numbers_that_are_part_of_a_graph_are_not_looked_for_in_what_is_no_list(mistaken):
+    compiled = inductor.compile(fx.symbolic_trace(lambda x, k: x * k), [X, 2.0])
+    torch.testing.assert_close(compiled.call((X, 2.0))[0], X * 2)
+    with pytest.raises(inductor.BadCall, match="takes a list of 2 inputs and got"):
+        compiled.call(mistaken)
+
+
+def test_a_graph_that_runs_operator_by_operator_is_called_alike():
+    with pytest.warns(RuntimeWarning, match="operator by operator"):
+        compiled = inductor.compile(fx.symbolic_trace(lambda x: x * x.sum().item()), [X])
+    torch.testing.assert_close(compiled.call((X,))[0], X * X.sum())
+    with pytest.raises(inductor.BadCall, match="takes a list of 1 input and got None"):
+        compiled.call(None)
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from inductor.calling import check_list
 from inductor.codegen.cpp import PrintedKernel
 from inductor.codegen.cpp_strategy import PARALLEL_WORK
 from inductor.codegen.doubles import double_text
@@ -222,8 +223,9 @@ class _WrapperPrinter:
         names = [
             self._local(f"input{position}" if given is None else given.name) for position, given in enumerate(inputs)
         ]
-        self.lines.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = inputs")
-        self.lines.line("inputs.clear()")
+        self.lines.line(f"try: {', '.join(names)}{',' if len(names) == 1 else ''} = inputs; inputs.clear()")
+        call = f"check_list(inputs, {self.program.name!r}, {len(names)})"
+        self.lines.line(f"except (AttributeError, TypeError, ValueError): {call}")
         for bind in self._binds(late=False):
             self._bind(bind)
         for given in inputs:
@@ -565,6 +567,7 @@ _NAMESPACE: Mapping[str, Any] = {
     "empty_strided": torch.empty_strided,
     "threads": torch.get_num_threads,
     "check_input": check_input,
+    "check_list": check_list,
     "reinterpret": reinterpret,
     "flattened": flattened,
     "laid_out": laid_out,
@@ -575,5 +578,6 @@ _IMPORTS = (
     "import torch",
     "from torch import empty_strided",
     "from torch import get_num_threads as threads",
+    "from inductor.calling import check_list",
     "from inductor.codegen.wrapper import check_input, flattened, laid_out, plain, refuse_marked, reinterpret",
 )
