@@ -306,3 +306,29 @@ def test_a_detached_view_with_a_history_of_its_own_is_refused():
     fn = aotgrad.function(lambda x, y: x.detach().mul_(y.sum()), forward=aotgrad.run_eagerly)
     with pytest.raises(aotgrad.Unsupported, match="gets a history of its own"):
         fn(torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True))
+
+
+OVERLAPS = {
+    "a column of itself": lambda x: x.sub_(x[:, :1]),
+    "itself turned round": lambda x: x[:, :2].add_(x[:, :2].t()),
+    "a product into a factor": lambda x: torch.matmul(x[:, :2], x[:, :2].clone(), out=x[:, :2]),
+    "rows of itself": lambda x: x.index_add_(0, torch.tensor([1, 1]), x),
+}
+APART = {
+    "the column before": lambda x: x[:, 1].add_(x[:, 0]),
+    "every other column": lambda x: x[:, 0::2].mul_(x[:, 1:2]),
+    "the very same": lambda x: x.mul_(x),
+    "the row above": lambda x: x[1].add_(x[0]),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_what_is_read_where_it_is_written_is_refused(name):
+    """Eager's kernels read it while they write, or refuse."""
+    with pytest.raises(aotgrad.Unsupported, match="reads memory that it writes"):
+        aotgrad.function(OVERLAPS[name], forward=aotgrad.run_eagerly)(torch.arange(6.0).view(2, 3))
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_is_read_beside_what_is_written_is_compiled(name, same_as_eager):
+    same_as_eager(APART[name], torch.arange(6.0).view(2, 3))

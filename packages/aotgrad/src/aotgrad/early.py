@@ -15,10 +15,11 @@ import torch
 from torch.nn import functional as nnf
 from torch.overrides import TorchFunctionMode
 
-from aotgrad import functional, recurrent
+from aotgrad import recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import Unsupported
 from aotgrad.outside import refuse_gradients_from_outside
+from aotgrad.overlaps import refuse_overlaps
 from aotgrad.recurrences import GATES
 from aotgrad.torch_versions import (
     DisableTorchDispatch,
@@ -57,7 +58,7 @@ class EarlyRules(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs, func = dict(kwargs or {}), _torchs_own(func)
-        _refuse_overlapping_write(func, args)
+        refuse_overlaps(func, args, kwargs)
         _refuse_out_with_gradients(args, kwargs)
         rule = RULES.get(func)
         if rule is not None:
@@ -118,34 +119,6 @@ def _refuse_out_with_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -
         leaves = pytree.tree_leaves((args, dict(kwargs)))
         if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
             raise Unsupported("`out` is given while gradients are recorded", "call it under no_grad")
-
-
-def _refuse_overlapping_write(func: Any, args: Sequence[Any]) -> None:
-    """Functionalization takes a write through an expanded tensor for a sum over its copies; fill_ and zero_ are not."""
-    name = getattr(func, "__name__", "").split(".")[0]
-    writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
-    if writes:
-        _refuse_lists_that_overlap(name, [arg for arg in args if isinstance(arg, (list, tuple))])
-    if writes and args and isinstance(args[0], torch.Tensor) and args[0].layout is torch.strided:
-        layout = zip(args[0].size(), args[0].stride(), strict=True)
-        if any(isinstance(stride, int) and stride == 0 and size != 1 for size, stride in layout):
-            raise Unsupported(f"{name} writes to memory that an expanded tensor shows several times", "clone it first")
-
-
-def _refuse_lists_that_overlap(name: str, lists: Sequence[Sequence[Any]]) -> None:
-    """Written to one after another, tensors of a list see what was written to those before; functionalization takes all
-    of them as they were.  What is at the same place in several lists is read together."""
-    seen: dict[int, list[tuple[int, Any, Any]]] = {}
-    for tensors in lists:
-        for place, tensor in enumerate(tensors):
-            if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or not tensor.numel():
-                continue
-            start = tensor.storage_offset()
-            end = start + sum((size - 1) * step for size, step in zip(tensor.size(), tensor.stride(), strict=True))
-            others = seen.setdefault(functional.memory_of(tensor), [])
-            if any(place != other and start <= stop and begin <= end for other, begin, stop in others):
-                raise Unsupported(f"{name} writes to a list of tensors that share memory", "write to each of them")
-            others.append((place, start, end))
 
 
 def early(*funcs: Callable[..., Any]) -> Callable[[Rule], Rule]:
