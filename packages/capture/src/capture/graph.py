@@ -81,6 +81,7 @@ class GraphRecorder:
         self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
         self.operations = 0
         self.views_without_history: dict[int | None, list[torch.Tensor]] = {}
+        self.lost_histories: dict[int, Any] = {}  # views of which torch tells nothing more, and since where
         self.arrived: dict[int, tuple[Any, Any]] = {}  # inputs with a history, and the last step of it
         self.readers: set[type] = set()  # functions with a backward of their own that looks at what was kept for it
         self.used_up: set[Any] = set()  # steps of autograd's history that a backward in the graph has freed

@@ -2,11 +2,12 @@
 
 Torch gives every view of a tensor another history when the tensor is changed in place.  Stand-ins of inputs that share
 memory are not views of each other, and torch can tell nothing of a view that was made without histories once its base
-has one.  Such an operation is CPython's.
+has one.  Such an operation is CPython's, unless nobody uses the view again.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any, NoReturn, Protocol
 
@@ -36,7 +37,15 @@ def insist_on_known_histories(ctx: Recording, name: str, operands: Iterable[torc
         if len(inputs) > 1 and any(_has_another_history(ctx, fake) for fake in inputs):
             _spoilt(ctx, f"`{name}` changes the history of tensors that share memory")
         for view in ctx.graph.views_without_history.get(memory, ()):
-            _last_step(ctx, name, view)
+            if not has_known_history(view):
+                ctx.graph.lost_histories.setdefault(id(view), ctx.graph.mode.journal.place)
+
+
+def has_known_history(fake: torch.Tensor) -> bool:
+    with contextlib.suppress(RuntimeError):
+        _ = fake.grad_fn
+        return True
+    return False
 
 
 def note_view(ctx: Recording, result: torch.Tensor) -> None:

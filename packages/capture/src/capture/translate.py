@@ -222,6 +222,7 @@ class _Translator:
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
         if any(GONE in value.node.meta for value in results if isinstance(value, TensorValue)):
             raise SkipFrame(Reason("function transform", "a tensor of a transformed function is used outside of it"))
+        self._insist_on_known_histories(results)
         spent = self._spent(results)
         if not self.settings.nopython:
             tensors = [value for value in results if isinstance(value, TensorValue) and value not in spent]
@@ -261,10 +262,19 @@ class _Translator:
             inputs = [graph.inputs[source] for source in sources]
             return undoing(graph, inputs, compiled, may_end_earlier=not self.settings.nopython)
         except CannotTakeBack as ahead:
-            instruction, step = ahead.place
             text = "this may raise after a tensor with a history was changed in place, which cannot be taken back"
-            location = Location(self.code.co_filename, instruction.line or 0, self.code.co_qualname)
-            raise _Earlier(Stopped(instruction, step, Reason("error after a change", text), location)) from None
+            raise self._earlier(ahead.place, Reason("error after a change", text)) from None
+
+    def _earlier(self, place: Any, reason: Reason) -> _Earlier:
+        instruction, step = place
+        location = Location(self.code.co_filename, instruction.line or 0, self.code.co_qualname)
+        return _Earlier(Stopped(instruction, step, reason, location))
+
+    def _insist_on_known_histories(self, results: Sequence[Value]) -> None:
+        for value in results:
+            place = self.machine.graph.lost_histories.get(id(value.fake)) if isinstance(value, TensorValue) else None
+            if place is not None:
+                raise self._earlier(place, Reason("autograd", f"{value.describe()}, a view, loses its history here"))
 
     def _started_over_if_it_raises(self, compiled: Callable[..., Any]) -> AbstractContextManager[None]:
         settings = self.settings
