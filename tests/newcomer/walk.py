@@ -314,6 +314,17 @@ except compile_api.BadOption as error: print(error)
 
 
 @step
+def an_exported_module_is_called_as_the_module_is(folder: Path) -> None:
+    program = """
+m, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
+graph, guards = torch._dynamo.export(m)(x)
+print("same:", torch.equal(graph(x), m(x)), graph.weight is m.weight, torch._dynamo.export(m)(x).graph_module(x).shape)
+print(torch._dynamo.export(lambda x: {"a": x + 1})(x)[0](x))
+"""
+    says(run(program, folder), "same: True True torch.Size([1, 2])", "{'a': tensor(")
+
+
+@step
 def the_peer_stays_away_and_is_whole_when_it_is_asked_for(folder: Path) -> None:
     program = (
         PLAIN

@@ -14,6 +14,7 @@ import capture
 from compile_api.backends import Backend, CompilerFn, Context, lookup
 from compile_api.break_costs import BreakCost, Order
 from compile_api.errors import BadOption
+from compile_api.exported import Exported, exported
 from compile_api.ledger import Ledger
 from compile_api.logs import follow
 from compile_api.observing import observed
@@ -131,9 +132,9 @@ def export(
     """The one graph of ``f`` and the guards it relies on: ``export(f)(*args)``, ``export(f, *args)``, or as
     ``torch.export.export`` is called, ``export(f, args)`` with a tuple and ``export(f, args=(...), kwargs={...})``.
 
-    Raises ``capture.Unsupported`` with line and reason where ``f`` cannot be one graph.  Parameters and buffers are
-    inputs of the graph, after the arguments.  ``dynamic_shapes`` is refused: a graph made here is for the sizes that
-    it is given.
+    Raises ``capture.Unsupported`` with line and reason where ``f`` cannot be one graph.  The graph module is called as
+    ``f`` is and returns what ``f`` does; it holds parameters and buffers, under their names.  ``dynamic_shapes`` is
+    refused: a graph made here is for the sizes that it is given.
     """
     if not callable(function):
         raise TypeError(f"export takes a function or a module, not {type(function).__name__}")
@@ -142,7 +143,11 @@ def export(
             "export makes a graph for the sizes it is given, so it takes no dynamic_shapes; for sizes that vary use "
             "compile(..., dynamic=True), or torch.export.export, whose program any backend here compiles"
         )
-    made = capture.export(_as_written(function))
+    target = _as_written(function)
+
+    def made(*args: Any, **kwargs: Any) -> Exported:
+        return exported(target, args, kwargs)
+
     given, takes = _arguments(args, named, kwargs, function)
     return made(*given, **takes) if given or takes or args or named or kwargs is not None else made
 
