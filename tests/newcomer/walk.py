@@ -325,6 +325,15 @@ print(torch._dynamo.export(lambda x: {"a": x + 1})(x)[0](x))
 
 
 @step
+def torch_exports_what_is_served(folder: Path) -> None:
+    program = """
+m, x = torch.nn.Sequential(torch.nn.Linear(3, 2)), torch.ones(1, 3)
+print("same:", torch.allclose(torch.export.export(torch.compile(m), (x,)).module()(x), m(x)))
+"""
+    says(run(program, folder), "same: True")
+
+
+@step
 def the_peer_stays_away_and_is_whole_when_it_is_asked_for(folder: Path) -> None:
     program = (
         PLAIN

@@ -79,3 +79,26 @@ def test_state_moves_both_ways(pair):
     assert torch.equal(ours[0].weight, module[0].weight)
     served._orig_mod.load_state_dict(ours.state_dict())
     served.load_state_dict({f"_orig_mod.{key}": value for key, value in ours.state_dict().items()})
+
+
+def plain(x, y: int = 2):
+    return x + y
+
+
+def test_tools_that_read_functions_find_the_one_that_was_written(pair):
+    compiled = torch.compile(plain, backend="eager")
+    assert compiled.__code__ is plain.__code__
+    assert compiled.__globals__ is globals()
+    assert compiled.__defaults__ == (2,)
+    assert compiled._torchdynamo_orig_callable is plain
+    with pytest.warns((DeprecationWarning, FutureWarning), match="deprecated"):  # the second from torch 2.14 on
+        scripted = torch.jit.script(compiled), torch.jit.script(pair[1].eval())
+    assert torch.equal(scripted[0](torch.ones(1), 3), torch.full((1,), 4.0))
+    torch.testing.assert_close(scripted[1](torch.ones(1, 3)), pair[0](torch.ones(1, 3)))
+
+
+def test_torch_exports_the_wrapped_module(pair):
+    module, compiled = pair
+    x = torch.ones(1, 3)
+    exported = torch.export.export(compiled.eval(), (x,)).module()
+    torch.testing.assert_close(exported(x), module(x))

@@ -43,6 +43,12 @@ class Told:
             self.said.add(text)
             warnings.warn(text, stacklevel=_frames_of_ours())
 
+    def of_mark(self, text: str) -> None:
+        """Of a mark that torch's own code (``torch.export``) puts on what it makes, nobody has to know."""
+        above = sys._getframe(_frames_of_ours() - 1)
+        if not str(above.f_globals.get("__name__", "")).startswith("torch."):
+            self.once(text)
+
 
 def _frames_of_ours() -> int:
     """How far up the stack the program is that called us."""

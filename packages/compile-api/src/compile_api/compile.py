@@ -98,7 +98,22 @@ def compile(
     is_module = isinstance(model, torch.nn.Module)
     call = optimized(model.__call__ if is_module else model)
     call.ledger, call.recompile = ctx.ledger, again
+    if isinstance(call, _engine.Region):
+        _answer_as(call, model)
     return compiled_module(model, call, again) if is_module else call
+
+
+_OF_FUNCTIONS = ("__code__", "__globals__", "__closure__", "__defaults__", "__kwdefaults__")
+
+
+def _answer_as(call: Any, model: Any) -> None:
+    """Tools that read functions (torch.export, torch.jit, tracebacks) find in a compiled one what it was made of."""
+    written = model.forward if isinstance(model, torch.nn.Module) else model
+    for name in _OF_FUNCTIONS:
+        if hasattr(written, name):
+            setattr(call, name, getattr(written, name))
+    call._torchdynamo_orig_callable = written
+    call.__prepare_scriptable__ = lambda: written  # torch.jit.script asks; it reads source, which a region has none of
 
 
 _SCRIPTED = (

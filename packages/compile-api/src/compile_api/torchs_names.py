@@ -165,7 +165,7 @@ def _stance(told: Told) -> Callable[..., Any]:
 
 def _nothing(told: Told, name: str, instead: str) -> Callable[..., None]:
     def ignored(*_: Any, **__: Any) -> None:
-        told.once(f"{name} has no meaning for compile-api: {instead}")
+        told.of_mark(f"{name} has no meaning for compile-api: {instead}")
 
     ignored.__name__ = name
     return ignored
@@ -175,7 +175,7 @@ def _decorator(told: Told, name: str, instead: str) -> Callable[..., Any]:
     """A decorator, with arguments or without, that leaves the function as it is."""
 
     def ignored(*args: Any, **options: Any) -> Any:
-        told.once(f"{name} has no meaning for compile-api: {instead}")
+        told.of_mark(f"{name} has no meaning for compile-api: {instead}")
         with_arguments = name == "substitute_in_graph" or not (args and callable(args[0]))
         return (lambda function: function) if with_arguments else args[0]
 
@@ -186,7 +186,7 @@ def _decorator(told: Told, name: str, instead: str) -> Callable[..., Any]:
 def _context(told: Told, name: str, instead: str) -> Callable[..., Any]:
     class Ignored(contextlib.ContextDecorator):
         def __init__(self, *_: Any, **__: Any) -> None:
-            told.once(f"{name} has no meaning for compile-api: {instead}")
+            told.of_mark(f"{name} has no meaning for compile-api: {instead}")
 
         def __enter__(self) -> None: ...
 

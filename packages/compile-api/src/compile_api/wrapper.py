@@ -84,6 +84,11 @@ class OptimizedModule(torch.nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self.dynamo_ctx(copy.deepcopy(self._orig_mod, memo))
 
+    def __prepare_scriptable__(self) -> torch.nn.Module:
+        """What ``torch.jit.script`` reads the source of."""
+        wrapped: torch.nn.Module = self._orig_mod
+        return wrapped
+
     def __reduce__(self) -> tuple[Any, ...]:
         return self.dynamo_ctx, (self._orig_mod,)
 
