@@ -96,6 +96,8 @@ def a_wrong_option_backend_and_mode_are_met_with_the_right_ones(folder: Path) ->
         ("backend='inducter'", "did you mean 'inductor'"),
         ("mode='max-autotun'", "did you mean 'max-autotune'"),
         ("options={'check': 3}", "True or False, not 3"),
+        ("options=['check']", "options are names and values"),
+        ("dynamic='yes'", "dynamic is True, False or None, not 'yes'"),
     ):
         program = f"import compile_api\ncompile_api.compile(lambda x: x, {wrong})\n"
         says(python(program, folder, fails=True), right)

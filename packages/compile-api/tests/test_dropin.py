@@ -260,3 +260,15 @@ def test_libraries_take_eagers_path_where_torchs_compiler_is_served():
         warnings.simplefilter("ignore")  # torch's own, of nested tensors
         expected = encoder(x, src_key_padding_mask=padding)
         torch.testing.assert_close(torch.compile(encoder)(x, src_key_padding_mask=padding), expected)
+
+
+def test_backends_that_ignore_options_ignore_them():
+    with pytest.warns(UserWarning, match="'a' has no counterpart"):
+        assert torch.compile(plain, backend="eager", options={"a": 1})(torch.ones(1)) == 2
+    with pytest.raises(compile_api.BadOption, match="neither torch nor compile-api has"):
+        torch.compile(plain, options={"a": 1})
+
+
+def test_pythons_own_errors_call_it_compile():
+    with pytest.raises(TypeError, match=r"^compile\(\) takes from 0 to 1 positional"):
+        torch.compile(plain, True)

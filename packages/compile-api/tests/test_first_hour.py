@@ -7,6 +7,7 @@ import pickle
 import pytest
 import torch
 
+import capture
 import compile_api
 
 
@@ -89,3 +90,33 @@ class Called:
 
     def method(self, x):
         return x + 1
+
+
+MISTAKEN = {
+    "allow_in_graph takes a function, not int": lambda: compile_api.allow_in_graph(3),
+    "disallow_in_graph takes a function, not int": lambda: compile_api.disallow_in_graph(3),
+    "assume_constant_result takes a function, not int": lambda: compile_api.assume_constant_result(3),
+    "register_backend takes a function .*, not int": lambda: compile_api.register_backend(3),
+    "set_logs takes names of logs, not 3": lambda: compile_api.set_logs(3),
+    "mark_dynamic takes a tensor .*, not str": lambda: compile_api.mark_dynamic("a", 0),
+    "mark_static takes a tensor .*, not str": lambda: compile_api.mark_static("a"),
+    "explain takes a function or a module, not int": lambda: compile_api.explain(3),
+    "walkthrough takes a function or a module, not NoneType": lambda: compile_api.walkthrough(None),
+}
+
+
+@pytest.mark.parametrize("sentence", MISTAKEN)
+def test_what_is_none_of_what_is_wanted_is_told(sentence):
+    with pytest.raises((TypeError, compile_api.BadOption), match=sentence):
+        MISTAKEN[sentence]()
+
+
+def test_a_whole_object_of_options_is_taken():
+    assert compile_api.compile(lambda x: x + 1, options=compile_api.CompileOptions(check=True))(torch.ones(1)) == 2
+    with pytest.raises(capture.Unsupported):
+        compile_api.compile(breaking, options=compile_api.CompileOptions(fullgraph=True))(torch.ones(1))
+
+
+def breaking(x):
+    compile_api.graph_break()
+    return x + 1

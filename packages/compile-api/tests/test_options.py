@@ -33,6 +33,13 @@ def test_an_override_beats_the_mode():
     assert not resolved(mode="reduce-overhead", options={"cuda_graphs": False}).cuda_graphs
 
 
+def test_a_whole_object_is_taken_field_by_field():
+    assert resolved(mode="reduce-overhead", options=CompileOptions(check=True)) == CompileOptions(
+        check=True, cuda_graphs=True
+    )
+    assert resolved(options=CompileOptions(fullgraph=True, dynamic=False)) == CompileOptions(True, False)
+
+
 def test_fullgraph_and_dynamic_are_kept():
     assert resolved(fullgraph=True, dynamic=True) == CompileOptions(fullgraph=True, dynamic=True)
 
@@ -45,8 +52,13 @@ def test_fullgraph_and_dynamic_are_kept():
         ({"options": {"min_cut": "yes"}}, "True or False, not 'yes'"),
         ({"options": {"fullgraph": True}}, "no option 'fullgraph'"),
         ({"options": {"debug": 3}}, "a folder's path, not 3"),
-        ({"options": {"recompile_limit": True}}, "a whole number, not True"),
+        ({"options": {"recompile_limit": True}}, "a whole number from 0 on, not True"),
         ({"options": {"providers": "CPU"}}, "a list of names, not 'CPU'"),
+        ({"options": {"recompile_limit": -1}}, "a whole number from 0 on, not -1"),
+        ({"options": CompileOptions(check="maybe")}, "True or False, not 'maybe'"),
+        ({"options": ["check"]}, r"options=CompileOptions\(check=True\), not \['check'\]"),
+        ({"dynamic": "yes"}, "dynamic is True, False or None, not 'yes'"),
+        ({"fullgraph": "no"}, "fullgraph is True or False, not 'no'"),
     ],
 )
 def test_what_does_not_exist_is_met_with_what_does(changes, sentence):

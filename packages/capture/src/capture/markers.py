@@ -36,23 +36,25 @@ def allow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
     """Records calls of ``function`` as one node of the graph.  It must compute tensors from tensors and do nothing
     else.
     """
-    ALLOWED.add(id(function))
-    _KEPT.append(function)
-    return function
+    return _marked(ALLOWED, function, "allow_in_graph")
 
 
 def disallow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
     """Leaves calls of ``function`` to CPython: the graph ends before each."""
-    DISALLOWED.add(id(function))
-    _KEPT.append(function)
-    return function
+    return _marked(DISALLOWED, function, "disallow_in_graph")
 
 
 def assume_constant_result(function: Callable[P, R]) -> Callable[P, R]:
     """Calls ``function`` once, at capture, and takes its result for a constant.  That it never changes is for the
     program to know: nothing checks it.
     """
-    ASSUMED.add(id(function))
+    return _marked(ASSUMED, function, "assume_constant_result")
+
+
+def _marked(table: set[int], function: Callable[P, R], name: str) -> Callable[P, R]:
+    if not callable(function):
+        raise TypeError(f"{name} takes a function, not {type(function).__name__}")
+    table.add(id(function))
     _KEPT.append(function)
     return function
 

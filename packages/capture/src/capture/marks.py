@@ -21,12 +21,19 @@ def mark_dynamic(tensor: torch.Tensor, dims: int | Iterable[int]) -> None:
 
     Sizes of 0 and 1 stay numbers: they are other programs.
     """
+    _refuse_other_things("mark_dynamic", tensor)
     _add(tensor, _DYNAMIC, dims)
 
 
 def mark_static(tensor: torch.Tensor, dims: int | Iterable[int] | None = None) -> None:
     """These sizes (all, if none is named) never become symbols: each value of theirs is captured anew."""
+    _refuse_other_things("mark_static", tensor)
     _add(tensor, _STATIC, range(tensor.dim()) if dims is None else dims)
+
+
+def _refuse_other_things(name: str, tensor: object) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name} takes a tensor and the dimensions that are meant, not {type(tensor).__name__}")
 
 
 def marked(tensor: torch.Tensor) -> tuple[frozenset[int], frozenset[int]]:

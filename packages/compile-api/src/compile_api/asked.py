@@ -19,7 +19,7 @@ import torch
 
 from compile_api import logs
 from compile_api.errors import BadOption
-from compile_api.options import SETTABLE, nearest
+from compile_api.options import SETTABLE, Overrides, as_mapping, nearest
 
 SAME_SETTING: Mapping[str, str] = {
     "triton.cudagraphs": "cuda_graphs",
@@ -59,15 +59,16 @@ def _frames_of_ours() -> int:
     return count
 
 
-def understood_options(options: Mapping[str, object] | None, told: Told) -> dict[str, object]:
-    """The options that exist here, by our names; what torch does not know either is an error, as it is there."""
+def understood_options(options: Overrides, told: Told, *, others_ignore: bool = False) -> dict[str, object]:
+    """The options that exist here, by our names; what torch does not know either is an error, as it is there, unless
+    the backend is one that ignores options (``others_ignore``)."""
     chosen: dict[str, object] = {}
-    for asked, value in (options or {}).items():
+    for asked, value in as_mapping(options).items():
         name = str(asked).replace("-", "_")
         ours = SAME_SETTING.get(name, name)
         if ours in SETTABLE:
             chosen[ours] = value
-        elif name in torchs_options():
+        elif others_ignore or name in torchs_options():
             told.once(f"torch.compile's option {asked!r} has no counterpart in compile-api and is left out")
         else:
             close = nearest(name, [*SETTABLE, *torchs_options()])

@@ -118,6 +118,9 @@ def register_backend(function: CompilerFn | None = None, *, name: str | None = N
     """Makes ``function(gm, example_inputs) -> callable`` a backend under its own or the given name."""
 
     def register(compiler: CompilerFn) -> CompilerFn:
+        if not callable(compiler):
+            kind = type(compiler).__name__
+            raise TypeError(f"register_backend takes a function (gm, example_inputs) -> callable, not {kind}")
         chosen = name if name is not None else str(getattr(compiler, "__name__", compiler))
         _BACKENDS[chosen] = plain(chosen, compiler)
         return compiler

@@ -17,7 +17,7 @@ from compile_api.ledger import GraphRefused, Ledger
 from compile_api.logs import follow
 from compile_api.module import SameModule, compiled_module
 from compile_api.observing import observed
-from compile_api.options import resolve
+from compile_api.options import Overrides, resolve
 from compile_api.progress import Progress
 from compile_api.tested import warn_of_newer
 from compile_api.torch_versions import call_impl_of, compiled_call_impl_of
@@ -33,7 +33,7 @@ def compile(
     dynamic: bool | None = ...,
     backend: str | CompilerFn = ...,
     mode: str | None = ...,
-    options: Mapping[str, object] | None = ...,
+    options: Overrides = ...,
     disable: bool = ...,
 ) -> Target: ...
 @overload
@@ -44,7 +44,7 @@ def compile(
     dynamic: bool | None = ...,
     backend: str | CompilerFn = ...,
     mode: str | None = ...,
-    options: Mapping[str, object] | None = ...,
+    options: Overrides = ...,
     disable: bool = ...,
 ) -> Callable[[Target], Target]: ...
 
@@ -56,7 +56,7 @@ def compile(
     dynamic: bool | None = None,
     backend: str | CompilerFn = "inductor",
     mode: str | None = None,
-    options: Mapping[str, object] | None = None,
+    options: Overrides = None,
     disable: bool = False,
 ) -> Any:
     """The same function or module, compiled when it is first called.
@@ -65,7 +65,7 @@ def compile(
     dynamic: sizes are symbols from the start (True), never (False), or once they were seen to vary (None).
     backend: a name from ``list_backends()`` or a function ``(gm, example_inputs) -> callable``.
     mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
-    options: overrides of single settings, see ``CompileOptions``.
+    options: overrides of single settings by name, or ``CompileOptions``.
     disable: leave the function as it is.
     """
     warn_of_newer(str(torch.__version__))
@@ -87,8 +87,8 @@ def compile(
         ctx.ledger.add(GraphRefused("capture", _SCRIPTED, "TorchScript runs it"))
     optimized = capture.optimize(
         observed(entry, ctx),
-        nopython=fullgraph,
-        dynamic=dynamic,
+        nopython=chosen.fullgraph,
+        dynamic=chosen.dynamic,
         strict=chosen.strict,
         recompile_limit=chosen.recompile_limit,
         log=ctx.ledger.frames,

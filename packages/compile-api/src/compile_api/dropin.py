@@ -27,6 +27,7 @@ from compile_api.backends import CompilerFn, lookup
 from compile_api.compile import compile
 from compile_api.deferred import deferral_of
 from compile_api.errors import BackendNotReady, BadOption, UnknownBackend
+from compile_api.options import Overrides
 from compile_api.report import Report, report
 from compile_api.torchs_names import replacements
 from compile_api.wrapper import OptimizedModule
@@ -135,7 +136,7 @@ def serve(
     dynamic: bool | None = None,
     backend: str | CompilerFn | None = None,
     mode: str | None = None,
-    options: Mapping[str, object] | None = None,
+    options: Overrides = None,
     disable: bool = False,
     **more: Any,
 ) -> Any:
@@ -154,6 +155,9 @@ def serve(
     compiled = _wrapped(model, how) if isinstance(model, torch.nn.Module) else compile(model, **how)
     _SERVED.compiled.append(compiled)
     return compiled
+
+
+serve.__name__ = serve.__qualname__ = "compile"  # what Python's own errors call it
 
 
 def _of_function(model: Any, **how: Any) -> Any:
@@ -200,7 +204,8 @@ def _how(backend: str | CompilerFn, asked: Mapping[str, Any]) -> dict[str, Any]:
             del for_it["mode"]
         backend, mode = (partial(function, **for_it) if for_it else function), None
     else:
-        ours = understood_options(options, _SERVED.told)
+        # torch's backends that do not generate code take any options and look at none.
+        ours = understood_options(options, _SERVED.told, others_ignore=backend != "inductor")
     if limit is not None or general.recompile_limit is not None:
         ours.setdefault("recompile_limit", general.recompile_limit if limit is None else limit)
     if general.debug:

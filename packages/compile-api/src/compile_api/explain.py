@@ -87,6 +87,8 @@ def explain(function: Any, *args: Any, backend: str | CompilerFn = "inductor", *
 
     Nothing that was compiled before is used or changed.  ``backend`` is looked at instead of the default one.
     """
+    if not callable(function):
+        raise TypeError(f"explain takes a function or a module, not {type(function).__name__}")
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         graphs: list[fx.GraphModule] = []

@@ -79,9 +79,11 @@ def follow(ledger: Ledger) -> None:
 
 
 def _understood(names: str | Iterable[str]) -> set[str]:
+    if not isinstance(names, Iterable):
+        raise BadOption(f"set_logs takes names of logs, not {names!r}; logs are {', '.join(ARTIFACTS)} and all")
     given = names.split(",") if isinstance(names, str) else list(names)
     wanted: set[str] = set()
-    for name in (each.strip().lstrip("+") for each in given):
+    for name in (str(each).strip().lstrip("+") for each in given):
         if name.startswith("-"):  # torch's way to ask for less
             continue
         meant = SYNONYMS.get(name, name)

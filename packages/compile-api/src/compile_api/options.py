@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeAlias, get_args, get_type_hints
 
 from compile_api.errors import BadOption
 
@@ -57,19 +57,51 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 SETTABLE = tuple(f.name for f in fields(CompileOptions) if f.name not in ("fullgraph", "dynamic"))
 
 
-def resolve(
-    *, fullgraph: bool, dynamic: bool | None, mode: str | None, options: Mapping[str, object] | None
-) -> CompileOptions:
+Overrides: TypeAlias = "Mapping[str, object] | CompileOptions | None"
+"""What ``options=`` takes: names and values, or an object, whose fields count where they are not at their defaults."""
+
+
+def resolve(*, fullgraph: bool, dynamic: bool | None, mode: str | None, options: Overrides) -> CompileOptions:
     """The options that a mode and overrides amount to."""
+    fullgraph, dynamic = _truth("fullgraph", fullgraph, "True or False"), _perhaps("dynamic", dynamic)
     if mode is not None and mode not in MODES:
         raise BadOption(f"there is no mode {mode!r}{nearest(mode, MODES)}; modes are {', '.join(MODES)}")
+    if isinstance(options, CompileOptions):
+        fullgraph = fullgraph or _truth("fullgraph", options.fullgraph, "True or False")
+        dynamic = _perhaps("dynamic", options.dynamic) if dynamic is None else dynamic
     chosen = replace(_from_environment(fullgraph, dynamic), **MODES[mode or "default"])
-    for name, value in (options or {}).items():
+    for name, value in as_mapping(options).items():
         if name not in SETTABLE:
             raise BadOption(f"there is no option {name!r}{nearest(name, SETTABLE)}; options are {', '.join(SETTABLE)}")
         change: dict[str, Any] = {name: _checked(name, value)}
         chosen = replace(chosen, **change)
     return chosen
+
+
+def as_mapping(options: Overrides) -> Mapping[str, object]:
+    """The overrides by name."""
+    if isinstance(options, CompileOptions):
+        asked = {name: getattr(options, name) for name in SETTABLE}
+        return {name: value for name, value in asked.items() if value != getattr(_DEFAULTS, name)}
+    if options is None or isinstance(options, Mapping):
+        return options or {}
+    raise BadOption(
+        f"options are names and values, as in options={{'check': True}} or options=CompileOptions(check=True), "
+        f"not {options!r}"
+    )
+
+
+_DEFAULTS = CompileOptions()
+
+
+def _truth(name: str, value: object, wanted: str) -> bool:
+    if isinstance(value, int) and value in (0, 1):
+        return bool(value)
+    raise BadOption(f"{name} is {wanted}, not {value!r}")
+
+
+def _perhaps(name: str, value: object) -> bool | None:
+    return None if value is None else _truth(name, value, "True, False or None")
 
 
 def _from_environment(fullgraph: bool, dynamic: bool | None) -> CompileOptions:
@@ -88,7 +120,7 @@ def _checked(name: str, value: object) -> Any:
     if name == "providers" and isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return tuple(value)
     kinds = get_args(hint) if name != "providers" else ()
-    if type(value) in (kinds or (hint,)):
+    if type(value) in (kinds or (hint,)) and not (type(value) is int and value < 0):
         return value
     raise BadOption(f"option {name!r} is {_WANTED[hint]}, not {value!r}")
 
@@ -96,8 +128,8 @@ def _checked(name: str, value: object) -> Any:
 _WANTED: Mapping[object, str] = {
     bool: "True or False",
     bool | str: "True, False or a folder's path",
-    int: "a whole number",
-    int | None: "a whole number or None",
+    int: "a whole number from 0 on",
+    int | None: "a whole number from 0 on, or None",
     tuple[str, ...]: "a list of names",
 }
 

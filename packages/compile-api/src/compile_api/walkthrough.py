@@ -65,6 +65,8 @@ def walkthrough(
     function: Callable[..., Any], *, inductor_options: Mapping[str, object] | None = None
 ) -> Callable[..., Walkthrough]:
     """``walkthrough(f)(*args)`` compiles and runs ``f`` on the arguments and shows what every stage made of it."""
+    if not callable(function):
+        raise TypeError(f"walkthrough takes a function or a module, not {type(function).__name__}")
 
     def run(*args: Any, **kwargs: Any) -> Walkthrough:
         recorder = _Recorder(inductor_options or {})
