@@ -11,7 +11,7 @@ from typing import Any
 from torch import fx, nn
 
 from aotgrad.frontends import CompiledFunction, CompiledModule
-from aotgrad.given import check_compilers, check_function, check_graph, check_module
+from aotgrad.given import check_compilers, check_function, check_graph, check_module, check_tables
 from aotgrad.partition import Partition, default_partition
 from aotgrad.pipeline import Compiler, LayOut, Options, compile_program, graph_program
 from aotgrad.torch_versions import OpOverload
@@ -42,6 +42,7 @@ def compile(
     """
     check_graph(gm, example_inputs)
     check_compilers(forward=forward, backward=backward, inference=inference)
+    check_tables(partition, decompositions)
     options = Options(forward, backward, inference, partition, decompositions, dynamic, in_place, lay_out)
     return compile_program(graph_program(gm), example_inputs, options)[0]
 
@@ -63,6 +64,7 @@ def function(
     """
     check_function(fn)
     check_compilers(forward=forward, backward=backward, inference=inference)
+    check_tables(partition, decompositions)
     return CompiledFunction(fn, Options(forward, backward, inference, partition, decompositions, dynamic))
 
 
@@ -79,6 +81,7 @@ def module(
     """A module that computes what `mod` computes, from the same parameters and buffers, compiled."""
     check_module(mod)
     check_compilers(forward=forward, backward=backward, inference=inference)
+    check_tables(partition, decompositions)
     return CompiledModule(mod, Options(forward, backward, inference, partition, decompositions, dynamic))
 
 
@@ -95,6 +98,7 @@ def aot_function(
     """`function` under its older spelling."""
     check_function(fn)
     check_compilers(forward=fw_compiler, backward=bw_compiler, inference=inference_compiler)
+    check_tables(partition_fn, decompositions)
     options = Options(fw_compiler, bw_compiler, inference_compiler, partition_fn, decompositions, dynamic)
     return CompiledFunction(fn, options)
 

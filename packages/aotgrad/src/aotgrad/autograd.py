@@ -14,7 +14,7 @@ import torch
 
 from aotgrad.absent import has_fixed_sizes, without_tangents
 from aotgrad.again import Again, compute_again, inputs_read
-from aotgrad.errors import Unsupported
+from aotgrad.errors import Unsupported, refuse_miscount
 from aotgrad.freeing import Freeing, hold, saved_by
 from aotgrad.held import Behind, refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
@@ -53,6 +53,7 @@ def differentiable_function(
     source.names.update(
         Function=torch.autograd.Function,
         inner_forward=forward,
+        refuse_miscount=refuse_miscount,
         is_grad_enabled=torch.is_grad_enabled,
         keep_graph=get_current_graph_task_keep_graph,
         as_they_came=as_they_came,
@@ -122,7 +123,9 @@ def _write_forward(source: Source, layout: Layout, freeing: Freeing) -> None:
     source.add("class Compiled(Function):")
     source.add("@staticmethod", 1)
     source.add("def forward(ctx, *inputs):", 1)
-    source.add(f"{', '.join([*values, *sizes, *saved])}, = inner_forward([*inputs])", 2)
+    results = [*values, *sizes, *saved]
+    source.add(f"try: {', '.join(results)}, = inner_forward([*inputs])", 2)
+    source.add(f"except (TypeError, ValueError) as e: refuse_miscount(e, 'forward', {len(results)}); raise", 2)
     freeing.write_forward(source, saved)
     if sizes:
         source.add(f"ctx.sizes = ({', '.join(sizes)},)", 2)

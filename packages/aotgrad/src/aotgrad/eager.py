@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotgrad.errors import WrongArguments, kind
 from aotgrad.functional import memory_of
 from aotgrad.source import Source
 from aotgrad.torch_versions import OpOverload, op_of
@@ -23,6 +24,8 @@ Boxed = Callable[[list[Any]], Sequence[Any]]
 
 def run_eagerly(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
     """An FX compiler that compiles nothing: `gm`'s operators as straight-line Python."""
+    if not isinstance(gm, fx.GraphModule):
+        raise WrongArguments(f"aotgrad.run_eagerly takes a torch.fx.GraphModule, not {kind(gm)}")
     source = Source()
     nodes = list(gm.graph.nodes)
     dying = _last_uses(nodes)

@@ -3,6 +3,10 @@
 Must not know: tracing, graphs, torch.  A message says what happened and what to do about it.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class AotgradError(RuntimeError):
     """Base of every error that this package raises by itself."""
@@ -22,6 +26,10 @@ class DependsOnValues(Unsupported):
     """A size or number depends on what a tensor holds, and the trace has no symbols to name it by."""
 
 
+class FailsOnFakes(Unsupported):
+    """The program raises while it is traced: its own error, or a limit of fakes; only eager can tell which."""
+
+
 class WrongArguments(AotgradError, TypeError):
     """An entry point was given something other than it takes; the message says what does take it."""
 
@@ -32,3 +40,28 @@ class BadGraph(AotgradError):
 
 class InputChanged(AotgradError):
     """A compiled graph was called with a value other than the one it was compiled for."""
+
+
+def refuse_miscount(error: Exception, which: str, count: int) -> None:
+    """Raises for an error of taking results apart; one that comes from within what was called is left as it is."""
+    here = error.__traceback__
+    if here is not None and here.tb_next is None and "unpack" in str(error):
+        raise WrongArguments(miscounted(which, count, str(error))) from None
+
+
+def miscounted(which: str, count: int, found: str) -> str:
+    return (
+        f"the compiler of the {which} graph made a callable that does not return a list with the graph's "
+        f"{count} value{'' if count == 1 else 's'}: {found}"
+    )
+
+
+def kind(value: Any) -> str:
+    """What a value is, in the words of a message."""
+    if value is None:
+        return "None"
+    name = getattr(value, "__qualname__", None)
+    if isinstance(name, str):
+        return f"the {type(value).__name__} {name}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

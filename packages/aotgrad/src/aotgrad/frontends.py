@@ -10,7 +10,7 @@ import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from aotgrad.errors import Unsupported
+from aotgrad.errors import FailsOnFakes, Unsupported, WrongArguments, kind, miscounted
 from aotgrad.functional import memory_of
 from aotgrad.inputs import Signature
 from aotgrad.pipeline import Options, compile_program
@@ -54,15 +54,48 @@ class CompiledFunction:
             if accepts(leaves):
                 return pytree.tree_unflatten(call(*leaves), returned)
         with self.compiling:
-            entry = self._compile(leaves, spec)
+            entry = self._compile_or_fail(leaves, spec)
+            if entry is None:
+                return self._eagerly(leaves, spec)  # which raises the program's own error
+        _, call, returned = entry
         self._compiled.setdefault(key, []).append(entry)
-        return pytree.tree_unflatten(entry[1](*leaves), entry[2])
+        results = call(*leaves)
+        if not isinstance(results, Sequence) or len(results) != returned.num_leaves:
+            self._compiled[key].remove(entry)
+            found = f"got {len(results)}" if isinstance(results, Sequence) else f"got {kind(results)}"
+            raise WrongArguments(miscounted("inference", returned.num_leaves, found))
+        return pytree.tree_unflatten(results, returned)
+
+    def _compile_or_fail(
+        self, leaves: Sequence[Any], spec: pytree.TreeSpec
+    ) -> tuple[ShapeGuard, Call, pytree.TreeSpec] | None:
+        """None for a program that raises by itself, which is tried out on copies."""
+        try:
+            return self._compile(leaves, spec)
+        except FailsOnFakes:
+            devices = {leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda"}
+            copies = [_copy(leaf) for leaf in leaves]
+            try:
+                with torch.random.fork_rng(devices):
+                    self._eagerly(copies, spec)
+            except Exception:  # noqa: BLE001 - whatever the program raises
+                return None
+            raise
+
+    def _eagerly(self, leaves: Sequence[Any], spec: pytree.TreeSpec) -> Any:
+        positional, named = pytree.tree_unflatten(list(leaves), spec)
+        with nullcontext() if self._around is None else self._around(*positional):
+            return self._fn(*positional, **named)
 
     def _compile(self, leaves: Sequence[Any], spec: pytree.TreeSpec) -> tuple[ShapeGuard, Call, pytree.TreeSpec]:
         program = _FlatProgram(self._fn, spec, self._around)
         call, signature = compile_program(program, leaves, self.options)
         assert program.returned is not None
         return _guard(signature, self.options), call, program.returned
+
+
+def _copy(leaf: Any) -> Any:
+    return leaf.detach().clone().requires_grad_(leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _guard(signature: Signature, options: Options) -> ShapeGuard:

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from aotgrad.errors import WrongArguments
+from aotgrad.errors import WrongArguments, kind
+from aotgrad.torch_versions import OpOverload
 
 
 def check_graph(given: Any, example_inputs: Any) -> None:
@@ -51,6 +52,30 @@ def check_compilers(**compilers: Callable[..., Any] | None) -> None:
             )
 
 
+def check_tables(partition: Any, decompositions: Any) -> None:
+    """Raises where the one cannot cut a graph, or the other is no table of rules for operators."""
+    if not callable(partition):
+        raise WrongArguments(
+            f"partition is {kind(partition)}; give a function of the joint graph, "
+            "aotgrad.default_partition or aotgrad.min_cut_partition"
+        )
+    if decompositions is None:
+        return
+    if not isinstance(decompositions, Mapping):
+        raise WrongArguments(
+            f"decompositions is {kind(decompositions)}; give a table of rules by operator, "
+            "aotgrad.decompositions.core() for one"
+        )
+    for operator, rule in decompositions.items():
+        if not isinstance(operator, OpOverload):
+            raise WrongArguments(
+                f"decompositions has a rule for {operator}, {kind(operator)}; name one form of an operator, "
+                "torch.ops.aten.sin.default for one"
+            )
+        if not callable(rule):
+            raise WrongArguments(f"the rule for {operator} in decompositions is {kind(rule)}; give a function")
+
+
 def is_program(given: Any) -> bool:
     """Is this a program of torch.export?  Known by its class's name: nobody else has to import that."""
     kinds = type(given).__mro__
@@ -69,14 +94,3 @@ def _instead(given: Any) -> str:
     if callable(given):
         return "aotgrad.function compiles a function"
     return "graphs come from torch.fx.symbolic_trace and capture; functions and modules are taken as they are"
-
-
-def kind(value: Any) -> str:
-    """What a value is, in the words of a message."""
-    if value is None:
-        return "None"
-    name = getattr(value, "__qualname__", None)
-    if isinstance(name, str):
-        return f"the {type(value).__name__} {name}"
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -7,7 +7,9 @@ Must not know: how the graph is split, compiled or called.
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from aotgrad import functional
 from aotgrad.analyse import Analysis, TracedInput, analyse
 from aotgrad.connected import outputs_behind, told_of_missing_gradients
 from aotgrad.early import EarlyRules
-from aotgrad.errors import DependsOnValues, Unsupported
+from aotgrad.errors import DependsOnValues, FailsOnFakes, Unsupported
 from aotgrad.facts import Facts, OfResult
 from aotgrad.held import TOGETHER, Behind, behind_each
 from aotgrad.inputs import GraphInput, Signature
@@ -34,6 +36,7 @@ from aotgrad.torch_versions import (
     DataDependentOutputException,
     DisableTorchDispatch,
     DynamicOutputShapeException,
+    FakeTensorMode,
     enable_python_dispatcher,
     from_functional_tensor,
     version_of,
@@ -154,7 +157,7 @@ def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[Any]) ->
         # Whatever the program raises on fakes, its own error or a limit of fakes, only eager can tell which it is.
         reason = str(error).split("\n", maxsplit=1)[0]
         what = f"the program fails while it is traced ({type(error).__name__}: {reason})"
-        raise Unsupported(what, "run eagerly, it raises its own error", _place(recorder.source)) from error
+        raise FailsOnFakes(what, "run it eagerly: the error may be its own", _place(recorder.source)) from error
 
 
 def _depends_on_values(error: Exception, source: fx.Node | None) -> DependsOnValues:
@@ -175,6 +178,7 @@ def _tracing(recorder: Recorder) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(_without_autocast_cache())
+        stack.enter_context(_unlogged())
         stack.enter_context(recorder.draws.counted())
         if recorder.fake_mode.shape_env is not None:
             stack.enter_context(enable_python_dispatcher())  # kernels that take numbers only are rules in Python, too
@@ -184,6 +188,21 @@ def _tracing(recorder: Recorder) -> Iterator[None]:
         stack.enter_context(EarlyRules(recorder.layouts, recorder.arrived))
         stack.enter_context(recorder.until_traced)
         yield
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """What an operator refuses on fakes is an error that this thread gets; torch logs it as well, in a page."""
+    log, thread = logging.getLogger(FakeTensorMode.__module__), threading.get_ident()
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    log.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_of_others)
 
 
 @contextmanager

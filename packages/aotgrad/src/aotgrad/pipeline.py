@@ -16,7 +16,7 @@ from torch import fx
 
 from aotgrad import passes
 from aotgrad.autograd import Boxed, apart_from, differentiable_function, unconnected
-from aotgrad.errors import DependsOnValues
+from aotgrad.errors import DependsOnValues, WrongArguments, kind
 from aotgrad.inputs import Signature, read_inputs, with_shared_memory
 from aotgrad.inside import write_inside
 from aotgrad.joint import BoundProgram, JointGraph, trace_joint
@@ -72,7 +72,7 @@ def _casting_once(options: Options) -> Options:
 
     def apart(compiler: Compiler) -> Compiler:
         def compile(gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:
-            inner = compiler(gm, example_inputs)
+            inner = _compiled(compiler, gm, example_inputs)
 
             def run(inputs: list[Any]) -> Sequence[Any]:
                 with DisableAutocast():
@@ -148,7 +148,7 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
         written: frozenset[int] = frozenset()
         if options.in_place:
             half, written = write_inside(half, signature, joint.facts)
-        inner = (options.inference or options.forward)(half.module, half.example_inputs)
+        inner = _compiled(options.inference or options.forward, half.module, half.example_inputs)
         has_history = any(getattr(role, "differentiable", False) for role in joint.outputs)
         if any(given.requires_grad for given in signature.inputs) and not has_history:
             inner = _without_history(inner)
@@ -177,7 +177,7 @@ def trace(program: BoundProgram, signature: Signature, options: Options) -> Join
 
 
 def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[..., Any]:
-    forward = options.forward(pair.forward.module, pair.forward.example_inputs)
+    forward = _compiled(options.forward, pair.forward.module, pair.forward.example_inputs)
     compiler = options.backward or options.forward
     if joint.levels:
         staged = Staged(joint, pair, forward, lambda half: _compile_half(half, compiler))
@@ -188,7 +188,18 @@ def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[.
 def _compile_half(half: Half, compiler: Compiler) -> Boxed:
     # First needed inside autograd, where grad mode is whatever backward was called with.
     with torch.no_grad(), _uncollected():
-        return compiler(half.module, half.example_inputs)
+        return _compiled(compiler, half.module, half.example_inputs)
+
+
+def _compiled(compiler: Compiler, gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+    made = compiler(gm, example_inputs)
+    if not callable(made):
+        name = getattr(compiler, "__qualname__", None) or type(compiler).__qualname__
+        raise WrongArguments(
+            f"the compiler {name} returned {kind(made)}; it has to return a callable(list) -> list for the graph it "
+            "was given"
+        )
+    return made
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotgrad.errors import WrongArguments, kind
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
 
@@ -19,6 +20,11 @@ def show(stage: JointGraph | Pair | Half) -> str:
     """The text of a joint graph, of one of the two graphs, or of both."""
     if isinstance(stage, Pair):
         return f"# forward\n{show(stage.forward)}\n# backward\n{show(stage.backward)}"
+    if not isinstance(stage, JointGraph | Half):
+        raise WrongArguments(
+            f"aotgrad.show takes a joint graph, which a partition is given, or the pair that it returns, "
+            f"not {kind(stage)}"
+        )
     graph = stage.graph if isinstance(stage, JointGraph) else stage.module.graph
     return "\n".join(_lines(graph, stage.outputs)) + "\n"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from aotgrad.errors import InputChanged
+from aotgrad.errors import InputChanged, refuse_miscount
 from aotgrad.facts import (
     Argument,
     Constant,
@@ -49,7 +49,7 @@ def wrap_call(
     """The compiled function with the caller's own calling convention around `inner`, which writes the inputs `written`
     itself."""
     source = Source()
-    source.names.update(inner=inner, InputChanged=InputChanged)
+    source.names.update(inner=inner, InputChanged=InputChanged, refuse_miscount=refuse_miscount)
     if _is_plain(signature, facts):
         names = ", ".join(f"a{position}" for position in range(signature.arity))
         source.add(f"def call({names}{', /' if names else ''}):")
@@ -79,7 +79,11 @@ def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool,
     unseen = {index for index in written if signature.inputs[index].position not in counted}
     passed = [f"{name}.data" if index in unseen else name for index, name in enumerate(given)]
     arguments = f"[{', '.join(passed)}]" if boxed else ", ".join(passed)
-    source.add(f"{', '.join(returned)}{',' if returned else '_'} = inner({arguments})", 1)
+    if returned:
+        source.add(f"try: {', '.join(returned)}, = inner({arguments})", 1)
+        source.add(f"except (TypeError, ValueError) as e: refuse_miscount(e, 'inference', {len(returned)}); raise", 1)
+    else:
+        source.add(f"inner({arguments})", 1)
     copied = _write_mutations(source, signature, facts, given, written)
     _write_counts(source, facts, copied)
     outputs = [_output(source, output, given) for output in _shared_once(source, facts.outputs, given)]
