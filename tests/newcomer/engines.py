@@ -73,7 +73,7 @@ STUMBLES: dict[str, tuple[Callable[[], Any], str]] = {
     "aotgrad: too few examples": (lambda: differentiated(X), "was given 1 example inputs"),
     "aotgrad: too few inputs": (lambda: differentiated(X, W)(X), "missing 1 required positional argument"),
     "aotgrad: the name of a partition": (
-        lambda: aotgrad.function(function, forward=aotgrad.run_eagerly, partition="mincut"), "aotgrad.min_cut_partition",
+        lambda: aotgrad.function(function, forward=aotgrad.run_eagerly, partition="mincut"), "min_cut_partition",
     ),
     "cudagraphs: no function": (lambda: cudagraphs.capture(3, [X]), "takes a callable of tensors"),
     "cudagraphs: one tensor": (lambda: cudagraphs.capture(function, X), "give a list with a value for each"),

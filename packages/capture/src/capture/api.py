@@ -57,6 +57,8 @@ def optimize(
         )
     if options is None:
         options = Options(nopython=nopython, dynamic=dynamic, strict=strict, recompile_limit=recompile_limit)
+    if not isinstance(options, Options):
+        raise TypeError(f"options is {options!r}; give capture.Options(nopython=True), for one")
     config = Config(backend, options, LOG if log is None else log)
     _CONFIGS.add(config)
     return functools.partial(_region, config)

@@ -65,7 +65,8 @@ class RecompileRefused(CaptureError, RuntimeError):
 
 
 class BackendError(CaptureError, RuntimeError):
-    """The backend did not compile a graph; its own exception is the cause."""
+    """The backend did not compile a graph, where its own exception is the cause, or made something of it that returns no
+    such results as the graph."""
 
 
 class InternalError(CaptureError):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +46,19 @@ class Options:
     """How many instructions of a file that has no tensor within its reach are evaluated before CPython runs the rest;
     None: no end, and what breaks there goes on in pieces.
     """
+
+    def __post_init__(self) -> None:
+        for name, kinds in _kinds().items():
+            value = getattr(self, name)
+            if type(value) not in kinds:
+                raise TypeError(f"option {name} is {' or '.join(map(_WORDS.__getitem__, kinds))}, not {value!r}")
+
+
+@functools.cache
+def _kinds() -> dict[str, tuple[type, ...]]:
+    """What each option may be, by its annotation."""
+    hints: dict[str, Any] = get_type_hints(Options)
+    return {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
+
+
+_WORDS: Mapping[type, str] = {bool: "True or False", int: "an integer", NoneType: "None"}

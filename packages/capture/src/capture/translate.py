@@ -43,6 +43,7 @@ from capture.outcomes import NeedLeaves, Returned, SizesFixed, Stopped, Varying
 from capture.parameters import all_positional
 from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, GraphRecord, Log
+from capture.results import Results
 from capture.resume import Continuations, NotResumable
 from capture.signals import HeldSignals
 from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
@@ -161,6 +162,7 @@ class _Translator:
         self.writer = Writer(self.code, self.emit)
         self.graph: fx.GraphModule | None = None
         self.starting_over: StartingOver | None = None
+        self.results: Results | None = None
         self.location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
 
     def finish(self, outcome: Returned | Stopped) -> Translation:
@@ -193,8 +195,11 @@ class _Translator:
             self.emit.return_value()
         else:
             rest.write(self.writer)
+        let_go = holding.let_go if holds_over_graph else lambda: None
         if self.starting_over is not None:
-            self.starting_over.write(holding.let_go if holds_over_graph else lambda: None)
+            self.starting_over.write(let_go)
+        if self.results is not None:
+            self.results.write(let_go)
         holding.write()
         if isinstance(outcome, Stopped):
             self._record_break(outcome)
@@ -317,9 +322,8 @@ class _Translator:
         if not results:
             self.emit.pop()
             return
-        if len(results) + unread == 1:
-            self._accept_a_bare_tensor()
-        self.emit.unpack_sequence(len(results) + unread)
+        self.results = Results(self.writer, len(results) + unread, self.settings.backend, self.code.co_qualname)
+        self.results.unpack()
         for value in results:
             self.writer.keep(value, "result")
         self.emit.pop(unread)
@@ -337,23 +341,6 @@ class _Translator:
         history = History([value.fake])
         inputs = [each for each in self.machine.tensors.values() if each.source is not None]
         return [each for each in inputs if id(each.fake) in history.origins or _first_step(each) in history.steps]
-
-    def _accept_a_bare_tensor(self) -> None:
-        """A backend's callable may return the one tensor itself: unpacking it would take it apart by rows."""
-        emit, result, done = self.emit, self.writer.fresh("returned"), self.emit.label()
-        emit.store_fast(result)
-        emit.load_callable(isinstance)
-        emit.load_fast(result)
-        emit.load_const(torch.Tensor)
-        emit.call(2)
-        bare = emit.label()
-        emit.jump_if_true(bare)
-        emit.move_fast(result)
-        emit.jump(done)
-        emit.place(bare)
-        emit.move_fast(result)
-        emit.build_tuple(1)
-        emit.place(done)
 
     # -- clocks ---------------------------------------------------------------------------------------------------
 
