@@ -78,6 +78,13 @@ STUMBLES: dict[str, tuple[Callable[[], Any], str]] = {
     "cudagraphs: no function": (lambda: cudagraphs.capture(3, [X]), "takes a callable of tensors"),
     "cudagraphs: one tensor": (lambda: cudagraphs.capture(function, X), "give a list with a value for each"),
     "cudagraphs: too many inputs": (lambda: cudagraphs.capture(LINEAR, [X])(X, X), "is called with 2"),
+    "cudagraphs: options as a mapping": (
+        lambda: cudagraphs.capture(LINEAR, [X], options={"warmups": 1}), "give cudagraphs.Options(",
+    ),
+    "capture: options as a mapping": (lambda: capture.optimize(options={"nopython": True}), "give capture.Options("),
+    "capture: a backend that returns too little": (
+        lambda: capture.optimize(lambda gm, inputs: lambda *args: [])(function)(X, W), "has to return the tensor of",
+    ),
     "capture: without parentheses": (lambda: capture.optimize(function)(X, W), "optimize(backend)(f)(*args)"),
     "capture: a program": (lambda: capture.optimize()(program()), "give program.module()"),
     "capture: export at once": (lambda: capture.export(function, X, W), "export(f)(*args)"),

@@ -65,8 +65,8 @@ class RecompileRefused(CaptureError, RuntimeError):
 
 
 class BackendError(CaptureError, RuntimeError):
-    """The backend did not compile a graph, where its own exception is the cause, or made something of it that returns no
-    such results as the graph."""
+    """The backend did not compile a graph, where its own exception is the cause, or what it made of one returns other
+    results than the graph."""
 
 
 class InternalError(CaptureError):

@@ -5,6 +5,7 @@ Without a CUDA device a captured function runs as it is and says so in ``refusal
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -92,7 +93,7 @@ def capture(
     one move, that is noticed.  ``mutated_inputs`` are those that ``fn`` changes by means that torch does not see, such
     as a kernel of its own; changes made through torch are seen without.
     """
-    _check(fn, example_inputs, static_inputs, mutated_inputs)
+    _check(fn, example_inputs)
     pools, refusal = _pools_for(example_inputs)
     captured = capture_on(
         pools, fn, example_inputs, static_inputs=static_inputs, mutated_inputs=mutated_inputs, options=options
@@ -102,7 +103,7 @@ def capture(
     return captured
 
 
-def _check(fn: Any, example_inputs: Any, *indices: Any) -> None:
+def _check(fn: Any, example_inputs: Any) -> None:
     """Raises where what was given can never be called or recorded."""
     if any(cls.__name__ == "ExportedProgram" for cls in type(fn).__mro__):
         raise CudaGraphsError("cudagraphs.capture takes a callable, not an ExportedProgram: give program.module()")
@@ -111,9 +112,23 @@ def _check(fn: Any, example_inputs: Any, *indices: Any) -> None:
     if not isinstance(example_inputs, Sequence) or isinstance(example_inputs, str):
         what = type(example_inputs).__name__
         raise CudaGraphsError(f"example_inputs is a {what}; give a list with a value for each argument of the function")
-    for each in indices:
-        if not isinstance(each, Iterable):
-            raise CudaGraphsError(f"static_inputs and mutated_inputs are lists of positions, not {each!r}")
+
+
+def _positions(given: Any, count: int) -> set[int]:
+    """The inputs that are meant, of so many."""
+    try:
+        positions = {operator.index(each) for each in given}
+    except TypeError:
+        raise CudaGraphsError(f"static_inputs and mutated_inputs are lists of positions, not {given!r}") from None
+    if unknown := [index for index in positions if not 0 <= index < count]:
+        raise CudaGraphsError(f"there is no input {unknown[0]}: {count} example inputs were given")
+    return positions
+
+
+def _chosen(options: Any) -> Options:
+    if not isinstance(options, Options | None):
+        raise CudaGraphsError(f"options is {options!r}; give cudagraphs.Options(warmups=3), for one")
+    return options or Options()
 
 
 def capture_on(
@@ -127,17 +142,16 @@ def capture_on(
 ) -> Captured:
     """``capture`` for a manager of one's own, say one over a simulated device."""
     manager, pools = _manager_and_pools(where)
-    static, mutated, count = set(static_inputs), set(mutated_inputs), len(example_inputs)
-    if unknown := [index for index in static | mutated if not 0 <= index < count]:
-        raise CudaGraphsError(f"there is no input {unknown[0]}: {count} example inputs were given")
+    limits, count = _chosen(options), len(example_inputs)
+    static, mutated = _positions(static_inputs, count), _positions(mutated_inputs, count)
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     refusal = _refusal_of(fn, name) if isinstance(fn, torch.fx.GraphModule) else None
     if isinstance(fn, torch.nn.Module) and _state_of(fn):
         static |= set(range(count, count + len(_state_of(fn))))
-        function = Function(lambda inputs: fn(*inputs[:count]), options or Options(), static, mutated, name)
+        function = Function(lambda inputs: fn(*inputs[:count]), limits, static, mutated, name)
         captured: Captured = CapturedModule(fn, count, function, manager, refusal, pools)
     else:
-        function = Function(lambda inputs: fn(*inputs), options or Options(), static, mutated, name)
+        function = Function(lambda inputs: fn(*inputs), limits, static, mutated, name)
         captured = Captured(function, manager, refusal, pools)
     if manager is not None:
         manager.adopt(function, refusal)
@@ -168,7 +182,7 @@ def capture_compiled(
     manager, pools = _manager_and_pools(where)
     function = Function(
         fn,
-        options or Options(),
+        _chosen(options),
         set(static_inputs),
         written_inputs(graph),
         name,

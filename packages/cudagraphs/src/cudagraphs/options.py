@@ -5,7 +5,7 @@ Must not know who uses it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from .errors import CudaGraphsError
 
@@ -31,6 +31,11 @@ class Options:
     gain_samples: int = 3
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not int and not (value is None and field.default is None):
+                wanted = "an integer or None" if field.default is None else "an integer"
+                raise CudaGraphsError(f"option {field.name} is {wanted}, not {value!r}")
         if self.warmups < 1:
             raise CudaGraphsError(f"warmups={self.warmups}: the first call cannot be recorded, so at least 1")
         if min(self.recordings_per_function, self.copy_below, self.branches, self.gain_samples) < 0:
