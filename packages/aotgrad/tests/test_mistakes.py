@@ -79,6 +79,9 @@ MISTAKES = {
     "too many results": (lambda: by(returning((X, X)))(X, W), "with the graph's 1 value: got 2"),
     "no list of results": (lambda: by(returning(3))(X, W), "with the graph's 1 value: got an int"),
     "too few to save": (lambda: by(returning((X,)))(LEAF, W), "compiler of the forward graph made a callable"),
+    "too few gradients": (
+        lambda: by(run_eagerly, backward=returning(()))(LEAF, W).sum().backward(), "the backward graph made a callable",
+    ),
     "too few beside changes": (
         lambda: aotgrad.function(lambda x: x.add_(1).sin(), forward=returning(()))(X.clone()), "the graph's 2 values",
     ),

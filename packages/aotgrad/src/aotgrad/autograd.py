@@ -218,7 +218,11 @@ def _write_gradients(source: Source, pair: Pair, tangents: int, fewer: bool) -> 
         "(fewer(absent, inputs, arrived) if absent else inner_backward(inputs))" if fewer else "inner_backward(inputs)"
     )
     names = [f"g{index}" for index in gradients]
-    source.add(f"{', '.join(names)}, = {run}" if names else run, 2)
+    if names:
+        source.add(f"try: {', '.join(names)}, = {run}", 2)
+        source.add(f"except (TypeError, ValueError) as e: refuse_miscount(e, 'backward', {len(names)}); raise", 2)
+    else:
+        source.add(run, 2)
     if tangents > 1 and not fewer:
         source.add("if absent:", 2)
         for index, role in gradients.items():
