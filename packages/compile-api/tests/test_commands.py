@@ -138,12 +138,51 @@ def test_a_walkthrough_of_the_users_function_and_of_an_example(tmp_path, capsys)
         (["double"], "program.py:function"),
         (["none.py:double"], "there is no program none.py"),
         (["own.py:double", "--shapes", "big"], "takes sizes"),
+        (["own.py:Kept"], "not the class Kept"),
+        (["own.py:number"], "takes a function or a module, not int"),
+        (["ends.py:double"], "ends.py ended itself with 3 while it was imported"),
     ],
 )
 def test_a_walkthrough_that_cannot_be(arguments, said, tmp_path, monkeypatch, capsys):
-    (tmp_path / "own.py").write_text("def double(x):\n    return x * 2 + 1\n")
+    (tmp_path / "own.py").write_text("number = 3\nclass Kept: ...\ndef double(x):\n    return x * 2 + 1\n")
+    (tmp_path / "ends.py").write_text("def double(x):\n    return x * 2 + 1\nraise SystemExit(3)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert main(["walkthrough", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+FOLLOWED = """
+import sys
+import torch
+import compile_api
+
+assert sys.argv == ["own.py"], sys.argv
+
+@torch.compile
+def torchs(x):
+    return x * 2 + 1
+
+@compile_api.compile
+def ours(x, y=3):
+    return x * 2 + y
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x * 2 + 1
+
+module = Net()
+compiled = compile_api.compile(module)
+"""
+
+
+@pytest.mark.parametrize("name", ["torchs", "ours", "module", "compiled"])
+def test_whatever_was_made_of_a_function_is_followed(name, tmp_path, monkeypatch, capsys):
+    (tmp_path / "own.py").write_text(FOLLOWED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert main(["walkthrough", f"own.py:{name}"]) == 0
+    shown = capsys.readouterr().out
+    assert "return x * 2 +" in shown
+    assert "## The bytecode that runs instead" in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -99,7 +100,7 @@ def explain(function: Any, *args: Any, backend: str | CompilerFn = "inductor", *
         ledger.frames.subscribe(order.events.append)
         kept = _keeping(lookup(backend), graphs, order)
         seen = observed(kept, Context(options, ledger, Progress.for_terminal()))
-        plain = _as_written(function)
+        plain = as_written(function)
         target = plain.__call__ if isinstance(plain, torch.nn.Module) else plain
         result = capture.optimize(seen, strict=options.strict, log=ledger.frames)(target)(*args, **kwargs)
         return Explanation(result, tuple(graphs), of_ledger(ledger), order.costs())
@@ -107,8 +108,11 @@ def explain(function: Any, *args: Any, backend: str | CompilerFn = "inductor", *
     return run(*args, **kwargs) if args or kwargs else run
 
 
-def _as_written(function: Any) -> Any:
+def as_written(function: Any) -> Any:
     """The user's own function or module behind a compiled one, which would be looked at while it runs what it has."""
+    marks = vars(function) if isinstance(function, FunctionType) else {}
+    if "_torchdynamo_orig_callable" in marks and not marks.get("_torchdynamo_disable", False):  # torch compiled it
+        return marks["_torchdynamo_orig_callable"]
     return getattr(function, "_orig_mod", capture.as_written(function))
 
 
@@ -145,7 +149,7 @@ def export(
             "export makes a graph for the sizes it is given, so it takes no dynamic_shapes; for sizes that vary use "
             "compile(..., dynamic=True), or torch.export.export, whose program any backend here compiles"
         )
-    target = _as_written(function)
+    target = as_written(function)
 
     def made(*args: Any, **kwargs: Any) -> Exported:
         return exported(target, args, kwargs)

@@ -35,6 +35,27 @@ def main_put_back() -> Iterator[None]:
 def import_program(program: str) -> None:
     """Imports a module by its name or a script by its path.  The script's names are those of ``__main__`` from then on,
     which is what a graph that the script itself compiled calls them by."""
+    with _arguments_of(program):
+        _import(program)
+
+
+@contextmanager
+def _arguments_of(program: str) -> Iterator[None]:
+    """The program sees itself called without arguments, and that it ends early is told."""
+    before = sys.argv
+    sys.argv = [program]
+    try:
+        yield
+    except SystemExit as end:
+        raise NothingToMinify(
+            f"{program} ended itself with {end.code!r} while it was imported: put what runs it under "
+            '`if __name__ == "__main__":`'
+        ) from end
+    finally:
+        sys.argv = before
+
+
+def _import(program: str) -> None:
     path = Path(program)
     if path.suffix != ".py" and not path.is_file():
         try:

@@ -21,6 +21,7 @@ import capture
 import inductor
 from capture import _engine
 from capture.instructions import Body
+from compile_api.explain import as_written
 from compile_api.page import readable
 
 # The files that inductor's trace folder has for a graph, and what each shows.
@@ -65,8 +66,7 @@ def walkthrough(
     function: Callable[..., Any], *, inductor_options: Mapping[str, object] | None = None
 ) -> Callable[..., Walkthrough]:
     """``walkthrough(f)(*args)`` compiles and runs ``f`` on the arguments and shows what every stage made of it."""
-    if not callable(function):
-        raise TypeError(f"walkthrough takes a function or a module, not {type(function).__name__}")
+    function = followed(function)
 
     def run(*args: Any, **kwargs: Any) -> Walkthrough:
         recorder = _Recorder(inductor_options or {})
@@ -89,6 +89,17 @@ def walkthrough(
         return Walkthrough((*before, *captured, *guards, *after, *recorder.stages[1:]))
 
     return run
+
+
+def followed(function: Any) -> Any:
+    """What is followed of a function or module, compiled or not: something that has source and bytecode."""
+    written = as_written(function)
+    if isinstance(written, torch.nn.Module):
+        written = written.forward
+    if isinstance(written, type) or not hasattr(written, "__code__"):
+        what = f"the class {written.__name__}" if isinstance(written, type) else type(written).__name__
+        raise TypeError(f"walkthrough takes a function or a module, not {what}")
+    return written
 
 
 class _Recorder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
 import tempfile
@@ -14,8 +15,9 @@ import torch
 from compile_api.errors import BadOption
 from compile_api.options import nearest
 from compile_api.programs import import_program, main_put_back
-from compile_api.walkthrough import walkthrough
+from compile_api.walkthrough import followed, walkthrough
 
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _EXAMPLE = """\
 import torch
 
@@ -62,15 +64,26 @@ def _named(name: str) -> Any:
     import_program(program)
     home = sys.modules["__main__" if program.endswith(".py") else program]
     found = getattr(home, attribute, None)
-    if not callable(found) or not hasattr(found, "__code__"):
-        functions = [each for each, value in vars(home).items() if hasattr(value, "__code__")]
+    if found is None:
+        functions = [each for each, value in vars(home).items() if _can_be_followed(value)]
         raise BadOption(f"{program} has no function {attribute!r}{nearest(attribute, functions)}")
-    return found
+    try:
+        return followed(found)
+    except TypeError as error:
+        raise BadOption(f"{name}: {error}") from error
+
+
+def _can_be_followed(value: Any) -> bool:
+    try:
+        return bool(followed(value))
+    except TypeError:
+        return False
 
 
 def _shapes(text: str, function: Any) -> list[tuple[int, ...]]:
     if not text:
-        return [(8, 16)] * (function.__code__.co_argcount - len(function.__defaults__ or ()))
+        parameters = inspect.signature(function).parameters.values()
+        return [(8, 16) for each in parameters if each.kind in _POSITIONAL and each.default is each.empty]
     try:
         return [tuple(int(size) for size in each.split(",") if size.strip()) for each in text.split(";")]
     except ValueError:
