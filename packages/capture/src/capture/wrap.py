@@ -155,7 +155,7 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         ctx.stop("tensor subclass", f"{source.expression()} is a {type(obj).__qualname__}, a subclass of Tensor")
     ordinary = obj.layout is torch.strided and not (obj.is_quantized or obj.is_nested or obj.is_neg())
-    if not ordinary or obj._is_zerotensor() or is_functorch_wrapped_tensor(obj):
+    if not ordinary or obj._is_zerotensor() or any(getattr(obj, "names", ())) or is_functorch_wrapped_tensor(obj):
         ctx.stop("tensor layout", f"{source.expression()} is not an ordinary strided tensor")
     layout = ctx.open_layout(source, obj)
     try:

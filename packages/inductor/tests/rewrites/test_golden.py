@@ -108,7 +108,7 @@ unsqueeze_2 = aten.unsqueeze.default(arg1_1, 0)
 unsqueeze_3 = aten.unsqueeze.default(add, 0)
 baddbmm = aten.baddbmm.default(unsqueeze_3, unsqueeze_1, unsqueeze_2)
 copy_ = aten.copy_.default(arg0_1, add)
-return (where, baddbmm)
+return (celu, baddbmm)
 """  # fmt: skip
 
 

@@ -71,8 +71,8 @@ def _extreme(op: str) -> Callable[..., Tensor | Declined]:
     """Of two zeros eager's kernels for CPUs give the second in vectors, two of which they read at once, and the first
     where the elements are fewer."""
 
-    def lower(ctx: Context, x: Tensor, y: Tensor) -> Tensor | Declined:
-        count = numel(broadcast_sizes(tensor.sizes for tensor in (x, y))).as_int()
+    def lower(ctx: Context, x: Tensor, y: Any) -> Tensor | Declined:  # lists of tensors have a number for the second
+        count = numel(broadcast_sizes(each.sizes for each in (x, y) if isinstance(each, Tensor))).as_int()
         few = x.device.type == "cpu" and count is not None and count * promote((x, y)).itemsize < _TWO_VECTORS
         return elementwise((x, y), lambda a, b: call(op, b, a) if few else call(op, a, b))
 
