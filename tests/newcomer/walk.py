@@ -336,6 +336,15 @@ print("same:", torch.allclose(torch.export.export(torch.compile(m), (x,)).module
 
 
 @step
+def what_catches_torchs_errors_catches_ours(folder: Path) -> None:
+    program = """
+try: torch.compile(lambda x: x, backend="zz")
+except torch._dynamo.exc.InvalidBackend as error: print("caught:", error)
+"""
+    says(run(program, folder), "caught: there is no backend 'zz'")
+
+
+@step
 def the_peer_stays_away_and_is_whole_when_it_is_asked_for(folder: Path) -> None:
     program = (
         PLAIN

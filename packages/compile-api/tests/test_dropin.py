@@ -272,3 +272,17 @@ def test_backends_that_ignore_options_ignore_them():
 def test_pythons_own_errors_call_it_compile():
     with pytest.raises(TypeError, match=r"^compile\(\) takes from 0 to 1 positional"):
         torch.compile(plain, True)
+
+
+def test_what_catches_torchs_errors_catches_ours():
+    import capture
+
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="graph_break"):
+        torch.compile(breaking, fullgraph=True)(torch.ones(2))
+    with pytest.raises(torch._dynamo.exc.InvalidBackend, match=r"^there is no backend 'zz'"):
+        torch.compile(plain, backend="zz")
+    with pytest.raises(torch._dynamo.exc.TorchDynamoException) as raised:
+        torch.compile(breaking, fullgraph=True)(torch.ones(2))
+    assert raised.type is capture.Unsupported
+    compile_api.uninstall()
+    assert not issubclass(capture.Unsupported, torch._dynamo.exc.TorchDynamoException)

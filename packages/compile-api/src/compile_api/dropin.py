@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
@@ -29,6 +29,7 @@ from compile_api.deferred import deferral_of
 from compile_api.errors import BackendNotReady, BadOption, UnknownBackend
 from compile_api.options import Overrides
 from compile_api.report import Report, report
+from compile_api.torchs_errors import adopt
 from compile_api.torchs_names import replacements
 from compile_api.wrapper import OptimizedModule
 
@@ -45,6 +46,7 @@ class Served:
     told: Told = field(default_factory=Told)
     backend: str | CompilerFn | None = None
     """What ``torch.compiler.set_default_backend`` was called with."""
+    put_back_errors: list[Callable[[], None]] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -79,6 +81,8 @@ def uninstall() -> None:
             deferral = deferral_of(module)
             if deferral is not None and _put in deferral.then:
                 deferral.then.remove(_put)
+        while _SERVED.put_back_errors:
+            _SERVED.put_back_errors.pop()()
         _SERVED.before.clear()
         _SERVED.compiled.clear()
         _SERVED.told, _SERVED.backend = Told(), None
@@ -91,6 +95,8 @@ def _put(module: ModuleType) -> None:
         if name in namespace or (waits is not None and waits.waiting):
             _SERVED.before[module.__name__, name] = namespace.get(name, _ABSENT)
             namespace[name] = replacement
+    if module.__name__ == "torch._dynamo":
+        _SERVED.put_back_errors.append(adopt())
 
 
 @functools.cache
