@@ -186,3 +186,17 @@ def test_whatever_was_made_of_a_function_is_followed(name, tmp_path, monkeypatch
     shown = capsys.readouterr().out
     assert "return x * 2 +" in shown
     assert "## The bytecode that runs instead" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["explain"], "compile-api explain script.py"),
+        (["run"], "compile-api run script.py"),
+        (["run", "-m", "nomod"], "there is no module nomod"),
+        (["run", "-m", "nomod.part"], "there is no module nomod.part"),
+    ],
+)
+def test_a_program_that_is_not_there_is_told(arguments, said, capsys):
+    assert main(arguments) == 2
+    assert said in capsys.readouterr().err

@@ -7,6 +7,7 @@ The program is run as ``python`` would run it: its own folder first on the path,
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import runpy
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def run(chosen: argparse.Namespace) -> int:
     arguments = list(chosen.program)
     if not arguments and not chosen.module:
-        raise CompileApiError("no program was given: compile-api run script.py args...")
+        raise CompileApiError(f"no program was given: compile-api {chosen.command} script.py args...")
     dropin.install()
     try:
         return _program(chosen.module, arguments)
@@ -47,6 +48,7 @@ def _program(module: str | None, arguments: list[str]) -> int:
         if module is not None:
             sys.argv = [module, *arguments]
             sys.path.insert(0, "")
+            _insist_on(module)
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         else:
             script = Path(arguments[0])
@@ -58,6 +60,15 @@ def _program(module: str | None, arguments: list[str]) -> int:
     finally:
         sys.argv, sys.path[:] = before
     return 0
+
+
+def _insist_on(module: str) -> None:
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # a package on the way to it
+        found = None
+    if found is None:
+        raise CompileApiError(f"there is no module {module}")
 
 
 def _print_reports() -> None:
