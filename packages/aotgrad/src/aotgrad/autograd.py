@@ -300,7 +300,7 @@ def arranged(ctx: Any, order: int, arrived: tuple[Any, torch.Tensor]) -> torch.T
     tangent, expected = arrived
     if tangent is None:
         shape, dtype, device = ctx.like[order]
-        return torch.zeros(shape, dtype=dtype, device=device)
+        tangent = torch.zeros(shape, dtype=dtype, device=device)
     layout = memory_layout(expected)
     if isinstance(layout, torch.memory_format):
         arranged: torch.Tensor = tangent.contiguous(memory_format=layout)

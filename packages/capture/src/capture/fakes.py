@@ -63,7 +63,15 @@ class StandIns:
     def with_history(self, fake: torch.Tensor) -> torch.Tensor:
         """Not a leaf, so that the program may change it in place."""
         with torch.enable_grad(), self.mode:
-            return fake.view_as(fake) if not fake.requires_grad else fake.clone()
+            if not fake.requires_grad:
+                return fake.view_as(fake)
+            copy = fake.clone()
+            if str(copy.stride()) == str(fake.stride()):  # to compare symbolic ones would be a guard
+                return copy
+            size, stride = fake.size(), fake.stride()
+            if any(isinstance(step, int) and not step for step in stride):
+                return copy.as_strided(size, stride)
+            return torch.empty_strided(size, stride, dtype=fake.dtype, device=fake.device).copy_(fake)
 
     def like_its_base(self, base: torch.Tensor) -> torch.Tensor:
         """Of what wants gradients only because its base does, which ``base`` stands for."""
