@@ -30,7 +30,16 @@ def refuse_overlaps(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     if in_place and args and _is_dense(args[0]):
         _refuse_reading(name, args[0], [*args[1:], kwargs])
     if _is_dense(out := kwargs.get("out")):
-        _refuse_reading(name, out, [*args, {key: value for key, value in kwargs.items() if key != "out"}])
+        rest = {key: value for key, value in kwargs.items() if key != "out"}
+        _refuse_reading(name, out, [*args[_is_added_to(name, args, out) :], rest])
+
+
+def _is_added_to(name: str, args: Sequence[Any], out: torch.Tensor) -> bool:
+    """Whether a product is added to what ``out`` is."""
+    return name in _ADD_PRODUCTS and bool(args) and _is_dense(args[0]) and _place(args[0]) == _place(out)
+
+
+_ADD_PRODUCTS = ("addmm", "addmv", "addr", "addbmm", "baddbmm")
 
 
 def _is_dense(value: Any) -> bool:

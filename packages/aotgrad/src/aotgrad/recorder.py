@@ -251,7 +251,8 @@ class Recorder(TorchDispatchMode):
             self.sizes.bind(result, node)
 
     def _refuse_odd(self, what: str, value: torch.Tensor) -> None:
-        if odd := oddity(value):
+        """But what autograd's own formulas make goes on into the next of them: zeros without memory, for `sgn`."""
+        if (odd := oddity(value)) and current_autograd_node() is None:
             raise Unsupported(f"{what} {odd}", "keep such tensors out of the graph, or leave it uncompiled")
 
     def _remember(self, value: torch.Tensor, node: fx.Node) -> None:
