@@ -251,8 +251,9 @@ class Recorder(TorchDispatchMode):
             self.sizes.bind(result, node)
 
     def _refuse_odd(self, what: str, value: torch.Tensor) -> None:
-        """But what autograd's own formulas make goes on into the next of them: zeros without memory, for `sgn`."""
-        if (odd := oddity(value)) and current_autograd_node() is None:
+        """But zeros without memory that autograd's own formulas make: the next of them, `sgn`'s for one, reads them."""
+        odd = oddity(value)
+        if odd and (current_autograd_node() is None or value.layout is not torch.strided or not value._is_zerotensor()):
             raise Unsupported(f"{what} {odd}", "keep such tensors out of the graph, or leave it uncompiled")
 
     def _remember(self, value: torch.Tensor, node: fx.Node) -> None:
