@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -25,7 +26,14 @@ def _set_what_the_processor_needs() -> None:
     os.environ.update(processor.needed_settings())
 
 
+def _listen_to_interrupts() -> None:
+    """Whoever starts the tests in the background of a shell leaves them deaf to Ctrl-C, which some of them raise."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 _set_what_the_processor_needs()
+_listen_to_interrupts()
 
 
 @pytest.fixture(scope="session")
