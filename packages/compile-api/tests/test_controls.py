@@ -118,6 +118,19 @@ weight.grad = torch.ones(3)
 optimizer = torch.optim.Adam([weight])
 compile_api.compile(lambda: optimizer.step(), backend="eager", fullgraph=True)()
 assert (weight < 1).all()
+
+for optimizer in (torch.optim.LBFGS, torch.optim.SparseAdam):  # torch marks all of their steps
+    words = torch.nn.Embedding(5, 3, sparse=optimizer is torch.optim.SparseAdam)
+    tuner = optimizer(words.parameters())
+
+    def loss():
+        tuner.zero_grad()
+        loss = words(torch.tensor([1, 2])).square().sum()
+        loss.backward()
+        return loss
+
+    step = compile_api.compile(lambda: tuner.step(loss), backend="eager", options={"strict": True})
+    assert step() > step()
 """
 
 

@@ -21,7 +21,7 @@ _WRAPPERS = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
 def is_disabled(function: FunctionType) -> bool:
     """Whether the function carries the mark; if so, the engine learns how to run its code."""
     marks = function.__dict__
-    if not marks.get(MARK, False):
+    if not marks.get(MARK, False) or _is_a_copy(function):
         return False
     inner = marks.get("_torchdynamo_orig_callable")
     if marks.get("_torchdynamo_disable_recursive", True) is False and isinstance(inner, FunctionType):
@@ -53,4 +53,11 @@ def is_torchs_own(function: FunctionType) -> bool:
 
     It says what that compiler cannot capture, and nobody asked for it."""
     inner = function.__dict__.get("_torchdynamo_orig_callable")
-    return isinstance(inner, FunctionType) and str(inner.__module__).startswith("torch.optim.")
+    is_part = isinstance(inner, FunctionType) and str(inner.__module__).startswith("torch.optim.")
+    return is_part and not _is_a_copy(function)
+
+
+def _is_a_copy(function: FunctionType) -> bool:
+    """Whether the marks are another function's, which ``functools.wraps`` copied: those of an optimizer's ``step`` are
+    on what runs its hooks, too."""
+    return bool(function.__dict__.get("_torchdynamo_wrapper_id", id(function)) != id(function))
