@@ -95,7 +95,9 @@ def torchs_insides() -> Finding:
         ]
     except Exception as error:  # noqa: BLE001 - a module of torch's may fail to import
         return Finding(None, f"torch's insides could not be asked: {type(error).__name__}: {error}")
-    return Finding(None if lacking else True, f"torch's insides: {len(lacking)} are not here", "\n".join(lacking))
+    if not lacking:
+        return Finding(True, "torch's insides are all here")
+    return Finding(None, f"torch's insides: {len(lacking)} not here, which turns off a feature each", "\n".join(lacking))
 
 
 def compiler() -> Finding:
