@@ -97,7 +97,8 @@ def torchs_insides() -> Finding:
         return Finding(None, f"torch's insides could not be asked: {type(error).__name__}: {error}")
     if not lacking:
         return Finding(True, "torch's insides are all here")
-    return Finding(None, f"torch's insides: {len(lacking)} not here, which turns off a feature each", "\n".join(lacking))
+    turned_off = f"torch's insides: {len(lacking)} not here, which turns off a feature each"
+    return Finding(None, turned_off, "\n".join(lacking))
 
 
 def compiler() -> Finding:
