@@ -83,8 +83,7 @@ def compile(
     model = _target(model)
     ctx = Context(chosen, Ledger(), Progress.for_terminal(), guarded=True)
     follow(ctx.ledger)
-    if isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction):
-        ctx.ledger.add(GraphRefused("capture", _SCRIPTED, "TorchScript runs it"))
+    _tell_of_script(model, ctx.ledger)
     optimized = capture.optimize(
         observed(entry, ctx),
         nopython=chosen.fullgraph,
@@ -98,8 +97,7 @@ def compile(
     is_module = isinstance(model, torch.nn.Module)
     call = optimized(model.__call__ if is_module else model)
     call.ledger, call.recompile = ctx.ledger, again
-    if isinstance(call, _engine.Region):
-        _answer_as(call, model)
+    _answer_as(call, model)
     return compiled_module(model, call, again) if is_module else call
 
 
@@ -108,6 +106,9 @@ _OF_FUNCTIONS = ("__code__", "__globals__", "__closure__", "__defaults__", "__kw
 
 def _answer_as(call: Any, model: Any) -> None:
     """Tools that read functions (torch.export, torch.jit, tracebacks) find in a compiled one what it was made of."""
+    is_region: bool = isinstance(call, _engine.Region)
+    if not is_region:
+        return
     written = model.forward if isinstance(model, torch.nn.Module) else model
     for name in _OF_FUNCTIONS:
         if hasattr(written, name):
@@ -127,6 +128,11 @@ def _target(model: Any) -> Any:
     if not callable(model):
         raise TypeError(f"compile takes a function or a module, not {type(model).__name__}{_instead(model)}")
     return model._orig_mod if isinstance(model, SameModule) else model
+
+
+def _tell_of_script(model: object, ledger: Ledger) -> None:
+    if isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction):
+        ledger.add(GraphRefused("capture", _SCRIPTED, "TorchScript runs it"))
 
 
 def _instead(model: object) -> str:
