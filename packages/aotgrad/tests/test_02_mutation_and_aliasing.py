@@ -332,3 +332,12 @@ def test_what_is_read_where_it_is_written_is_refused(name):
 @pytest.mark.parametrize("name", APART)
 def test_what_is_read_beside_what_is_written_is_compiled(name, same_as_eager):
     same_as_eager(APART[name], torch.arange(6.0).view(2, 3))
+
+
+def test_what_is_read_where_it_is_written_by_an_operator_is_refused():
+    def program(x):
+        x -= x[:, :1]
+        return x
+
+    with pytest.raises(aotgrad.Unsupported, match="reads memory that it writes"):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.arange(6.0).view(2, 3))

@@ -118,11 +118,6 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 @cache
 def _is_pointwise(name: str) -> bool:
-    return name in ("copy_", "__setitem__") or any(
-        torch.Tag.pointwise in overload.tags for overload in _overloads(name)
-    )
-
-
-def _overloads(name: str) -> Iterator[Any]:
-    packet = getattr(torch.ops.aten, name.lstrip("_").removesuffix("_") if name.startswith("__") else name, None)
-    return iter(()) if packet is None else (getattr(packet, each) for each in packet.overloads())
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
+    return name == "copy_" or any(torch.Tag.pointwise in overload.tags for overload in overloads)
