@@ -15,14 +15,14 @@ import torch
 from aotgrad.absent import has_fixed_sizes, without_tangents
 from aotgrad.again import Again, compute_again, inputs_read
 from aotgrad.errors import Unsupported, refuse_miscount
-from aotgrad.freeing import Freeing, hold, saved_by
+from aotgrad.freeing import Freeing, hold, keeps_graph, saved_by
 from aotgrad.held import Behind, refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
 from aotgrad.roles import Gradient, Primal, Result, Saved, SavedSize, Tangent, UpdatedInput
 from aotgrad.source import Source
 from aotgrad.symbols import size_hint
-from aotgrad.torch_versions import DisableAutocast, get_current_graph_task_keep_graph, version_of
+from aotgrad.torch_versions import DisableAutocast, version_of
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
 
@@ -55,7 +55,7 @@ def differentiable_function(
         inner_forward=forward,
         refuse_miscount=refuse_miscount,
         is_grad_enabled=torch.is_grad_enabled,
-        keep_graph=get_current_graph_task_keep_graph,
+        keep_graph=keeps_graph,
         as_they_came=as_they_came,
         changed=layout.changed,
         again=DifferentiableBackward(joint, pair, layout),

@@ -135,7 +135,7 @@ for _kind in GATES:
     early(getattr(torch, _kind))(partial(recurrent.network, _kind))
 
 
-@early(TensorBase.data.__set__)
+@early(torch.Tensor.data.__set__)
 def set_data(tensor: torch.Tensor, other: torch.Tensor) -> None:
     """Neither functionalization nor autograd hears of it."""
     raise Unsupported("the data of a tensor is exchanged", "write to it, or keep that out of the graph")

@@ -17,6 +17,12 @@ import torch
 
 from aotgrad.held import Behind
 from aotgrad.source import Source
+from aotgrad.torch_versions import get_current_graph_task_keep_graph
+
+
+def keeps_graph() -> bool:
+    """Whether whoever runs backward now wants to run it again; a torch that does not tell is taken for one who may."""
+    return not get_current_graph_task_keep_graph or get_current_graph_task_keep_graph()
 
 
 @dataclass(frozen=True, slots=True)

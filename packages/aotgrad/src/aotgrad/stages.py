@@ -29,12 +29,12 @@ from aotgrad.autograd import (
     refused,
     tangent_values,
 )
-from aotgrad.freeing import Freeing, hold, saved_by
+from aotgrad.freeing import Freeing, hold, keeps_graph, saved_by
 from aotgrad.held import refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
 from aotgrad.roles import Gradient, Saved
-from aotgrad.torch_versions import get_current_graph_task_keep_graph, version_of
+from aotgrad.torch_versions import version_of
 
 
 class Staged:
@@ -164,7 +164,7 @@ class _Stage(torch.autograd.Function):
                 return _once(ctx, arriving, tangents, found)
         else:
             found = _taken(ctx, arriving)
-            if not get_current_graph_task_keep_graph():
+            if not keeps_graph():
                 ctx.freed |= behind
                 if staged.freeing[ctx.level].is_over(ctx.freed):
                     ctx.maybe_clear_saved_tensors()

@@ -48,8 +48,12 @@ def aot_eager(ctx: Context) -> CompilerFn:
 
 @backend("inductor", note="fused kernels: C++ on CPUs, Triton on GPUs; inference and training")
 def inductor_backend(ctx: Context) -> CompilerFn:
+    try:
+        decompositions = inductor.decompositions()
+    except inductor.UnsupportedGraph as error:  # no graph of this torch can be compiled
+        raise BackendCannot(str(error)) from error
     return through_aotgrad(
-        ctx, generate(ctx), decompositions=inductor.decompositions(), in_place=True, lay_out=inductor.lay_out_images
+        ctx, generate(ctx), decompositions=decompositions, in_place=True, lay_out=inductor.lay_out_images
     )
 
 

@@ -22,6 +22,7 @@ from inductor.calling import span
 from inductor.errors import UnsupportedGraph
 from inductor.lowerings import LIBRARY, LOWERINGS
 from inductor.torch_versions import (
+    INSIDES,
     DispatchKey,
     OpOverload,
     aten,
@@ -66,6 +67,7 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
     """What a tracer should take apart before it hands us a graph."""
     from inductor.torch_versions import decomposition_table
 
+    INSIDES.require_essentials()
     table: dict[OpOverload, Callable[..., Any]] = {
         overload: decomposition_table[overload]
         for name in TAKEN_APART
