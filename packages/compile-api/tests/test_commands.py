@@ -1,6 +1,7 @@
 """The command line: every command, and what it says when something is missing."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -200,3 +201,13 @@ def test_whatever_was_made_of_a_function_is_followed(name, tmp_path, monkeypatch
 def test_a_program_that_is_not_there_is_told(arguments, said, capsys):
     assert main(arguments) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["cache show", "info"])
+def test_whoever_reads_may_stop_reading(command):
+    program = [sys.executable, "-m", "compile_api", *command.split()]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")

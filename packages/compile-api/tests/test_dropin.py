@@ -227,12 +227,37 @@ def test_what_only_torchs_compiler_can_do_says_so_once(name):
         SAYS_SO[name](function)
 
 
+def test_what_runs_while_torch_compiles_says_where_to_look_instead(capsys):
+    from torch._dynamo.comptime import comptime
+
+    with pytest.warns(UserWarning, match="comptime.print_graph has no meaning for compile-api: `compile_api.explain`"):
+        comptime.print_graph()
+    with pytest.warns(UserWarning, match="comptime has no meaning for compile-api"):
+        comptime(lambda context: context.print_guards(), fallback_fn=lambda: print("as outside"))
+    comptime.print("a value")
+    assert capsys.readouterr().out == "as outside\na value\n"
+
+
+def test_a_break_that_is_asked_for_at_compile_time_is_one():
+    from torch._dynamo.comptime import comptime
+
+    def broken(x):
+        x = x + 1
+        comptime.graph_break()
+        return x * 2
+
+    (reason,) = torch._dynamo.explain(broken)(torch.ones(2)).break_reasons
+    assert [(frame.name, frame.line) for frame in reason.user_stack] == [("broken", "comptime.graph_break()")]
+
+
 def test_every_name_of_torch_that_is_replaced_comes_back():
+    from sys import modules
+
     from compile_api import dropin
 
     def now():
         return {
-            (home, name): vars(__import__("sys").modules[home]).get(name) for home, names in table for name in names
+            (home, name): vars(modules[home]).get(name) for home, names in table if home in modules for name in names
         }
 
     table = [(home, tuple(names)) for home, names in dropin._replacements().items()]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from traceback import FrameSummary
 
 from capture.errors import Location, Reason
 from capture.forks import ProcessLock
@@ -34,6 +35,11 @@ class BreakRecord:
 
     location: Location
     reason: Reason
+
+    @property
+    def user_stack(self) -> list[FrameSummary]:
+        """``location``, as tools that print tracebacks take it."""
+        return [FrameSummary(self.location.filename, self.location.line, self.location.function)]
 
 
 @dataclass(frozen=True, slots=True)

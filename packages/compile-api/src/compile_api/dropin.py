@@ -35,6 +35,8 @@ from compile_api.wrapper import OptimizedModule
 
 _TORCHS_GROUP = "torch_dynamo_backends"
 _OURS = "compile_api"
+_WITH_THE_PEER = "torch._dynamo.comptime"
+"""What comes when all of the peer does, not when it is deferred."""
 
 
 @dataclass
@@ -60,7 +62,7 @@ def install() -> None:
     with _SERVED.lock:
         if _SERVED.before:
             return
-        for module in _replacements():
+        for module in (name for name in _replacements() if name != _WITH_THE_PEER):
             _put(sys.modules[module])
             deferral = deferral_of(module)
             if deferral is not None and _put not in deferral.then:
@@ -77,8 +79,7 @@ def uninstall() -> None:
                 namespace.pop(name, None)
             else:
                 namespace[name] = original
-        for module in _replacements():
-            deferral = deferral_of(module)
+        for deferral in map(deferral_of, _replacements()):
             if deferral is not None and _put in deferral.then:
                 deferral.then.remove(_put)
         while _SERVED.put_back_errors:
@@ -97,6 +98,8 @@ def _put(module: ModuleType) -> None:
             namespace[name] = replacement
     if module.__name__ == "torch._dynamo":
         _SERVED.put_back_errors.append(adopt())
+        if _WITH_THE_PEER in sys.modules:
+            _put(sys.modules[_WITH_THE_PEER])
 
 
 @functools.cache

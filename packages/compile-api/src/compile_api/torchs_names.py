@@ -43,6 +43,7 @@ def replacements(told: Told, serve: Callable[..., Any]) -> Replacements:
         "torch": {"compile": serve},
         "torch.compiler": {**shared, "compile": serve, **_of_compiler(told)},
         "torch._dynamo": {**shared, **_of_dynamo(told, serve)},
+        "torch._dynamo.comptime": {"comptime": Comptime(told)},
     }
 
 
@@ -194,6 +195,30 @@ def _context(told: Told, name: str, instead: str) -> Callable[..., Any]:
 
     Ignored.__name__ = Ignored.__qualname__ = name
     return Ignored
+
+
+class Comptime:
+    """``comptime``, by which programs look into torch's compiler: as outside of it, and where to look instead."""
+
+    graph_break = staticmethod(capture.torchs_graph_break)
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+
+    def __call__(self, fn: Any, fallback_fn: Callable[[], Any] = lambda: None) -> Any:
+        self._told.once(f"comptime has no meaning for compile-api: {_LOOK}")
+        return fallback_fn()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _nothing(self._told, f"comptime.{name}", _LOOK)
+
+    def print(self, value: Any) -> None:
+        print(value)
+
+
+_LOOK = "`compile_api.explain` and `compile-api walkthrough` show graphs, guards and breaks"
 
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -21,7 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module.add_to(commands)
     chosen = parser.parse_args(arguments)
     try:
-        return int(chosen.run(chosen))
+        status = int(chosen.run(chosen))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever reads, say `| head`, has read enough
+        if chosen.command in running.COMMANDS:  # the program's own concern
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (CompileApiError, capture.CaptureError) as error:
         print(f"compile-api: {error}", file=sys.stderr)
         return 2

@@ -15,14 +15,16 @@ from pathlib import Path
 from compile_api import dropin
 from compile_api.errors import CompileApiError
 
+COMMANDS = {
+    "run": "run a program with its torch.compile calls served by compile-api",
+    "explain": "run a program so, and report on everything that it compiled",
+}
+
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    for name, report, text in (
-        ("run", False, "run a program with its torch.compile calls served by compile-api"),
-        ("explain", True, "run a program so, and report on everything that it compiled"),
-    ):
-        parser = commands.add_parser(name, help=text)
-        if name == "run":
+    for name, text in COMMANDS.items():
+        parser, report = commands.add_parser(name, help=text), name == "explain"
+        if not report:
             parser.add_argument("--report", action="store_true", help="print what was compiled, at the end")
         parser.add_argument("-m", dest="module", metavar="module", help="run a module instead of a script")
         parser.add_argument("program", nargs=argparse.REMAINDER, metavar="script.py args...")
