@@ -39,7 +39,8 @@ class BreakRecord:
     @property
     def user_stack(self) -> list[FrameSummary]:
         """``location``, as tools that print tracebacks take it."""
-        return [FrameSummary(self.location.filename, self.location.line, self.location.function)]
+        name = self.location.function.rpartition(".")[2]
+        return [FrameSummary(self.location.filename, self.location.line, name)]
 
 
 @dataclass(frozen=True, slots=True)
