@@ -7,7 +7,7 @@ embedding do not.  Both make the call raise IndexError where the position is out
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -46,10 +46,21 @@ def place(order: int, size: Index) -> Symbol:
     return Symbol(f"p{order}", size)
 
 
+def may_be_outside_of_nothing(places: Iterable[tuple[Symbol, Expr]]) -> Declined | None:
+    """Where an axis has no elements, no position can be moved inside of it for the call to raise afterwards."""
+    for symbol, _ in places:
+        assert symbol.size is not None
+        if not (symbol.size - 1).is_nonnegative():
+            return Declined(f"positions on an axis of {symbol.size} elements, which may be none")
+    return None
+
+
 def gather_at(
     ctx: Context, x: Tensor, sizes: tuple[Index, ...], indices: Sequence[Index], places: Sequence[tuple[Symbol, Expr]]
 ) -> Tensor | Declined:
     """A tensor of ``sizes`` whose elements are ``x`` at ``indices``, which mention symbols read from tensors."""
+    if declined := may_be_outside_of_nothing(places):
+        return declined
     symbols = [symbol for symbol, _ in places]
     most = _most_inlined(x, sizes)
     if cost(x.expr, most + 1) > most or _has_places(x) or not bindable(x.expr, symbols):

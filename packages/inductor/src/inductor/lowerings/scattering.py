@@ -17,7 +17,7 @@ from inductor.ir.index import ONE, ZERO, Index, Symbol
 from inductor.ir.kernel import StoreMode
 from inductor.lowerings.algebra import Value, equal, maximum, where
 from inductor.lowerings.context import Context
-from inductor.lowerings.indexing import gather_at, place, position, spread
+from inductor.lowerings.indexing import gather_at, may_be_outside_of_nothing, place, position, spread
 from inductor.lowerings.pointwise import elementwise
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.sizes import contiguous_strides
@@ -61,6 +61,8 @@ def scattered(
     Sums and products of half precision are kept in float32 until they are whole."""
     if x.dtype.is_complex:
         return Declined("complex numbers")
+    if declined := may_be_outside_of_nothing(places):
+        return declined
     if x.device.type == "cuda" and torch.are_deterministic_algorithms_enabled():
         return Declined("writes that meet, where deterministic algorithms were asked for")
     wide = replace(x, dtype=torch.float32, base=None) if x.dtype in HALF and mode in ("add", "mul") else x
@@ -149,6 +151,8 @@ def _one_place_per_row(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor
     if index.sizes[dim] != ONE or rows != [size for d, size in enumerate(index.sizes) if d != dim]:
         return None
     if x.dtype.is_complex or (isinstance(value, Tensor) and value.sizes != index.sizes):
+        return None
+    if not (x.sizes[dim] - 1).is_nonnegative():  # an element that asks is one that there is
         return None
     here = as_index_value(positions(x.sizes)[dim], torch.int64)
     chosen = equal(Value(position(broadcast_to(index, x.sizes), x.sizes[dim])), Value(here))

@@ -15,7 +15,6 @@ from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.values import (
     Tensor,
     at,
-    broadcast_to,
     compare,
     convert,
     cost,
@@ -24,7 +23,7 @@ from inductor.lowerings.values import (
     pure,
     reindex,
 )
-from inductor.lowerings.views import reshape, unsqueeze, window, wrap
+from inductor.lowerings.views import from_end, is_inside, reshape, unsqueeze, window, wrap
 from inductor.torch_versions import aten
 
 INLINE_PARTS = 4
@@ -145,6 +144,8 @@ def slice_scatter(
     if size is None or not all(value is None or isinstance(value, int) for value in (start, end, step)):
         return Declined("a slice whose bounds are known only at run time")
     first, last, stride = slice(start, end, step).indices(size)
+    if src.sizes != (*x.sizes[:dim], Index.of(len(range(first, last, stride))), *x.sizes[dim + 1 :]):
+        return Declined("another number of elements than are replaced, which eager refuses")
     if last <= first:
         return pure(x, x.expr)
     place = positions(x.sizes)
@@ -155,7 +156,7 @@ def slice_scatter(
     for check in checks:
         if not isinstance(check, Const):
             inside = Value(check) if isinstance(inside.expr, Const) else inside & Value(check)
-    src = broadcast_to(convert(src, x.dtype), (*x.sizes[:dim], src.sizes[dim], *x.sizes[dim + 1 :]))
+    src = convert(src, x.dtype)
     local = ZERO if src.sizes[dim] == ONE else (place[dim] - first) // stride
     body = masked(inside, Value(at(src, [*place[:dim], local, *place[dim + 1 :]])), 0)
     return pure(x, where(inside, body, Value(x.expr)).expr)
@@ -164,9 +165,9 @@ def slice_scatter(
 @lowering(aten.select_scatter.default)
 def select_scatter(ctx: Context, x: Tensor, src: Tensor, dim: int, index: Any) -> Tensor | Declined:
     dim = wrap(dim, x.ndim)
-    chosen = ctx.sizes.index(index)
-    if (known := chosen.as_int()) is not None and known < 0:
-        chosen = chosen + x.sizes[dim]
+    chosen = from_end(ctx.sizes.index(index), x.sizes[dim])
+    if not is_inside(chosen, x.sizes[dim]) or src.sizes != (*x.sizes[:dim], *x.sizes[dim + 1 :]):
+        return Declined("a position that may be outside, or another number of elements than are replaced")
     place = positions(x.sizes)
     here = Value(compare("eq", place[dim], chosen))
     src = convert(src, x.dtype)

@@ -252,15 +252,23 @@ def _clamped(position: Index, size: Index) -> Index | None:
 @lowering(aten.select.int, of_any_size=True)
 def select(ctx: Context, x: Tensor, dim: int, index: Size) -> Tensor | Declined:
     dim = wrap(dim, x.ndim)
-    at = ctx.sizes.index(index)
-    if at.unbounded and not (at.is_nonnegative() and at.is_below(x.sizes[dim])):
+    at = from_end(ctx.sizes.index(index), x.sizes[dim])
+    if (at.unbounded or x.sizes[dim].unbounded) and not is_inside(at, x.sizes[dim]):
         return Declined("a position that only data can tell")
     return _selected(x, dim, at)
 
 
+def from_end(at: Index, size: Index) -> Index:
+    """A position as it counts from the beginning."""
+    return at + size if (known := at.as_int()) is not None and known < 0 else at
+
+
+def is_inside(at: Index, size: Index) -> bool:
+    """Whether there certainly is an element at the position."""
+    return at.is_nonnegative() and at.is_below(size)
+
+
 def _selected(x: Tensor, dim: int, at: Index) -> Tensor:
-    if (known := at.as_int()) is not None and known < 0:
-        at = at + x.sizes[dim]
     sizes = x.sizes[:dim] + x.sizes[dim + 1 :]
     where = positions(sizes)
     return reindex(x, sizes, (*where[:dim], at, *where[dim:]))
@@ -327,7 +335,7 @@ def as_strided(
     if base.dtype != x.dtype:
         return Declined("a window on memory of another dtype")
     last = sum(((length - 1) * step for length, step in zip(sizes, strides, strict=True)), offset)
-    if last.as_int() is None and not last.is_below(numel(base.sizes)):
+    if not last.is_below(numel(base.sizes)):
         return Declined("a window that may end outside of the memory")
     return window_on(ctx, base.name, sizes, strides, offset, x.dtype)
 

@@ -1,0 +1,91 @@
+"""Tensors of as many elements as their data tells, none among them: eager's results and eager's errors."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import compile_api
+
+INDEX = torch.tensor([0, 1, 1])
+ONES = torch.ones(3)
+READ = {
+    "x[i]": lambda b: b[INDEX] + 1,
+    "x[i, i]": lambda b: torch.outer(b, b)[INDEX, INDEX],
+    "x[:, i]": lambda b: torch.outer(b, b)[:, INDEX] + 1,
+    "x[0]": lambda b: b[0] + 1,
+    "x[-1]": lambda b: b[-1] * 2,
+    "take": lambda b: b.take(INDEX),
+    "gather": lambda b: b.gather(0, INDEX) + 1,
+    "index_select": lambda b: b.index_select(0, INDEX) + 1,
+    "embedding": lambda b: F.embedding(INDEX, b[:, None]),
+    "embedding_bag": lambda b: F.embedding_bag(INDEX[None], b[:, None]),
+    "as_strided": lambda b: b.as_strided((2,), (1,)) + 1,
+    "narrow": lambda b: b.narrow(0, 0, 2) + 1,
+    "unfold": lambda b: b.unfold(0, 2, 1) * 1,
+    "view": lambda b: b.view(-1, 2) + 1,
+    "reflected": lambda b: F.pad(b[None], (1, 1), mode="reflect"),
+    "replicated": lambda b: F.pad(b[None], (1, 1), mode="replicate"),
+    "circular": lambda b: F.pad(b[None], (1, 1), mode="circular"),
+    "pooled": lambda b: F.max_pool1d(b[None, None], 2),
+    "pooled to a size": lambda b: F.adaptive_avg_pool1d(b[None, None], 2),
+    "interpolated": lambda b: F.interpolate(b[None, None], size=3, mode="linear"),
+    "convolved": lambda b: F.conv1d(b[None, None], torch.ones(1, 1, 2)),
+    "nll": lambda b: F.nll_loss(b[None], torch.tensor([1])),
+}
+WRITTEN = {
+    "x[0] =": lambda b: (b.__setitem__(0, 5.0), b)[1],
+    "x[i] =": lambda b: (b.__setitem__(INDEX, 5.0), b)[1],
+    "put": lambda b: b.put(INDEX, ONES),
+    "index_put": lambda b: b.index_put((INDEX,), ONES, accumulate=True),
+    "index_fill": lambda b: b.index_fill(0, INDEX, 1.0),
+    "index_copy": lambda b: b.index_copy(0, INDEX, ONES),
+    "index_add": lambda b: b.index_add(0, INDEX, ONES),
+    "index_reduce": lambda b: b.index_reduce(0, INDEX, ONES, "amax"),
+    "scatter": lambda b: b.scatter(0, INDEX, 1.0),
+    "scatter one": lambda b: b.scatter(0, INDEX[1:2], 1.0),
+    "scatter_add": lambda b: b.scatter_add(0, INDEX, ONES),
+    "scatter_reduce": lambda b: b.scatter_reduce(0, INDEX, ONES, "amax"),
+    "select_scatter": lambda b: b.select_scatter(torch.tensor(1.0), 0, 1),
+    "slice_scatter": lambda b: b.slice_scatter(torch.ones(1), 0, 0, 1),
+}
+REDUCED = {
+    "max": lambda b: b.max(),
+    "argmax": lambda b: b.argmax(),
+    "argmin of an axis": lambda b: b.argmin(0),
+    "amax": lambda b: b.amax(),
+    "mean": lambda b: b.mean(),
+    "std": lambda b: b.std(),
+    "median": lambda b: b.median(),
+    "kthvalue": lambda b: b.kthvalue(1),
+    "topk": lambda b: b.topk(2),
+    "softmax": lambda b: b.softmax(0),
+    "logcumsumexp": lambda b: b.logcumsumexp(0),
+}
+GIVEN = [[1.0, 2, 3, -1, 5], [-1.0, 2, -1, 4], [-1.0, -1], [3.0, -1]]
+
+
+def outcome(call, x):
+    try:
+        return repr(call(x))
+    except Exception as error:  # noqa: BLE001 - whatever eager raises
+        return type(error), str(error)
+
+
+@pytest.mark.filterwarnings("ignore:std\\(\\)")
+@pytest.mark.parametrize("name", [*READ, *WRITTEN, *REDUCED])
+def test_results_and_errors_are_eagers(name):
+    def program(x):
+        return {**READ, **WRITTEN, **REDUCED}[name](x[x > 0])
+
+    compiled = compile_api.compile(program)
+    for values in GIVEN:
+        assert outcome(compiled, torch.tensor(values)) == outcome(program, torch.tensor(values))
+
+
+FIXED = {**READ, **WRITTEN, "take_along_dim": lambda b: b.take_along_dim(INDEX, 0)}
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_nothing_is_read_or_written_where_nothing_is(name):
+    program = FIXED[name]
+    assert outcome(compile_api.compile(program), torch.empty(0)) == outcome(program, torch.empty(0))
