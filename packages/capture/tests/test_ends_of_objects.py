@@ -5,6 +5,7 @@ import weakref
 from collections import OrderedDict
 
 import pytest
+import torch
 
 import capture
 
@@ -256,3 +257,50 @@ def test_evaluating_what_computes_nothing_leaves_nothing_to_collect():
     gc.collect()
     captured("text")
     assert gc.collect() == 0
+
+
+def assigned_at_once(w, x):
+    u = w * 2  # noqa: F841 - a history that leads to `w`
+    w.data = x
+    w.sum().backward()
+
+
+def assigned_after_a_break(w, x):
+    held = [w * 2]  # noqa: F841
+    print(end="")
+    w.data = x
+    print(end="")
+    w.sum().backward()
+
+
+def assigned_by_a_helper(w, x):
+    u = w * 2  # noqa: F841
+    setattr(*given(w, x))
+    w.sum().backward()
+
+
+def given(w, x):
+    return w, "data", x
+
+
+def let_go_before(w, x):
+    u = w * 2
+    u = u.detach()
+    w.data = x
+    w.sum().backward()
+    return u
+
+
+@pytest.mark.parametrize("step", [assigned_at_once, assigned_after_a_break, assigned_by_a_helper, let_go_before])
+def test_a_leaf_wants_gradients_of_the_shape_that_a_history_knows(step):
+    """Data of another shape was given to it since: torch refuses, as long as a variable keeps the history."""
+
+    def outcome(step):
+        w = torch.ones(2, 3, requires_grad=True)
+        try:
+            step(w, torch.ones(3))
+        except RuntimeError as error:
+            return str(error)
+        return w.grad.tolist()
+
+    assert outcome(capture.optimize("eager", strict=True)(step)) == outcome(step)

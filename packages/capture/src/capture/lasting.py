@@ -17,10 +17,11 @@ import torch
 
 from capture.errors import Reason, SkipFrame
 from capture.sources import ArgSource
-from capture.values.base import LazyValue, Value, module_name, settled
+from capture.values.base import LazyValue, Value, module_name, reachable, settled
 from capture.values.function import CellValue, ClassValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import SequenceValue, SetValue
+from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
 _QUIET = (
@@ -55,6 +56,17 @@ def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
         elif value.source is None and isinstance(value, _MADE_OF_OTHERS):
             todo += value.parts()
     return False
+
+
+def has_history(value: Value) -> bool:
+    """Whether a value is, or holds, a tensor that was computed from others which want gradients."""
+    return any(_has_steps(each) for each in reachable([value]))
+
+
+def _has_steps(value: Value) -> bool:
+    value = settled(value)
+    tensor = value.fake if isinstance(value, TensorValue) else getattr(value, "obj", None)
+    return isinstance(tensor, torch.Tensor) and tensor.requires_grad and not tensor.is_leaf
 
 
 def require_quiet_end(value: Value) -> None:

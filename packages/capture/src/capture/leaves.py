@@ -16,6 +16,9 @@ from typing import Any
 
 import torch
 
+USED_UP = "second time"
+"""Of torch's words for what was used up, those that no other error has."""
+
 
 class History:
     """Everything behind some tensors, up to their origins or to the steps that ``until`` names."""
@@ -58,7 +61,7 @@ def _is_gone(step: Any, name: str) -> bool:
     try:
         getattr(step, name)
     except RuntimeError as error:  # or it was written to since, which is another error
-        return "second time" in str(error)
+        return USED_UP in str(error)
     return False
 
 

@@ -83,6 +83,7 @@ class Original:
     flow: Flow
     place: Callable[[int], int]
     is_continuation: bool
+    lasting: frozenset[str] = frozenset()
 
 
 class Continuations:
@@ -104,9 +105,11 @@ class Continuations:
         parent = self._parents.get(id(code))
         if parent is None:
             return Original(code, self._flow(code), lambda index: index, is_continuation=False)
-        root, _, made = parent
+        root, point, made = parent
         start = len(Body.from_code(code)) - len(made.kept)
-        return Original(root, self._flow(root), lambda index: made.kept[index - start], is_continuation=True)
+        return Original(
+            root, self._flow(root), lambda index: made.kept[index - start], is_continuation=True, lasting=point.lasting
+        )
 
     def __call__(self, code: CodeType, point: Point) -> Continuation:
         """The rest of an original after a point in it."""

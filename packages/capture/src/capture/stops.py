@@ -22,12 +22,14 @@ from capture.emit import Writer
 from capture.flow import JUMPS, NO_FALL_THROUGH, stack_effect
 from capture.frame import NULL, Frame
 from capture.instructions import Instruction
-from capture.lasting import end_is_noticed
+from capture.lasting import end_is_noticed, has_history
 from capture.opcodes.exceptions import HandledValue
+from capture.outcomes import Stopped
 from capture.resume import Continuation, Continuations, Point, Slot
 from capture.sources import ArgSource
 from capture.values.base import Value, settled
 from capture.values.constant import NONE, UNBOUND
+from capture.values.tensor import NEW_DATA
 from capture.versions import NULL_UNDER_CALLABLE
 
 # These push two places, of which one may be NULL; it is known which after the plain attribute was read.
@@ -63,11 +65,12 @@ def operands_of(instruction: Instruction) -> int:
 class Stop:
     """The end of the code for a frame that was not evaluated to its end."""
 
-    def __init__(self, frame: Frame, instruction: Instruction, continuations: Continuations) -> None:
+    def __init__(self, frame: Frame, stopped: Stopped, continuations: Continuations) -> None:
         self.frame = frame
-        self.instruction = instruction
+        self.instruction = instruction = stopped.instruction
         self.continuations = continuations
         self.original = continuations.original(frame.code)
+        self.moves_data = stopped.reason.kind == NEW_DATA
         self.stack = [settled(value) for value in frame.stack]
         self.first = len(self.stack) - operands_of(instruction)
         self.shown = self.stack[self.first :]
@@ -111,8 +114,24 @@ class Stop:
             slots[-1] = Slot.VALUE  # the exception, whatever was there before
         free = frozenset(self.frame.code.co_freevars)
         bound = frozenset(name for name, value in self.frame.slots.items() if value is not UNBOUND and name not in free)
-        lasting = frozenset(name for name in bound if end_is_noticed(self.frame.slots[name], self.shown))
+        histories = self.moves_data or self._may_move_data_from(index)
+        lasting = frozenset(name for name in bound if self._is_lasting(name, histories=histories))
         return self.continuations(self.original.code, Point(index, tuple(slots), bound, lasting))
+
+    def _may_move_data_from(self, index: int) -> bool:
+        flow = self.original.flow
+        if "data" not in self.original.code.co_names:
+            return False
+        pairs = zip(flow.instructions, flow.reachable(index), strict=True)
+        return any(kept and each.op == "STORE_ATTR" and each.arg == "data" for each, kept in pairs)
+
+    def _is_lasting(self, name: str, *, histories: bool) -> bool:
+        value = self.frame.slots[name]
+        if histories and has_history(value):
+            return True
+        source = settled(value).source
+        stays = name in self.original.lasting and isinstance(source, ArgSource) and source.name == name
+        return stays or end_is_noticed(value, self.shown)
 
     def _slot(self, place: int) -> Slot:
         value = self.stack[place] if place < len(self.stack) else None

@@ -34,7 +34,7 @@ from capture.guards import Guard
 from capture.holding import Holding, Recheck
 from capture.idleness import Allowance, leave_at_a_break
 from capture.instructions import Instruction
-from capture.leaves import History, are_needed
+from capture.leaves import USED_UP, History, are_needed
 from capture.library_modes import modes_kept, with_modes_put_back
 from capture.locks import Locks
 from capture.machine import Machine
@@ -181,7 +181,7 @@ class _Translator:
         with ExitStack() as held:
             if holds_over_graph:
                 held.enter_context(holding.held())
-            self._call_graph([*wanted, *self.machine.effects.written_values()])
+            self._call_graph([*wanted, *self.machine.effects.written_values()], outcome)
             self._read_clocks(early=False)
             if not holds_over_graph:
                 held.enter_context(holding.held())
@@ -220,7 +220,7 @@ class _Translator:
 
     # -- the graph -----------------------------------------------------------------------------------------------
 
-    def _call_graph(self, wanted: Sequence[Value]) -> None:
+    def _call_graph(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
         machine = self.machine
         if machine.checks and machine.graph.changes_an_input():
             raise _Cautious
@@ -230,6 +230,7 @@ class _Translator:
         self._insist_on_known_histories(results)
         spent = self._spent(results)
         if not self.settings.nopython:
+            _insist_on_backward_once(outcome, spent)
             tensors = [value for value in results if isinstance(value, TensorValue) and value not in spent]
             if are_needed(machine.leaves, [value.fake for value in tensors]):
                 machine.keep_leaves_outside()
@@ -409,7 +410,7 @@ class _Translator:
 
     def _plan(self, stopped: Stopped) -> Stop:
         try:
-            return Stop(self.machine.root, stopped.instruction, self.settings.continuations)
+            return Stop(self.machine.root, stopped, self.settings.continuations)
         except NotResumable as error:
             raise SkipFrame(Reason("resume", str(error))) from error
 
@@ -510,6 +511,12 @@ def _library_state(hooked: bool) -> list[tuple[str, Callable[[], Any]]]:
             state.append((f"is_autocast_enabled for {device}", functools.partial(torch.is_autocast_enabled, device)))
             state.append((f"get_autocast_dtype for {device}", functools.partial(torch.get_autocast_dtype, device)))
     return state
+
+
+def _insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value]) -> None:
+    """What a second backward adds to gradients before it fails hangs on histories as eager has them."""
+    if spent and isinstance(outcome, Stopped) and USED_UP in outcome.reason.explanation:
+        raise SkipFrame(Reason("autograd", "a history that a backward in the function used up is gone through again"))
 
 
 def _first_step(value: TensorValue) -> Any:

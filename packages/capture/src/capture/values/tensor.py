@@ -22,6 +22,7 @@ _METADATA = frozenset(
         "is_quantized", "is_mkldnn", "is_nested", "is_meta", "is_xpu", "is_mps", "output_nr", "is_sparse_csr",
     }
 )  # fmt: skip
+NEW_DATA = "data of a tensor"  # why an assignment to it ends a graph
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
@@ -121,7 +122,8 @@ class TensorValue(Value):
             self.written["grad"] = held
             return
         if value is None or hasattr(self.cls, name):
-            ctx.stop("tensor attribute", f"the attribute `{name}` of a tensor is assigned")
+            kind = NEW_DATA if name == "data" else "tensor attribute"
+            ctx.stop(kind, f"the attribute `{name}` of a tensor is assigned")
         ctx.changed(self)
         self.written[name] = value
 
