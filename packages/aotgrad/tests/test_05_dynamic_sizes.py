@@ -172,3 +172,11 @@ def test_backward_is_given_every_size_that_it_speaks_of(program):
     for node in backward.graph.nodes:
         for size in getattr(node.meta.get("val"), "shape", ()):
             assert isinstance(size, int) or {str(symbol) for symbol in size.node.expr.free_symbols} <= told
+
+
+def test_a_negative_number_to_the_power_of_a_size():
+    """As the text of the graph has it, too."""
+    program = lambda x: x * pow(-2, x.shape[0])
+    fn = aotgrad.function(program, forward=lambda gm, _: lambda given: gm(*given), dynamic=True)
+    for size in (3, 4, 5):
+        check(fn, program, torch.ones(size))

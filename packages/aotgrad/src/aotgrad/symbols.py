@@ -115,6 +115,13 @@ def _arithmetic() -> Any:
         def int_truediv(a: Any, b: Any) -> Any:
             return a / b  # torch's asks for the numbers, to divide large ones exactly
 
+        @staticmethod
+        def pow_by_natural(a: Any, b: Any) -> Any:
+            if isinstance(b, fx.Proxy) and isinstance(a, (int, float)):
+                # Not as an operator: FX writes those without brackets, and `-2 ** n` is minus `2 ** n`.
+                return b.tracer.create_proxy("call_function", pow, (a, b), {})
+            return a**b
+
     return Arithmetic
 
 
