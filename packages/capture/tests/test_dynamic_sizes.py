@@ -1,6 +1,7 @@
 """Sizes and ints that vary become symbols of one graph."""
 
 import math
+import operator
 import types
 
 import pytest
@@ -320,3 +321,33 @@ def test_what_a_mask_says_up_to_a_size_that_something_computed_has(same):
     same(attend(torch.ones(2, 12).long(), mask), captured(torch.ones(2, 12).long(), mask))
     kinds = [type(record) for record in log.records()]
     assert (kinds.count(capture.GraphRecord), kinds.count(capture.BreakRecord)) == (4, 0)
+
+
+_NAMES = "add sub mul floordiv mod truediv pow lt le gt ge eq ne and_ or_ xor lshift rshift"
+_OPERATORS = (*(getattr(operator, name) for name in _NAMES.split()), min, max, divmod)
+
+
+@pytest.mark.parametrize("other", [True, False, 3, -1, -2, 2.5, -1.5])
+@pytest.mark.parametrize("function", _OPERATORS, ids=lambda function: function.__name__)
+def test_operators_on_an_int_that_varies_are_pythons(function, other):
+    """Truths are numbers, and a negative base keeps its sign, whatever text a graph is written as."""
+
+    def both(x, n):
+        return x + 1, attempt(n, other), attempt(other, n)
+
+    def attempt(one, two):
+        try:
+            return function(one, two)
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            return type(error)
+
+    region = capture.optimize("eager", strict=True)(both)
+    for n in (3, 4, 5):
+        assert repr(region(torch.ones(2), n)) == repr(both(torch.ones(2), n))
+
+
+@pytest.mark.parametrize("base", [-2, -2.0, 2, -0.0])
+def test_a_number_to_the_power_of_a_tensor(base):
+    power = lambda x: base**x
+    (graph,) = graphs_for(power, [(torch.tensor([2.0, 3.0]),)])
+    assert torch.equal(graph(torch.tensor([2.0, 3.0]))[0], power(torch.tensor([2.0, 3.0])))

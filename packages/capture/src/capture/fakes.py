@@ -11,7 +11,15 @@ from typing import Any
 import torch
 
 from capture.silence import silenced
-from capture.torch_versions import DisableTorchDispatch, FakeTensor, FakeTensorMode, cdata_of, is_view, version_of
+from capture.torch_versions import (
+    DisableTorchDispatch,
+    FakeTensor,
+    FakeTensorMode,
+    base_of,
+    cdata_of,
+    is_view,
+    version_of,
+)
 
 
 class StandIns:
@@ -87,6 +95,25 @@ def has_gradients_of_its_base(tensor: torch.Tensor) -> bool:
     with torch.enable_grad():
         step: Any = tensor.view_as(tensor).grad_fn
     return step is not None and step.next_functions[0][0] is None
+
+
+def is_unaware_of_its_history(tensor: torch.Tensor) -> bool:
+    """Whether it is a view that came without a history, of what got one since, and that nobody has looked at.
+
+    Torch refuses to change it in place, and no longer does once somebody asked for its history.  So torch is asked to
+    change it in a way that it always refuses, for another reason where the view knows its history.
+    """
+    if not (tensor.requires_grad and is_view(tensor)) or tensor.is_inference():
+        return False
+    base = base_of(tensor)
+    if base is None or base.is_leaf:
+        return False
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            tensor.fill_(torch.empty(2, device=tensor.device))
+    except RuntimeError as error:
+        return str(error).startswith("a leaf Variable")
+    return False
 
 
 class Arrived:

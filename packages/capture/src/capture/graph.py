@@ -64,6 +64,14 @@ def _shapes() -> ModuleType:
     return importlib.import_module("capture.shapes")
 
 
+def _as_text_means(target: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
+    """FX writes an operator between its operands without brackets, and ``-2 ** x`` is minus ``2 ** x``."""
+    negative = target is operator.pow and isinstance(args[0], (int, float)) and str(args[0]).startswith("-")
+    if not negative:
+        return target
+    return torch.pow if isinstance(args[1].meta["val"], torch.Tensor) else pow
+
+
 class GraphRecorder:
     """One per translation: one fake mode, one graph, and a shape environment where sizes vary.
 
@@ -189,7 +197,7 @@ class GraphRecorder:
 
     def call(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], example: Any) -> fx.Node:
         self.operations += 1
-        node = self.graph.call_function(target, args, kwargs)
+        node = self.graph.call_function(_as_text_means(target, args), args, kwargs)
         _describe(node, example)
         return node
 

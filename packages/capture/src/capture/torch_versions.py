@@ -61,7 +61,9 @@ INSIDES = Insides(
             attribute=True,
         ),
         Inside("torch.Tensor._is_view", "which says that a tensor looks at another", _NOTHING, essential=True),
-        Inside("torch.Tensor._base", "which is the tensor that a view looks at", _KERNELS, attribute=True),
+        Inside(
+            "torch.Tensor._base", "which is the tensor that a view looks at", _NOTHING, essential=True, attribute=True
+        ),
         Inside(
             "torch.UntypedStorage()._cdata", "which is a storage's identity", _NOTHING, essential=True, attribute=True
         ),

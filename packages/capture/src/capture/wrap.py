@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 from capture._engine import Outside, Region
+from capture.fakes import is_unaware_of_its_history
 from capture.histories import insist_on_unchanged_neighbours
 from capture.kernels.launches import is_host_function, is_kernel
 from capture.sources import (
@@ -157,6 +158,8 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     ordinary = obj.layout is torch.strided and not (obj.is_quantized or obj.is_nested or obj.is_neg())
     if not ordinary or obj._is_zerotensor() or any(getattr(obj, "names", ())) or is_functorch_wrapped_tensor(obj):
         ctx.stop("tensor layout", f"{source.expression()} is not an ordinary strided tensor")
+    if is_unaware_of_its_history(obj):
+        ctx.stop("autograd", f"{source.expression()} is a view, and what it views got a history since")
     layout = ctx.open_layout(source, obj)
     try:
         fake = ctx.graph.fake_input(obj, source, layout)

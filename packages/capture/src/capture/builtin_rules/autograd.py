@@ -37,6 +37,8 @@ def gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **option
     for origin in history.origins:
         if origin not in ctx.tensors and origin not in made:
             ctx.stop("autograd", _outside(ctx, history))
+    if any(step in history.steps and step not in inner for _, step in ctx.graph.arrived.values()):
+        ctx.stop("autograd", _outside(ctx, history))  # with the next call it may lead elsewhere
     if inner and any(value.source is not None and value.fake.grad_fn not in inner for value in wanted):
         ctx.stop("autograd", "gradients are asked for of a leaf and of a tensor that may come from it")
     found = ctx.record(torch.autograd.grad, [outputs, inputs, *rest], options)

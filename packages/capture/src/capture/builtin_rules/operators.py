@@ -107,6 +107,7 @@ def _symbolic(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value | None
         if function in (operator.eq, operator.ne):
             return boolean(function is operator.ne)
         return fold(ctx, function, [_specialized(arg) for arg in args], {})
+    args = [_whole(arg) for arg in args]
     if function in _COMPARISONS:
         # The answer decides a branch: the shape environment notes the condition.
         operands = [arg.example if isinstance(arg, SymbolicNumber) else arg.constant() for arg in args]
@@ -116,6 +117,12 @@ def _symbolic(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value | None
 
 def _is_number(value: Value) -> bool:
     return isinstance(value, ConstantValue) and isinstance(value.value, (int, float))
+
+
+def _whole(value: Value) -> Value:
+    """``True`` is 1 among numbers, of which sympy knows nothing."""
+    truth = isinstance(value, ConstantValue) and isinstance(value.value, bool)
+    return ConstantValue(int(value.constant())) if truth else value
 
 
 def _specialized(value: Value) -> Value:
