@@ -113,7 +113,7 @@ class Findings:
         )
         return (
             f"{self.count} programs ({rate:.1f} a second), {self.raised} of them raise in eager, "
-            f"{f'{self.unmade} that end torch while they are made, ' if self.unmade else ''}"
+            f"{f'{self.unmade} that end torch in eager, ' if self.unmade else ''}"
             f"{len(self.seeds)} differ{':' if kinds else ''}{kinds}"
         )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from search.alone import ends_in_eager
 from search.findings import Findings, environment
 
 BATCH = 400
@@ -90,11 +91,12 @@ class Parent:
                 child.running = None
 
     def lost(self, child: Child, how: str) -> None:
-        """A child that ended while it tried statements in eager found an end of torch's own, which is counted apart."""
+        """A child that ended in eager, while statements were tried or where the program runs without us, too, found an
+        end of torch's own, which is counted apart."""
         seed = child.running
         assert seed is not None
         line = {"seed": seed, "raised": False, "graphs": 0, "signature": how.split(":")[0], "difference": how}
-        if child.text is None:
+        if child.text is None or (how.startswith("died") and ends_in_eager(child.text, self.limit)):
             line = {"seed": seed, "unmade": how}
         self.log.write(line)
         self.findings.told(line, child.text or "")

@@ -52,9 +52,14 @@ def test_a_seed_is_a_program():
 DYING = "import os, json; [print(json.dumps(line), flush=True) for line in {lines}]; os.abort()"
 
 
-@pytest.mark.parametrize(("lines", "found"), [([{"start": 3}], (1, 0)), ([{"start": 3}, {"made": "x = 1"}], (0, 1))])
-def test_who_ends_a_process(lines, found, capsys):
-    """What dies while statements are tried in eager is torch's own end; afterwards it is a finding, with its text."""
+DIES = "import os; os.abort()"
+
+
+@pytest.mark.parametrize(("text", "found"), [(None, (1, 0)), ("x = 1", (0, 1)), (DIES, (1, 0))])
+def test_who_ends_a_process(text, found, capsys):
+    """What dies while statements are tried in eager, or runs in eager alone, is torch's own end; else it is a finding,
+    with its text."""
+    lines = [{"start": 3}] if text is None else [{"start": 3}, {"made": text}]
     parent = Parent(Findings("eager", None, small=False), iter(()), 300.0, Log(None))
     command = [sys.executable, "-c", DYING.format(lines=lines)]
     child = Child(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL), [3])
