@@ -41,7 +41,18 @@ def writing(x, w):
     return x, w.sin()
 
 
+def nothing_in_common(x, w):
+    return x.exp(), w.sin()
+
+
+def of_a_view_written_to(x, w):
+    y = w * 1
+    y[:1].add_(1)
+    return y.sum(), w.sum()
+
+
 PROGRAMS = [apart, holding_nothing, together, levels, levels_that_hold_nothing, through_a_checkpoint, writing]
+PROGRAMS += [nothing_in_common, of_a_view_written_to]
 
 
 def in_order(call, order, graph_of_the_first):
@@ -117,3 +128,52 @@ def test_a_gradient_that_is_handed_on_lies_as_it_came(program):
         (gradient,) = torch.autograd.grad(first.sum(), w)
         found.append((gradient.stride(), gradient.tolist()))
     assert found[1] == found[0]
+
+
+class Apart(torch.autograd.Function):
+    """Holds nothing."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * 2, y * 3
+
+    @staticmethod
+    def backward(ctx, gx, gy):
+        return gx * 2, gy * 3
+
+
+def test_what_one_result_comes_from_is_not_come_by_from_another():
+    """Autograd would ask a history for gradients that is gone, or take one for used that waits."""
+    program = lambda x, y: (x.sin(), y.neg())
+    x = torch.ones(3, requires_grad=True)
+    for call in (program, aotgrad.function(program, forward=aotgrad.run_eagerly)):
+        y = x * 2
+        for _ in range(2):  # what y has held is freed once
+            first, second = call(x, y)
+            torch.autograd.grad(first.sum(), x, retain_graph=True)
+            first.sum().backward(inputs=[x])
+            if y.grad_fn is not None:
+                torch.autograd.grad(second.sum(), x, retain_graph=True)
+    first, second = call(x, w := torch.ones(3, requires_grad=True))
+    first.sum().backward(inputs=[w])  # comes to nothing, and frees nothing
+    first.sum().backward()
+
+
+def test_what_holds_nothing_is_differentiated_after_a_backward():
+    call = aotgrad.function(lambda w: Apart.apply(w, w)[0], forward=aotgrad.run_eagerly)
+    w = torch.ones(3, requires_grad=True)
+    result = call(w)
+    result.sum().backward()
+    (gradient,) = torch.autograd.grad(result.square().sum(), w, create_graph=True)
+    assert gradient.tolist() == [8.0] * 3
+
+
+def test_a_function_whose_backward_the_program_has_run():
+    def program(w):
+        results = Apart.apply(w, w)
+        return torch.autograd.grad(results[0].sum(), w)[0], results[0]
+
+    w = torch.ones(3, requires_grad=True)
+    gradient, result = aotgrad.function(program, forward=aotgrad.run_eagerly)(w)
+    result.sum().backward()
+    assert gradient.tolist() == w.grad.tolist() == [2.0] * 3

@@ -280,7 +280,8 @@ class DifferentiableBackward:
         return self._made if isinstance(self._made, str) else self._by_role(self._made, ctx, arriving)
 
     def _by_role(self, again: Again, ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
-        saved = saved_by(ctx)  # raises if they are gone or were written to
+        held = any(each.held for each, t in zip(self._layout.behind, arriving, strict=True) if t is not None)
+        saved = saved_by(ctx) if held or again.taken else ()  # raises if they are gone or were written to
         kept = [ctx.inputs[index] for index in self._layout.kept]
         if ctx.versions is not None and ctx.versions != tuple(version_of(value) for value in kept):
             raise RuntimeError("an input of a compiled function was modified by an inplace operation since its call")

@@ -44,8 +44,8 @@ class Freeing:
 
     @property
     def keeps(self) -> bool:
-        """Whether somebody who reads what is saved may come when autograd has freed it."""
-        return bool(self.saved) and (self._apart or (self._some_hold_nothing and not self.spares))
+        """Whether somebody who reads what is saved may come when autograd has freed it: it does whoever came."""
+        return bool(self.saved) and (self._apart or self._some_hold_nothing)
 
     @property
     def _apart(self) -> bool:
@@ -81,10 +81,9 @@ class Freeing:
 
     def read(self) -> str:
         """The saved tensors; nobody reads them who may come when they are gone."""
-        if self.keeps:
-            return "*saved_by(ctx)"
-        spared = self.counts and self._some_hold_nothing
-        return f"*(ctx.saved_tensors if behind else (None,) * {self.saved})" if spared else "*ctx.saved_tensors"
+        found = "saved_by(ctx)" if self.keeps else "ctx.saved_tensors"
+        spared = self.spares and self.counts and self._some_hold_nothing
+        return f"*({found} if behind else (None,) * {self.saved})" if spared else f"*{found}"
 
     def write_freeing(self, source: Source) -> None:
         if not self.masks:
@@ -95,7 +94,8 @@ class Freeing:
         if self.saved:
             source.add("if over(ctx.freed):" if self.keeps else "if True:", 3)
             source.add("ctx.holder = None" if self.keeps else "ctx.maybe_clear_saved_tensors()", 4)
-            source.add("ctx.inputs = None", 4)
+            if not self._some_hold_nothing:
+                source.add("ctx.inputs = None", 4)
 
 
 def hold(tensors: Sequence[Any]) -> torch.Tensor:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from aotgrad.levels import passed
 from aotgrad.torch_versions import is_checkpoint_valid
 
 
@@ -37,35 +38,28 @@ def behind_each(outputs: Sequence[torch.Tensor]) -> tuple[Behind, ...]:
     holding: dict[Any, int] = {}
     checkpoints = []
     for number, output in enumerate(outputs):
-        passed = _passed(output, edges)
-        checkpoints.append(any(node.name() == "CheckpointFunctionBackward" for node in passed))
-        for node in filter(_holds, passed):
+        steps = passed(output, edges)
+        checkpoints.append(any(node.name() == "CheckpointFunctionBackward" for node in steps))
+        for node in filter(_holds, steps):
             holding[node] = holding.get(node, 0) | 1 << number
     kinds = sorted(set(holding.values()))  # nodes behind the same outputs are one for this purpose
     held = [sum(1 << bit for bit, kind in enumerate(kinds) if kind >> n & 1) for n in range(len(outputs))]
     return tuple(map(Behind, held, checkpoints))
 
 
-def _passed(output: torch.Tensor, edges: set[tuple[Any, int]]) -> set[Any]:
-    waiting, seen = [output.grad_fn], set[Any]()
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            waiting.extend(edge[0] for edge in node.next_functions if edge not in edges)
-    return seen
-
-
 def _holds(node: Any) -> bool:
     if isinstance(node, BackwardCFunction):
-        return bool(node._raw_saved_tensors)
+        try:
+            return bool(node._raw_saved_tensors)
+        except RuntimeError:  # the program has come by and freed it: who reads it is refused while backward is traced
+            return False
     kind: Any = type(node)
     return _kind_holds(kind)
 
 
 @cache
 def _kind_holds(kind: Any) -> bool:
-    return any(name.startswith("_raw_saved_") for name in dir(kind))
+    return kind.__name__ == "CopySlices" or any(name.startswith("_raw_saved_") for name in dir(kind))
 
 
 def refuse_second_time() -> None:

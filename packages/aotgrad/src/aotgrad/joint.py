@@ -27,7 +27,7 @@ from aotgrad.errors import DependsOnValues, FailsOnFakes, Unsupported
 from aotgrad.facts import Facts, OfResult
 from aotgrad.held import TOGETHER, Behind, behind_each
 from aotgrad.inputs import GraphInput, Signature
-from aotgrad.levels import behind, levels
+from aotgrad.levels import Stage, behind, inputs_behind, stages
 from aotgrad.reach import BY_STRIDES, refuse_overlapping, refuse_windows
 from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
@@ -48,8 +48,8 @@ class JointGraph:
     """One graph of forward and backward.  Placeholders carry their role in `meta["role"]`.
 
     Outputs, in this order: new data of mutated inputs, results, sizes, gradients.  ``followed``: autograd follows some
-    of what the caller gets, whether or not gradients were asked for.  ``varies``: sizes may be symbols.  ``levels``:
-    gradients go through the outputs of each level on their way from those above.
+    of what the caller gets, whether or not gradients were asked for.  ``varies``: sizes may be symbols.  ``stages``:
+    what goes back apart from the rest, where that is more than one.
     """
 
     graph: fx.Graph
@@ -58,7 +58,7 @@ class JointGraph:
     outputs: tuple[OutputRole, ...]
     followed: bool = False
     varies: bool = False
-    levels: tuple[int, ...] = ()  # of differentiable outputs, where some come from others
+    stages: tuple[Stage, ...] = ()
     behind: tuple[Behind, ...] = ()  # each differentiable output
 
     @property
@@ -102,7 +102,7 @@ def trace_joint(
         differentiable = [value for value, follows in candidates if follows]
         returned = _returned(recorder, analysis)
         _note_connections(inputs, differentiable)
-        stops = _Stops(recorder, differentiable if training else ())
+        stops = _Stops(recorder, inputs, differentiable if training else ())
         tangents: list[fx.Node] = []
         gradients: list[fx.Node | None] = []
         if training and differentiable:
@@ -114,12 +114,14 @@ class _Stops:
     """Differentiable outputs on the way from others: the gradient that comes to one ends there, and its tangent, which
     takes in what else arrives, goes on."""
 
-    def __init__(self, recorder: Recorder, outputs: Sequence[torch.Tensor]) -> None:
+    def __init__(self, recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[torch.Tensor]) -> None:
         whole = not (recorder.opened_leaves or recorder.opened_results)
         others = behind(outputs) if whole else [set() for _ in outputs]
         self.recorder = recorder
         self.numbers = sorted(set().union(*others))
-        self.levels = levels(others) if self.numbers else ()
+        leaves = {id(entry.leaf): number for number, entry in enumerate(inputs) if entry.leaf is not None}
+        found = stages(others, inputs_behind(outputs, leaves)) if whole else ()
+        self.stages = found if len(found) > 1 else ()
         self.behind = behind_each(outputs) if whole else (TOGETHER,) * len(outputs)
         self.found: dict[int, fx.Node] = {}
 
@@ -427,7 +429,7 @@ def _finish(
     recorder.graph.output(values)
     varies = recorder.fake_mode.shape_env is not None
     return JointGraph(
-        recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed, varies, stops.levels, stops.behind
+        recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed, varies, stops.stages, stops.behind
     )
 
 

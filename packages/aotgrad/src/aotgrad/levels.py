@@ -1,16 +1,73 @@
-"""Which differentiable outputs others come from.
+"""Which differentiable outputs others come from, and which have nothing to do with each other.
 
 The caller may hang a hook on such an output, keep its gradient, or ask for the gradient with respect to it: autograd
-has to come by there on its way from the others.
+has to come by there on its way from the others.  What is behind one output must not be come by from another that does
+not come from it: its history may be gone, or wait for a backward of its own.
 Must not know: graphs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Differentiable outputs, by number, that go back together, and what autograd comes to from them: outputs of the
+    stages before and inputs of the graph."""
+
+    outputs: tuple[int, ...]
+    passed: frozenset[int]
+    inputs: frozenset[int]
+
+
+def stages(others: Sequence[set[int]], inputs: Sequence[set[int]]) -> tuple[Stage, ...]:
+    """Level after level, and of each level those apart that have nothing behind them in common; ``others`` and
+    ``inputs`` are what autograd comes to first from each output."""
+    level = levels(others)
+    found: list[Stage] = []
+    for height in sorted(set(level)):
+        here: list[Stage] = []
+        for number in (number for number, other in enumerate(level) if other == height):
+            one = Stage((number,), frozenset(others[number]), frozenset(inputs[number]))
+            for other in [other for other in here if _meet(one, other)]:
+                here.remove(other)
+                one = Stage((*other.outputs, *one.outputs), one.passed | other.passed, one.inputs | other.inputs)
+            here.append(one)
+        found += here
+    return tuple(found)
+
+
+def _meet(one: Stage, other: Stage) -> bool:
+    return bool(one.passed & other.passed or one.inputs & other.inputs)
+
+
+def inputs_behind(outputs: Sequence[torch.Tensor], leaves: dict[int, int]) -> list[set[int]]:
+    """For each output, the numbers of the ``leaves``, given by id, that autograd comes to other than by an output."""
+    edges = {(output.grad_fn, output.output_nr) for output in outputs}
+    return [
+        {
+            leaves[id(step.variable)]
+            for step in passed(output, edges)
+            if hasattr(step, "variable") and id(step.variable) in leaves
+        }
+        for output in outputs
+    ]
+
+
+def passed(output: torch.Tensor, edges: set[tuple[Any, int]]) -> set[Any]:
+    """All that autograd comes by from an output until it comes to one of ``edges``."""
+    waiting, seen = [output.grad_fn], set[Any]()
+    while waiting:
+        step = waiting.pop()
+        if step is not None and step not in seen:
+            seen.add(step)
+            waiting.extend(edge[0] for edge in step.next_functions if edge not in edges)
+    return seen
 
 
 def behind(outputs: Sequence[torch.Tensor]) -> list[set[int]]:

@@ -179,7 +179,7 @@ def trace(program: BoundProgram, signature: Signature, options: Options) -> Join
 def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[..., Any]:
     forward = _compiled(options.forward, pair.forward.module, pair.forward.example_inputs)
     compiler = options.backward or options.forward
-    if joint.levels:
+    if joint.stages:
         staged = Staged(joint, pair, forward, lambda half: _compile_half(half, compiler))
         return apart_from(unconnected(joint), staged)
     return differentiable_function(joint, pair, forward, lambda half: _compile_half(half, compiler))

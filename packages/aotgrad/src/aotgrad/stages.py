@@ -1,7 +1,7 @@
-"""The autograd functions around a compiled pair of which some outputs come from others: one for each level.
+"""The autograd functions around a compiled pair of which some outputs come from others, or have nothing in common.
 
-Gradients go from level to level as they do in eager, so hooks on the outputs between, gradients that they keep, and
-gradients with respect to them are what they are there.  Forward is one graph; of backward, each level runs its part.
+Gradients go from stage to stage as they do in eager, so hooks on the outputs between, gradients that they keep, and
+gradients with respect to them are what they are there.  Forward is one graph; of backward, each stage runs its part.
 Must not know: mutation and aliasing; `wrapper.py` restores those around it.
 """
 
@@ -32,6 +32,7 @@ from aotgrad.autograd import (
 from aotgrad.freeing import Freeing, hold, keeps_graph, saved_by
 from aotgrad.held import refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
+from aotgrad.levels import Stage
 from aotgrad.partition import Half, Pair
 from aotgrad.roles import Gradient, Saved
 from aotgrad.torch_versions import version_of
@@ -43,7 +44,7 @@ class Staged:
     def __init__(
         self, joint: JointGraph, pair: Pair, forward: Boxed, compile_backward: Callable[[Half], Boxed]
     ) -> None:
-        self.forward, self.levels = forward, joint.levels
+        self.forward, self.stages, self.count = forward, joint.stages, len(joint.behind)
         self.layout = layout_of(joint, pair)
         self.again = DifferentiableBackward(joint, pair, self.layout)
         self.expected = tangent_values(pair)
@@ -54,18 +55,14 @@ class Staged:
         self._whole: Boxed | None = None
         self._saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
         self._always = always_kept(joint)
-        self.read = [self._saved_for(level) for level in range(max(self.levels) + 1)]
-        self.freeing = [self._freeing_of(level) for level in range(max(self.levels) + 1)]
+        self.read = [self._saved_for(stage) for stage in self.stages]
+        self.freeing = [self._freeing_of(stage, read) for stage, read in zip(self.stages, self.read, strict=True)]
         self._compile = compile_backward
         self._backward = pair.backward
 
-    def at(self, level: int) -> list[int]:
-        """The tangents of a level, by their number."""
-        return [number for number, other in enumerate(self.levels) if other == level]
-
-    def _freeing_of(self, level: int) -> Freeing:
-        behind = tuple(self.layout.behind[number] for number in self.at(level))
-        return Freeing(behind, sum(self.read[level]), spares=False)
+    def _freeing_of(self, stage: Stage, read: Sequence[bool]) -> Freeing:
+        behind = tuple(self.layout.behind[number] for number in stage.outputs)
+        return Freeing(behind, sum(read), spares=False)
 
     def come_by(self, arriving: Sequence[Any]) -> int:
         """The nodes behind the results that gradients arrive for, of those that hold tensors."""
@@ -74,11 +71,11 @@ class Staged:
             refuse_partial_checkpoint()
         return functools.reduce(operator.or_, (each.held for each in here), 0)
 
-    def _saved_for(self, level: int) -> list[bool]:
-        """Which saved tensors the backward of a level reads."""
+    def _saved_for(self, stage: Stage) -> list[bool]:
+        """Which saved tensors the backward of a stage reads."""
         if not self.fixed_sizes:
             return [True] * len(self._saved)
-        read = self._fewer.half(frozenset(range(len(self.levels))).difference(self.at(level))).inputs
+        read = self._fewer.half(frozenset(range(self.count)).difference(stage.outputs)).inputs
         return [role in read or role.name in self._always for role in self._saved]
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -88,13 +85,14 @@ class Staged:
         values = [_unviewed(value) for value in found[: layout.values]]
         call = _Call(self, inputs, found[layout.values : layout.values + layout.sizes], values)
         saved = found[layout.values + layout.sizes :]
-        for level in range(max(self.levels) + 1):
-            numbers = self.at(level)
-            passed = [values[layout.differentiable[n]] for n in range(len(self.levels)) if self.levels[n] < level]
-            kept = [value if read else None for value, read in zip(saved, self.read[level], strict=True)]
-            own = [values[layout.differentiable[n]] for n in numbers]
-            made: tuple[Any, ...] = _Stage.apply(call, level, kept, own, *passed, *inputs)
-            for number, value in zip(numbers, made, strict=True):
+        for place, stage in enumerate(self.stages):
+            passed = [values[layout.differentiable[number]] for number in sorted(stage.passed)]
+            alone = not (stage.inputs or stage.passed)  # what autograd follows must hang on something
+            reached = [value if alone or number in stage.inputs else None for number, value in enumerate(inputs)]
+            kept = [value if read else None for value, read in zip(saved, self.read[place], strict=True)]
+            own = [values[layout.differentiable[number]] for number in stage.outputs]
+            made: tuple[Any, ...] = _Stage.apply(call, place, kept, own, *passed, *reached)
+            for number, value in zip(stage.outputs, made, strict=True):
                 values[layout.differentiable[number]] = value
         return tuple(values)
 
@@ -135,13 +133,13 @@ class _Call:
 class _Stage(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, call: _Call, level: int, saved: Sequence[Any], values: Sequence[Any], *edges: Any
+        ctx: Any, call: _Call, place: int, saved: Sequence[Any], values: Sequence[Any], *edges: Any
     ) -> tuple[Any, ...]:
-        if call.staged.freeing[level].keeps:
+        if call.staged.freeing[place].keeps:
             ctx.holder = hold(saved)
         else:
             ctx.save_for_backward(*saved)
-        ctx.call, ctx.level = call, level
+        ctx.call, ctx.place = call, place
         ctx.like, ctx.inputs, ctx.versions = call.like, call.inputs, call.versions
         ctx.freed = 0
         ctx.set_materialize_grads(False)
@@ -152,8 +150,8 @@ class _Stage(torch.autograd.Function):
         if all(tangent is None for tangent in tangents):
             return (None,) * len(ctx.needs_input_grad)
         staged: Staged = ctx.call.staged
-        arriving: list[Any] = [None] * len(staged.levels)
-        for number, tangent in zip(staged.at(ctx.level), tangents, strict=True):
+        arriving: list[Any] = [None] * staged.count
+        for number, tangent in zip(staged.stages[ctx.place].outputs, tangents, strict=True):
             arriving[number] = tangent
         behind = staged.come_by(arriving)
         if ctx.freed & behind:
@@ -166,7 +164,7 @@ class _Stage(torch.autograd.Function):
             found = _taken(ctx, arriving)
             if not keeps_graph():
                 ctx.freed |= behind
-                if staged.freeing[ctx.level].is_over(ctx.freed):
+                if staged.freeing[ctx.place].is_over(ctx.freed):
                     ctx.maybe_clear_saved_tensors()
                     ctx.holder = ctx.inputs = None
         return _by_edge(ctx, found)
@@ -176,7 +174,7 @@ def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
     staged: Staged = ctx.call.staged
     pairs = enumerate(zip(arriving, staged.expected, strict=True))
     given = [None if pair[0] is None and staged.fixed_sizes else arranged(ctx, number, pair) for number, pair in pairs]
-    read = staged.read[ctx.level]
+    read = staged.read[ctx.place]
     saved = saved_by(ctx) if any(read) else [None] * len(read)
     with torch.no_grad():
         found = staged.gradients(ctx.call.sizes, saved, given, arriving)
@@ -188,9 +186,12 @@ def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
 def _by_edge(ctx: Any, found: dict[Gradient, Any]) -> tuple[Any, ...]:
     """Gradients in the order of what the stage was given."""
     staged: Staged = ctx.call.staged
-    below = [number for number, level in enumerate(staged.levels) if level < ctx.level]
+    stage = staged.stages[ctx.place]
+    below = sorted(stage.passed)
     by_number = {role.input: gradient for role, gradient in found.items() if role.passed}
-    by_input = {role.input: gradient for role, gradient in found.items() if not role.passed}
+    by_input = {
+        role.input: gradient for role, gradient in found.items() if not role.passed and role.input in stage.inputs
+    }
     inputs = range(len(ctx.needs_input_grad) - 4 - len(below))
     return (None,) * 4 + tuple(map(by_number.get, below)) + tuple(map(by_input.get, inputs))
 
