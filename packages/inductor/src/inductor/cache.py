@@ -7,6 +7,7 @@ rebuilt.  Nothing here is ever unpickled or executed but libraries from a folder
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -23,6 +24,9 @@ _PRIVATE = 0o700
 _BUILDING = "building-"
 _ABANDONED = 24 * 3600
 """Seconds after which a folder that was built in belongs to a process that died."""
+_ENTRIES = (".so", ".cpp", ".py", ".cubin", ".shape")
+_ROOM = 1 / 8
+"""That part of the limit is free after old entries went: each look at a full folder is paid for by many entries."""
 
 
 def key_of(parts: Iterable[str]) -> str:
@@ -40,6 +44,7 @@ class Cache:
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder = folder / "kernels"
+        self.tally = folder / "tally.txt"
         self.limit_bytes = limit_bytes
         _make_private(folder)
         _make_private(self.folder)
@@ -75,11 +80,12 @@ class Cache:
             digest = hashlib.sha256(library.read_bytes()).digest()
             with library.open("ab") as file:
                 file.write(digest)
+            size = library.stat().st_size + source.stat().st_size
             os.replace(source, self.source_path(key))
             os.replace(library, target)
         except OSError as error:
             raise CacheError(f"cannot keep a kernel in {self.folder}: {error.strerror}") from error
-        self._evict(keeping=key)
+        self._grown(size, keeping=key)
         return target
 
     def keep_text(self, name: str, text: str) -> Path:
@@ -119,26 +125,47 @@ class Cache:
                 os.replace(fresh, self.folder / name)
             except OSError as error:
                 raise CacheError(f"cannot keep a kernel in {self.folder}: {error.strerror}") from error
-        self._evict(keeping=name)
+        self._grown(len(data) + _DIGEST_SIZE, keeping=name)
 
-    def _evict(self, keeping: str) -> None:
-        """Removes the entries unused for longest until the rest fits."""
+    def _grown(self, size: int, keeping: str) -> None:
+        """Counts what was kept, and looks through the folder where it may be too full, and once a day."""
+        counted_at, held = _read_tally(self.tally)
+        held += size
+        if held > self.limit_bytes or not 0 <= time.time() - counted_at < _ABANDONED:
+            counted_at, held = int(time.time()), self._evict(keeping)
+        with contextlib.suppress(OSError):  # the entry is kept; a later look counts it
+            self.tally.write_text(f"{counted_at} {held}\n")
+
+    def _evict(self, keeping: str) -> int:
+        """Removes the entries unused for longest where there are too many; gives how many bytes are left."""
         entries = []
         with os.scandir(self.folder) as found:
             for entry in found:
                 if entry.name.startswith(_BUILDING):
                     _remove_abandoned(entry)
-                if entry.name.endswith((".so", ".cpp", ".py", ".cubin", ".shape")):
+                if entry.name.endswith(_ENTRIES):
                     status = _stat(entry)
                     if status is not None:
                         entries.append((status.st_mtime_ns, status.st_size, entry))
-        excess = sum(size for _, size, _ in entries) - self.limit_bytes
+        held = sum(size for _, size, _ in entries)
+        if held <= self.limit_bytes:
+            return held
         for _, size, entry in sorted(entries, key=lambda item: item[0]):
-            if excess <= 0:
-                return
+            if held <= self.limit_bytes * (1 - _ROOM):
+                break
             if not entry.name.startswith(keeping):
                 Path(entry.path).unlink(missing_ok=True)
-                excess -= size
+                held -= size
+        return held
+
+
+def _read_tally(path: Path) -> tuple[int, int]:
+    """When the folder was last looked through, and about how many bytes are in it: processes may miss each other's."""
+    try:
+        counted_at, held = path.read_text().split()
+        return int(counted_at), int(held)
+    except (OSError, ValueError):
+        return 0, 0
 
 
 def _make_private(folder: Path) -> None:

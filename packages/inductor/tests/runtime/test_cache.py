@@ -56,6 +56,25 @@ def test_the_entry_unused_for_longest_goes_first(tmp_path):
     assert cache.find("last") is not None
 
 
+def test_the_folder_is_looked_through_when_it_may_be_full_not_for_every_entry(tmp_path, monkeypatch):
+    looks, look = [], Cache._evict
+    monkeypatch.setattr(Cache, "_evict", lambda cache, keeping: looks.append(keeping) or look(cache, keeping))
+    for number in range(100):  # 232 bytes each
+        keep(Cache(tmp_path, 50 * 232), f"{number:03}")
+        assert sum(path.stat().st_size for path in tmp_path.glob("kernels/*")) <= 50 * 232
+    assert len(looks) < 12
+    assert Cache(tmp_path, 50 * 232).find("099") is not None
+
+
+@pytest.mark.parametrize("tally", ["", "0 0", "nonsense", "99999999999 5"])
+def test_without_a_tally_of_today_the_folder_is_looked_through(tmp_path, tally):
+    for number in range(3):
+        keep(Cache(tmp_path, 1000), str(number))
+    (tmp_path / "tally.txt").write_text(tally)
+    keep(Cache(tmp_path, 600), "last")
+    assert {path.stem for path in tmp_path.glob("kernels/*.so")} == {"2", "last"}
+
+
 def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(CacheError, match="belongs to another user"):
