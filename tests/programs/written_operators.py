@@ -6,6 +6,7 @@ are asked for inside.  What a program gave is data, to be compared with what it 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
+# For each sample these look for torch's own test that asks, by reading the sources of all callers: there is none.
+for part in ("common_utils", "opinfo.core"):
+    importlib.import_module(f"torch.testing._internal.{part}").extract_test_fn = lambda: None  # type: ignore[attr-defined]
 FORMS = ("in_place", "slice", "alias", "out")
 ENDS = ("backward", "grad", "outside")
 
