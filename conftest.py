@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -48,6 +49,12 @@ def triton_interpreter() -> None:
 def _release(version: str) -> tuple[int, int]:
     major, minor, *_ = version.split(".")
     return int(major), int(minor)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Torch and the collected tests stay to the end: no collection of garbage need look at their million objects."""
+    gc.collect()
+    gc.freeze()
 
 
 class Progress:
