@@ -489,3 +489,15 @@ def test_a_gradient_that_depends_on_no_tangent_is_there(compare):
         x.grad = None
         aotgrad.function(program, forward=aotgrad.run_eagerly)(x)[used].sum().backward()
         assert torch.equal(x.grad, torch.zeros(3))
+
+
+def test_where_autograd_looks_for_nan_a_graph_is_traced_and_its_gradient_looked_at():
+    def program(x):
+        return (x * 0).sqrt().sum()
+
+    x = torch.ones(3, requires_grad=True)
+    with torch.autograd.set_detect_anomaly(True):
+        loss = aotgrad.function(program, forward=aotgrad.run_eagerly)(x)
+        with pytest.warns(UserWarning, match="Error detected in CompiledBackward"):
+            with pytest.raises(RuntimeError, match="returned nan values"):
+                loss.backward()

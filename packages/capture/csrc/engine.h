@@ -75,6 +75,7 @@ typedef struct {
     PyObject *skip_once;
     PyObject *skip_always;
     PyObject *translator;
+    PyObject *peer_switch; /* exchanges what torch's own compiler is to do with this thread's frames */
 } Engine;
 
 extern Engine engine;
@@ -92,6 +93,7 @@ PyObject *rest_finish(PyObject *module, PyObject *given);
 /* The next frame of this function takes these references over; NULL: none does any more. */
 void hand_over(PyObject *function, PyObject **args, Py_ssize_t count);
 PyObject *active_config(void);                /* borrowed; NULL when capture is off on this thread */
+bool has_other_evaluator(void);              /* whether somebody else sees the frames that we do not run */
 PyObject *switch_config(PyObject *config);    /* makes it active, returns the one it replaces; borrowed both */
 void forget_other_threads(void);              /* after a fork: of all threads only this one is there */
 PyObject *hook_counters(void);

@@ -93,6 +93,13 @@ install(void)
     }
 }
 
+bool
+has_other_evaluator(void)
+{
+    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(engine.interp);
+    return (current == evaluate ? evaluator_before : current) != _PyEval_EvalFrameDefault;
+}
+
 static void
 uninstall(void)
 {

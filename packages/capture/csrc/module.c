@@ -45,6 +45,13 @@ set_translator(PyObject *module, PyObject *translator)
 }
 
 static PyObject *
+set_peer_switch(PyObject *module, PyObject *callable)
+{
+    Py_XSETREF(engine.peer_switch, Py_NewRef(callable));
+    Py_RETURN_NONE;
+}
+
+static PyObject *
 active_config_method(PyObject *module, PyObject *unused)
 {
     PyObject *config = active_config();
@@ -130,6 +137,8 @@ switch_regions_method(PyObject *module, PyObject *on)
 }
 
 static PyMethodDef methods[] = {
+    {"set_peer_switch", set_peer_switch, METH_O,
+     "set_peer_switch(callable, /)\n--\n\nWhat exchanges the callback of another compiler, called with None around regions."},
     {"set_translator", set_translator, METH_O,
      "set_translator(translator, /)\n--\n\nWho is asked, as translator(config, function, args), about new calls."},
     {"active_config", active_config_method, METH_NOARGS,

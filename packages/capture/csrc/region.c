@@ -24,16 +24,55 @@ engine_switch_regions(int off)
     regions_off = off;
 }
 
+/* Where torch's own compiler evaluates frames too, it is to leave those of a region alone, as its own `disable` has it.
+   What it was to do comes back; NULL where it was to do nothing, or with an error. */
+static PyObject *
+silence_peer(void)
+{
+    if (engine.peer_switch == NULL || !has_other_evaluator()) {
+        return NULL;
+    }
+    PyObject *before = PyObject_CallOneArg(engine.peer_switch, Py_None);
+    if (before == Py_None) {
+        Py_CLEAR(before);
+    }
+    return before;
+}
+
+/* Also where an error is under way, which stays. */
+static void
+restore_peer(PyObject *before)
+{
+    if (before == NULL) {
+        return;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *none = PyObject_CallOneArg(engine.peer_switch, before);
+    if (none == NULL) {
+        PyErr_WriteUnraisable(engine.peer_switch);
+    }
+    Py_XDECREF(none);
+    Py_DECREF(before);
+    PyErr_Restore(type, value, traceback);
+}
+
 static PyObject *
 wrapper_call(PyObject *op, PyObject *const *args, size_t count, PyObject *names)
 {
     Wrapper *self = (Wrapper *)op;
-    PyObject *previous = switch_config(regions_off ? NULL : self->config);
+    bool captures = self->config != NULL && !regions_off;
+    PyObject *peer = captures ? silence_peer() : NULL;
+    if (captures && PyErr_Occurred()) {
+        return NULL;
+    }
+    PyObject *previous = switch_config(captures ? self->config : NULL);
     Observers known = switch_observers(observers_now());
     Py_INCREF(self); /* keeps function and config, whatever the call does to its callable */
     PyObject *result = PyObject_Vectorcall(self->function, args, count, names);
     switch_observers(known);
     switch_config(previous);
+    restore_peer(peer);
     Py_DECREF(self);
     return result;
 }

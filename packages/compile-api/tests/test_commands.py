@@ -109,9 +109,29 @@ def test_a_program_that_fails_fails_as_it_would(tmp_path):
 
 
 def test_a_missing_program_is_a_sentence(capsys):
-    assert main(["run", "no_such.py"]) == 2
-    assert "there is no program no_such.py" in capsys.readouterr().err
+    assert main(["explain", "no_such.py"]) == 2
+    assert capsys.readouterr().err == "compile-api: there is no program no_such.py\n"
     assert main(["run"]) == 2
+
+
+def test_a_mistake_in_the_program_is_shown_where_it_is(tmp_path, capsys):
+    (tmp_path / "program.py").write_text("import torch\ntorch.compile(len, backend='inducter')\n")
+    assert main(["run", str(tmp_path / "program.py")]) == 1
+    said = capsys.readouterr().err
+    assert 'program.py", line 2' in said
+    assert "did you mean 'inductor'" in said
+
+
+def test_a_report_tells_what_was_switched_off_from_what_was_never_called(tmp_path, capsys):
+    (tmp_path / "program.py").write_text("import torch\ntorch.compile(len, disable=True)\n")
+    assert main(["explain", str(tmp_path / "program.py")]) == 0
+    assert capsys.readouterr().err == "torch.compile was switched off: nothing was compiled\n"
+
+
+def test_a_file_that_holds_no_graph_is_a_sentence(tmp_path, capsys):
+    (tmp_path / "index.html").write_text("<html>")
+    assert main(["minify", str(tmp_path / "index.html")]) == 2
+    assert "index.html holds no graph of a debug folder" in capsys.readouterr().err
 
 
 def test_a_walkthrough_of_the_users_function_and_of_an_example(tmp_path, capsys):

@@ -131,6 +131,12 @@ for optimizer in (torch.optim.LBFGS, torch.optim.SparseAdam):  # torch marks all
 
     step = compile_api.compile(lambda: tuner.step(loss), backend="eager", options={"strict": True})
     assert step() > step()
+
+inner = compile_api.compile(lambda x: x.cos())  # of a function of ours that one of torch's calls, torch sees nothing
+outer = torch.compile(lambda x: inner(x) + 1, backend="eager")
+for _ in range(2):
+    assert torch.equal(outer(torch.ones(3)), torch.ones(3).cos() + 1)
+assert len(compile_api.report(inner).captured) == 1
 """
 
 

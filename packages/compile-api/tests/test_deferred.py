@@ -37,6 +37,8 @@ def test_compiling_does_not_import_the_peer():
         "from torch._dynamo import list_backends",
         "import torch._dynamo as d; d.reset()",
         "from torch._dynamo.utils import counters",
+        "import torch._dynamo.testing, torch._dynamo.debug_utils",  # which the package itself does not import
+        "import torch._inductor.config; assert torch._inductor.config.__spec__.origin",
         "torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))",
     ],
 )

@@ -250,6 +250,27 @@ def test_a_break_that_is_asked_for_at_compile_time_is_one():
     assert [(frame.name, frame.line) for frame in reason.user_stack] == [("broken", "comptime.graph_break()")]
 
 
+def test_torchs_own_backends_stay_in_its_own_table():
+    from torch._dynamo.backends import registry
+
+    def inductor(graph, inputs):
+        raise AssertionError("torch's, which nobody asked for")
+
+    inductor.__module__ = "torch._dynamo.backends.inductor"
+    before = registry._COMPILER_FNS.pop("inductor", None)
+    torch._dynamo.register_backend(inductor)
+    assert registry._COMPILER_FNS["inductor"] is inductor
+    registry._COMPILER_FNS["inductor"] = before
+    assert torch.equal(torch.compile(plain, backend="inductor")(torch.ones(2)), plain(torch.ones(2)))
+
+
+@pytest.mark.parametrize("asked", [{"mode": "lite"}, {"backend": "pre_dispatch_eager"}, {"backend": "aot_ts"}])
+def test_what_only_looks_into_torchs_compiler_is_taken_for_what_computes_the_same(asked):
+    with pytest.warns(UserWarning, match="compile-api"):
+        compiled = torch.compile(plain, **asked)
+    assert torch.equal(compiled(torch.ones(2)), plain(torch.ones(2)))
+
+
 def test_every_name_of_torch_that_is_replaced_comes_back():
     from sys import modules
 

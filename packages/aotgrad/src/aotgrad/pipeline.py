@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -164,9 +164,10 @@ def trace(program: BoundProgram, signature: Signature, options: Options) -> Join
     """The verified joint graph; without gradients if nothing can be differentiated."""
     wants_grad = any(entry.requires_grad for entry in signature.inputs)
     training = wants_grad and torch.is_grad_enabled()
-    joint = trace_joint(program, signature, decompositions=options.decompositions or {}, training=training)
-    if wants_grad and not training and joint.followed:  # it enables gradients itself
-        joint = trace_joint(program, signature, decompositions=options.decompositions or {}, training=True)
+    with _without_looking_at_values():
+        joint = trace_joint(program, signature, decompositions=options.decompositions or {}, training=training)
+        if wants_grad and not training and joint.followed:  # it enables gradients itself
+            joint = trace_joint(program, signature, decompositions=options.decompositions or {}, training=True)
     verify_joint(joint)
     for tidy in passes.JOINT_PASSES:
         joint = tidy(joint)
@@ -174,6 +175,11 @@ def trace(program: BoundProgram, signature: Signature, options: Options) -> Join
     if options.lay_out is not None and joint.trains:
         options.lay_out(joint.graph)
     return joint
+
+
+def _without_looking_at_values() -> AbstractContextManager[object]:
+    """Where the program has autograd look for NaN behind every node, there is nothing yet to look at."""
+    return torch.autograd.set_detect_anomaly(False) if torch.is_anomaly_enabled() else nullcontext()
 
 
 def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[..., Any]:

@@ -31,7 +31,7 @@ from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.resume import Continuations
 from capture.signals import HeldSignals
 from capture.sources import Inputs
-from capture.torch_versions import INSIDES, cdata_of, len_torch_dispatch_stack, maybe_current_level
+from capture.torch_versions import INSIDES, cdata_of, len_torch_dispatch_stack, maybe_current_level, set_eval_frame
 from capture.translate import Backend, translate
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -305,6 +305,8 @@ def install() -> None:
     """Once, at import: the engine learns whom to ask."""
     if not INSIDES.unusable:
         bind_tensors()
+    if set_eval_frame:
+        _engine.set_peer_switch(set_eval_frame)
     _engine.set_translator(translate_frame)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_engine.forget_other_threads)

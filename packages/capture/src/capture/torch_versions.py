@@ -124,6 +124,11 @@ INSIDES = Insides(
         Inside("torch._is_functional_tensor", "which knows a tensor that is traced", _KERNELS),
         Inside("torch.utils._pytree._broadcast_to_and_flatten", "which spreads `in_dims`", "`vmap` is a break"),
         Inside("torch.utils._contextlib.context_decorator", "which makes a decorator of a context", _BREAK),
+        Inside(
+            "torch._C._dynamo.eval_frame.set_eval_frame",
+            "which torch's own compiler is kept off our frames by",
+            "a function that it compiled and that calls one of ours may fail",
+        ),
         Inside("torch._disable_dynamo", "which torch keeps its compiler off by", "functions made by it are captured"),
         # -- what captured code calls
         _called("torch._C._get_tracing_state"),

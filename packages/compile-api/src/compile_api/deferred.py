@@ -168,17 +168,26 @@ class DeferredFinder(MetaPathFinder):
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         package, _, child = name.rpartition(".")
-        if target is self.deferral.module and self.deferral.waiting:
-            self.deferral.load()
-        if package != self.deferral.name or not self.deferral.waiting or child in self.deferral.light:
+        if not self.deferral.waiting:
+            return None
+        reloaded = target is self.deferral.module
+        if not reloaded and (package != self.deferral.name or child in self.deferral.light):
             return None
         self.deferral.load()
-        ready = sys.modules.get(name)
+        ready = None if reloaded else sys.modules.get(name)
         if ready is None:
-            return None
+            return _found_by_others(name, path, target)
         # Where a module appears while it is looked for, Python goes by that module's own spec, and would run it again.
-        ready.__spec__ = ModuleSpec(name, AlreadyLoaded(ready))
-        return ready.__spec__
+        spec = ModuleSpec(name, AlreadyLoaded(ready))
+        ModuleType.__setattr__(ready, "__spec__", spec)  # torch's modules of settings refuse names that are none
+        return spec
+
+
+def _found_by_others(name: str, path: Any, target: Any) -> ModuleSpec | None:
+    """Asks the finders that are left: whoever asks us goes through a list that has become shorter meanwhile, and would
+    miss some."""
+    found = (finder.find_spec(name, path, target) for finder in list(sys.meta_path))
+    return next((spec for spec in found if spec is not None), None)
 
 
 class AlreadyLoaded(Loader):
@@ -192,7 +201,7 @@ class AlreadyLoaded(Loader):
         return self.module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self.spec
+        ModuleType.__setattr__(module, "__spec__", self.spec)
 
 
 def defer(

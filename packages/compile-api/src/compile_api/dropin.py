@@ -45,6 +45,8 @@ class Served:
 
     before: dict[tuple[str, str], Any] = field(default_factory=dict)
     compiled: list[Any] = field(default_factory=list)
+    switched_off: bool = False
+    """Whether it was called and was to do nothing."""
     told: Told = field(default_factory=Told)
     backend: str | CompilerFn | None = None
     """What ``torch.compiler.set_default_backend`` was called with."""
@@ -86,7 +88,7 @@ def uninstall() -> None:
             _SERVED.put_back_errors.pop()()
         _SERVED.before.clear()
         _SERVED.compiled.clear()
-        _SERVED.told, _SERVED.backend = Told(), None
+        _SERVED.told, _SERVED.backend, _SERVED.switched_off = Told(), None, False
 
 
 def _put(module: ModuleType) -> None:
@@ -113,6 +115,11 @@ def _replacements() -> Mapping[str, Mapping[str, Any]]:
 def served_reports() -> tuple[Report, ...]:
     """The reports of everything that ``torch.compile`` was called with since ``install``."""
     return tuple(report(each) for each in _SERVED.compiled)
+
+
+def was_switched_off() -> bool:
+    """Whether a call of ``torch.compile`` since ``install`` was to do nothing."""
+    return _SERVED.switched_off
 
 
 def _follow_torchs_logs() -> None:
@@ -159,6 +166,7 @@ def serve(
     general = settings()
     how = _how(_default() if backend is None else backend, asked)
     if disable or general.disable:
+        _SERVED.switched_off = True
         return model
     how["dynamic"] = general.dynamic if dynamic is None else dynamic
     compiled = _wrapped(model, how) if isinstance(model, torch.nn.Module) else compile(model, **how)
@@ -204,8 +212,14 @@ def _how(backend: str | CompilerFn, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of our ``compile`` that ask for the same."""
     general, limit = settings(), asked["recompile_limit"]
     ours: dict[str, object] = {}
+    if isinstance(backend, str) and (nearest := _NEAREST.get(backend)) is not None:
+        _SERVED.told.once(f"backend {backend!r} looks into torch's compiler; compile-api takes {nearest!r} for it")
+        backend = nearest
     function = _function_behind(backend)
     mode, options = asked["mode"], asked["options"]
+    if mode in _MODES:
+        _SERVED.told.once(f"the mode {mode!r} has no meaning for compile-api, which takes {_MODES[mode]!r} for it")
+        mode = _MODES[mode]
     backend = backend if callable(backend) else _ALIASES.get(backend, backend)
     if function is not None:  # as torch does: what its author documented goes to it
         for_it = {name: value for name, value in (("mode", mode), ("options", options)) if value}
@@ -239,3 +253,11 @@ def _function_behind(backend: str | CompilerFn) -> CompilerFn | None:
 
 
 _ALIASES = {_OURS: "inductor"}
+_NEAREST = {
+    **dict.fromkeys(("pre_dispatch_eager", "eager_noexcept", "eager_debug"), "eager"),
+    **dict.fromkeys(("aot_eager_default_partitioner", "aot_eager_decomp_partition"), "aot_eager"),
+    **dict.fromkeys(("aot_eager_decomp_partition_with_mode", "aot_eager_decomp_partition_crossref"), "aot_eager"),
+    **dict.fromkeys(("ts", "aot_ts"), "inductor"),
+}
+"""Backends of torch's for who works on it, and what computes the same here."""
+_MODES = {"lite": "default"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import linecache
 import os
+import pickle
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ class StoredGraph:
         try:
             # Shapes and operators are objects of ours and torch's; a debug folder is made by the user's own program.
             return StoredGraph(**torch.load(path, weights_only=False))
-        except (OSError, TypeError) as error:
+        except (OSError, TypeError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
             raise NothingToMinify(f"{path} holds no graph of a debug folder: {error}") from error
 
     def module(self) -> fx.GraphModule:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -118,6 +119,8 @@ def _listed(*_: Any, **__: Any) -> list[str]:
 def _register(compiler_fn: CompilerFn | None = None, name: str | None = None, tags: Any = ()) -> Any:
     if compiler_fn is None:
         return functools.partial(_register, name=name, tags=tags)
+    if str(getattr(compiler_fn, "__module__", "")).partition(".")[0] == "torch":  # its own, for its own table
+        return importlib.import_module("torch._dynamo.backends.registry").register_backend(compiler_fn, name, tags)
     return register_backend(compiler_fn, name=name)
 
 

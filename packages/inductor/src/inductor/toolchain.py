@@ -182,8 +182,13 @@ def _finish(process: subprocess.Popen[bytes], compiler: str) -> None:
     if process.returncode:
         complaint = output.decode(errors="replace").strip()
         lines = complaint.splitlines() or [_silent_end(process.returncode, compiler)]
-        first = next((line for line in lines if "error" in line), lines[0][:200])
-        raise BuildError(f"{compiler} failed on a kernel: {first}", complaint)
+        raise BuildError(f"{compiler} failed on a kernel: {_reason(lines)[:200]}", complaint)
+
+
+def _reason(lines: Sequence[str]) -> str:
+    """The line that says what went wrong, not the one by which the linker's caller says that the linker has said it."""
+    telling = [line for line in lines if ("error" in line or "failed" in line) and "ld returned" not in line]
+    return (telling or list(lines))[0]
 
 
 def _silent_end(status: int, compiler: str) -> str:

@@ -58,6 +58,11 @@ COMPILERS = {
         "echo 'kernels.cpp:3: error: no such register' >&2; exit 1",
         "failed on a kernel: .*no such register",
     ),
+    "has no space left": (
+        "echo '/usr/bin/ld: final link failed: No space left on device'; "
+        "echo 'collect2: error: ld returned 1 exit status'; exit 1",
+        "failed on a kernel: .*No space left on device",
+    ),
     "says nothing": ("exit 3", "failed on a kernel: it ended with status 3 .* see whether .*--version. runs"),
     "dies": ("kill -9 $$", "failed on a kernel: Killed ended it; if memory was short, option build_processes=1"),
     "finds no space": ("echo 'fatal error: No space left on device' >&2; exit 1", "No space left on device"),

@@ -10,8 +10,11 @@ import argparse
 import importlib.util
 import runpy
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
+import capture
 from compile_api import dropin
 from compile_api.errors import CompileApiError
 
@@ -35,33 +38,38 @@ def run(chosen: argparse.Namespace) -> int:
     arguments = list(chosen.program)
     if not arguments and not chosen.module:
         raise CompileApiError(f"no program was given: compile-api {chosen.command} script.py args...")
-    dropin.install()
-    try:
-        return _program(chosen.module, arguments)
-    finally:
-        if chosen.report:
-            _print_reports()
-        dropin.uninstall()
-
-
-def _program(module: str | None, arguments: list[str]) -> int:
     before = sys.argv, list(sys.path)
     try:
-        if module is not None:
-            sys.argv = [module, *arguments]
-            sys.path.insert(0, "")
-            _insist_on(module)
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
-        else:
-            script = Path(arguments[0])
-            if not script.is_file():
-                raise CompileApiError(f"there is no program {script}")
-            sys.argv = arguments
-            sys.path.insert(0, str(script.resolve().parent))
-            runpy.run_path(str(script), run_name="__main__")
+        start = _module(chosen.module, arguments) if chosen.module else _script(arguments)
+        dropin.install()
+        try:
+            start()
+        except (CompileApiError, capture.CaptureError):  # the program's, as any other error of it
+            traceback.print_exc()
+            return 1
+        finally:
+            if chosen.report:
+                _print_reports()
+            dropin.uninstall()
     finally:
         sys.argv, sys.path[:] = before
     return 0
+
+
+def _module(module: str, arguments: list[str]) -> Callable[[], object]:
+    sys.argv = [module, *arguments]
+    sys.path.insert(0, "")
+    _insist_on(module)
+    return lambda: runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _script(arguments: list[str]) -> Callable[[], object]:
+    script = Path(arguments[0])
+    if not script.is_file():
+        raise CompileApiError(f"there is no program {script}")
+    sys.argv = arguments
+    sys.path.insert(0, str(script.resolve().parent))
+    return lambda: runpy.run_path(str(script), run_name="__main__")
 
 
 def _insist_on(module: str) -> None:
@@ -79,4 +87,7 @@ def _print_reports() -> None:
         print(f"--- {number} of {len(reports)} calls of torch.compile", file=sys.stderr)
         print(report, file=sys.stderr)
     if not reports:
-        print("the program did not call torch.compile: nothing was compiled", file=sys.stderr)
+        reason = (
+            "torch.compile was switched off" if dropin.was_switched_off() else "the program did not call torch.compile"
+        )
+        print(f"{reason}: nothing was compiled", file=sys.stderr)

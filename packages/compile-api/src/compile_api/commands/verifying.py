@@ -27,6 +27,9 @@ from compile_api.tested import TESTED, complaint, minor, tested_range
 from inductor import toolchain
 from inductor.options import Options
 
+KERNELS = 1 << 16
+"""Bytes that one or two kernels take in the cache."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -138,8 +141,9 @@ def cache_folder() -> Finding:
     folder = Options.read(None).cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder):
-            pass
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            file.write(bytes(KERNELS))
+            file.flush()
     except OSError as error:
         hint = "set COMPILE_API_CACHE to a folder that can be written; until then every process builds its kernels anew"
         return Finding(False, f"cache folder {folder}: {error.strerror or error}", hint)
