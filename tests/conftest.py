@@ -1,9 +1,14 @@
 """Every test starts with nothing compiled, from the same seed."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 import torch
 
 import compile_api
+
+WARM_PYTHON = Path(__file__).parents[1] / "packages/compile-api/tests/warm_python.py"
 
 
 @pytest.fixture(autouse=True)
@@ -13,6 +18,14 @@ def fresh(monkeypatch):
     compile_api.reset()
     yield
     compile_api.reset()
+
+
+@pytest.fixture(scope="session")
+def python():
+    """Runs Python with these arguments and gives what ``subprocess.run`` does; torch need not be imported again."""
+    warm = runpy.run_path(str(WARM_PYTHON))["WarmPython"]()
+    yield warm.run
+    warm.close()
 
 
 class Recording:

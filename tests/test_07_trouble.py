@@ -1,23 +1,23 @@
 """Where something is missing the result is right by a slower way, and the reason is on record."""
 
-import os
-import subprocess
-import sys
 import textwrap
 
+import pytest
 import torch
 
 import compile_api
 
 
-def run(program, **env):
+@pytest.fixture
+def run(python):
     """Runs a program in a process of its own; returns what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, **env}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+
+    def printed(program, **env):
+        done = python("-c", textwrap.dedent(program), **env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return printed
 
 
 PROGRAM = """
@@ -32,17 +32,17 @@ PROGRAM = """
 """
 
 
-def test_without_a_compiler_the_graph_still_runs(tmp_path):
+def test_without_a_compiler_the_graph_still_runs(tmp_path, run):
     out = run(PROGRAM, CXX=str(tmp_path / "no-such-compiler"), COMPILE_API_CACHE=str(tmp_path / "cache"))
     assert "no-such-compiler" in out
 
 
-def test_with_a_file_where_the_cache_should_be_the_graph_still_runs(tmp_path):
+def test_with_a_file_where_the_cache_should_be_the_graph_still_runs(tmp_path, run):
     (tmp_path / "cache").write_text("not a folder")
     assert "kernels" in run(PROGRAM, COMPILE_API_CACHE=str(tmp_path / "cache"))
 
 
-def test_a_second_process_builds_nothing(tmp_path):
+def test_a_second_process_builds_nothing(tmp_path, run):
     cache = str(tmp_path / "cache")
     assert "kernels 1" in run(PROGRAM, COMPILE_API_CACHE=cache)
     # Without a compiler only the cache can supply the kernel.

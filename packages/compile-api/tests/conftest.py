@@ -1,11 +1,24 @@
 """Every test starts with nothing compiled, and mistakes of ours are raised."""
 
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 import compile_api
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests share what stands beside them
+
+
+@pytest.fixture(scope="session")
+def python():
+    """Runs Python with these arguments and gives what ``subprocess.run`` does; torch need not be imported again."""
+    from warm_python import WarmPython
+
+    warm = WarmPython()
+    yield warm.run
+    warm.close()
 
 
 @pytest.fixture(autouse=True)

@@ -91,20 +91,17 @@ def test_a_folder_that_is_not_ours_is_not_cleared(monkeypatch, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("command", [["run"], ["run", "--report"], ["explain"]])
-def test_a_program_is_served(command, tmp_path):
+def test_a_program_is_served(command, tmp_path, python):
     (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "-m", "compile_api", *command, "program.py", "--flag", "3"],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
+    done = python("-m", "compile_api", *command, "program.py", "--flag", "3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "['--flag', '3'] __main__" in done.stdout
     assert ("graph breaks (1)" in done.stderr) == (command != ["run"])
 
 
-def test_a_program_that_fails_fails_as_it_would(tmp_path):
+def test_a_program_that_fails_fails_as_it_would(tmp_path, python):
     (tmp_path / "program.py").write_text("import sys; sys.exit(7)")
-    done = subprocess.run([sys.executable, "-m", "compile_api", "run", "program.py"], cwd=tmp_path, check=False)
+    done = python("-m", "compile_api", "run", "program.py", cwd=tmp_path)
     assert done.returncode == 7
 
 
@@ -134,7 +131,7 @@ def test_a_file_that_holds_no_graph_is_a_sentence(tmp_path, capsys):
     assert "index.html holds no graph of a debug folder" in capsys.readouterr().err
 
 
-def test_a_walkthrough_of_the_users_function_and_of_an_example(tmp_path, capsys):
+def test_a_walkthrough_of_the_users_function_and_of_an_example(tmp_path, capsys, python):
     before = sys.modules["__main__"]
     assert main(["walkthrough"]) == 0
     assert sys.modules["__main__"] is before
@@ -143,10 +140,7 @@ def test_a_walkthrough_of_the_users_function_and_of_an_example(tmp_path, capsys)
     assert "## The inference graph: the kernels" in shown
     program = tmp_path / "own.py"
     program.write_text("def double(x):\n    return x * 2 + 1\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "compile_api", "walkthrough", "own.py:double", "--shapes", "3,5", "--training"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = python("-m", "compile_api", "walkthrough", "own.py:double", "--shapes", "3,5", "--training", cwd=tmp_path)
     assert "return x * 2 + 1" in done.stdout, done.stderr
     assert "## The backward graph" in done.stdout
     assert "3, 5" in done.stdout

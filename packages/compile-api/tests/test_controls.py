@@ -1,8 +1,5 @@
 """What programs say to the compiler, and what a process decides for all of them."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import nn
@@ -102,10 +99,10 @@ print(len(graphs))
 
 @pytest.mark.parametrize("before", ["", "import compile_api"], ids=["torch's", "deferred"])
 @pytest.mark.parametrize(("options", "graphs"), [("", 2), ("()", 2), ("(recursive=False)", 3)])
-def test_what_programs_disable_for_torchs_compiler_is_disabled(before, options, graphs, tmp_path):
+def test_what_programs_disable_for_torchs_compiler_is_disabled(before, options, graphs, tmp_path, python):
     script = tmp_path / "program.py"
     script.write_text(FOREIGN.format(before=before, options=options))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    done = python(str(script))
     assert done.stdout.strip() == str(graphs), done.stderr
 
 
@@ -140,10 +137,10 @@ assert len(compile_api.report(inner).captured) == 1
 """
 
 
-def test_an_optimizer_is_captured_where_torchs_compiler_was_used_too(tmp_path):
+def test_an_optimizer_is_captured_where_torchs_compiler_was_used_too(tmp_path, python):
     script = tmp_path / "program.py"
     script.write_text(BESIDE)
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    done = python(str(script))
     assert done.returncode == 0, done.stderr
 
 

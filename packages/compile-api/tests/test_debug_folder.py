@@ -1,8 +1,6 @@
 """``COMPILE_DEBUG=1``: a folder that a person can open."""
 
 import html.parser
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -69,9 +67,9 @@ def test_a_folder_that_cannot_be_written_is_said_and_left_out(tmp_path):
         assert f(torch.ones(1)) == 2
 
 
-def test_a_generated_run_script_runs(folder):
+def test_a_generated_run_script_runs(folder, python):
     script = next((folder / "forward").rglob("run.py"))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    done = python(str(script))
     assert done.returncode == 0, done.stderr
 
 

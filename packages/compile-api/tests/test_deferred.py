@@ -3,7 +3,6 @@
 import ast
 import importlib
 import inspect
-import subprocess
 import sys
 import textwrap
 
@@ -14,13 +13,17 @@ import torch._refs
 from compile_api.plain_sizes import ANSWERS, NAME
 
 
-def prints(program):
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+@pytest.fixture(scope="session")
+def prints(python):
+    def run(program):
+        done = python("-c", textwrap.dedent(program))
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    return run
 
 
-def test_compiling_does_not_import_the_peer():
+def test_compiling_does_not_import_the_peer(prints):
     program = """
         import sys, torch, compile_api
         f = compile_api.compile(lambda x: torch.sin(x) + 1, backend="aot_eager", options={"strict": True})
@@ -42,7 +45,7 @@ def test_compiling_does_not_import_the_peer():
         "torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))",
     ],
 )
-def test_the_peer_is_whole_when_it_is_used(use):
+def test_the_peer_is_whole_when_it_is_used(use, prints):
     program = f"""
         import sys, torch, compile_api
         torch.utils.checkpoint.checkpoint(torch.sin, torch.ones(2, requires_grad=True), use_reentrant=False)
@@ -53,11 +56,11 @@ def test_the_peer_is_whole_when_it_is_used(use):
     assert prints(program) == ["False", "True"]
 
 
-def test_a_peer_already_imported_is_left_as_it_is():
+def test_a_peer_already_imported_is_left_as_it_is(prints):
     assert prints("import torch._dynamo as d; import compile_api; print(type(d).__name__)") == ["module"]
 
 
-def test_small_programs_wait_neither_for_sympy_nor_for_the_peer():
+def test_small_programs_wait_neither_for_sympy_nor_for_the_peer(prints):
     program = """
         import sys, torch, compile_api
         x = torch.ones(3, requires_grad=True)
@@ -76,7 +79,7 @@ def test_small_programs_wait_neither_for_sympy_nor_for_the_peer():
         "compile_api.compile(lambda x: x * x.shape[0], dynamic=True)(torch.ones(3))",
     ],
 )
-def test_symbols_are_there_when_they_are_used(use):
+def test_symbols_are_there_when_they_are_used(use, prints):
     program = f"""
         import sys, torch, compile_api
         {use}
@@ -86,7 +89,7 @@ def test_symbols_are_there_when_they_are_used(use):
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed tensors")
-def test_nothing_is_a_distributed_tensor_until_there_are_some():
+def test_nothing_is_a_distributed_tensor_until_there_are_some(prints):
     program = """
         import sys, torch, compile_api
         compile_api.compile(torch.nn.functional.gelu)(torch.ones(3, dtype=torch.bfloat16))
@@ -215,7 +218,7 @@ LOOKS_AT_THE_PEER = [
 
 
 @pytest.mark.parametrize("look", LOOKS_AT_THE_PEER)
-def test_the_peer_is_like_any_other_package_where_it_is_looked_at(look):
+def test_the_peer_is_like_any_other_package_where_it_is_looked_at(look, prints):
     prints(f"import torch, compile_api\n{look}")
 
 
@@ -250,7 +253,7 @@ def test_all_that_torch_asks_of_origins_of_symbols_has_an_answer():
     assert asked <= set(ANSWERS)
 
 
-def test_origins_of_symbols_print_as_torchs_do():
+def test_origins_of_symbols_print_as_torchs_do(prints):
     program = """
         import torch, compile_api
         from compile_api import plain_sources as ours

@@ -1,8 +1,5 @@
 """Delta debugging over graphs: what is left is needed, and fails as the whole did."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -114,7 +111,7 @@ def test_large_inputs_are_made_anew():
 
 
 @pytest.mark.parametrize(("backend", "failure"), [("wrong", "naccurate"), ("raising", "ZeroDivisionError")])
-def test_the_command_writes_a_script_that_fails_alike(backend, failure, program, tmp_path, monkeypatch, capsys):
+def test_the_command_writes_a_script_that_fails_alike(backend, failure, program, tmp_path, monkeypatch, capsys, python):
     program("faulty_backends", WRONG)
     monkeypatch.chdir(tmp_path)
 
@@ -125,7 +122,7 @@ def test_the_command_writes_a_script_that_fails_alike(backend, failure, program,
     folder = next((tmp_path / "compile_debug").glob("graph_0_*"))
     assert main(["minify", str(folder), "--backend", f"faulty_backends:{backend}"]) == 0
     assert "1 of 5 operators are enough (tanh)" in capsys.readouterr().out
-    done = subprocess.run([sys.executable, "minimal.py"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = python("minimal.py", cwd=tmp_path)
     assert done.returncode == 1
     assert failure in (tmp_path / "minimal.py").read_text()
     assert ("off by" if backend == "wrong" else "ZeroDivisionError: for this test") in done.stderr
@@ -162,7 +159,7 @@ def test_parts_of_a_graph_leave_the_contexts_that_they_enter():
     assert torch.is_grad_enabled()
 
 
-def test_modules_of_a_graph_come_along(tmp_path, program):
+def test_modules_of_a_graph_come_along(tmp_path, program, python):
     program("faulty_backends", WRONG.replace('"tanh" in str(n.target)', 'n.op == "call_module"'))
     gm = fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()))
     gm.graph.output_node().args = ((gm.graph.output_node().args[0],),)
@@ -170,7 +167,7 @@ def test_modules_of_a_graph_come_along(tmp_path, program):
     fails = failure_of(compile_api.backend_function("faulty_backends:wrong"))
     found = minify(gm, [torch.randn(2, 3)], fails)
     write_script(found, tmp_path / "small.py", "faulty_backends:wrong", "here", fails)
-    done = subprocess.run([sys.executable, "small.py"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = python("small.py", cwd=tmp_path)
     assert "off by" in done.stderr, done.stderr
 
 
@@ -206,31 +203,27 @@ if __name__ == "__main__":
 """
 
 
-def command(*arguments, cwd):
-    return subprocess.run([sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
-
-
-def test_a_users_own_backend_is_found_in_the_users_own_program(tmp_path):
+def test_a_users_own_backend_is_found_in_the_users_own_program(tmp_path, python):
     (tmp_path / "train.py").write_text(REGISTERED)
-    assert "failed" in command("train.py", cwd=tmp_path).stdout
+    assert "failed" in python("train.py", cwd=tmp_path).stdout
     minifying = ("-m", "compile_api", "minify", "seen/graph_0_f")
-    lost = command(*minifying, cwd=tmp_path)
+    lost = python(*minifying, cwd=tmp_path)
     assert lost.returncode == 2
     assert f"add --import {tmp_path / 'train.py'}" in lost.stderr
-    found = command(*minifying, "--import", "train.py", cwd=tmp_path)
+    found = python(*minifying, "--import", "train.py", cwd=tmp_path)
     assert "1 of 5 operators are enough (cos)" in found.stdout, found.stderr
-    assert "ZeroDivisionError" in command("minimal.py", cwd=tmp_path).stderr
-    unknown = command(*minifying, "--backend", "other", cwd=tmp_path)
+    assert "ZeroDivisionError" in python("minimal.py", cwd=tmp_path).stderr
+    unknown = python(*minifying, "--backend", "other", cwd=tmp_path)
     assert "there is no backend 'other'" in unknown.stderr
-    missing = command(*minifying, "--import", "nowhere.py", cwd=tmp_path)
+    missing = python(*minifying, "--import", "nowhere.py", cwd=tmp_path)
     assert "there is no program nowhere.py" in missing.stderr
 
 
-def test_a_backend_of_a_module_beside_the_program_is_found_by_itself(tmp_path):
+def test_a_backend_of_a_module_beside_the_program_is_found_by_itself(tmp_path, python):
     (tmp_path / "shop.py").write_text(REGISTERED.partition("def f(")[0])
     (tmp_path / "train.py").write_text(
         "import shop\nimport torch, compile_api\ndef f(" + REGISTERED.partition("def f(")[2]
     )
-    command("train.py", cwd=tmp_path)
-    found = command("-m", "compile_api", "minify", "seen/graph_0_f", cwd=tmp_path)
+    python("train.py", cwd=tmp_path)
+    found = python("-m", "compile_api", "minify", "seen/graph_0_f", cwd=tmp_path)
     assert "1 of 5 operators are enough (cos)" in found.stdout, found.stderr
