@@ -6,7 +6,9 @@ import gc
 import importlib.util
 import os
 import signal
+import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -51,8 +53,17 @@ def _release(version: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def _seed_absent_devices_quickly() -> None:
+    """For a device that is not there torch keeps who gave the seed, as text with every caller's line, at each seed."""
+    for name in ("torch.cuda", "torch.xpu", "torch.mtia"):
+        device = sys.modules.get(name)
+        if device is not None and not device.is_available():
+            device.__dict__["traceback"] = types.SimpleNamespace(format_stack=list)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Torch and the collected tests stay to the end: no collection of garbage need look at their million objects."""
+    _seed_absent_devices_quickly()
     gc.collect()
     gc.freeze()
 

@@ -10,9 +10,15 @@ import inductor
 X = torch.ones(64, 333)
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Empty at first; what starts the kernels, the largest of all that is built, is built once for all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def _private_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path))
+def _private_cache(cache, monkeypatch):
+    monkeypatch.setenv("COMPILE_API_CACHE", str(cache))
 
 
 def compiled(function, *inputs, **options):
