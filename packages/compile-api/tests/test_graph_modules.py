@@ -1,6 +1,7 @@
 """Modules that are graphs already: of torch.fx, torch.export, quantisation, TorchScript; edited, copied and stored."""
 
 import copy
+import functools
 import pickle
 import warnings
 
@@ -65,8 +66,19 @@ def edited():
     return module
 
 
-def exported():
-    return torch.export.export(Net().eval(), (torch.randn(2, 3, 8, 8),))
+@functools.cache
+def exported(*, apart=False):
+    program = torch.export.export(Net().eval(), (torch.randn(2, 3, 8, 8),))
+    return program.run_decompositions() if apart else program
+
+
+def module_of(program):
+    """With a state of its own: modules of one exported program share their parameters."""
+    module = program.module()
+    for part in module.modules():
+        for held in (part._parameters, part._buffers):
+            held.update(copy.deepcopy(held))
+    return module
 
 
 def prepared():
@@ -85,8 +97,8 @@ GRAPHS = {
     "edited": edited,
     "copied": lambda: copy.deepcopy(fx.symbolic_trace(Net())),
     "pickled": lambda: pickle.loads(pickle.dumps(fx.symbolic_trace(Net()))),
-    "exported": lambda: exported().module(),
-    "exported and taken apart": lambda: exported().run_decompositions().module(),
+    "exported": lambda: module_of(exported()),
+    "exported and taken apart": lambda: module_of(exported(apart=True)),
     "prepared for quantisation": prepared,
     "traced by TorchScript": lambda: torch.jit.trace(Net().eval(), torch.randn(2, 3, 8, 8)),
     "scripted": lambda: torch.jit.script(Net()),
