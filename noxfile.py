@@ -34,6 +34,8 @@ HOME_PYTHON = "3.11"
 SANITIZERS = ("libasan.so", "libubsan.so")
 OTHER_PYTHONS = ("3.12", "3.13")
 
+# Tests start processes: where none may keep byte code, each of them compiles all of our modules anew.
+KEEPING_BYTE_CODE = {"PYTHONDONTWRITEBYTECODE": ""}
 TEST_TOOLS = ("pytest>=8", "pytest-timeout", "pytest-xdist", "hypothesis", "numpy", "scipy", "expecttest")
 # Without their dependencies, which would bring another torch or numpy along.
 RUNTIMES = (
@@ -146,7 +148,8 @@ def tests(session: nox.Session, torch: str, device: str) -> None:
     session.install(*TEST_TOOLS)
     session.install("--no-deps", f"triton=={RELEASES[torch]}")
     install_packages(session, *PACKAGES)
-    session.run("python", "-m", "pytest", "-q", "-n", "2", *(session.posargs or ["packages", "tests"]))
+    wanted = session.posargs or ["packages", "tests"]
+    session.run("python", "-m", "pytest", "-q", "-n", "2", *wanted, env=KEEPING_BYTE_CODE)
 
 
 @nox.session(python=HOME_PYTHON)
@@ -162,7 +165,7 @@ def newest(session: nox.Session) -> None:
         session.run("python", "examples/demo.py")
         session.run("python", "-P", "tests/newcomer/walk.py")
         session.run("python", "-P", "tests/newcomer/engines.py")
-    session.run("python", "-m", "pytest", "-q", "-n", "2", *(session.posargs or found))
+    session.run("python", "-m", "pytest", "-q", "-n", "2", *(session.posargs or found), env=KEEPING_BYTE_CODE)
 
 
 @nox.session(python=HOME_PYTHON)
