@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from aotgrad import recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import Unsupported
+from aotgrad.misfits import refuse_misfits
 from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
 from aotgrad.recurrences import GATES
@@ -59,6 +60,7 @@ class EarlyRules(TorchFunctionMode):
     ) -> Any:
         kwargs, func = dict(kwargs or {}), _torchs_own(func)
         refuse_overlaps(func, args, kwargs)
+        refuse_misfits(func, args, kwargs)
         _refuse_out_with_gradients(args, kwargs)
         rule = RULES.get(func)
         if rule is not None:

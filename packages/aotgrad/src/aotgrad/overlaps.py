@@ -16,7 +16,7 @@ import torch
 
 from aotgrad import functional
 from aotgrad.errors import Unsupported
-from aotgrad.torch_versions import pytree
+from aotgrad.torch_versions import DisableTorchDispatch, pytree
 
 
 def refuse_overlaps(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -29,6 +29,8 @@ def refuse_overlaps(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
             _refuse_copies(name, args[0])
     if in_place and args and _is_dense(args[0]):
         _refuse_reading(name, args[0], [*args[1:], kwargs])
+    if name == "__setitem__":
+        _refuse_setting(*args)
     if _is_dense(out := kwargs.get("out")):
         rest = {key: value for key, value in kwargs.items() if key != "out"}
         _refuse_reading(name, out, [*args[_is_added_to(name, args, out) :], rest])
@@ -63,6 +65,28 @@ def _refuse_reading(name: str, written: torch.Tensor, read: Sequence[Any]) -> No
             continue
         if not (_is_pointwise(name) and _place(written) == _place(tensor)):
             raise Unsupported(f"{name} reads memory that it writes", "give it a copy of what it reads")
+
+
+def _refuse_setting(tensor: Any, index: Any, value: Any) -> None:
+    """A copy goes element by element; what lies at the very same place is what ``x[0] += 1`` ends in."""
+    if not (_is_dense(tensor) and _is_dense(value)) or not value.numel():
+        return
+    if functional.memory_of(tensor) == functional.memory_of(value):
+        written = _chosen(tensor, index)
+        if written is None or (_meet(written, value) and _place(written) != _place(value)):
+            raise Unsupported("what is assigned lies where it is assigned to", "give it a copy of what it reads")
+
+
+def _chosen(tensor: torch.Tensor, index: Any) -> torch.Tensor | None:
+    """The part that an index of slices and numbers chooses, laid out and without data."""
+    parts = index if isinstance(index, tuple) else (index,)
+    layout = (*tensor.size(), *tensor.stride(), tensor.storage_offset())
+    plain = all(part is None or part is ... or type(part) in (int, slice) for part in parts)
+    if not plain or not all(isinstance(number, int) for number in layout):
+        return None
+    with DisableTorchDispatch(), torch.no_grad():
+        whole = torch.empty((), device="meta").as_strided(*_place(tensor))
+        return whole[index]
 
 
 def _refuse_lists(name: str, lists: Sequence[Sequence[Any]]) -> None:

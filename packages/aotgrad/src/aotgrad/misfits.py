@@ -1,0 +1,74 @@
+"""Writes of values whose type does not fit what they are written to, refused before they are recorded.
+
+Functionalization takes the result that an operator would have by itself and casts it; eager's kernels refuse.  They are
+asked: the operator runs on tensors of one element.
+Must not know: recording, gradients.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+
+from aotgrad import functional
+from aotgrad.errors import FailsOnFakes
+from aotgrad.symbols import SYM_TYPES
+from aotgrad.torch_versions import DisableTorchDispatch, pytree
+
+
+def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """`func` is what the program calls."""
+    name = getattr(func, "__name__", "").split(".")[0]
+    out = kwargs.get("out")
+    in_place = name.endswith("_") and not name.endswith("__") and name != "copy_"
+    if not ((in_place and _computes_by_element(name)) or (out is not None and not _draws(name))):
+        return
+    leaves = pytree.tree_leaves((args, dict(kwargs)))
+    if not _may_not_fit(leaves):
+        return
+    try:
+        with DisableTorchDispatch(), torch.no_grad(), functional.hidden(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            given, named = pytree.tree_map_only((torch.Tensor, *SYM_TYPES), _small, (tuple(args), dict(kwargs)))
+            if out is not None:
+                named["out"] = pytree.tree_map_only(torch.Tensor, lambda one: one.new_empty(0), named["out"])
+            func(*given, **named)
+    except Exception as error:
+        what = f"{name} is refused by torch ({type(error).__name__}: {error})"
+        raise FailsOnFakes(what, "run it eagerly: the error is its own") from error
+
+
+def _may_not_fit(leaves: Sequence[Any]) -> bool:
+    """Whether types differ, or are of integers, which most functions do not give."""
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if any(type(tensor) is not torch.Tensor or tensor.layout is not torch.strided for tensor in tensors):
+        return False
+    kinds = {tensor.dtype for tensor in tensors}
+    floats = all(kind.is_floating_point for kind in kinds)
+    return len(kinds) > 1 or not floats or any(isinstance(leaf, complex) for leaf in leaves)
+
+
+def _small(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.ones((1,) * value.dim(), dtype=value.dtype, device="cpu")
+    return value.node.hint or 1
+
+
+@cache
+def _computes_by_element(name: str) -> bool:
+    return name.startswith("_foreach_") or (torch.Tag.pointwise in _tags(name) and not _draws(name))
+
+
+@cache
+def _draws(name: str) -> bool:
+    return torch.Tag.nondeterministic_seeded in _tags(name)
+
+
+def _tags(name: str) -> set[torch.Tag]:
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
+    return {tag for overload in overloads for tag in overload.tags}
