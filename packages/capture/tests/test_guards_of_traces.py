@@ -245,6 +245,31 @@ def test_what_shares_memory_with_what_is_changed(first):
     assert sum(isinstance(record, capture.RecompileRecord) for record in log.records()) == 2
 
 
+class Held(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("a", torch.zeros(6))
+        self.register_buffer("b", torch.zeros(6))
+
+    def forward(self):
+        return changed(self.a, self.b)
+
+
+@pytest.mark.parametrize("tie", ["one object", "one memory"])
+def test_what_a_module_holds_begins_to_share_memory(tie):
+    log = capture.Log()
+    plain, compiled = Held(), Held()
+    region = capture.optimize("eager", strict=True, log=log)(compiled)
+    assert torch.equal(region(), plain())
+    for held in (plain, compiled):
+        if tie == "one object":
+            held.a = held.b
+        else:
+            held.a.data = held.b.data
+    assert torch.equal(region(), plain())
+    assert sum(isinstance(record, capture.RecompileRecord) for record in log.records()) == 1
+
+
 def test_memory_matters_only_where_something_is_changed(x):
     add = lambda a, b: a + b
     assert versions(add, (x, x.clone()), (x, x.view_as(x))) == 1

@@ -1,6 +1,7 @@
 """Tensors that share memory.  A graph that changes one of its inputs holds for what lay where when it was recorded.
 
-Asked about tensors that come with the call, alone or in lists, tuples and dicts; those that modules hold stay apart.
+Asked about all tensors that the graph takes, whoever holds them: weights may be tied, and buffers moved into one
+memory, at any time.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ import torch
 from capture.errors import Location, Reason, SkipFrame
 from capture.graph import GraphRecorder, memory_of
 from capture.guards import Guard
-from capture.sources import ArgSource, Inputs, Source
+from capture.sources import Inputs, Source
 
-_HOLDERS = (torch.Tensor, torch.nn.Parameter, list, tuple, dict)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[Guard]:
-    """What is relied on of the memory of tensors, if the graph changes one that comes with the call."""
+    """What is relied on of the memory of tensors, if the graph changes one of them."""
     examples = {source: node.meta.get("val") for source, node in graph.inputs.items()}
     _refuse_unknown_sharing(graph, examples, inputs)
-    given = [source for source, example in examples.items() if _comes_with_the_call(source, example, inputs)]
+    given = [source for source, example in examples.items() if isinstance(example, torch.Tensor)]
     if len(given) < 2:
         return []
     stand_ins = [memory_of(examples[source]) for source in given]
@@ -91,13 +91,6 @@ def _span(tensor: Any) -> tuple[int, int]:
 
 def _address(tensor: Any) -> int:
     return _span(tensor)[0] + int(tensor.storage_offset()) * int(tensor.element_size())
-
-
-def _comes_with_the_call(source: Source, example: Any, inputs: Inputs) -> bool:
-    root = source.root()
-    return (
-        isinstance(example, torch.Tensor) and isinstance(root, ArgSource) and type(inputs.args[root.index]) in _HOLDERS
-    )
 
 
 def _share_as_before(sources: Sequence[Source], before: tuple[tuple[int, int, int], ...]) -> Callable[..., bool]:
