@@ -341,3 +341,20 @@ def test_what_is_read_where_it_is_written_by_an_operator_is_refused():
 
     with pytest.raises(aotgrad.Unsupported, match="reads memory that it writes"):
         aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.arange(6.0).view(2, 3))
+
+
+def test_a_view_of_one_of_several_inputs_that_share_memory():
+    """What the caller does to it reaches that input, with its history."""
+    memory, w = torch.zeros(6), torch.ones(4, requires_grad=True)
+    first, second = memory[:4].detach(), memory[1:6].detach()
+
+    def program(a, b):
+        a.add_(1)
+        return b[1:]
+
+    view = aotgrad.function(program, forward=aotgrad.run_eagerly)(first, second)
+    view.mul_(w)
+    assert second.requires_grad
+    assert not first.requires_grad
+    with pytest.raises(aotgrad.Unsupported, match="not clear of which"):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(memory.view(-1), memory)

@@ -237,6 +237,10 @@ def _has_history(output: torch.Tensor) -> bool:
         return False
 
 
+def _layout_numbers(value: Any) -> Any:
+    return tuple(value) if isinstance(value, (list, tuple)) else value
+
+
 @dataclass(slots=True)
 class _Outputs:
     """Reads outputs one after another; collects the tensors and sizes that the graph must return for them."""
@@ -303,11 +307,32 @@ class _Outputs:
                         "return a copy",
                     )
                 self.views |= output.requires_grad and _is_followed(output)
-                return OfInput(index, self._path(entry.value, output, restrided=index in self.restrided))
+                position, argument = self._viewed(entry, output)
+                return OfInput(index, self._path(argument, output, restrided=index in self.restrided), position)
         base = self._base_of(output)
         if base is output:
             return OfResult(self._result(output))
         return OfResult(self._result(base), self._path(base, output))
+
+    def _viewed(self, entry: TracedInput, output: torch.Tensor) -> tuple[int, torch.Tensor]:
+        """Which of the caller's tensors this is a view of, where several share memory: what is done to it later has to
+        reach that one, with its history."""
+        if len(entry.seen) == 1:
+            return next(iter(entry.seen)), entry.value
+        nodes = (self.recorder.node_of(functional.current(value)) for value in (entry.value, output))
+        steps = steps_between(*nodes) or [Step(None)]
+        layout = tuple(map(_layout_numbers, steps[0].args))
+        found = [
+            (position, member)
+            for position, member in entry.seen.items()
+            if layout == (tuple(member.size()), tuple(member.stride()), member.storage_offset())
+        ]
+        if len(found) != 1:
+            raise Unsupported(
+                "a view is returned of one of several inputs that share memory, and it is not clear of which",
+                "return a copy of it",
+            )
+        return found[0]
 
     def _base_of(self, output: torch.Tensor) -> torch.Tensor:
         """The tensor that the graph returns for `output`: itself, unless it shares memory that a view must keep."""

@@ -79,10 +79,11 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class OfInput:
-    """A view of a graph input."""
+    """A view of a graph input, which the caller passes at `position`; of several that share memory, one of them."""
 
     input: int
     steps: tuple[Any, ...]
+    position: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool,
         source.add(f"inner({arguments})", 1)
     copied = _write_mutations(source, signature, facts, given, written)
     _write_counts(source, facts, copied)
-    outputs = [_output(source, output, given) for output in _shared_once(source, facts.outputs, given)]
+    outputs = [_output(source, output) for output in _shared_once(source, facts.outputs)]
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
 
 
@@ -147,7 +147,7 @@ def _write_counts(source: Source, facts: Facts, copied: Counter[int]) -> None:
         source.add(f"{source.constant(note_changes, 'note_changes')}([{', '.join(names)}])", 1)
 
 
-def _shared_once(source: Source, outputs: Sequence[Output], given: Sequence[str]) -> Sequence[Output | str]:
+def _shared_once(source: Source, outputs: Sequence[Output]) -> Sequence[Output | str]:
     """An output that occurs twice is one object; it is built once, ahead of the return."""
     built: dict[int, str] = {}
     seen: dict[int, int] = {}
@@ -158,14 +158,14 @@ def _shared_once(source: Source, outputs: Sequence[Output], given: Sequence[str]
         if seen[id(output)] > 1 and isinstance(output, (OfInput, OfResult)) and output.steps:
             if id(output) not in built:
                 built[id(output)] = f"o{len(built)}"
-                source.add(f"{built[id(output)]} = {_output(source, output, given)}", 1)
+                source.add(f"{built[id(output)]} = {_output(source, output)}", 1)
             named.append(built[id(output)])
         else:
             named.append(output)
     return named
 
 
-def _output(source: Source, output: Output | str, given: Sequence[str]) -> str:
+def _output(source: Source, output: Output | str) -> str:
     if isinstance(output, str):
         return output
     if isinstance(output, Constant):
@@ -175,7 +175,7 @@ def _output(source: Source, output: Output | str, given: Sequence[str]) -> str:
     if isinstance(output, Argument):
         return f"a{output.position}"
     if isinstance(output, OfInput):
-        return _path(source, given[output.input], output.steps)
+        return _path(source, f"a{output.position}", output.steps)
     return _path(source, f"r{output.result}", output.steps)
 
 
