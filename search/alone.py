@@ -1,4 +1,4 @@
-"""``python -m search.alone`` runs the program that it reads in eager alone: what ends it is torch's own end."""
+"""``python -m search.alone`` runs the program that it reads in eager alone: what ends the process is torch's own."""
 
 from __future__ import annotations
 

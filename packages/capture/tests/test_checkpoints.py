@@ -114,3 +114,19 @@ def test_a_region_that_goes_backward_is_run_by_cpython():
         warnings.simplefilter("error")
         actual = run(capture.optimize("eager")(program))
     assert all(map(torch.equal, actual, run(program)))
+
+
+@pytest.mark.parametrize("asked", ["grad", "inputs", "other"])
+def test_torch_refuses_chosen_gradients_past_a_reentrant_checkpoint(asked):
+    def step(w, v):
+        loss = (checkpoint(torch.tanh, w, use_reentrant=True) + v).sum()
+        try:
+            if asked == "inputs":
+                loss.backward(inputs=[w])
+            else:
+                return torch.autograd.grad(loss, [w] if asked == "grad" else [v])
+        except RuntimeError as error:
+            return str(error)
+
+    leaves = [torch.ones(2, requires_grad=True) for _ in range(2)]
+    assert str(capture.optimize("eager", strict=True)(step)(*leaves)) == str(step(*leaves))

@@ -93,6 +93,7 @@ class GraphRecorder:
         self.arrived: dict[int, tuple[Any, Any]] = {}  # inputs with a history, and the last step of it
         self.readers: set[type] = set()  # functions with a backward of their own that looks at what was kept for it
         self.used_up: set[Any] = set()  # steps of autograd's history that a backward in the graph has freed
+        self.reentrant: dict[Any, Any] = {}  # last steps of checkpoints that take part in a whole backward only; where
         self.spoilt = 0  # how often stand-ins were changed by an operation that is not in the graph
         self.regions = Regions()
         self.transforms = 0  # how many transforms of functions are being evaluated, each within the one before

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 
 from capture.builtin_rules.registry import rule
+from capture.errors import Reason
 from capture.graph import memory_of
 from capture.leaves import History
+from capture.outcomes import StopEarlier, Stopped
 from capture.sources import AttrSource
 from capture.torch_versions import set_grad_enabled
 from capture.values.base import Tracer, Value, realize
@@ -28,6 +30,21 @@ _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 @rule(torch.autograd.grad, kinds=(None, None))
 def gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:
+    _insist_on_no_reentrant_checkpoint(ctx, _tensors(ctx, outputs))
+    return _gradients(ctx, outputs, inputs, *rest, **options)
+
+
+def _insist_on_no_reentrant_checkpoint(ctx: Tracer, outputs: Sequence[TensorValue]) -> None:
+    """Of some inputs' gradients such a checkpoint knows nothing: torch says so where CPython calls it."""
+    if ctx.graph.reentrant:
+        for step in History([output.fake for output in outputs]).steps:
+            if step in ctx.graph.reentrant:
+                instruction, number, location = ctx.graph.reentrant[step]
+                reason = Reason("checkpoint", "torch gives no gradients of chosen tensors past a reentrant checkpoint")
+                raise StopEarlier(Stopped(instruction, number, reason, location))
+
+
+def _gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:
     wanted = _tensors(ctx, inputs)
     for value in wanted:
         _rely_on_no_hooks(ctx, value)
@@ -71,6 +88,8 @@ def backward_of_several(
     losses = _tensors(ctx, tensors)
     if not losses or grad_variables is not NONE:
         ctx.stop("autograd", "`backward()` is called without tensors, or with `grad_variables`")
+    if inputs is not NONE:
+        _insist_on_no_reentrant_checkpoint(ctx, losses)
     leaves = _leaves(ctx, losses) if inputs is NONE else list(dict.fromkeys(_tensors(ctx, inputs)))
     if not leaves:
         ctx.stop("autograd", f"`backward()` of {losses[0].describe()} reaches no leaf in the graph")
@@ -78,7 +97,7 @@ def backward_of_several(
         _rely_on_a_plain_leaf(ctx, leaf)
     taken = {memory_of(value.fake) for value in ctx.tensors.values()}
     options = {"grad_outputs": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph}
-    found = gradients(ctx, tensors, ListValue(leaves), **options, allow_unused=TRUE)
+    found = _gradients(ctx, tensors, ListValue(leaves), **options, allow_unused=TRUE)
     if inputs is NONE:
         ctx.graph.mark_last(torch.autograd.grad, "all_leaves")
     _accumulate(ctx, leaves, found.elements(ctx), taken, create_graph=create_graph.truth(ctx))

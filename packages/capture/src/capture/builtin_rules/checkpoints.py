@@ -6,7 +6,7 @@ import torch
 import torch.utils.checkpoint
 
 from capture.builtin_rules.registry import rule
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, reachable, realize
 from capture.values.constant import FALSE, NONE, TRUE
 from capture.values.tensor import TensorValue
 
@@ -28,4 +28,9 @@ def checkpoint(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> V
         ctx.stop("checkpoint", "`checkpoint` is called in inference mode, where gradients are wanted")
     options = {"preserve_rng_state": own.get("preserve_rng_state", TRUE).truth(ctx), "use_reentrant": False}
     with ctx.region(args, options):
-        return ctx.call(function, args, kwargs)
+        result = ctx.call(function, args, kwargs)
+    if reentrant.truth(ctx):
+        for value in reachable([result]):
+            if isinstance(value, TensorValue) and value.fake.grad_fn is not None:
+                ctx.graph.reentrant[value.fake.grad_fn] = (*ctx.graph.mode.journal.place, ctx.location())
+    return result
