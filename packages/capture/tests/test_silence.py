@@ -1,5 +1,6 @@
 """Warnings: those of eager, as often and in its words; what runs on stand-ins adds none and uses none up."""
 
+import contextlib
 import subprocess
 import sys
 import warnings
@@ -61,3 +62,30 @@ def test_what_is_said_once_is_said_once():
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.count("mine") == 1
     assert ended.stderr.count("The use of `x.T`") == 1
+
+
+def reads_a_gradient(x):
+    return x * 2 if x.grad is None else x * x.grad
+
+
+def goes_backward(x):
+    y = x.narrow(0, 0, 1)
+    x.sum().backward()
+    return y
+
+
+@pytest.mark.parametrize("function", [reads_a_gradient, goes_backward])
+def test_the_gradient_of_no_leaf_is_told_as_often(function):
+    """Whichever versions look at the argument first, and whatever they learn from it."""
+
+    def each_call(function):
+        leaf, other = torch.ones(2, requires_grad=True), torch.ones(3, requires_grad=True)
+        retaining = other * 1
+        retaining.retain_grad()
+        for x in (leaf, other, leaf * 1, retaining, torch.ones(0, 3) + leaf.sum(), leaf, leaf * 1):
+            with warnings.catch_warnings(record=True) as told, contextlib.suppress(RuntimeError):
+                warnings.simplefilter("always")
+                function(x)
+            yield [str(one.message) for one in told]
+
+    assert list(each_call(capture.optimize("eager")(function))) == list(each_call(function))

@@ -38,7 +38,7 @@ class Version:
     def differing(self, inputs: Inputs) -> list[tuple[Guard, Any]]:
         """The tensors and numbers that are others than before; none where more than sizes and values differ."""
         found = []
-        with silenced():  # gradients of what is no leaf are among what is read
+        with silenced():
             failures = self.entry.guards.failures(inputs.function, inputs.args)
         for guard in map(self.guards.__getitem__, failures):
             if guard.kind in ("tensor", "equals"):
@@ -65,7 +65,8 @@ def _read(guard: Guard, inputs: Inputs) -> Any:
     if guard.source is None:
         return _ABSENT
     try:
-        return guard.source.read(inputs)
+        with silenced():  # gradients of what is no leaf are among what is read
+            return guard.source.read(inputs)
     except (AttributeError, KeyError, IndexError, ValueError, TypeError):
         return _ABSENT
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from capture.silence import silenced
+from capture.silence import raised, silenced
 from capture.torch_versions import (
     DisableTorchDispatch,
     FakeTensor,
@@ -100,20 +100,19 @@ def has_gradients_of_its_base(tensor: torch.Tensor) -> bool:
 def is_unaware_of_its_history(tensor: torch.Tensor) -> bool:
     """Whether it is a view that came without a history, of what got one since, and that nobody has looked at.
 
-    Torch refuses to change it in place, and no longer does once somebody asked for its history.  So torch is asked to
-    change it in a way that it always refuses, for another reason where the view knows its history.
+    To torch it is a leaf, which is refused to whoever changes it in place, and no longer is once somebody asks for its
+    history.  Torch looks past that, and warns, where it is asked for the gradient of what is no leaf.
     """
-    if not (tensor.requires_grad and is_view(tensor)) or tensor.is_inference():
+    if not (tensor.requires_grad and is_view(tensor)) or tensor.is_inference() or tensor.retains_grad:
         return False
     base = base_of(tensor)
-    if base is None or base.is_leaf:
+    if base is None or not base.requires_grad or (base.is_leaf and not version_of(base)):
         return False
     try:
-        with torch.inference_mode(False), torch.enable_grad():
-            tensor.fill_(torch.empty(2, device=tensor.device))
-    except RuntimeError as error:
-        return str(error).startswith("a leaf Variable")
-    return False
+        with raised():
+            return tensor.grad is None
+    except UserWarning:
+        return False
 
 
 class Arrived:

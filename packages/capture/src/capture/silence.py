@@ -9,6 +9,7 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -23,12 +24,21 @@ class _OfThread:
         return threading.get_ident() == self.thread
 
 
+def silenced() -> AbstractContextManager[None]:
+    return _each_warning("ignore")
+
+
+def raised() -> AbstractContextManager[None]:
+    """Warnings are exceptions: for who asks whether there would be one."""
+    return _each_warning("error")
+
+
 @contextlib.contextmanager
-def silenced() -> Iterator[None]:
+def _each_warning(action: str) -> Iterator[None]:
     """What ``warnings.catch_warnings`` does besides would have Python give again what it gave once."""
     pattern = _OfThread()
     kept, once = warnings.filters, not torch.is_warn_always_enabled()
-    swapped = [("ignore", pattern, Warning, None, 0), *kept]
+    swapped = [(action, pattern, Warning, None, 0), *kept]
     warnings.filters = swapped  # type: ignore[assignment]
     torch.set_warn_always(True)  # else what torch warns of once would count as given
     try:

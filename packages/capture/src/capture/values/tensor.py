@@ -72,8 +72,11 @@ class TensorValue(Value):
             return realize(ctx, self.written["grad"])
         if self.source is None:
             return NONE
-        if not (self.obj.is_leaf or self.obj.retains_grad):
-            ctx.stop("tensor attribute", f"`grad` of {self.describe()}, which is no leaf, is read")
+        self._rely_on_being_a_leaf_or_not(ctx)
+        if not self.obj.is_leaf:
+            if not self.obj.retains_grad:
+                ctx.stop("tensor attribute", f"`grad` of {self.describe()}, which is no leaf, is read")
+            ctx.guard(AttrSource(self.source, "retains_grad"), "true")
         return ctx.wrap(self.obj.grad, AttrSource(self.source, "grad"))
 
     def shape(self, ctx: Tracer) -> Value:
