@@ -231,3 +231,40 @@ def test_a_change_that_nobody_knows_of_is_not_done_twice():
     with pytest.raises(ZeroDivisionError):
         capture.optimize(changing)(lambda table, seen: (table + 1, seen.add_(1)))(torch.ones(2), seen)
     assert seen == 1
+
+
+def late(module, examples):
+    """Raises when all is done, which nobody could foresee, and cannot be taken back."""
+
+    def call(*args):
+        module(*args)
+        raise ZeroDivisionError("late")
+
+    return call
+
+
+def test_what_cannot_be_taken_back_is_raised_within_the_blocks_of_the_rest():
+    events = []
+
+    @contextlib.contextmanager
+    def noted():
+        try:
+            yield
+        finally:
+            events.append(torch.is_grad_enabled())
+
+    def function(x):
+        with noted(), torch.no_grad():
+            try:
+                print(end="")
+                x.exp_()
+            except ZeroDivisionError as error:
+                events.append(str(error))
+                raise
+            finally:
+                events.append("finally")
+
+    with pytest.raises(ZeroDivisionError):
+        capture.optimize(late)(function)(torch.ones(2))
+    assert events == ["late", "finally", True]
+    assert torch.is_grad_enabled()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Collection, Iterator
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -43,6 +44,8 @@ class Failures:
         self.strict = strict
         self.last = ""
         self.graph: Callable[..., Any] | None = None
+        self.place: Callable[[BaseException], CodeType | None] | None = None
+        """For a continuation: code that raises an exception where it stands."""
         self.rare = True  # failed checks; a guard of code that has some
         self._failed_checks = 0
         self._told: set[str] = set()
@@ -53,6 +56,13 @@ class Failures:
         if isinstance(self.graph, Undoing) and self.graph.is_final(error):
             return False
         return isinstance(error, Exception) and not isinstance(error, (CaptureError, CaptureWarning, *_ENDS))
+
+    def raising(self, function: FunctionType, error: BaseException) -> Outside:
+        """In the place of a continuation, what raises an error of its graph that is final."""
+        code = self.place(error) if self.place is not None else None
+        assert code is not None
+        made = FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
+        return Outside(made)
 
     def count(self) -> None:
         """A check failed.  Where that is no rare thing the graph had better end there."""
@@ -116,7 +126,10 @@ class StartingOver:
         emit.jump_if_true(begin)
         emit.swap(2)
         emit.emit("POP_EXCEPT")
-        emit.emit("RERAISE", 0)
+        if self.failures.place is None:
+            emit.emit("RERAISE", 0)
+        else:
+            self._raise_in_place()
         emit.place(begin)
         emit.pop()
         emit.emit("POP_EXCEPT")
@@ -138,17 +151,38 @@ class StartingOver:
         emit.pop()
         emit.return_value()
 
+    def _raise_in_place(self) -> None:
+        """The exception on top, where the continuation stands: in its ``with`` and ``try`` blocks."""
+        emit, error = self.writer.emit, self.writer.fresh("error")
+        emit.store_fast(error)
+        emit.load_callable(self.failures.raising)
+        _make_the_function(self.writer)
+        emit.move_fast(error)
+        emit.call(2)
+        _call_as_it_came(self.writer)
+        emit.return_value()
+
 
 def run_the_frame(writer: Writer) -> None:
     """The original code, by CPython, with the arguments as they came; leaves its result."""
+    writer.emit.load_callable(Outside)
+    _make_the_function(writer)
+    writer.emit.call(1)
+    _call_as_it_came(writer)
+
+
+def _make_the_function(writer: Writer) -> None:
     emit, code = writer.emit, writer.code
-    emit.load_callable(Outside)
     if code.co_freevars:
         emit.build_closure(code.co_freevars)
     emit.make_function(all_positional(code), closure=bool(code.co_freevars))
-    emit.call(1)
+
+
+def _call_as_it_came(writer: Writer) -> None:
+    """What is on top, with the arguments."""
+    emit = writer.emit
     emit.to_callable()
-    names = argument_names(code)
+    names = argument_names(writer.code)
     for name in names:
         emit.move_fast(name)
     emit.call(len(names))

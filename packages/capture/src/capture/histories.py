@@ -8,7 +8,7 @@ has one.  Such an operation is CPython's, unless nobody uses the view again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NoReturn, Protocol
 
 import torch
@@ -27,8 +27,10 @@ class Recording(Tracer, Protocol):
     tensors: dict[int, TensorValue]
 
 
-def insist_on_known_histories(ctx: Recording, name: str, operands: Iterable[torch.Tensor]) -> None:
+def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[torch.Tensor]) -> None:
     """To be called after an operation was run on stand-ins; what it changed lies in the memory of its operands."""
+    if name == "detach_":
+        _insist_on_no_view(ctx, operands)
     _insist_that_nobody_watches(ctx, name)
     for memory in set(map(memory_of, operands)):
         inputs = ctx.graph.inputs_over.get(memory, ())
@@ -81,6 +83,16 @@ def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
                 _spoilt(ctx, f"`{name}` changes {value.describe()}, which has hooks or keeps its gradient")
             for attribute in ("retains_grad", "_backward_hooks"):
                 ctx.guard(AttrSource(value.source, attribute), "false")
+
+
+def _insist_on_no_view(ctx: Recording, operands: Iterable[torch.Tensor]) -> None:
+    """Torch detaches no views in place, and stand-ins of them need be none."""
+    for operand in operands:
+        value = ctx.tensors.get(id(operand))
+        if value is not None and value.source is not None:
+            if is_view(value.obj):
+                _spoilt(ctx, f"`detach_` is called on {value.describe()}, which is a view")
+            ctx.wrap(None, AttrSource(value.source, "_base"))
 
 
 def _last_step(ctx: Recording, name: str, fake: torch.Tensor) -> Any:

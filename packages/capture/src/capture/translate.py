@@ -292,6 +292,8 @@ class _Translator:
             strict=settings.options.strict,
         )
         failures.graph = compiled
+        if settings.continuations.original(self.code).is_continuation:
+            failures.place = functools.partial(settings.continuations.raising, self.code)
         drawn_on = frozenset(self.machine.graph.mode.drawn_on)
         self.starting_over = StartingOver(self.writer, failures, drawn_on)
         return self.starting_over.around_the_graph()
