@@ -180,3 +180,18 @@ def test_a_negative_number_to_the_power_of_a_size():
     fn = aotgrad.function(program, forward=lambda gm, _: lambda given: gm(*given), dynamic=True)
     for size in (3, 4, 5):
         check(fn, program, torch.ones(size))
+
+
+def test_a_warning_speaks_of_numbers():
+    call = aotgrad.function(torch.nn.functional.mse_loss, forward=aotgrad.run_eagerly, dynamic=True)
+    with pytest.warns(
+        UserWarning, match=r"torch.Size\(\[7, 1\]\)\) that is different to the input size \(torch.Size\(\[7\]\)"
+    ):
+        call(torch.ones(7), torch.ones(7, 1))
+
+
+def test_batch_norm_of_nothing():
+    norm = torch.nn.BatchNorm1d(3)
+    result = aotgrad.module(norm, forward=aotgrad.run_eagerly)(torch.ones(0, 3))
+    assert result.shape == (0, 3)
+    assert norm.running_mean.tolist() == [0.0] * 3

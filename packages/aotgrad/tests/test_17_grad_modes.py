@@ -109,3 +109,43 @@ def test_a_gradient_taken_within_of_what_is_made_there_is_compiled(same_as_eager
         return torch.autograd.grad(leaf.sin().sum(), leaf)[0]
 
     same_as_eager(slope, torch.rand(4), within=lambda fn: lambda x: enabled(fn, x))
+
+
+def test_what_a_program_makes_in_inference_mode_is_of_it():
+    def program(x):
+        with torch.inference_mode():
+            return x * 2, x + 1
+
+    x = torch.ones(3)
+    for result in aotgrad.function(program, forward=aotgrad.run_eagerly)(x):
+        assert result.is_inference()
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+            result.add_(1)
+
+
+def test_a_view_that_a_program_makes_with_gradients_where_they_are_off():
+    def program(x):
+        with torch.enable_grad():
+            return x[0]
+
+    x, w = torch.ones(2, 3), torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        view = aotgrad.function(program, forward=aotgrad.run_eagerly)(x)
+    view.mul_(w)
+    assert x.requires_grad
+
+
+@pytest.mark.parametrize(
+    "program",
+    [lambda x: torch.zeros(3), lambda x: torch.rand(3), lambda x: x + 1, lambda x: (x + 1).add_(1).mul_(2)],
+    ids=["zeros", "rand", "computed", "written"],
+)
+def test_results_have_been_written_as_often_as_in_eager(program):
+    x = torch.ones(3)
+    assert aotgrad.function(program, forward=aotgrad.run_eagerly)(x)._version == program(x)._version
+
+
+def test_a_result_is_no_view_of_what_nobody_has():
+    x, weight = torch.ones(3), torch.ones(2, 3)
+    result = aotgrad.function(torch.nn.functional.linear, forward=aotgrad.run_eagerly)(x, weight)
+    result.detach_()  # which torch refuses for views

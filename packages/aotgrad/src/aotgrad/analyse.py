@@ -22,6 +22,7 @@ from aotgrad.facts import (
     Data,
     Detach,
     Facts,
+    Followed,
     Mutation,
     OfInput,
     OfResult,
@@ -89,7 +90,17 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
     reader.count_sharing(outputs)
     kinds = tuple(reader.read(output) for output in outputs)
     mutations = [reader.with_sizes(mutation) for mutation in mutations]
-    facts = Facts(tuple(mutations), kinds, len(reader.results), len(reader.sizes), tuple(_counts(inputs)))
+    counts, versions = tuple(_counts(inputs)), tuple(_versions(reader.results, reader.result_nodes))
+    inference = not torch.is_inference_mode_enabled() and all(value.is_inference() for value in reader.results)
+    facts = Facts(
+        tuple(mutations),
+        kinds,
+        len(reader.results),
+        len(reader.sizes),
+        counts,
+        versions,
+        inference and bool(reader.results),
+    )
     updates = [inputs[index].value for index in facts.updates]
     within = frozenset(id(inner) for opened in recorder.opened_results for inner in opened.inner)
     _refuse_leaves(recorder, inputs, reader.results)
@@ -102,11 +113,13 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
 
 
 def _in_the_callers_mode(outputs: Sequence[Output]) -> tuple[Output, ...]:
-    """Views that were made without gradients, for a caller that has none: they come so."""
+    """Views that were made without gradients, for a caller that has none: they come so, and others do not."""
     plain: dict[int, Output] = {}
     for output in outputs:
         if isinstance(output, (OfInput, OfResult)) and id(output) not in plain:
             steps = tuple(step for step in output.steps if not isinstance(step, Unfollowed))
+            if steps == output.steps and steps and not isinstance(steps[-1], (Data, Detach)):
+                steps = (*steps, Followed())
             plain[id(output)] = replace(output, steps=steps)
     return tuple(plain.get(id(output), output) for output in outputs)
 
@@ -164,6 +177,14 @@ def _counts(inputs: Sequence[TracedInput]) -> Iterator[tuple[int, int]]:
             count = _counted(entry)
             if count:
                 yield next(iter(entry.seen)), count
+
+
+def _versions(results: Sequence[torch.Tensor], nodes: Sequence[fx.Node]) -> Iterator[tuple[int, int]]:
+    """What makes a tensor from nothing writes to it, which counts where an operator is called by its name."""
+    for index, (value, node) in enumerate(zip(results, nodes, strict=True)):
+        made = not any(isinstance(source.meta.get("val"), torch.Tensor) for source in node.all_input_nodes)
+        if not value.is_inference() and (made or version_of(value)):
+            yield index, int(version_of(value))
 
 
 def _counted(entry: TracedInput) -> int:
@@ -311,7 +332,8 @@ class _Outputs:
                 return OfInput(index, self._path(argument, output, restrided=index in self.restrided), position)
         base = self._base_of(output)
         if base is output:
-            return OfResult(self._result(output))
+            result = self._result(output)
+            return OfResult(result, (Detach(),) if self._is_seen_as_view(output, self.result_nodes[result]) else ())
         return OfResult(self._result(base), self._path(base, output))
 
     def _viewed(self, entry: TracedInput, output: torch.Tensor) -> tuple[int, torch.Tensor]:
@@ -348,6 +370,12 @@ class _Outputs:
         """May autograd have to know what this is a view of?"""
         base = base_of(output)
         return self.training and output.requires_grad and not (base is not None and _has_function_between(output, base))
+
+    def _is_seen_as_view(self, output: torch.Tensor, node: fx.Node) -> bool:
+        """Whether the graph makes by a view what the program does not; of what autograd follows its function sees to
+        that."""
+        alone = len(self._sharing[functional.memory_of(output)]) == 1
+        return alone and not self.training and base_of(output) is None and root_of(node) is not node
 
     def _is_made(self, value: torch.Tensor) -> bool:
         """By an operator, and not as a view: then it is not to change with what becomes of a view of it."""

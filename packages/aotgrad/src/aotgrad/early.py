@@ -181,7 +181,10 @@ def batch_norm(
     eps: float,
     cudnn: bool,
 ) -> torch.Tensor:
-    """torch's own path ends in a kernel that updates the running statistics without saying so in its schema."""
+    """torch's own path ends in a kernel that updates the running statistics without saying so in its schema; a batch of
+    nothing has a path without them."""
+    if isinstance(count := input.size(0), int) and count == 0:
+        return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
     if not training and mean is not None and torch.is_grad_enabled() and input.dim() >= 2:
         return _with_fixed_statistics(input, weight, bias, mean, var, eps)
     if not training or mean is None or input.dim() < 2:

@@ -54,6 +54,11 @@ class Unfollowed:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """The output was made as a view while gradients were on, which they are not where the graph is called."""
+
+
+@dataclass(frozen=True, slots=True)
 class Mutation:
     """How one graph input differs after the call."""
 
@@ -113,6 +118,8 @@ class Facts:
     results: int  # tensors that the graph returns for the outputs
     sizes: int  # integers that it returns
     counts: tuple[tuple[int, int], ...] = ()  # the caller's position of each tensor whose version moves, and how far
+    versions: tuple[tuple[int, int], ...] = ()  # of results that were written to, or that a kernel may have written to
+    inference: bool = False  # were all results made in an inference mode of the program's own?
 
     @property
     def updates(self) -> tuple[int, ...]:

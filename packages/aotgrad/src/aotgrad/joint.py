@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from aotgrad.reach import BY_STRIDES, refuse_overlapping, refuse_windows
 from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
 from aotgrad.subclasses import unwrap
+from aotgrad.symbols import size_hint
 from aotgrad.torch_versions import (
     DataDependentOutputException,
     DisableTorchDispatch,
@@ -93,7 +95,8 @@ def trace_joint(
                 recorder.layouts[id(entry.value)] = entry.layout = _without_data(entry.fake)
                 entry.version = None if entry.value.is_inference() else version_of(entry.value)
         recorder.taken.clear()
-        outputs = _run(program, recorder, _arguments(signature, inputs))
+        with _told_in_numbers(inputs):
+            outputs = _run(program, recorder, _arguments(signature, inputs))
         analysis = analyse(recorder, inputs, outputs, training=training)
         refuse_overlapping(inputs[index].fake for index in analysis.facts.updates)
         if not BY_STRIDES.isdisjoint(recorder.taken):
@@ -205,6 +208,22 @@ def _unlogged() -> Iterator[None]:
         yield
     finally:
         log.removeFilter(is_of_others)
+
+
+@contextmanager
+def _told_in_numbers(inputs: Sequence[TracedInput]) -> Iterator[None]:
+    """Warnings that speak of sizes speak of those that the example inputs have."""
+    sizes = [size for entry in inputs if isinstance(entry.fake, torch.Tensor) for size in entry.fake.size()]
+    numbers = {str(size): str(size_hint(size)) for size in sizes if isinstance(size, torch.SymInt)}
+    if not numbers:
+        yield
+        return
+    with warnings.catch_warnings(record=True) as told:
+        yield
+    names = re.compile(r"\b(?:" + "|".join(map(re.escape, numbers)) + r")\b")
+    for each in told:
+        text = names.sub(lambda found: numbers[found[0]], str(each.message))
+        warnings.warn_explicit(text, each.category, each.filename, each.lineno)
 
 
 @contextmanager

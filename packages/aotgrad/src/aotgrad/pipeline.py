@@ -66,6 +66,16 @@ def _without_history(inner: Boxed) -> Boxed:
     return run
 
 
+def _in_inference_mode(inner: Boxed) -> Boxed:
+    """All that the program returns was made so, and may not be used where gradients are recorded."""
+
+    def run(inputs: list[Any]) -> Sequence[Any]:
+        with torch.inference_mode():
+            return inner(inputs)
+
+    return run
+
+
 def _casting_once(options: Options) -> Options:
     """For programs that are traced within autocast: their casts are operators of the graphs, and a region inside that
     casts otherwise, or not at all, stands in them too.  What the caller is in must not cast once more."""
@@ -152,6 +162,8 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
         has_history = any(getattr(role, "differentiable", False) for role in joint.outputs)
         if any(given.requires_grad for given in signature.inputs) and not has_history:
             inner = _without_history(inner)
+        if joint.facts.inference:
+            inner = _in_inference_mode(inner)
         call = wrap_call(signature, joint.facts, inner, boxed=True, written=written)
         return _with_history(call) if joint.followed and not torch.is_grad_enabled() else call
     pair = options.partition(joint)

@@ -21,6 +21,7 @@ from aotgrad.facts import (
     Data,
     Detach,
     Facts,
+    Followed,
     OfInput,
     OfResult,
     OfSize,
@@ -33,7 +34,7 @@ from aotgrad.facts import (
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.inside import note_changes
 from aotgrad.source import Source
-from aotgrad.torch_versions import foreach_copy_, op_of
+from aotgrad.torch_versions import foreach_copy_, op_of, unsafe_set_version_counter
 
 Call = Callable[..., Sequence[Any]]
 
@@ -50,7 +51,7 @@ def wrap_call(
     itself."""
     source = Source()
     source.names.update(inner=inner, InputChanged=InputChanged, refuse_miscount=refuse_miscount)
-    if _is_plain(signature, facts):
+    if _is_plain(signature, facts, boxed):
         names = ", ".join(f"a{position}" for position in range(signature.arity))
         source.add(f"def call({names}{', /' if names else ''}):")
         source.add(f"return inner({f'[{names}]' if boxed else names})", 1)
@@ -60,10 +61,10 @@ def wrap_call(
     return call
 
 
-def _is_plain(signature: Signature, facts: Facts) -> bool:
+def _is_plain(signature: Signature, facts: Facts, boxed: bool) -> bool:
     """May arguments and results go through untouched?"""
     direct = tuple(OfResult(index) for index in range(facts.results))
-    changes = facts.mutations or facts.counts
+    changes = facts.mutations or facts.counts or (boxed and facts.versions)
     return signature.passes_through and not changes and facts.outputs == direct and not facts.sizes
 
 
@@ -86,6 +87,10 @@ def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool,
         source.add(f"inner({arguments})", 1)
     copied = _write_mutations(source, signature, facts, given, written)
     _write_counts(source, facts, copied)
+    if boxed and facts.versions:
+        names = ", ".join(f"r{index}" for index, _ in facts.versions)
+        values = [version for _, version in facts.versions]
+        source.add(f"{source.constant(unsafe_set_version_counter, 'set_versions')}(({names},), {values})", 1)
     outputs = [_output(source, output) for output in _shared_once(source, facts.outputs)]
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
 
@@ -180,9 +185,9 @@ def _output(source: Source, output: Output | str) -> str:
 
 
 def _path(source: Source, base: str, steps: Sequence[Any]) -> str:
-    if steps and isinstance(steps[-1], Unfollowed):
-        mode = source.constant(torch.inference_mode if steps[-1].inference else torch.no_grad, "mode")
-        return f"{source.constant(_unfollowed, 'unfollowed')}({mode}, lambda: {_path(source, base, steps[:-1])})"
+    if steps and isinstance(steps[-1], (Followed, Unfollowed)):
+        mode = source.constant(_mode_of(steps[-1]), "mode")
+        return f"{source.constant(_within, 'within')}({mode}, lambda: {_path(source, base, steps[:-1])})"
     expression = base
     for step in steps:
         if isinstance(step, Data):
@@ -196,7 +201,13 @@ def _path(source: Source, base: str, steps: Sequence[Any]) -> str:
     return expression
 
 
-def _unfollowed(mode: Callable[[], AbstractContextManager[None]], view: Callable[[], torch.Tensor]) -> torch.Tensor:
+def _mode_of(step: Followed | Unfollowed) -> Callable[[], AbstractContextManager[None]]:
+    if isinstance(step, Followed):
+        return torch.enable_grad
+    return torch.inference_mode if step.inference else torch.no_grad
+
+
+def _within(mode: Callable[[], AbstractContextManager[None]], view: Callable[[], torch.Tensor]) -> torch.Tensor:
     with mode():
         return view()
 
