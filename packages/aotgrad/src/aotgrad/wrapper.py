@@ -88,9 +88,9 @@ def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool,
     copied = _write_mutations(source, signature, facts, given, written)
     _write_counts(source, facts, copied)
     if boxed and facts.versions:
-        names = ", ".join(f"r{index}" for index, _ in facts.versions)
+        made = ", ".join(f"r{index}" for index, _ in facts.versions)
         values = [version for _, version in facts.versions]
-        source.add(f"{source.constant(unsafe_set_version_counter, 'set_versions')}(({names},), {values})", 1)
+        source.add(f"{source.constant(unsafe_set_version_counter, 'set_versions')}(({made},), {values})", 1)
     outputs = [_output(source, output) for output in _shared_once(source, facts.outputs)]
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
 
