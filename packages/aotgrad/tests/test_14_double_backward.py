@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import aotgrad
 
@@ -36,6 +37,10 @@ PROGRAMS = {
     "noise": lambda x, w: ((x * torch.randn_like(x)) @ w).sin(),
     "views": lambda x, w: F.relu(x @ w)[1:].t().exp(),
     "mutation inside": lambda x, w: x.clone().mul_(2).pow_(3) @ w,
+    "checkpoint": lambda x, w: checkpoint(lambda x, w: ((x @ w).sin() * x.sum()).exp(), x, w, use_reentrant=False),
+    "detached in a checkpoint": lambda x, w: checkpoint(
+        lambda x, w: (x @ w).detach() * (x @ w).sin(), x, w, use_reentrant=False
+    ),
     "max pool": lambda x, w: F.max_pool1d(x.sin() @ w, 2).exp(),
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -139,6 +140,8 @@ class Recorder(TorchDispatchMode):
         if func is aten.bernoulli.p and not args[0].is_contiguous():
             with self:
                 return in_memory_order(*args, **kwargs)
+        if func is aten.detach.default and self.phase == "backward" and _is_kept_by_checkpoint():
+            func = aten.alias.default
         if func in BY_STRIDES | WINDOWS and current_autograd_node() is None:
             self.taken.add(func)
         refuse_lost_writes(func, args, self.taken)
@@ -305,6 +308,18 @@ class Recorder(TorchDispatchMode):
             node.meta.update(val=fake, phase="forward")
             known = self._constants[id(value)] = (value, node, fake)
         return known[1], known[2]
+
+
+def _is_kept_by_checkpoint() -> bool:
+    """What a checkpoint computes again it detaches so as to keep it, and autograd puts the history back that it has: a
+    derivative of the gradient goes on through it."""
+    caller = sys._getframe(2)
+    while caller is not None and caller.f_back is not None:
+        home = caller.f_globals.get("__name__", "")
+        if home == "torch.utils.checkpoint" or not home.startswith(("torch.", "aotgrad.", "contextlib")):
+            return caller.f_code.co_name == "pack_hook" and home == "torch.utils.checkpoint"
+        caller = caller.f_back
+    return False
 
 
 def _is_real(value: Any) -> bool:
