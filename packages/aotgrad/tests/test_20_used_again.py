@@ -177,3 +177,31 @@ def test_a_function_whose_backward_the_program_has_run():
     gradient, result = aotgrad.function(program, forward=aotgrad.run_eagerly)(w)
     result.sum().backward()
     assert gradient.tolist() == w.grad.tolist() == [2.0] * 3
+
+
+def test_a_result_whose_function_gives_no_gradient_for_it_is_followed():
+    class Silent(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return y * 3
+
+        @staticmethod
+        def backward(ctx, g):
+            return None, g
+
+    x, y = torch.ones(3, requires_grad=True), torch.ones(3)
+    results = aotgrad.function(lambda x, y, w: (Silent.apply(x, y), w.sin()), forward=aotgrad.run_eagerly)(
+        x, y, torch.ones(3, requires_grad=True)
+    )
+    assert [result.requires_grad for result in results] == [True, True]
+
+
+def test_what_backward_changes_is_refused():
+    """Statistics that a checkpoint takes once more."""
+    norm = torch.nn.BatchNorm1d(3)
+    call = aotgrad.module(norm, forward=aotgrad.run_eagerly)
+    call(torch.randn(4, 3)).sum().backward()
+    within = torch.nn.Sequential(norm)
+    within.forward = lambda x: checkpoint(norm, x, use_reentrant=False)
+    with pytest.raises(aotgrad.Unsupported, match="backward changes an input"):
+        aotgrad.module(within, forward=aotgrad.run_eagerly)(torch.randn(4, 3))

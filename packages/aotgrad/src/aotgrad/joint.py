@@ -109,8 +109,19 @@ def trace_joint(
         tangents: list[fx.Node] = []
         gradients: list[fx.Node | None] = []
         if training and differentiable:
+            before = _changes(inputs)
             tangents, gradients = _backward(recorder, inputs, differentiable, stops)
+            if _changes(inputs) != before:
+                raise Unsupported(
+                    "backward changes an input, as what a checkpoint computes again may",
+                    "keep what changes buffers out of the checkpoint",
+                )
     return _finish(recorder, inputs, analysis, returned, tangents, gradients, stops)
+
+
+def _changes(inputs: Sequence[TracedInput]) -> list[int]:
+    """How often each input was written to."""
+    return [version_of(entry.value) for entry in inputs if entry.version is not None]
 
 
 class _Stops:

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from aotgrad import passes
-from aotgrad.autograd import Boxed, apart_from, differentiable_function, unconnected
+from aotgrad.autograd import Boxed, differentiable_function
 from aotgrad.errors import DependsOnValues, WrongArguments, kind
 from aotgrad.inputs import Signature, read_inputs, with_shared_memory
 from aotgrad.inside import write_inside
@@ -198,8 +198,7 @@ def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[.
     forward = _compiled(options.forward, pair.forward.module, pair.forward.example_inputs)
     compiler = options.backward or options.forward
     if joint.stages:
-        staged = Staged(joint, pair, forward, lambda half: _compile_half(half, compiler))
-        return apart_from(unconnected(joint), staged)
+        return Staged(joint, pair, forward, lambda half: _compile_half(half, compiler))
     return differentiable_function(joint, pair, forward, lambda half: _compile_half(half, compiler))
 
 
