@@ -102,13 +102,13 @@ def test_the_pool_takes_little_more_than_eagers_peak(manager, make, sizes):
     gc.collect()  # what earlier tests left would else be freed while eager's peak is measured
     torch._C._cuda_clearCublasWorkspaces()  # eager's belongs to its peak, as the pool's own belongs to the pool
     torch.cuda.empty_cache()
-    others = torch.cuda.memory_allocated() - sum(p.nbytes for p in model.parameters())
+    others = torch.cuda.memory_reserved() - sum(p.nbytes for p in model.parameters())
     torch.cuda.reset_peak_memory_stats()
     train(model, model, batches[:4], zero_first=True)
-    peak = torch.cuda.max_memory_allocated() - others
+    peak = torch.cuda.max_memory_reserved() - others  # a pool's size is what it has taken from the device, too
     train(model, compile_api.compile(model, mode="reduce-overhead"), batches[:10], zero_first=True)
     assert manager.report().replayed >= 10
-    assert 0 < manager.report().pool_bytes <= 1.2 * peak
+    assert 0 < manager.report().pool_bytes <= 1.2 * peak, peak
 
 
 @torch.no_grad()
