@@ -205,3 +205,17 @@ def test_what_backward_changes_is_refused():
     within.forward = lambda x: checkpoint(norm, x, use_reentrant=False)
     with pytest.raises(aotgrad.Unsupported, match="backward changes an input"):
         aotgrad.module(within, forward=aotgrad.run_eagerly)(torch.randn(4, 3))
+
+
+def test_a_parameter_that_is_only_written_to_is_not_come_by():
+    def program(w, bias):
+        with torch.no_grad():
+            bias.fill_(0)
+        return w.sin()
+
+    seen, (w, bias) = [], (torch.ones(3, requires_grad=True) for _ in range(2))
+    bias.register_hook(seen.append)
+    aotgrad.function(program, forward=aotgrad.run_eagerly)(w, bias).sum().backward()
+    assert not seen
+    assert bias.grad is None
+    assert bias._version == 1

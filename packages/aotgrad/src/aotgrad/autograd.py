@@ -84,13 +84,14 @@ def unconnected(joint: JointGraph) -> frozenset[int]:
     gradients = {role.input for role in joint.outputs if isinstance(role, Gradient) and not role.passed}
     if not gradients:
         return frozenset()
-    read = {*gradients, *inputs_read(joint)}
+    followed = (mutation.input for mutation in joint.facts.mutations if mutation.tracked)
+    read = {*gradients, *inputs_read(joint), *followed}
     roles = (node.meta["role"] for node in joint.graph.find_nodes(op="placeholder"))
     given = [role for role in roles if not isinstance(role, Tangent)]
     return frozenset(
         index
         for index, role in enumerate(given)
-        if index not in read and isinstance(role, Primal) and role.requires_grad and not role.mutated
+        if index not in read and isinstance(role, Primal) and role.requires_grad
     )
 
 
