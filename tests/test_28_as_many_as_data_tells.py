@@ -1,4 +1,5 @@
-"""Tensors of as many elements as their data tells, none among them: eager's results and eager's errors."""
+"""Tensors of as many elements as their data tells, none among them, and operands that do not fit: eager's results and
+eager's errors."""
 
 import pytest
 import torch
@@ -89,3 +90,25 @@ FIXED = {**READ, **WRITTEN, "take_along_dim": lambda b: b.take_along_dim(INDEX, 
 def test_nothing_is_read_or_written_where_nothing_is(name):
     program = FIXED[name]
     assert outcome(compile_api.compile(program), torch.empty(0)) == outcome(program, torch.empty(0))
+
+
+MISFITS = {
+    "a mask of another shape": lambda x: x.masked_fill(x > 9, 1).index_put(
+        (torch.ones(2, 3, dtype=torch.bool),), ONES[0]
+    ),
+    "a mask of no elements": lambda x: torch.empty(0, 3).index_put((torch.ones(2, 2, dtype=torch.bool),), ONES[0]),
+    "more rows than are added to": lambda x: x.index_add(1, INDEX[:2], torch.ones(5, 2)),
+    "fewer rows than are added to": lambda x: x.index_add(1, INDEX[:2], torch.ones(1, 2)),
+    "more than a slice": lambda x: x.slice_scatter(torch.ones(3, 1), 1, 0, 2),
+    "less than a selection": lambda x: x.select_scatter(torch.ones(1), 1, 0),
+    "a target to be broadcast": lambda x: F.nll_loss(x[None, None], torch.zeros(1, 1, 1, dtype=torch.long)),
+    "a gradient to be broadcast": lambda x: torch.ops.aten._softmax_backward_data(x[:1], x, 1, x.dtype),
+    "nothing, at places of another rank": lambda x: x[0].scatter(0, INDEX[:0], x[0, 0]),
+    "a truth": lambda x: x.copy_(x.requires_grad),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_operands_that_do_not_fit_are_eagers_to_judge(name):
+    program = MISFITS[name]
+    assert outcome(compile_api.compile(program), torch.ones(3, 2)) == outcome(program, torch.ones(3, 2))

@@ -495,7 +495,9 @@ def clone(ctx: Context, x: Tensor, memory_format: Any = None) -> Tensor:
 
 
 @lowering(aten.copy.default)
-def copy(ctx: Context, x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor | Declined:
+def copy(ctx: Context, x: Tensor, source: Any, non_blocking: bool = False) -> Tensor | Declined:
+    if not isinstance(source, Tensor):
+        return Declined("a number copied into a tensor")
     if x.device != source.device or x.dtype.is_complex or source.dtype.is_complex:
         return Declined("a copy between devices, or complex numbers")
     return pure(x, broadcast_to(convert(source, x.dtype), x.sizes).expr)

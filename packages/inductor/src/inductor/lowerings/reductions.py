@@ -308,14 +308,22 @@ def log_softmax(ctx: Context, x: Tensor, dim: int, half_to_float: bool = False) 
 
 
 @lowering(aten._softmax_backward_data.default)
-def softmax_backward(ctx: Context, grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
+def softmax_backward(
+    ctx: Context, grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype
+) -> Tensor | Declined:
+    if grad.sizes != output.sizes:
+        return Declined("a gradient of another shape, which eager refuses")
     g, y = Value(grad.expr), Value(output.expr)
     total = keep(ctx, output, "sum", dim, g * y)
     return convert(pure(output, (g * y - y * total).expr, compute_dtype(output.dtype)), input_dtype)
 
 
 @lowering(aten._log_softmax_backward_data.default)
-def log_softmax_backward(ctx: Context, grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:
+def log_softmax_backward(
+    ctx: Context, grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype
+) -> Tensor | Declined:
+    if grad.sizes != output.sizes:
+        return Declined("a gradient of another shape, which eager refuses")
     g, y = Value(grad.expr), Value(output.expr)
     total = keep(ctx, output, "sum", dim, g)
     return convert(pure(output, (g - exp(y) * total).expr, compute_dtype(output.dtype)), input_dtype)

@@ -91,6 +91,8 @@ def index_put(
     if len(indices) == 1 and first is not None and first.dtype == torch.bool and not values.ndim:
         if accumulate or x.dtype.is_complex:
             return Declined("adding where a mask holds")
+        if first.sizes != x.sizes[: first.ndim]:
+            return Declined("a mask of another shape, which eager refuses")
         return _where_mask(x, first, values)
     laid = spread(ctx, x, indices)
     if isinstance(laid, Declined):
@@ -108,6 +110,8 @@ def index_add(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, 
     if isinstance(scaled, Declined):
         return scaled
     dim = wrap(dim, x.ndim)
+    if source.sizes != (*x.sizes[:dim], index.sizes[0], *x.sizes[dim + 1 :]):
+        return Declined("a source of another shape, which eager refuses")
     where_ = list(positions(source.sizes))
     chosen = reindex(index, source.sizes, [where_[dim]])
     symbol = place(0, x.sizes[dim])
@@ -135,6 +139,8 @@ def _scatter(ctx: Context, x: Tensor, dim: int, index: Tensor, value: Any, mode:
         flat = [reshape(t, (ONE,)) if isinstance(t, Tensor) and not t.ndim else t for t in (x, index, value)]
         result = _scatter(ctx, flat[0], 0, flat[1], flat[2], mode)
         return result if isinstance(result, Declined) else reshape(result, x.sizes)
+    if {index.ndim, value.ndim if isinstance(value, Tensor) else index.ndim} != {x.ndim}:
+        return Declined("operands of other ranks, which eager takes where there is nothing to write")
     dim = wrap(dim, x.ndim)
     if mode == "set" and (chosen := _one_place_per_row(x, dim, index, value)) is not None:
         return chosen
