@@ -8,6 +8,12 @@ _SPECIALISED = "how often code ran, by its specialised instructions"
 _OBSERVED = "who is told of what runs by `sys.monitoring` is told of the evaluator, too"
 _ALWAYS = {
     "test.test_descr.ClassPropertiesAndMethods.test_slots": _GARBAGE,
+    **{
+        f"test.test_memoryview.Bytes{name}Test.test_getbuffer": _REFERENCES
+        for name in ("Memoryview", "MemorySlice", "MemorySliceSlice")
+    },
+}
+_UNTIL_312 = {
     **{f"test.test_dis.{name}.test_loop_quicken": _SPECIALISED for name in ("DisTests", "DisWithFileTests")},
     **{
         f"test.test_gc.{name}": _GARBAGE
@@ -16,10 +22,6 @@ _ALWAYS = {
             "GCTests.test_boom2",
             "GCTests.test_resurrection_does_not_block_cleanup_of_other_objects",
         )
-    },
-    **{
-        f"test.test_memoryview.Bytes{name}Test.test_getbuffer": _REFERENCES
-        for name in ("Memoryview", "MemorySlice", "MemorySliceSlice")
     },
 }
 _ONLY_311 = {"test.test_gc.GCTests.test_boom2_new": _GARBAGE}
@@ -34,7 +36,18 @@ _SINCE_312 = {
         for name in _TRACED
     },
 }
-EXPECTED = {**_ALWAYS, **(_ONLY_311 if sys.version_info < (3, 12) else _SINCE_312)}
+_SINCE_313 = {
+    f"test.test_opcache.TestRacesDoNotCrash.{name}": _SPECIALISED
+    for name in (
+        "test_binary_subscr_getitem", "test_for_iter_gen", "test_load_attr_getattribute_overridden",
+        "test_load_attr_property",
+    )
+}  # fmt: skip
+EXPECTED = {
+    **_ALWAYS,
+    **(_ONLY_311 if sys.version_info < (3, 12) else _SINCE_312),
+    **(_UNTIL_312 if sys.version_info < (3, 13) else _SINCE_313),
+}
 """Tests that see that they are captured, and what of it they see; of a module with a dot behind it, some of all."""
 
 _CONVERSION = "test_denial_of_service_prevented_int_to_str", "test_denial_of_service_prevented_str_to_int"
