@@ -102,6 +102,7 @@ MISFITS = {
     "more than a slice": lambda x: x.slice_scatter(torch.ones(3, 1), 1, 0, 2),
     "less than a selection": lambda x: x.select_scatter(torch.ones(1), 1, 0),
     "a target to be broadcast": lambda x: F.nll_loss(x[None, None], torch.zeros(1, 1, 1, dtype=torch.long)),
+    "a weight to be broadcast": lambda x: F.nll_loss(x[None, :, :, None], torch.zeros(1, 2, 1, dtype=int), ONES[:1]),
     "a gradient to be broadcast": lambda x: torch.ops.aten._softmax_backward_data(x[:1], x, 1, x.dtype),
     "nothing, at places of another rank": lambda x: x[0].scatter(0, INDEX[:0], x[0, 0]),
     "a truth": lambda x: x.copy_(x.requires_grad),

@@ -358,3 +358,18 @@ def test_a_view_of_one_of_several_inputs_that_share_memory():
     assert not first.requires_grad
     with pytest.raises(aotgrad.Unsupported, match="not clear of which"):
         aotgrad.function(program, forward=aotgrad.run_eagerly)(memory.view(-1), memory)
+
+
+@pytest.mark.parametrize("program", [
+    lambda x: x.masked_fill(x > 0, -1e9),
+    lambda x: torch.full_like(x, 7e4),
+    lambda x: torch.nn.functional.threshold(x, 0, 1e9),
+    lambda x: torch.add(x, x, alpha=1e9),
+])  # fmt: skip
+def test_a_number_too_large_for_a_type_is_eagers_to_refuse(program):
+    with pytest.raises(RuntimeError, match=r"cannot be converted to type .* without overflow"):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.ones(3).half())
+
+
+def test_a_number_that_eager_takes_for_infinity_is_infinity(same_as_eager):
+    same_as_eager(lambda x: x * 1e9, torch.ones(3).half())

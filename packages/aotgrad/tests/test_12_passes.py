@@ -27,6 +27,18 @@ def test_a_weight_is_cast_once_under_autocast(graphs_of):
 def test_returned_values_stay_apart(same_as_eager):
     same_as_eager(lambda x: (x.clone(), x.clone(), x + 1, x + 1), torch.randn(3))
     same_as_eager(lambda x: (x.sin(), x.sin()), torch.randn(3, requires_grad=True))
+    same_as_eager(lambda x: (x.sort()[1], x.sort()[1], x.argsort()), torch.randn(3))
+
+
+def test_what_was_a_view_of_equal_work_is_one_of_what_stays(same_as_eager):
+    """Backends ask for the memory of values: sums are written over what nobody else reads."""
+
+    def program(x):
+        y, z = x.exp(), x.exp()
+        sums = y.detach() + x
+        return sums, z.clone(), z.t().detach() + sums
+
+    same_as_eager(program, torch.randn(3, 3))
 
 
 def test_random_draws_stay_apart(same_as_eager):

@@ -1,5 +1,7 @@
 """Numbers read out of tensors, and floats that vary: the graph goes on as long as nothing in Python depends on them."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -181,6 +183,35 @@ def test_a_factor_of_a_number_that_is_added():
     captured = capture.optimize("eager", strict=True)(function)
     for k in (0.5, 1.5, 2.0):
         assert torch.equal(captured(torch.ones(3), torch.tensor(k)), function(torch.ones(3), torch.tensor(k)))
+
+
+FACTORS = {
+    "add": lambda x, y, t: torch.add(x, y, alpha=t),
+    "sub": lambda x, y, t: x.sub(y, alpha=t),
+    "addcmul": lambda x, y, t: torch.addcmul(x, y, y, value=t),
+    "addcdiv": lambda x, y, t: torch.addcdiv(x, y, y + 1, value=t),
+    "a list": lambda x, y, t: torch._foreach_add([x, y], [y, x], alpha=t),
+    "in place": lambda x, y, t: x.clone().add_(y, alpha=t),
+}
+
+
+@pytest.mark.parametrize(
+    "kinds", [*itertools.product((torch.float16, torch.bfloat16, torch.float32, torch.int32), repeat=2)]
+)
+@pytest.mark.parametrize("name", FACTORS)
+def test_a_factor_has_no_say_in_the_type_of_a_result(name, kinds):
+    captured = capture.optimize("eager", strict=True)(FACTORS[name])
+    for other in (torch.full((3,), 2), torch.tensor(2)):
+        for factor in (0.5, 0.25, 3.5):
+            x, y = torch.ones(3, dtype=kinds[0]), other.to(kinds[1])
+            assert outcome(captured, x, y, factor) == outcome(FACTORS[name], x, y, factor)
+
+
+def outcome(function, *args):
+    try:
+        return repr(function(*args))
+    except Exception as error:  # noqa: BLE001 - as eager has it
+        return type(error), str(error)
 
 
 @pytest.mark.parametrize("function", [

@@ -1,12 +1,14 @@
-"""Writes of values whose type does not fit what they are written to, refused before they are recorded.
+"""Values that do not fit what they are written to or computed with, by their type or size, refused before they are
+recorded.
 
-Functionalization takes the result that an operator would have by itself and casts it; eager's kernels refuse.  They are
-asked: the operator runs on tensors of one element.
+Functionalization takes the result that an operator would have by itself and casts it, and decompositions take a number
+that is too large for infinity; eager's kernels refuse.  They are asked: the operator runs on tensors of one element.
 Must not know: recording, gradients.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -19,16 +21,21 @@ from aotgrad.errors import FailsOnFakes
 from aotgrad.symbols import SYM_TYPES
 from aotgrad.torch_versions import DisableTorchDispatch, pytree
 
+_FILL = {"full", "full_like", "new_full", "pad", "constant_pad_nd", "threshold", "threshold_", "scalar_tensor"}
+_HELD_BY_ALL = 127
+
 
 def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """`func` is what the program calls."""
     name = getattr(func, "__name__", "").split(".")[0]
     out = kwargs.get("out")
     in_place = name.endswith("_") and not name.endswith("__") and name != "copy_"
-    if not ((in_place and _computes_by_element(name)) or (out is not None and not _draws(name))):
+    writes = (in_place and _computes_by_element(name)) or (out is not None and not _draws(name))
+    fills = name in _FILL or _computes_by_element(name)
+    if not writes and not fills:
         return
     leaves = pytree.tree_leaves((args, dict(kwargs)))
-    if not _may_not_fit(leaves):
+    if not (writes and _may_not_fit(leaves)) and not (fills and _is_too_large(leaves)):
         return
     try:
         with DisableTorchDispatch(), torch.no_grad(), functional.hidden(), warnings.catch_warnings():
@@ -52,6 +59,26 @@ def _may_not_fit(leaves: Sequence[Any]) -> bool:
     return len(kinds) > 1 or not floats or any(isinstance(leaf, complex) for leaf in leaves)
 
 
+def _is_too_large(leaves: Sequence[Any]) -> bool:
+    """Whether a number is beyond what one of the types involved can hold."""
+    numbers = [leaf for leaf in leaves if type(leaf) in (int, float) and math.isfinite(leaf)]
+    if not any(abs(number) > _HELD_BY_ALL for number in numbers):
+        return False
+    kinds = {leaf if isinstance(leaf, torch.dtype) else leaf.dtype for leaf in leaves if _has_type(leaf)}
+    return any(abs(number) > _largest(kind) for number in numbers for kind in kinds)
+
+
+def _has_type(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor | torch.dtype)
+
+
+@cache
+def _largest(kind: torch.dtype) -> float:
+    if kind.is_floating_point or kind.is_complex:
+        return torch.finfo(kind).max
+    return math.inf if kind == torch.bool else torch.iinfo(kind).max
+
+
 def _small(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return torch.ones((1,) * value.dim(), dtype=value.dtype, device="cpu")
@@ -69,6 +96,6 @@ def _draws(name: str) -> bool:
 
 
 def _tags(name: str) -> set[torch.Tag]:
-    packet = getattr(torch.ops.aten, name, None)
+    packet = None if name.startswith("__") else getattr(torch.ops.aten, name, None)
     overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
     return {tag for overload in overloads for tag in overload.tags}

@@ -6,6 +6,7 @@ Must not know: partitioning, compilers.
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.partition import is_random, must_run, runs_in_backward
 from aotgrad.symbols import symbols_of
-from aotgrad.torch_versions import aten
+from aotgrad.torch_versions import aten, pytree
 
 JointPass = Callable[[JointGraph], JointGraph]
 
@@ -46,23 +47,42 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
     itself or as a view, keeps its node, for the caller must not find two values sharing it.
     """
     first: dict[Any, fx.Node] = {}
-    returned = {_memory(node) for node in joint.values}
+    returned = {memory for node in joint.values for memory in _memories(node)}
+    sharing: dict[Any, list[fx.Node]] = defaultdict(list)
+    for node in joint.graph.nodes:
+        for memory in _memories(node):
+            sharing[memory].append(node)
     for node in list(joint.graph.nodes):
-        if not _is_repeatable(node) or _memory(node) in returned:
+        if not _is_repeatable(node) or not returned.isdisjoint(_memories(node)):
             continue
         key = (node.target, runs_in_backward(node), _frozen(node.args), _frozen(node.kwargs))
         known = first.setdefault(key, node)
-        if known is not node:
+        if known is not node and _may_look_at(known, node, sharing):
             node.replace_all_uses_with(known)
             joint.graph.erase_node(node)
     return joint
 
 
-def _memory(value: Any) -> Any:
-    """What nodes over the same memory have in common; a node without memory has only itself."""
-    tensor = value.meta.get("val") if isinstance(value, fx.Node) else None
-    strided = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
-    return memory_of(tensor) if strided else value
+def _may_look_at(known: fx.Node, node: fx.Node, sharing: dict[Any, list[fx.Node]]) -> bool:
+    """Makes what was a view of `node` one of the equal `known`, as whoever asks for its memory has to see."""
+    value, (memory, *more) = known.meta.get("val"), _memories(node)
+    if more or not isinstance(value, torch.Tensor) or _memories(known) == {memory}:
+        return True
+    views = [view for view in sharing[memory] if view is not node]
+    if any(view.meta["val"].dtype != value.dtype for view in views):
+        return False
+    for view in views:
+        held = view.meta["val"]
+        view.meta["val"] = value.detach().as_strided(held.size(), held.stride(), held.storage_offset())
+        sharing[next(iter(_memories(known)))].append(view)
+    return True
+
+
+def _memories(value: Any) -> set[Any]:
+    """What nodes over the same memory have in common, of each of its results; a node without memory has only itself."""
+    held = value.meta.get("val") if isinstance(value, fx.Node) else None
+    tensors = [each for each in pytree.tree_leaves(held) if isinstance(each, torch.Tensor)]
+    return {memory_of(each) for each in tensors if each.layout is torch.strided} or {value}
 
 
 def _is_repeatable(node: fx.Node) -> bool:

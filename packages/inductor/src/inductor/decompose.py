@@ -123,7 +123,9 @@ _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
     # Torch's kernel on CPUs refuses what is not within 0 and 1.
     aten.binary_cross_entropy.default: lambda x, *_, **__: x.device.type != "cpu",
     # Another size would be broadcast, where torch's kernel refuses it.
-    aten.nll_loss2d_forward.default: lambda x, target, *_: x.ndim == 4 and target.shape == (x.shape[0], *x.shape[2:]),
+    aten.nll_loss2d_forward.default: lambda x, target, weight, *_: (
+        x.ndim == 4 and target.shape == (x.shape[0], *x.shape[2:]) and (weight is None or weight.shape == x.shape[1:2])
+    ),
     **dict.fromkeys(
         (getattr(aten.linspace, kind) for kind in ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")),
         lambda *_, dtype=None, **__: dtype is None or dtype.is_floating_point,

@@ -66,13 +66,39 @@ def _with_a_factor(
     many = isinstance(operands[1], SequenceValue)
     if not all(isinstance(part, TensorValue) for part in _parts(ctx, operands[1])):
         return None
+    kinds = _types_of_results(ctx, function.__name__, operands, _parts(ctx, factor))
     multiplied = [_in_single_precision(ctx, operand) for operand in _parts(ctx, operands[1])]
     factors = _as_tensors(ctx, _parts(ctx, factor), multiplied, exact=False)
     if many:
         operands[1] = ctx.record(foreach_mul, [ListValue(multiplied), ListValue(factors)], {})
     else:
         operands[1] = ctx.record(torch.mul, [multiplied[0], factors[0]], {})
-    return ctx.call_builtin(function, operands, options)
+    result = ctx.call_builtin(function, operands, options)
+    if not kinds or options:  # it is written to what has a type
+        return result
+    parts = [
+        part if part.fake.dtype is kind else ctx.record("to", [part, ConstantValue(kind)], {}, method=True)
+        for part, kind in zip(_parts(ctx, result), kinds, strict=True)
+        if isinstance(part, TensorValue)
+    ]
+    return type(result)(parts) if isinstance(result, SequenceValue) else parts[0]
+
+
+def _types_of_results(
+    ctx: Tracer, name: str, operands: Sequence[Value], factors: Sequence[Value]
+) -> Sequence[torch.dtype]:
+    """What eager's results are of, which no factor has a say in; nothing where a tensor is written to."""
+    columns = [_parts(ctx, operand) for operand in operands]
+    rows = [[part.fake for part in row if isinstance(part, TensorValue)] for row in zip(*columns, strict=False)]
+    whole = not all(fake.dtype.is_floating_point or fake.dtype.is_complex for row in rows for fake in row)
+    if whole and not all(isinstance(factor, ScalarValue) and factor.python_type() is int for factor in factors):
+        ctx.stop("tensor value", f"`{name}` of tensors of integers is given a factor of the run")
+    compute = getattr(torch, name.removeprefix("_foreach_").removesuffix("_"))
+    return () if name.endswith("_") else [compute(*map(_of_one_element, row)).dtype for row in rows]
+
+
+def _of_one_element(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty((1,) * tensor.dim(), dtype=tensor.dtype, device="meta")
 
 
 def _with_tensors(ctx: Tracer, function: Any, args: Sequence[Value], *, exact: bool) -> Value | None:

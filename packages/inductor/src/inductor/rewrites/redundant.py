@@ -73,6 +73,7 @@ def _equal_nodes(graph: Graph, dead: set[Node]) -> dict[Node, Node]:
         first = seen.setdefault(key, node)
         if first is not node and not (node in visible and first in visible):
             same[node] = first
+            visible |= {first} if node in visible else set()  # it is returned now
     return same
 
 
