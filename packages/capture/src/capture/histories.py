@@ -7,13 +7,13 @@ has one.  Such an operation is CPython's, unless nobody uses the view again.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Iterable
 from typing import Any, NoReturn, Protocol
 
 import torch
 
 from capture.graph import GraphRecorder, memory_of
+from capture.leaves import has_known_history
 from capture.sources import AttrSource
 from capture.torch_versions import is_view
 from capture.values.base import Tracer
@@ -41,13 +41,6 @@ def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[to
         for view in ctx.graph.views_without_history.get(memory, ()):
             if not has_known_history(view):
                 ctx.graph.lost_histories.setdefault(id(view), ctx.graph.mode.journal.place)
-
-
-def has_known_history(fake: torch.Tensor) -> bool:
-    with contextlib.suppress(RuntimeError):
-        _ = fake.grad_fn
-        return True
-    return False
 
 
 def note_view(ctx: Recording, result: torch.Tensor) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from capture.errors import Reason, SkipFrame
+from capture.leaves import is_leaf
 from capture.sources import ArgSource
 from capture.values.base import LazyValue, Value, module_name, reachable, settled
 from capture.values.function import CellValue, ClassValue
@@ -66,7 +67,7 @@ def has_history(value: Value) -> bool:
 def _has_steps(value: Value) -> bool:
     value = settled(value)
     tensor = value.fake if isinstance(value, TensorValue) else getattr(value, "obj", None)
-    return isinstance(tensor, torch.Tensor) and tensor.requires_grad and not tensor.is_leaf
+    return isinstance(tensor, torch.Tensor) and tensor.requires_grad and not is_leaf(tensor)
 
 
 def require_quiet_end(value: Value) -> None:

@@ -20,6 +20,20 @@ USED_UP = "second time"
 """Of torch's words for what was used up, those that no other error has."""
 
 
+def has_known_history(tensor: torch.Tensor) -> bool:
+    """Torch tells none of a view that was made without histories, of what has one since: every question raises."""
+    try:
+        _ = tensor.grad_fn
+    except RuntimeError:
+        return False
+    return True
+
+
+def is_leaf(tensor: torch.Tensor) -> bool:
+    """As torch says, where it says so."""
+    return has_known_history(tensor) and bool(tensor.is_leaf)
+
+
 class History:
     """Everything behind some tensors, up to their origins or to the steps that ``until`` names."""
 

@@ -16,6 +16,7 @@ from capture import default_devices
 from capture.errors import Location, Signal
 from capture.graph import GONE, GraphRecorder
 from capture.histories import insist_on_known_histories, note_view
+from capture.leaves import is_leaf
 from capture.silence import silenced
 from capture.stand_ins import stand_in
 from capture.torch_versions import (
@@ -163,7 +164,7 @@ def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber])
 
 
 def _is_new_leaf(ctx: Recording, result: Any) -> bool:
-    if not isinstance(result, torch.Tensor) or not result.requires_grad or not _begins_a_history(result):
+    if not isinstance(result, torch.Tensor) or not result.requires_grad or not is_leaf(result):
         return False
     known = ctx.tensors.get(id(result))
     return known is None or known.source is None
@@ -189,13 +190,6 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
             "error in an operation",
             f"`{name}` fails: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
         )
-
-
-def _begins_a_history(result: torch.Tensor) -> bool:
-    try:
-        return bool(result.is_leaf)
-    except RuntimeError:  # a view of what was changed in another mode of gradients; torch tells nothing of its history
-        return False
 
 
 def _sizes_may_vary(ctx: Recording) -> AbstractContextManager[None]:

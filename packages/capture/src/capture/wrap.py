@@ -165,6 +165,8 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
         fake = ctx.graph.fake_input(obj, source, layout)
     except RuntimeError as error:  # a view of what has a gradient of another shape, or no history that torch can tell
         ctx.stop("tensor attribute", f"torch makes no stand-in of {source.expression()}: {error}")
+    except AssertionError:  # torch compares the stand-in with a view whose `data` was replaced
+        ctx.stop("tensor attribute", f"torch makes no stand-in of {source.expression()}, which is unlike what it views")
     node = ctx.graph.add_input(source, fake)
     sizes = tuple(None if dim in layout.sizes else size for dim, size in enumerate(obj.shape))
     strides = ctx.graph.strides_relied_on(fake, obj)

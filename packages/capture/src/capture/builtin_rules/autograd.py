@@ -16,7 +16,7 @@ import torch
 from capture.builtin_rules.registry import rule
 from capture.errors import Reason
 from capture.graph import memory_of
-from capture.leaves import History
+from capture.leaves import History, has_known_history
 from capture.outcomes import StopEarlier, Stopped
 from capture.sources import AttrSource
 from capture.torch_versions import set_grad_enabled
@@ -106,12 +106,20 @@ def backward_of_several(
 
 def _tensors(ctx: Tracer, value: Value) -> list[TensorValue]:
     if isinstance(value, TensorValue):
+        _insist_on_known_histories(ctx, [value])
         return [value]
     items = [realize(ctx, item) for item in value.elements(ctx)] if isinstance(value, SequenceValue) else []
     tensors = [item for item in items if isinstance(item, TensorValue)]
     if len(tensors) < len(items):
         ctx.stop("autograd", "gradients are asked for of something that is no tensor")
+    _insist_on_known_histories(ctx, tensors)
     return tensors
+
+
+def _insist_on_known_histories(ctx: Tracer, tensors: Iterable[TensorValue]) -> None:
+    for each in tensors:
+        if not has_known_history(each.fake):
+            ctx.stop("autograd", f"gradients are asked for of {each.describe()}, of whose history torch tells nothing")
 
 
 # -- leaves ------------------------------------------------------------------------------------------------------

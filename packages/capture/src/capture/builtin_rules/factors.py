@@ -104,7 +104,7 @@ def _of_one_element(tensor: torch.Tensor) -> torch.Tensor:
 def _with_tensors(ctx: Tracer, function: Any, args: Sequence[Value], *, exact: bool) -> Value | None:
     """The last operand is one number for all tensors or one for each; ``exact``: of the tensors' own dtype."""
     targets, numbers = _parts(ctx, args[0]), _parts(ctx, args[-1])
-    if not _needs_help(targets[0], numbers, exact, isinstance(args[0], SequenceValue)):
+    if not targets or not _needs_help(targets[0], numbers, exact, isinstance(args[0], SequenceValue)):
         return None
     if any(isinstance(target, TensorValue) and target.fake.dtype in _SHORT for target in targets):
         return _rounded_once(ctx, function, args)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from capture.leaves import has_known_history
 from capture.sources import AttrSource, ConstSource, DictSource, KeySource, Source
 from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.constant import NONE, ConstantValue, boolean
@@ -53,6 +54,8 @@ class TensorValue(Value):
             return ctx.record(getattr, [self, ConstantValue(name)], {})
         if name == "grad":
             return self.gradient(ctx)
+        if name in ("is_leaf", "grad_fn") and not has_known_history(self.fake):
+            ctx.stop("tensor attribute", f"`{name}` of a view without a history, of what has one since, is read")
         if name == "is_leaf" or (name == "grad_fn" and self.fake.grad_fn is None):
             self._rely_on_being_a_leaf_or_not(ctx)
             return boolean(self.fake.is_leaf) if name == "is_leaf" else NONE

@@ -1,0 +1,93 @@
+"""Views of whose history torch tells nothing, and views that were given other data: used as eager uses them."""
+
+import pytest
+import torch
+
+import capture
+
+
+def outcome(function, make):
+    w = torch.ones(3, requires_grad=True)
+    try:
+        told = function(w, *make(w))
+    except RuntimeError as error:
+        told = str(error)
+    return str(told), str(w), str(w.grad)
+
+
+def changed_after_the_view(w):
+    a = w * 2
+    with torch.no_grad():
+        v = a.view(-1)
+    a.mul_(2)
+    return a, v
+
+
+def wants_gradients_after_the_view(w):
+    a = torch.zeros(3)
+    with torch.no_grad():
+        v = a.view(-1)
+    a.add_(w)
+    return a, v
+
+
+def both_without_gradients(w):
+    with torch.no_grad():
+        a = w.view(-1)
+        v = a.view(-1).mul_(1)
+        a.mul_(0.5)
+    return a, v
+
+
+MAKERS = [changed_after_the_view, wants_gradients_after_the_view, both_without_gradients]
+
+
+def across_new_data(w, a, v):
+    w.data = torch.zeros(3)
+    return w
+
+
+USES = {
+    "a leaf?": lambda w, a, v: v.is_leaf,
+    "a step?": lambda w, a, v: v.grad_fn is None,
+    "backward": lambda w, a, v: v.sum().backward(),
+    "backward of the other": lambda w, a, v: a.backward(v),
+    "gradients of it": lambda w, a, v: torch.autograd.grad(a.sum(), v, allow_unused=True),
+    "lives on": across_new_data,
+}
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("use", USES)
+def test_a_view_without_history(make, use):
+    def program(w):
+        return USES[use](w, *make(w))
+
+    region = capture.optimize("eager", strict=True)(program)
+    assert outcome(region, lambda w: ()) == outcome(program, lambda w: ())
+
+
+def with_data(view, data):
+    view.data = data
+    return view
+
+
+def inference_tensor():
+    with torch.inference_mode():
+        return torch.ones(3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda w: (with_data(w[:1], w),),
+        lambda w: (with_data(torch.zeros(3).view(-1), inference_tensor()),),
+        lambda w: (with_data(torch.zeros(3)[1:], torch.ones(3, dtype=torch.bfloat16)),),
+    ],
+)
+@pytest.mark.parametrize(
+    "use", [lambda w, y: y * 2, lambda w, y: y.detach().add_(1), lambda w, y: (y * w).sum().backward()]
+)
+def test_a_view_that_was_given_other_data(make, use):
+    region = capture.optimize("eager", strict=True)(use)
+    assert outcome(region, make) == outcome(use, make)
