@@ -1,5 +1,7 @@
 """Operators whose result's size depends on data stay in the graph, as long as nothing in Python depends on the size."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -66,3 +68,23 @@ def test_the_setting_turns_it_off(same, x):
     options = capture.Options(capture_dynamic_output_shapes=False)
     same(WHOLE["a mask"](x), capture.optimize("eager", options=options, log=log)(WHOLE["a mask"])(x))
     assert any(isinstance(record, capture.BreakRecord) for record in log.records())
+
+
+DTYPES = [torch.float64, torch.float16, torch.int64, torch.bool, torch.complex64]
+
+
+@pytest.mark.parametrize("of", DTYPES)
+@pytest.mark.parametrize("to", DTYPES)
+def test_what_is_assigned_to_a_position_is_converted(to, of):
+    def assigned(made, position, row):
+        made[position] = row
+        return made
+
+    log = capture.Log()
+    region = capture.optimize("eager", strict=True, log=log)(assigned)
+    given = torch.tensor(1), torch.tensor([[0, 1, 2]]).to(of)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Casting complex")
+        expected, actual = (function(torch.ones(2, 3, dtype=to), *given) for function in (assigned, region))
+    assert torch.equal(actual, expected)
+    assert any(isinstance(record, capture.GraphRecord) for record in log.records())

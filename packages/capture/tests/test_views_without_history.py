@@ -39,7 +39,15 @@ def both_without_gradients(w):
     return a, v
 
 
-MAKERS = [changed_after_the_view, wants_gradients_after_the_view, both_without_gradients]
+def one_of_several_changed(w):
+    a = w * 2
+    v = a.unbind()[0]
+    with torch.no_grad():
+        a.mul_(2)
+    return a, v
+
+
+MAKERS = [one_of_several_changed, changed_after_the_view, wants_gradients_after_the_view, both_without_gradients]
 
 
 def across_new_data(w, a, v):
@@ -65,6 +73,19 @@ def test_a_view_without_history(make, use):
 
     region = capture.optimize("eager", strict=True)(program)
     assert outcome(region, lambda w: ()) == outcome(program, lambda w: ())
+
+
+def test_one_of_several_views_is_given_back_after_a_backward():
+    def program(w):
+        v = w.unbind()[0]
+        v.square().backward()
+        with torch.no_grad():
+            w.mul_(2)
+        return v
+
+    expected, actual = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    assert program(expected).item() == capture.optimize("eager", strict=True)(program)(actual).item()
+    assert torch.equal(actual.grad, expected.grad)
 
 
 def with_data(view, data):

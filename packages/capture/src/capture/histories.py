@@ -43,9 +43,10 @@ def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[to
                 ctx.graph.lost_histories.setdefault(id(view), ctx.graph.mode.journal.place)
 
 
-def note_view(ctx: Recording, result: torch.Tensor) -> None:
-    """Of what a change of its base may leave without a history that can be told."""
-    if not torch.is_grad_enabled() and not result.is_inference() and is_view(result):
+def note_view(ctx: Recording, result: torch.Tensor, *, one_of_several: bool) -> None:
+    """Of what a change of its base may leave without a history that can be told: views that were made without any, and
+    those that one operator made together."""
+    if (one_of_several or not torch.is_grad_enabled()) and not result.is_inference() and is_view(result):
         ctx.graph.views_without_history.setdefault(memory_of(result), []).append(result)
 
 

@@ -207,7 +207,7 @@ def _needs_a_node(result: Any) -> bool:
     return result is None  # done for its effect
 
 
-def result_value(ctx: Recording, node: fx.Node, result: Any) -> Value:
+def result_value(ctx: Recording, node: fx.Node, result: Any, *, one_of_several: bool = False) -> Value:
     """The value of what an operation gave; an operand that comes back is itself."""
     if isinstance(result, torch.Tensor):
         known = ctx.tensors.get(id(result))
@@ -215,7 +215,7 @@ def result_value(ctx: Recording, node: fx.Node, result: Any) -> Value:
             return known
         value = TensorValue(node, result)
         ctx.tensors[id(result)] = value
-        note_view(ctx, result)
+        note_view(ctx, result, one_of_several=one_of_several)
         return value
     if isinstance(result, _SYMBOLIC):
         return _number(ctx, node, result)
@@ -232,7 +232,7 @@ def result_value(ctx: Recording, node: fx.Node, result: Any) -> Value:
 def _item(ctx: Recording, node: fx.Node, index: Any, item: Any) -> Value:
     if not _needs_a_node(item):
         return ctx.literal(item)
-    return result_value(ctx, ctx.graph.select(node, index, item), item)
+    return result_value(ctx, ctx.graph.select(node, index, item), item, one_of_several=True)
 
 
 def _number(ctx: Recording, node: fx.Node, result: Any) -> Value:

@@ -39,9 +39,19 @@ def assign_tensor(ctx: Tracer, tensor: TensorValue, index: Value, value: Value) 
         index = ctx.record("reshape", [index, ConstantValue(1)], {}, method=True)
         if isinstance(value, TensorValue) and memory_of(value.fake) == memory_of(tensor.fake):
             value = ctx.record("clone", [value], {}, method=True)  # a list refuses what a number takes
+        value = _as_items_of(ctx, tensor.fake, value)
     selected, rest = _selected(ctx, tensor, index)
     ctx.record(operator.setitem, [selected, _REST if rest is None else rest, value], {})
     return NONE
+
+
+def _as_items_of(ctx: Tracer, target: torch.Tensor, value: Value) -> Value:
+    """A number takes tensors of all dtypes and devices, and a list only its own."""
+    if not isinstance(value, TensorValue):
+        return value
+    if value.fake.device == target.device and value.fake.dtype is target.dtype:
+        return value
+    return ctx.record("to", [value, ConstantValue(target.device), ConstantValue(target.dtype)], {}, method=True)
 
 
 def _selected(ctx: Tracer, tensor: TensorValue, index: Value) -> tuple[TensorValue, Value | None]:
