@@ -88,6 +88,30 @@ def test_one_of_several_views_is_given_back_after_a_backward():
     assert torch.equal(actual.grad, expected.grad)
 
 
+def by_a_slice(w, y):
+    y[1:] = w
+    return y.add_(1)
+
+
+def by_a_row(w, y):
+    y[0].mul_(w)
+    torch._foreach_add_([y, y], True)
+    return y
+
+
+def looked_at_between(w, y):
+    y[1:] = w
+    return y.is_leaf, y.add_(1)
+
+
+@pytest.mark.parametrize("viewed", [False, True])
+@pytest.mark.parametrize("use", [by_a_slice, by_a_row, looked_at_between])
+def test_an_argument_gets_a_history_through_a_view(viewed, use):
+    region = capture.optimize("eager", strict=True)(use)
+    for make in (lambda w: (torch.ones(3, 3),), lambda w: (torch.ones(3, 3).t() if viewed else torch.ones(3, 3),)):
+        assert outcome(region, make) == outcome(use, make)
+
+
 def with_data(view, data):
     view.data = data
     return view

@@ -35,7 +35,8 @@ def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[to
     for memory in set(map(memory_of, operands)):
         inputs = ctx.graph.inputs_over.get(memory, ())
         for fake in inputs:
-            _last_step(ctx, name, fake)
+            if _is_first_of_a_view(_last_step(ctx, name, fake)):
+                _insist_on_being_no_view(ctx, name, fake)
         if len(inputs) > 1 and any(_has_another_history(ctx, fake) for fake in inputs):
             _spoilt(ctx, f"`{name}` changes the history of tensors that share memory")
         for view in ctx.graph.views_without_history.get(memory, ()):
@@ -66,6 +67,22 @@ def _has_another_history(ctx: Recording, fake: torch.Tensor) -> bool:
         return fake.requires_grad is not wanted or fake.grad_fn is not step
     except RuntimeError:  # a view that came without a history, of what got one
         return True
+
+
+def _is_first_of_a_view(step: Any) -> bool:
+    """Whether a tensor without a history got one by what was written to a view of it."""
+    return type(step).__name__ == "CopySlices" and step.next_functions[0][0] is None
+
+
+def _insist_on_being_no_view(ctx: Recording, name: str, fake: torch.Tensor) -> None:
+    """A view learns of a history that reached it through another view when somebody asks for it; until then, torch
+    refuses to change it.  Its stand-in is no view, and knows at once."""
+    value = ctx.tensors.get(id(fake))
+    if value is None or value.source is None:
+        return
+    if is_view(value.obj):
+        _spoilt(ctx, f"`{name}` gives {value.describe()}, a view, a history through another view")
+    ctx.wrap(None, AttrSource(value.source, "_base"))
 
 
 def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
