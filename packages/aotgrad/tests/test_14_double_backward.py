@@ -121,6 +121,32 @@ def test_an_input_changed_under_autograd_whose_old_value_nobody_needs(change):
     torch.testing.assert_close(found[1], found[0])
 
 
+def test_only_what_the_gradients_are_computed_from_must_be_what_it_was():
+    """The order of what was sorted was saved."""
+
+    def twice(f):
+        y = torch.tensor([2.0, 1.0], requires_grad=True)
+        result = f(y)
+        y.detach().add_(1)
+        torch.autograd.grad(result.square().sum(), y, create_graph=True)[0].square().sum().backward()
+        return y.grad
+
+    torch.testing.assert_close(twice(compiled(lambda y: y.sort()[0])), twice(lambda y: y.sort()[0]))
+
+
+def test_a_result_that_needs_no_changed_input_is_differentiated_twice():
+    def program(y, t):
+        return F.relu(y, inplace=True), t * 2
+
+    def twice(f):
+        y, t = torch.ones((), requires_grad=True), torch.ones((), requires_grad=True)
+        _, result = f(y + 0, t)
+        torch.autograd.grad(result.square(), t, create_graph=True)[0].backward()
+        return t.grad
+
+    torch.testing.assert_close(twice(compiled(program)), twice(program))
+
+
 def test_a_random_draw_that_was_not_saved_is_refused_in_one_sentence():
     x = torch.ones(3, requires_grad=True)
     (grad,) = torch.autograd.grad(compiled(lambda x: (x + torch.randn(3)).sin())(x).sum(), x, create_graph=True)

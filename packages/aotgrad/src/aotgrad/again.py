@@ -33,15 +33,18 @@ _WITHOUT_FORMULA = (
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Computes gradients from `[*forward inputs, *tangents, *taken]`; `taken` are indices of saved tensors."""
+    """Computes the gradients `roles` from `[*forward inputs, *tangents, *taken]`; `taken` are indices of saved tensors,
+    `read` are the forward inputs that must still be what they were."""
 
     run: Boxed
+    roles: tuple[Gradient, ...]
     taken: tuple[int, ...]
+    read: frozenset[int]
 
 
 def inputs_read(joint: JointGraph) -> tuple[int, ...]:
     """The forward inputs that must still be what they were when the gradients are computed again."""
-    read = needed(_gradients(joint))
+    read = needed(_gradients(joint, _roles(joint)))
     return tuple(
         index
         for index, node in enumerate(joint.graph.find_nodes(op="placeholder"))
@@ -55,12 +58,13 @@ def always_kept(joint: JointGraph) -> set[str]:
     return {node.name for node in joint.graph.nodes if node.op == "call_function" and node not in followed}
 
 
-def compute_again(joint: JointGraph, pair: Pair) -> Again:
-    """The gradients as operators that autograd can follow."""
+def compute_again(joint: JointGraph, pair: Pair, absent: frozenset[int] = frozenset()) -> Again:
+    """The gradients as operators that autograd can follow, but for those that hang on absent tangents alone."""
+    roles = tuple(role for role in _roles(joint) if not absent.issuperset(role.tangents))
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     graph.graph_copy(joint.graph, copies)
-    graph.output(tuple(copies[node] for node in _gradients(joint)))
+    graph.output(tuple(copies[node] for node in _gradients(joint, roles)))
     saved = [role.name for role in pair.forward.outputs if isinstance(role, Saved)]
     taken = _take_saved(graph, {node.name: copies[node] for node in joint.graph.nodes if node in copies}, saved)
     _use_what_has_a_formula(graph)
@@ -70,11 +74,16 @@ def compute_again(joint: JointGraph, pair: Pair) -> Again:
             raise Unsupported(f"forward did not save what {node.target} drew", "the gradient cannot be computed again")
         if node.op == "placeholder" and node.users and getattr(node.meta.get("role"), "mutated", False):
             raise Unsupported("the function changes an input that its gradients depend on", "pass a copy of it")
-    return Again(run_eagerly(fx.GraphModule(joint.root, graph), ()), taken)
+    read = frozenset(index for index, node in enumerate(graph.find_nodes(op="placeholder")) if node.users)
+    return Again(run_eagerly(fx.GraphModule(joint.root, graph), ()), roles, taken, read)
 
 
-def _gradients(joint: JointGraph) -> list[fx.Node]:
-    return [node for node, role in zip(joint.values, joint.outputs, strict=True) if isinstance(role, Gradient)]
+def _roles(joint: JointGraph) -> tuple[Gradient, ...]:
+    return tuple(role for role in joint.outputs if isinstance(role, Gradient))
+
+
+def _gradients(joint: JointGraph, roles: Sequence[Gradient]) -> list[fx.Node]:
+    return [node for node, role in zip(joint.values, joint.outputs, strict=True) if role in roles]
 
 
 def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[str]) -> tuple[int, ...]:

@@ -246,55 +246,52 @@ def _dense(value: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
 
 
 class DifferentiableBackward:
-    """Backward for callers that want a graph of it; what it needs is made when that happens first."""
+    """Backward for callers that want a graph of it; made for each set of absent tangents when that occurs first."""
 
     def __init__(self, joint: JointGraph, pair: Pair, layout: Layout) -> None:
         self._joint, self._pair, self._layout = joint, pair, layout
         self._lock = threading.Lock()
-        self._made: Again | str | None = None
+        self._made: dict[frozenset[int], Again | str] = {}
 
     def __call__(self, backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any]) -> Any:
-        with self._lock:
-            if self._made is None:
-                self._made = self._make()
-        if isinstance(self._made, str):
-            return _once(backward, ctx, tangents, self._made)
-        return self._run(self._made, ctx, tangents)
-
-    def _make(self) -> Again | str:
-        try:
-            return compute_again(self._joint, self._pair)
-        except Unsupported as error:
-            return str(error)
-
-    def _run(self, again: Again, ctx: Any, tangents: Sequence[Any]) -> tuple[Any, ...]:
+        found = self.by_role(ctx, [tangents[i] for i in self._layout.differentiable])
+        if isinstance(found, str):
+            return _once(backward, ctx, tangents, found)
         gradients: list[Any] = [None] * len(ctx.inputs)
-        for role, gradient in self._by_role(again, ctx, [tangents[i] for i in self._layout.differentiable]).items():
+        for role, gradient in found.items():
             gradients[role.input] = gradient
         return tuple(gradients)
 
     def by_role(self, ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any] | str:
         """The gradients for these tangents, or why there are none that can be differentiated."""
+        absent = frozenset(index for index, tangent in enumerate(arriving) if tangent is None)
         with self._lock:
-            if self._made is None:
-                self._made = self._make()
-        return self._made if isinstance(self._made, str) else self._by_role(self._made, ctx, arriving)
+            if absent not in self._made:
+                self._made[absent] = self._make(absent)
+        made = self._made[absent]
+        return made if isinstance(made, str) else self._by_role(made, ctx, arriving)
+
+    def _make(self, absent: frozenset[int]) -> Again | str:
+        try:
+            return compute_again(self._joint, self._pair, absent)
+        except Unsupported as error:
+            return str(error)
 
     def _by_role(self, again: Again, ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
         held = any(each.held for each, t in zip(self._layout.behind, arriving, strict=True) if t is not None)
         saved = saved_by(ctx) if held or again.taken else ()  # raises if they are gone or were written to
-        kept = [ctx.inputs[index] for index in self._layout.kept]
-        if ctx.versions is not None and ctx.versions != tuple(version_of(value) for value in kept):
-            raise RuntimeError("an input of a compiled function was modified by an inplace operation since its call")
+        if ctx.versions is not None:
+            for index, version in zip(self._layout.kept, ctx.versions, strict=True):
+                if index in again.read and version != version_of(ctx.inputs[index]):
+                    raise RuntimeError(
+                        "an input of a compiled function was modified by an inplace operation since its call"
+                    )
         given = [arranged(ctx, *each) for each in enumerate(zip(arriving, tangent_values(self._pair), strict=True))]
         with DisableAutocast():
             found = again.run([*ctx.inputs, *given, *(saved[index] for index in again.taken)])
-        absent = {index for index, tangent in enumerate(arriving) if tangent is None}
-        roles = gradients_of(self._pair.backward)
-        return {
-            role: None if absent.issuperset(role.tangents) else gradient
-            for role, gradient in zip(roles, found, strict=True)
-        }
+        gradients: dict[Gradient, Any] = dict.fromkeys(gradients_of(self._pair.backward))
+        gradients.update(zip(again.roles, found, strict=True))
+        return gradients
 
 
 def arranged(ctx: Any, order: int, arrived: tuple[Any, torch.Tensor]) -> torch.Tensor:
