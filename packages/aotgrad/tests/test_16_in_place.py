@@ -55,3 +55,15 @@ def test_a_parameter_is_written_without_gradients():
         call(weight)
     assert copies(graphs)
     assert torch.equal(weight.detach(), torch.full((3,), 3.0))
+
+
+def test_what_is_written_by_out_keeps_its_layout():
+    def program(x, y):
+        whole = x * 2
+        torch.square(y, out=whole)
+        return whole, whole + 0, torch.bernoulli(y, out=torch.empty(3, 2))
+
+    x, y = torch.ones(3, 2), torch.ones(2, 3).t()
+    eager, ours = program(x, y), aotgrad.function(program, forward=aotgrad.run_eagerly)(x, y)
+    assert [value.stride() for value in ours] == [value.stride() for value in eager]
+    torch.testing.assert_close(ours, eager)

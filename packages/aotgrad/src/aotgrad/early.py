@@ -74,6 +74,8 @@ class EarlyRules(TorchFunctionMode):
         writing = writing_overload(func, args, kwargs)
         if writing is not None:
             return call_functional(writing, args, kwargs)
+        if _lie_apart(args, kwargs.get("out")) and func not in _DRAW:
+            return _written_as_it_lies(func, args, kwargs)
         result = func(*args, **kwargs)
         _count_writes_to_list(func, args)
         return result
@@ -83,6 +85,26 @@ class EarlyRules(TorchFunctionMode):
         if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
             with DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
+
+
+_DRAW = frozenset({torch.normal, torch.multinomial})
+
+
+def _lie_apart(args: Sequence[Any], out: Any) -> bool:
+    """Whether an operator may make its result in another layout than `out` has."""
+    if not isinstance(out, torch.Tensor):
+        return False
+    tensors = (arg for arg in args if isinstance(arg, torch.Tensor))
+    return any(tensor.dim() > 1 and tensor.stride() != out.stride() for tensor in tensors)
+
+
+def _written_as_it_lies(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Functionalization puts the result in the place of `out`, whose layout is lost with that."""
+    out = kwargs["out"]
+    value = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
+    if value.shape == out.shape and value.dtype == out.dtype and value.stride() != out.stride():
+        return out.copy_(value)
+    return func(*args, **kwargs)
 
 
 def _count_writes_to_list(func: Any, args: Sequence[Any]) -> None:
