@@ -98,3 +98,9 @@ def test_an_operator_that_gives_a_list_beside_a_tensor(same_as_eager):
         return *gradients, found
 
     same_as_eager(unscale, torch.ones(3), torch.tensor([1.0, torch.inf]), torch.tensor(0.5))
+
+
+def test_a_constant_of_the_graph_is_not_added_to():
+    fn = aotgrad.function(lambda x: torch.tensor([3.0, 1.0]) + x, forward=aotgrad.run_eagerly)
+    for _ in range(3):
+        torch.testing.assert_close(fn(torch.ones(1)), torch.tensor([4.0, 2.0]))

@@ -104,10 +104,14 @@ def _memory(node: fx.Node) -> int | None:
     return memory_of(value) if isinstance(value, torch.Tensor) else None
 
 
+_AS_GIVEN = frozenset({torch.ops.aten.lift.default, torch.ops.aten.lift_fresh.default})
+"""What these return is the graph's own constant, to which the next call comes as well; the fakes do not show that."""
+
+
 def _is_own(node: Any, sharing: Mapping[int | None, int]) -> bool:
     """Did an operator of torch's own make this value in memory that no other value has?"""
     made = isinstance(node, fx.Node) and node.op == "call_function" and sharing[_memory(node)] == 1
-    return made and getattr(node.target, "namespace", None) == "aten"
+    return made and node.target not in _AS_GIVEN and getattr(node.target, "namespace", None) == "aten"
 
 
 def _kind(node: Any) -> Any:
