@@ -170,6 +170,8 @@ def triu(ctx: Context, x: Tensor, diagonal: int = 0) -> Tensor | Declined:
 
 def uninitialised(ctx: Context, size: Sequence[Any], dtype: torch.dtype, device: Any) -> Any:
     """Memory whose contents nobody may rely on: zero, which is free where it is overwritten."""
+    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
+        return Declined("memory that torch fills, since deterministic algorithms were asked for")
     return filled(ctx, size, 0, dtype, device)
 
 

@@ -12,9 +12,12 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from inductor.torch_versions import OpOverload, schema_of
+from inductor.torch_versions import OpOverload, aten, schema_of
 
 IMPURE = (torch.Tag.nondeterministic_seeded, torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+
+_VIEWS = (aten._unsafe_view.default, aten.lift_fresh.default)
+"""What is a view, though its schema does not say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +106,16 @@ def _sources(output: Node) -> set[Node]:
             continue
         found.add(node)
         target = node.target
-        if not isinstance(target, OpOverload) or any(r.alias_info for r in schema_of(target).returns):
+        if _may_share(target):
             stack.extend(node.all_input_nodes)
     return found
+
+
+def _may_share(target: Any) -> bool:
+    """Whether a result may lie in the memory of an operand."""
+    if not isinstance(target, OpOverload) or target in _VIEWS:
+        return True
+    return any(result.alias_info for result in schema_of(target).returns)
 
 
 def _key(value: Any, same: dict[Node, Node]) -> Hashable | None:
