@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import aotgrad
 
@@ -149,3 +150,14 @@ def test_a_result_is_no_view_of_what_nobody_has():
     x, weight = torch.ones(3), torch.ones(2, 3)
     result = aotgrad.function(torch.nn.functional.linear, forward=aotgrad.run_eagerly)(x, weight)
     result.detach_()  # which torch refuses for views
+
+
+def test_what_is_made_in_inference_mode_is_not_changed_outside_of_it():
+    def program(x):
+        with torch.inference_mode():
+            made = x * 2
+        F.relu(made, inplace=True)
+        return made
+
+    with pytest.raises(aotgrad.Unsupported, match="made in inference mode"):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.ones(3))

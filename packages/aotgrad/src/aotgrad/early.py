@@ -62,6 +62,7 @@ class EarlyRules(TorchFunctionMode):
         refuse_overlaps(func, args, kwargs)
         refuse_misfits(func, args, kwargs)
         _refuse_out_with_gradients(args, kwargs)
+        _refuse_write_to_inference(func, args, kwargs)
         rule = RULES.get(func)
         if rule is not None:
             return rule(*args, **kwargs)
@@ -143,6 +144,15 @@ def _refuse_out_with_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -
         leaves = pytree.tree_leaves((args, dict(kwargs)))
         if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
             raise Unsupported("`out` is given while gradients are recorded", "call it under no_grad")
+
+
+def _refuse_write_to_inference(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Of what was made in inference mode, outside of it: functionalization exchanges the data, which torch allows."""
+    name = getattr(func, "__name__", "").split(".")[0]
+    writes = kwargs.get("inplace") or name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    written = args[0] if writes and args else kwargs.get("out")
+    if isinstance(written, torch.Tensor) and written.is_inference() and not torch.is_inference_mode_enabled():
+        raise Unsupported("what was made in inference mode is changed outside of it", "eager refuses that")
 
 
 def early(*funcs: Callable[..., Any]) -> Callable[[Rule], Rule]:
