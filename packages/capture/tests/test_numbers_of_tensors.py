@@ -185,6 +185,17 @@ def test_a_factor_of_a_number_that_is_added():
         assert torch.equal(captured(torch.ones(3), torch.tensor(k)), function(torch.ones(3), torch.tensor(k)))
 
 
+@pytest.mark.parametrize("kind", [bool, int, float, complex])
+@pytest.mark.parametrize("function", [
+    lambda x, kind: x.to(kind),
+    lambda x, kind: x.to("cpu", dtype=kind).sum(),
+    lambda x, kind: torch.zeros(2, dtype=kind) + torch.tensor([1, 0], dtype=kind),
+    lambda x, kind: x.sum(0, dtype=kind),
+], ids=range(4))  # fmt: skip
+def test_types_of_pythons_name_dtypes(function, kind, check, x):
+    check(lambda x: function(x, kind), x)
+
+
 FACTORS = {
     "add": lambda x, y, t: torch.add(x, y, alpha=t),
     "sub": lambda x, y, t: x.sub(y, alpha=t),

@@ -246,6 +246,10 @@ def _number(ctx: Recording, node: fx.Node, result: Any) -> Value:
     return SymbolicNumber(node, result)
 
 
+_TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+"""What torch takes Python's types for, as in ``x.to(float)``."""
+
+
 class _Operands:
     """Values as arguments of a node and, at the same time, of the run on fake tensors."""
 
@@ -298,6 +302,8 @@ class _Operands:
             constant = value.constant()
         except NotConstant:
             self.ctx.stop("operand", f"`{self.operation}` is given {value.describe()}, which a graph cannot hold")
+        if isinstance(constant, type):  # the text of a graph has no word for it
+            constant = _TYPES.get(constant, constant)
         return constant, constant
 
 
