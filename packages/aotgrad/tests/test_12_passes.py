@@ -41,6 +41,15 @@ def test_what_was_a_view_of_equal_work_is_one_of_what_stays(same_as_eager):
     same_as_eager(program, torch.randn(3, 3))
 
 
+def test_equal_work_on_lists_is_shared(graphs_of):
+    def program(x):
+        (y,), (z,) = torch._foreach_mul([x], 2.0), torch._foreach_mul([x], 2.0)
+        return y.t() + z.t()
+
+    (graph,) = graphs_of(program, torch.randn(3, 3))
+    assert calls(graph, torch.ops.aten._foreach_mul.Scalar) == 1
+
+
 def test_random_draws_stay_apart(same_as_eager):
     same_as_eager(lambda x: F.dropout(x) + F.dropout(x), torch.ones(50, requires_grad=True))
 

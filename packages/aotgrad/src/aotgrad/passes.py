@@ -68,7 +68,7 @@ def _may_look_at(known: fx.Node, node: fx.Node, sharing: dict[Any, list[fx.Node]
     value, (memory, *more) = known.meta.get("val"), _memories(node)
     if more or not isinstance(value, torch.Tensor) or _memories(known) == {memory}:
         return True
-    views = [view for view in sharing[memory] if view is not node]
+    views = [view for view in sharing[memory] if view is not node and isinstance(view.meta["val"], torch.Tensor)]
     if any(view.meta["val"].dtype != value.dtype for view in views):
         return False
     for view in views:

@@ -47,7 +47,7 @@ TAKEN_APART = (
     "block_diag", "bucketize", "channel_shuffle", "col2im", "count_nonzero", "cudnn_batch_norm",
     "cudnn_batch_norm_backward", "diag_embed", "diagonal_backward", "diagonal_copy", "diagonal_scatter", "dist",
     "elu_backward", "expand_copy", "glu", "glu_backward", "grid_sampler_2d", "hann_window", "huber_loss",
-    "huber_loss_backward", "im2col", "index_copy", "index_fill", "isin", "ldexp", "linalg_cross", "linspace",
+    "huber_loss_backward", "im2col", "index_fill", "isin", "ldexp", "linalg_cross", "linspace",
     "log_sigmoid_backward", "log_sigmoid_forward", "logaddexp2", "logit_backward", "miopen_batch_norm_backward",
     "mish_backward", "mse_loss", "mse_loss_backward", "multi_margin_loss", "multilabel_margin_loss_forward", "mvlgamma",
     "nansum", "narrow_copy", "native_group_norm_backward", "nll_loss2d_backward", "nll_loss2d_forward",

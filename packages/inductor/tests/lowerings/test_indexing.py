@@ -95,3 +95,11 @@ def test_what_a_gather_picks_is_computed_alone_where_little_is_picked():
     made = [step.buffer for step in program_of(one_per_row, *inputs).steps if isinstance(step, Allocate)]
     assert all(buffer.sizes[-1] == ONE for buffer in made)
     check(one_per_row, *inputs)
+
+
+@pytest.mark.parametrize("name", ["index_copy", "index_add"])
+def test_slices_are_not_counted_from_the_end(name):
+    function = lambda x, k: getattr(x, name)(0, k, x[:3])
+    check(function, torch.randn(5, 3), torch.tensor([4, 0, 2]))
+    with pytest.raises(IndexError):
+        run_program(program_of(function, torch.randn(5, 3), IDX), [torch.randn(5, 3), IDX])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from inductor.codegen import cpp_dialect
+from inductor.codegen.cpp_accumulators import accumulator_type, is_long, is_split
 from inductor.codegen.cpp_strategy import (
     PARALLEL_WORK,
     UNROLLED,
@@ -35,25 +36,9 @@ from inductor.ir.expr import Apply, IndexValue, walk
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Scan, Statement, Store
 
-ACCUMULATORS = {
-    "sum": "Sum",
-    "prod": "Product",
-    "max": "Max",
-    "min": "Min",
-    "any": "Any",
-    "all": "All",
-    "xor_sum": "Xor",
-    "argmax": "ArgMax",
-    "argmin": "ArgMin",
-    "welford": "Welford",
-}
-
 COMBINATIONS = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "maximum<{2}>({0}, {1})",
                 "min": "minimum<{2}>({0}, {1})"}  # fmt: skip
 """What a store does with what is there."""
-
-LONG_REDUCTION = 32768
-"""From here on a reduction is done in pieces."""
 
 BAND = 64
 """Rows that are done together where reads cross."""
@@ -268,8 +253,8 @@ class _KernelPrinter:
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
-    def _parallel(self, axes: Sequence[Symbol], step: int = 1) -> bool:
-        """Prints the pragma that shares the next loops among threads, if there is enough to share.
+    def _parallel(self, axes: Sequence[Symbol], step: int = 1, loops: int | None = None) -> bool:
+        """Prints the pragma that shares the next loops, one for each axis or ``loops``, if there is enough to share.
 
         The kernel's own axes are shared by the team that calls it.  Loops inside a kernel without axes stand between
         statements for one thread, so it starts a team for them."""
@@ -282,7 +267,8 @@ class _KernelPrinter:
             return False
         if iterations is not None and iterations // step < 8 and len(axes) < len(self.kernel.axes):
             return False  # too few rows to share: the loop inside has more
-        collapse = f" collapse({len(axes)})" if len(axes) > 1 else ""
+        together = len(axes) if loops is None else loops
+        collapse = f" collapse({together})" if together > 1 else ""
         if self.kernel.axes:
             self.lines.line(f"#pragma omp for nowait{collapse}")
             self.team = True
@@ -300,14 +286,14 @@ class _KernelPrinter:
         reductions = [statement for statement in loop.body if isinstance(statement, Reduce)]
         totals = self._accumulators(loop, scope.lanes.width if scope.lanes else None, "all")
         spans = [Span.whole(axis) for axis in loop.axes]
-        if scope.lanes is None and reductions and _is_long(loop) and not has_scans([loop]):
+        if scope.lanes is None and reductions and is_long(loop) and not has_scans([loop]):
             self._pieces(loop, scope, totals)
         else:
             if not reductions and not self.kernel.axes and not has_scans([loop]):
                 self._parallel(loop.axes[:1], self.strategy.width if len(loop.axes) == 1 else 1)
             self._pass(loop, spans, scope, totals)
         for reduction in reductions:
-            self._results(reduction, scope, totals[reduction.name])
+            self._results(reduction, loop, scope, totals[reduction.name])
 
     def _pass(self, loop: Loop, spans: Sequence[Span], scope: Scope, totals: dict[str, str]) -> None:
         """The loop over the given stretches of its axes."""
@@ -330,7 +316,7 @@ class _KernelPrinter:
         self.lines.line(f"const i64 {step} = {rounded.within(Precedence.MULTIPLY)} / {count * unit} * {unit};")
         pieces = self._accumulators(loop, None, "pieces", count)
         if not self.kernel.axes:
-            self._parallel(loop.axes)
+            self._parallel(loop.axes, loops=1)
         with self.lines.block(f"for (i64 piece = 0; piece < {count}; piece++) {{", "}"):
             self.lines.line(f"const i64 {begin} = minimum<i64>(piece * {step}, {first.stop});")
             self.lines.line(f"const i64 {end} = minimum<i64>({begin} + {step}, {first.stop});")
@@ -408,11 +394,12 @@ class _KernelPrinter:
                 continue
             name = self.names.reserve(f"{statement.name}_{suffix}")
             array = f"[{count}]" if count > 1 else ""
-            self.lines.line(f"{_accumulator_type(statement, width)} {name}{array};")
+            kind = accumulator_type(statement, width, long=is_split(statement, loop, in_lanes=suffix == "lanes"))
+            self.lines.line(f"{kind} {name}{array};")
             declared[statement.name] = name
         return declared
 
-    def _results(self, statement: Reduce, scope: Scope, total: str) -> None:
+    def _results(self, statement: Reduce, loop: Loop, scope: Scope, total: str) -> None:
         vector = scope.lanes is not None
         name, dtype = statement.name, statement.dtype
         if statement.kind == "welford":
@@ -422,7 +409,7 @@ class _KernelPrinter:
             weight = f"splat<{kind}>({total}.count)" if vector else f"{kind}({total}.count)"
             scope.let(f"{name}_weight", Operand(Text(weight), dtype, vector))
             return
-        member = "at" if statement.kind.startswith("arg") else "value"
+        member = "at" if statement.kind.startswith("arg") else "sum()" if is_split(statement, loop) else "value"
         scope.let(name, Operand(Text(f"{total}.{member}"), dtype, vector))
 
     # -- statements ---------------------------------------------------------------------------------------------------
@@ -563,18 +550,6 @@ def _running(statement: Scan, scope: Scope, total: str) -> Operand:
     return Operand(Text(f"{total}.value"), statement.dtype, scope.lanes is not None)
 
 
-def _accumulator_type(statement: Reduce | Scan, width: int | None) -> str:
-    def type_of(dtype: torch.dtype) -> str:
-        if width is None:
-            return scalar_type(dtype)
-        return f"maskx{width}" if dtype == torch.bool else f"{scalar_type(dtype)}x{width}"
-
-    name = ACCUMULATORS[statement.kind]
-    if statement.kind.startswith("arg"):
-        return f"{name}<{type_of(statement.value.dtype)}, {type_of(statement.dtype)}>"
-    return f"{name}<{type_of(statement.dtype)}>"
-
-
 def _size(axis: Symbol) -> Index:
     assert axis.size is not None
     return axis.size
@@ -583,12 +558,6 @@ def _size(axis: Symbol) -> Index:
 def _extent(axis: Symbol) -> int:
     extent = _size(axis).as_int()
     return 1 << 30 if extent is None else extent
-
-
-def _is_long(loop: Loop) -> bool:
-    """Whether one accumulator would lose digits, or one thread time."""
-    extent = static_extent(loop.axes)
-    return extent is None or extent >= LONG_REDUCTION
 
 
 def _header(name: str, start: str, stop: str, step: int) -> str:

@@ -43,6 +43,7 @@ ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 """What GPUs can add to in one step."""
 LARGE_TABLE = 1 << 22
 """Tables of fewer elements are written as fast as kernels are started."""
+_OTHER_TYPE = "a source of another type, which eager refuses"
 REDUCED = "amax", "amin", "mean", "prod", "sum"
 
 
@@ -94,6 +95,8 @@ def index_put(
         if first.sizes != x.sizes[: first.ndim]:
             return Declined("a mask of another shape, which eager refuses")
         return _where_mask(x, first, values)
+    if values.dtype != x.dtype:
+        return Declined(_OTHER_TYPE)
     laid = spread(ctx, x, indices)
     if isinstance(laid, Declined):
         return laid
@@ -104,11 +107,21 @@ def index_put(
 
 @lowering(aten.index_add.default)
 def index_add(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor | Declined:
+    scaled = elementwise((source, alpha), lambda value, factor: value * factor) if alpha != 1 else source
+    return scaled if isinstance(scaled, Declined) else _slices(ctx, x, dim, index, scaled, "add")
+
+
+@lowering(aten.index_copy.default)
+def index_copy(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor | Declined:
+    return _slices(ctx, x, dim, index, source, "set")
+
+
+def _slices(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, mode: StoreMode) -> Tensor | Declined:
+    """Whole slices of ``source`` go to where ``index`` says along ``dim``, which is never counted from the end."""
     if not x.ndim or not index.ndim or source.ndim != x.ndim:
         return Declined("a 0-d tensor")
-    scaled = elementwise((source, alpha), lambda value, factor: value * factor) if alpha != 1 else source
-    if isinstance(scaled, Declined):
-        return scaled
+    if source.dtype != x.dtype:
+        return Declined(_OTHER_TYPE)
     dim = wrap(dim, x.ndim)
     if source.sizes != (*x.sizes[:dim], index.sizes[0], *x.sizes[dim + 1 :]):
         return Declined("a source of another shape, which eager refuses")
@@ -117,7 +130,7 @@ def index_add(ctx: Context, x: Tensor, dim: int, index: Tensor, source: Tensor, 
     symbol = place(0, x.sizes[dim])
     where_[dim] = Index.of(symbol)
     bound = [(symbol, position(chosen, x.sizes[dim]))]
-    return scattered(ctx, x, source.sizes, where_, bound, convert(scaled, x.dtype).expr, "add")
+    return scattered(ctx, x, source.sizes, where_, bound, source.expr, mode)
 
 
 # -- scatter ----------------------------------------------------------------------------------------------------------

@@ -40,6 +40,30 @@ INDUCTOR_ACCUMULATOR(All, (T) !T{}, a & x)
 INDUCTOR_ACCUMULATOR(Xor, T{}, a ^ x)
 #undef INDUCTOR_ACCUMULATOR
 
+// A sum of so many that one running value would lose digits: what 256 have come to is added up apart, and 256 of these.
+template <class T> struct LongSum {
+    T value{}, more{}, most{};
+    u32 count = 0;
+    INLINE void add(T x) {
+        value = value + x;
+        if ((++count & 255) != 0) return;
+        more = more + value;
+        value = T{};
+        if ((count & 65535) != 0) return;
+        most = most + more;
+        more = T{};
+    }
+    INLINE T sum() const { return most + (more + value); }
+    INLINE void take(const LongSum& other) { add(other.sum()); }
+    template <class V> INLINE void take(const LongSum<V>& part) {
+        const V all = part.sum();
+        for (i32 lane = 0; lane < lanes_of<V>; lane++) add((T)all[lane]);
+    }
+    template <class V> INLINE void take(const Sum<V>& part) {
+        for (i32 lane = 0; lane < lanes_of<V>; lane++) add((T)part.value[lane]);
+    }
+};
+
 // Truth in lanes as wide as ``model``'s.
 template <class M, class U> INLINE M narrow(M, U truth) {
     if constexpr (is_vector<M>) return to_mask<M>(truth);
