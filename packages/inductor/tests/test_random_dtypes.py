@@ -7,7 +7,7 @@ import os
 import torch
 import torch.nn.functional as F
 from compiled import copied
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from test_random_graphs import LAYOUTS, STEPS, indexed
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -145,6 +145,7 @@ def compiled_agrees(steps, wanted, build):
         agree(result, value, right.double() if right.is_floating_point() else right)
 
 
+@example(steps=[("add", 0, 0, False), ("both", 0, 0, False)], wanted=[((4, 6), "contiguous", torch.int8)])
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(*GRAPHS)
 def test_random_graphs_of_any_dtype(steps, wanted):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import shutil
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from inductor.options import Options
@@ -26,15 +29,23 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def show(folder: Path) -> int:
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    by_kind: dict[str, list[Path]] = {}
-    for path in files:
-        by_kind.setdefault(path.suffix or "other", []).append(path)
-    print(f"{folder}: {len(files)} files, {_size(files) / 1e6:.1f} MB")
-    for kind, paths in sorted(by_kind.items()):
-        oldest = (time.time() - min(path.stat().st_mtime for path in paths)) / 86400
-        print(f"  {kind:8} {len(paths):6} files {_size(paths) / 1e6:9.2f} MB, the oldest {oldest:.1f} days")
+    by_kind: dict[str, list[os.stat_result]] = {}
+    for path, found in _files(folder):
+        by_kind.setdefault(path.suffix or "other", []).append(found)
+    total = [found for kind in by_kind.values() for found in kind]
+    print(f"{folder}: {len(total)} files, {_size(total) / 1e6:.1f} MB")
+    for kind, files in sorted(by_kind.items()):
+        oldest = (time.time() - min(found.st_mtime for found in files)) / 86400
+        print(f"  {kind:8} {len(files):6} files {_size(files) / 1e6:9.2f} MB, the oldest {oldest:.1f} days")
     return 0
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """What is there; other processes remove files meanwhile."""
+    for home, _, names in os.walk(folder):
+        for path in (Path(home, name) for name in names):
+            with contextlib.suppress(OSError):
+                yield path, path.stat()
 
 
 def clear(folder: Path) -> int:
@@ -42,14 +53,13 @@ def clear(folder: Path) -> int:
     if not _is_ours(folder):
         print(f"{folder} holds what no compiler of ours wrote, so it is left alone: remove it by hand", file=sys.stderr)
         return 2
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    size = _size(files)
+    files = [found for _, found in _files(folder)]
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
+            shutil.rmtree(entry, ignore_errors=True)
         else:
-            entry.unlink()
-    print(f"removed {len(files)} files, {size / 1e6:.1f} MB, from {folder}")
+            entry.unlink(missing_ok=True)
+    print(f"removed {len(files)} files, {_size(files) / 1e6:.1f} MB, from {folder}")
     return 0
 
 
@@ -60,8 +70,8 @@ def _is_ours(folder: Path) -> bool:
     """A mistyped COMPILE_API_CACHE must not cost a home folder: only known kinds of files, and no hidden ones."""
     if folder.resolve() in (Path.home(), Path("/"), Path.cwd()):
         return False
-    return all(path.suffix in _OURS or path.suffix == "" for path in folder.rglob("*") if path.is_file())
+    return all(path.suffix in _OURS or path.suffix == "" for path, _ in _files(folder))
 
 
-def _size(paths: list[Path]) -> int:
-    return sum(path.stat().st_size for path in paths)
+def _size(files: Iterable[os.stat_result]) -> int:
+    return sum(found.st_size for found in files)
