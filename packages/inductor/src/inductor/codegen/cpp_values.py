@@ -289,9 +289,8 @@ def _apply(scope: Scope, node: Apply, done: Mapping[int, Operand]) -> Operand:
     style = cpp_dialect.format_of(node.op, kind)
     if (vector and style.is_call) or (vector and operands[-1].dtype == torch.bool):
         operands = [scope.spread(operand) for operand in operands]
-    elif (
-        vector and operands[-1].dtype in PROMOTED
-    ):  # gcc takes a number computed in these for an int, too wide for a lane
+    elif vector and operands[-1].dtype in PROMOTED:
+        # gcc takes a number computed in these for an int, which is too wide for a lane.
         pairs = zip(node.args, operands, strict=True)
         operands = [operand if isinstance(arg, Const) else scope.spread(operand) for arg, operand in pairs]
     elif vector and not any(operand.vector for operand in operands[-1:]) and len(operands) == 1:
