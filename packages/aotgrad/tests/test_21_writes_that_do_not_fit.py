@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import aotgrad
+from aotgrad.misfits import refuse_misfits
 
 INTS, FLOATS, MORE = torch.arange(3), torch.full((3,), 2.5), torch.arange(1.0, 7.0).reshape(2, 3)
 
@@ -54,3 +55,20 @@ def test_is_taken(case):
         own = [x.clone() for x in given]
         seen.append([*own, each(*own)])
     torch.testing.assert_close(*seen)
+
+
+LARGE = [10**7, 10**7]
+FILLS = {
+    "full": (torch.full, (LARGE, 255.0), {"dtype": torch.uint8}),
+    "size by name": (torch.full, (), {"size": LARGE, "fill_value": 255.0, "dtype": torch.uint8}),
+    "new_full": (torch.Tensor.new_full, (FLOATS.bfloat16(), LARGE, 255.0), {}),
+    "pad": (torch.nn.functional.pad, (INTS, LARGE, "constant", 255), {}),
+}
+
+
+@pytest.mark.parametrize("case", FILLS)
+def test_no_large_result_is_made_to_ask(case):
+    func, args, kwargs = FILLS[case]
+    refuse_misfits(func, args, kwargs)
+    with pytest.raises(RuntimeError, match="allocate"):
+        func(*args, **kwargs)

@@ -137,7 +137,7 @@ assert len(compile_api.report(inner).captured) == 1
 """
 
 
-def test_an_optimizer_is_captured_where_torchs_compiler_was_used_too(tmp_path, python):
+def test_torchs_compiler_is_used_beside_and_around(tmp_path, python):
     script = tmp_path / "program.py"
     script.write_text(BESIDE)
     done = python(str(script))

@@ -250,17 +250,17 @@ def test_a_break_that_is_asked_for_at_compile_time_is_one():
     assert [(frame.name, frame.line) for frame in reason.user_stack] == [("broken", "comptime.graph_break()")]
 
 
-def test_torchs_own_backends_stay_in_its_own_table():
+def test_torchs_own_backends_stay_in_its_own_table(monkeypatch):
     from torch._dynamo.backends import registry
+
+    monkeypatch.setattr(registry, "_COMPILER_FNS", {})
 
     def inductor(graph, inputs):
         raise AssertionError("torch's, which nobody asked for")
 
     inductor.__module__ = "torch._dynamo.backends.inductor"
-    before = registry._COMPILER_FNS.pop("inductor", None)
     torch._dynamo.register_backend(inductor)
     assert registry._COMPILER_FNS["inductor"] is inductor
-    registry._COMPILER_FNS["inductor"] = before
     assert torch.equal(torch.compile(plain, backend="inductor")(torch.ones(2)), plain(torch.ones(2)))
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import torch
 
+from aotgrad.torch_versions import is_zerotensor
+
 
 def oddity(value: torch.Tensor) -> str:
     """What keeps a tensor out of graphs; empty where nothing does."""
@@ -18,4 +20,4 @@ def oddity(value: torch.Tensor) -> str:
         return "is quantized"
     if value.is_inference() and value.requires_grad:
         return "was made in inference mode and requires grad"
-    return "is all zeros and has no memory" if value._is_zerotensor() else ""
+    return "is all zeros and has no memory" if is_zerotensor(value) else ""

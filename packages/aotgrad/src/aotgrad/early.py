@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from aotgrad import recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import Unsupported
-from aotgrad.misfits import refuse_misfits
+from aotgrad.misfits import draws, refuse_misfits
 from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
 from aotgrad.recurrences import GATES
@@ -75,7 +75,7 @@ class EarlyRules(TorchFunctionMode):
         writing = writing_overload(func, args, kwargs)
         if writing is not None:
             return call_functional(writing, args, kwargs)
-        if _lie_apart(args, kwargs.get("out")) and func not in _DRAW:
+        if _lie_apart(args, kwargs.get("out")) and not draws(getattr(func, "__name__", "")):
             return _written_as_it_lies(func, args, kwargs)
         result = func(*args, **kwargs)
         _count_writes_to_list(func, args)
@@ -86,9 +86,6 @@ class EarlyRules(TorchFunctionMode):
         if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
             with DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
-
-
-_DRAW = frozenset({torch.normal, torch.multinomial})
 
 
 def _lie_apart(args: Sequence[Any], out: Any) -> bool:

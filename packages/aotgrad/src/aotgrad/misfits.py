@@ -22,6 +22,10 @@ from aotgrad.symbols import SYM_TYPES
 from aotgrad.torch_versions import DisableTorchDispatch, pytree
 
 _FILL = {"full", "full_like", "new_full", "pad", "constant_pad_nd", "threshold", "threshold_", "scalar_tensor"}
+_SIZES: Mapping[str, tuple[int, str]] = {
+    "full": (0, "size"), "new_full": (1, "size"), "pad": (1, "pad"), "constant_pad_nd": (1, "pad"),
+}  # fmt: skip
+"""Which argument says how large the result is: whoever only asks makes none."""
 _HELD_BY_ALL = 127
 
 
@@ -30,8 +34,9 @@ def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     name = getattr(func, "__name__", "").split(".")[0]
     out = kwargs.get("out")
     in_place = name.endswith("_") and not name.endswith("__") and name != "copy_"
-    writes = (in_place and _computes_by_element(name)) or (out is not None and not _draws(name))
-    fills = name in _FILL or _computes_by_element(name)
+    writes = (in_place and _computes_by_element(name)) or (out is not None and not draws(name))
+    args, kwargs = _without_sizes(name, args, kwargs)
+    fills = _has_large_number(args, kwargs) and (name in _FILL or _computes_by_element(name))
     if not writes and not fills:
         return
     leaves = pytree.tree_leaves((args, dict(kwargs)))
@@ -49,6 +54,29 @@ def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         raise FailsOnFakes(what, "run it eagerly: the error is its own") from error
 
 
+def _without_sizes(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The call for a result of one element, or of as many as its operand has."""
+    if name not in _SIZES:
+        return args, kwargs
+    position, keyword = _SIZES[name]
+    if keyword in kwargs:
+        return args, {**kwargs, keyword: _nothing(kwargs[keyword], keyword)}
+    if position >= len(args):
+        return args, kwargs
+    return (*args[:position], _nothing(args[position], keyword), *args[position + 1 :]), kwargs
+
+
+def _nothing(sizes: Any, keyword: str) -> tuple[int, ...]:
+    """No dimensions, or no more on either side of each."""
+    return () if keyword == "size" or not isinstance(sizes, Sequence) else (0,) * len(sizes)
+
+
+def _has_large_number(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return any(type(each) in (int, float) and abs(each) > _HELD_BY_ALL for each in (*args, *kwargs.values()))
+
+
 def _may_not_fit(leaves: Sequence[Any]) -> bool:
     """Whether types differ, or are of integers, which most functions do not give."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -62,8 +90,6 @@ def _may_not_fit(leaves: Sequence[Any]) -> bool:
 def _is_too_large(leaves: Sequence[Any]) -> bool:
     """Whether a number is beyond what one of the types involved can hold."""
     numbers = [leaf for leaf in leaves if type(leaf) in (int, float) and math.isfinite(leaf)]
-    if not any(abs(number) > _HELD_BY_ALL for number in numbers):
-        return False
     kinds = {leaf if isinstance(leaf, torch.dtype) else leaf.dtype for leaf in leaves if _has_type(leaf)}
     return any(abs(number) > _largest(kind) for number in numbers for kind in kinds)
 
@@ -87,11 +113,11 @@ def _small(value: Any) -> Any:
 
 @cache
 def _computes_by_element(name: str) -> bool:
-    return name.startswith("_foreach_") or (torch.Tag.pointwise in _tags(name) and not _draws(name))
+    return name.startswith("_foreach_") or (torch.Tag.pointwise in _tags(name) and not draws(name))
 
 
 @cache
-def _draws(name: str) -> bool:
+def draws(name: str) -> bool:
     return torch.Tag.nondeterministic_seeded in _tags(name)
 
 

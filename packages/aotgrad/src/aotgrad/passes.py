@@ -57,14 +57,14 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
             continue
         key = (node.target, runs_in_backward(node), _frozen(node.args), _frozen(node.kwargs))
         known = first.setdefault(key, node)
-        if known is not node and _may_look_at(known, node, sharing):
+        if known is not node and _take_over_views(known, node, sharing):
             node.replace_all_uses_with(known)
             joint.graph.erase_node(node)
     return joint
 
 
-def _may_look_at(known: fx.Node, node: fx.Node, sharing: dict[Any, list[fx.Node]]) -> bool:
-    """Makes what was a view of `node` one of the equal `known`, as whoever asks for its memory has to see."""
+def _take_over_views(known: fx.Node, node: fx.Node, sharing: dict[Any, list[fx.Node]]) -> bool:
+    """Views of `node` become views of the equal `known`, as who asks for their memory must see; whether they can."""
     value, (memory, *more) = known.meta.get("val"), _memories(node)
     if more or not isinstance(value, torch.Tensor) or _memories(known) == {memory}:
         return True

@@ -37,6 +37,7 @@ from aotgrad.torch_versions import (
     aten,
     current_autograd_node,
     dispatch_has_kernel_for_dispatch_key,
+    is_zerotensor,
     schema_of,
 )
 
@@ -256,7 +257,7 @@ class Recorder(TorchDispatchMode):
     def _refuse_odd(self, what: str, value: torch.Tensor) -> None:
         """But zeros without memory that autograd's own formulas make: the next of them, `sgn`'s for one, reads them."""
         odd = oddity(value)
-        if odd and (current_autograd_node() is None or value.layout is not torch.strided or not value._is_zerotensor()):
+        if odd and (current_autograd_node() is None or value.layout is not torch.strided or not is_zerotensor(value)):
             raise Unsupported(f"{what} {odd}", "keep such tensors out of the graph, or leave it uncompiled")
 
     def _remember(self, value: torch.Tensor, node: fx.Node) -> None:

@@ -82,6 +82,7 @@ INSIDES = Insides(
         Inside(
             "torch.Tensor._base", "which is the tensor that a view looks at", _NOTHING, essential=True, attribute=True
         ),
+        Inside("torch.Tensor._is_zerotensor", "which tells zeros that have no memory", _NOTHING, essential=True),
         Inside(
             "torch.Tensor._version",
             "which shows that a tensor was written to",

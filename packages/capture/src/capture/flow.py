@@ -304,3 +304,9 @@ def _solve(flow: Flow, reads: list[int], writes: list[int]) -> list[int]:
                 before[i] = live
                 changed = True
     return before
+
+
+def raises_again(instruction: Instruction) -> bool:
+    """Whether this raises what was being handled, which leaves the traceback as it is."""
+    again = instruction.op in ("RERAISE", "END_ASYNC_FOR", "CLEANUP_THROW")
+    return again or (instruction.op == "RAISE_VARARGS" and instruction.arg == 0)

@@ -27,7 +27,8 @@ from capture.values.generator import (
     GeneratorValue,
     SuspendableValue,
 )
-from capture.values.iterator import IteratorValue, UserIterator
+from capture.values.iterating import UserIterator
+from capture.values.iterator import IteratorValue
 from capture.versions import PY312
 from capture.whereabouts import has_something_to_do_at_the_end, waits_for
 

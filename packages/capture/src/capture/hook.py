@@ -24,7 +24,6 @@ from capture.foreign_markers import is_disabled, is_triton_kernel
 from capture.forks import CollectionPause, ProcessLock
 from capture.guards import to_spec
 from capture.idleness import Idleness, LeftIdle, is_left_for_good
-from capture.machine import stack_depth
 from capture.options import Options
 from capture.outcomes import SizesFixed
 from capture.records import FallbackRecord, Log, RecompileRecord
@@ -33,6 +32,7 @@ from capture.signals import HeldSignals
 from capture.sources import Inputs
 from capture.torch_versions import INSIDES, cdata_of, len_torch_dispatch_stack, maybe_current_level, set_eval_frame
 from capture.translate import Backend, translate
+from capture.whereabouts import stack_depth
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 # What of torch is written as programs are, and worth capturing where a program's own frame broke.  Of its optimizers

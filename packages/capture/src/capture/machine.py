@@ -26,6 +26,7 @@ from capture.decisions import decided_by_arguments
 from capture.effects import Effects
 from capture.errors import Break, Location, Reason, SkipFrame, UserRaised
 from capture.expectations import Expectations, add_expectation
+from capture.flow import raises_again
 from capture.foreign_markers import is_disabled, is_torchs_own, starts_triton_kernels
 from capture.frame import Frame
 from capture.generating import does_something_at_the_end, made_by_a_call, resume, throw_into
@@ -67,7 +68,7 @@ from capture.values.made_class import DefinedClasses, MadeClass
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SliceValue, TupleValue
 from capture.values.tensor import TensorValue
-from capture.whereabouts import may_handle_an_error
+from capture.whereabouts import may_handle_an_error, stack_depth
 from capture.wrap import wrap_object
 
 _DEEPEST = 150
@@ -266,7 +267,7 @@ class Machine:
 
     def unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
         handler = instruction.handler
-        if not _raises_again(instruction):
+        if not raises_again(instruction):
             raised.value.was_raised()
         if handler is None:
             try:
@@ -590,20 +591,6 @@ class Machine:
     def stop(self, kind: str, explanation: str, hint: str = "") -> NoReturn:
         # Not by way of a variable: the exception would keep this frame, and the frame the exception.
         raise Break(Reason(kind, explanation, hint), self.location())
-
-
-def _raises_again(instruction: Instruction) -> bool:
-    """Whether this raises what was being handled, which leaves the traceback as it is."""
-    again = instruction.op in ("RERAISE", "END_ASYNC_FOR", "CLEANUP_THROW")
-    return again or (instruction.op == "RAISE_VARARGS" and instruction.arg == 0)
-
-
-def stack_depth() -> int:
-    """How many frames of Python there are."""
-    frame, depth = sys._getframe(), 0
-    while frame.f_back is not None:
-        frame, depth = frame.f_back, depth + 1
-    return depth
 
 
 def _name(obj: Any) -> str:

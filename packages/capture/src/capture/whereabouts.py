@@ -1,13 +1,17 @@
-"""Questions about where a frame stands: who handles an error here, and what a suspended one still has to do."""
+"""Questions about where a frame stands: who handles an error here, what a suspended one still has to do, how deep
+Python is."""
 
 from __future__ import annotations
+
+import sys
 
 from capture.frame import Frame
 from capture.instructions import Handler
 from capture.values.base import Value, settled
 from capture.values.context import TorchContext
 from capture.values.function import BuiltinValue
-from capture.values.iterator import OutsideIterator, UserIterator
+from capture.values.iterating import UserIterator
+from capture.values.iterator import OutsideIterator
 
 
 def may_handle_an_error(frame: Frame) -> bool:
@@ -47,3 +51,11 @@ def waits_for(frame: Frame) -> Value | None:
     if following is None or following.op != "RESUME" or following.arg & 3 not in (2, 3):
         return None
     return settled(frame.stack[-1])
+
+
+def stack_depth() -> int:
+    """How many frames of Python there are."""
+    frame, depth = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, depth = frame.f_back, depth + 1
+    return depth

@@ -45,7 +45,7 @@ from inductor.lowerings.values import (
     strided,
 )
 from inductor.raising import has_checks
-from inductor.refused import has_no_code
+from inductor.refused import is_unimplemented
 from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.epilogues import Epilogue, find_epilogues
 from inductor.rewrites.layouts import image_layouts
@@ -203,8 +203,8 @@ class _Lowerer:
             return self._fall_back(node, args, kwargs, "no lowering" if lower_operator is None else reason)
         if self._takes_any_number(node.target, args, kwargs):
             return self._fall_back(node, args, kwargs, "a size or position that is known only when it runs")
-        if has_no_code(node.target, *map_arg((node.args, node.kwargs), lambda given: given.meta.get("val"))):
-            return self._fall_back(node, args, kwargs, "a dtype that torch's own kernel has no code for")
+        if is_unimplemented(node.target, *map_arg((node.args, node.kwargs), lambda given: given.meta.get("val"))):
+            return self._fall_back(node, args, kwargs, "a dtype that torch's own kernel does not implement")
         if not takes_reals(node.target, (*args, *kwargs.values())):
             return self._fall_back(node, args, kwargs, "a float that is known only when it runs")
         if node.target in PICKS and isinstance(args[0], Tensor) and has_checks(args[0].expr):

@@ -119,7 +119,7 @@ def test_a_long_row_is_read_in_two_passes():
 
 
 INTERPRETED = (
-    "test_kernels.py", "test_sequences.py", "test_eight_bits.py", "test_host_numbers.py",
+    "test_kernels.py", "test_random_numbers.py", "test_sequences.py", "test_eight_bits.py", "test_host_numbers.py",
     "../schedule/test_together.py",
 )  # fmt: skip
 

@@ -14,7 +14,8 @@ from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.container_object import ContainerObject, leave_subclass
 from capture.values.function import BuiltinValue
-from capture.values.iterator import IteratorValue, iterate
+from capture.values.iterating import iterate
+from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue, field_names, require_plain_tuple
 from capture.values.user_object import UserObject

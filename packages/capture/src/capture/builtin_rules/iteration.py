@@ -15,9 +15,8 @@ from capture.builtin_rules.operators import index_of
 from capture.builtin_rules.registry import fold, pure, rule
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.iterating import CallableIterator, ChainIterator, UserIterator, iterate
 from capture.values.iterator import (
-    CallableIterator,
-    ChainIterator,
     CountIterator,
     DictIterator,
     EnumerateIterator,
@@ -32,9 +31,7 @@ from capture.values.iterator import (
     RowIterator,
     SequenceIterator,
     SliceIterator,
-    UserIterator,
     ZipIterator,
-    iterate,
     taken_result,
 )
 from capture.values.mapping import DictValue, DictView

@@ -10,7 +10,7 @@ from capture.builtin_rules.operators import keys_like_a_set
 from capture.builtin_rules.registry import constant_of, rule
 from capture.values.base import NotConstant, Tracer, Value
 from capture.values.constant import NONE, ConstantValue, boolean
-from capture.values.iterator import iterate
+from capture.values.iterating import iterate
 from capture.values.mapping import DictView, key_of
 from capture.values.sequence import SetValue
 

@@ -11,7 +11,8 @@ from capture.opcodes.registry import opcode
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import UNBOUND
 from capture.values.function import CellValue, ClassValue, FunctionValue, SuperValue
-from capture.values.iterator import IteratorValue, iterate
+from capture.values.iterating import iterate
+from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue
 
 

@@ -14,7 +14,7 @@ from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.container_object import ContainerObject
 from capture.values.function import ClassValue
-from capture.values.iterator import iterate
+from capture.values.iterating import iterate
 from capture.values.mapping import DictValue, key_of
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
 

@@ -18,7 +18,8 @@ from capture.values.generator import (
     YieldedToAsync,
     awaited,
 )
-from capture.values.iterator import IteratorValue, iterate
+from capture.values.iterating import iterate
+from capture.values.iterator import IteratorValue
 from capture.values.user_object import UserObject
 from capture.versions import PY312
 from capture.whereabouts import waits_for

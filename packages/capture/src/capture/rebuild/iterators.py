@@ -11,9 +11,8 @@ from capture.reiterate import advanced, dict_iterator, exhausted, reverse_iterat
 from capture.values.base import Value, root_package
 from capture.values.constant import ConstantValue
 from capture.values.generator import AsyncGeneratorValue, CoroutineValue, GeneratorValue, SuspendableValue
+from capture.values.iterating import CallableIterator, ChainIterator, UserIterator
 from capture.values.iterator import (
-    CallableIterator,
-    ChainIterator,
     CountIterator,
     DictIterator,
     EnumerateIterator,
@@ -27,7 +26,6 @@ from capture.values.iterator import (
     RowIterator,
     SequenceIterator,
     SliceIterator,
-    UserIterator,
     ZipIterator,
 )
 from capture.values.sequence import ListValue, SetValue, TupleValue

@@ -16,7 +16,8 @@ from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE
 from capture.values.exception import ExceptionValue
 from capture.values.function import BuiltinValue, FunctionValue
-from capture.values.iterator import IteratorValue, UserIterator, is_none
+from capture.values.iterating import UserIterator
+from capture.values.iterator import IteratorValue, is_none
 from capture.values.user_object import UserObject
 
 

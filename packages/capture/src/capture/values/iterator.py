@@ -16,7 +16,7 @@ from capture.sources import Source
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.function import BuiltinValue, PartialValue
-from capture.values.mapping import DictValue, DictView
+from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue
 from capture.values.user_object import UserObject
 
@@ -428,34 +428,6 @@ class FilterIterator(IteratorValue):
         yield self.over
 
 
-class ChainIterator(IteratorValue):
-    """``itertools.chain``: the iterables are opened one after the other."""
-
-    def __init__(self, iterables: IteratorValue) -> None:
-        self.iterables = iterables
-        self.current: IteratorValue | None = None
-
-    def python_type(self) -> type:
-        return itertools.chain
-
-    def advance(self, ctx: Tracer) -> Value | None:
-        while True:
-            if self.current is None:
-                following = self.iterables.step(ctx)
-                if following is None:
-                    return None
-                self.current = iterate(ctx, following)
-            value = self.current.step(ctx)
-            if value is not None:
-                return value
-            self.current = None
-
-    def parts(self) -> Iterator[Value]:
-        yield self.iterables
-        if self.current is not None:
-            yield self.current
-
-
 class PairIterator(IteratorValue):
     """``itertools.pairwise``."""
 
@@ -482,125 +454,11 @@ class PairIterator(IteratorValue):
             yield self.previous
 
 
-class UserIterator(IteratorValue):
-    """An object with ``__next__``, stepped by calling it."""
-
-    def __init__(self, owner: UserObject) -> None:
-        self.owner = owner
-
-    def python_type(self) -> type:
-        return self.owner.python_type()
-
-    def advance(self, ctx: Tracer) -> Value | None:
-        return next_or_none(ctx, self.owner)
-
-    def send(self, ctx: Tracer, sent: Value) -> Value | None:
-        method = self.owner.special(ctx, "__next__") if is_none(sent) else self.owner.attribute(ctx, "send")
-        assert method is not None
-        try:
-            return ctx.call(method, [] if is_none(sent) else [sent])
-        except UserRaised as raised:
-            if not issubclass(raised.value.python_type(), StopIteration):
-                raise
-            self.returned = raised.value.attribute(ctx, "value")
-            return None
-
-    def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
-        if self._method(ctx, "throw") is not None:
-            ctx.stop("generator", f"an exception is thrown into {self.owner.describe()}")
-        raise raised
-
-    def close(self, ctx: Tracer) -> None:
-        """When what waits for it is closed."""
-        method = self._method(ctx, "close")
-        if method is not None:
-            ctx.call(method, [])
-
-    def _method(self, ctx: Tracer, name: str) -> Value | None:
-        found = self.owner.plain_attribute(ctx, name)
-        if found is None and self.owner.special(ctx, "__getattr__") is not None:
-            ctx.stop("generator", f"{self.owner.describe()} is asked for `{name}`, which its __getattr__ answers")
-        return found
-
-    def parts(self) -> Iterator[Value]:
-        yield self.owner
-
-
 def is_none(value: Value) -> bool:
     return isinstance(value, ConstantValue) and value.value is None
-
-
-class CallableIterator(IteratorValue):
-    """``iter(function, sentinel)``."""
-
-    def __init__(self, function: Value, sentinel: Value) -> None:
-        self.function = function
-        self.sentinel = sentinel
-        self.finished = False
-
-    def python_type(self) -> type:
-        return type(iter(int, 1))
-
-    def advance(self, ctx: Tracer) -> Value | None:
-        if self.finished:
-            return None
-        self.finished = True  # as in C, whatever happens in the call
-        value = ctx.call(self.function, [])
-        self.finished = ctx.call_builtin(operator.eq, [self.sentinel, value], {}).truth(ctx)
-        return None if self.finished else value
-
-    def parts(self) -> Iterator[Value]:
-        yield self.function
-        yield self.sentinel
 
 
 def taken_result(ended: Any) -> tuple[Value, ...]:
     """What the StopIteration at the end carries: the result, the first time."""
     result, ended.returned = ended.returned, NONE
     return () if is_none(result) else (result,)
-
-
-def next_or_none(ctx: Tracer, owner: UserObject) -> Value | None:
-    """One ``__next__``; StopIteration is the end."""
-    method = owner.special(ctx, "__next__")
-    if method is None:
-        ctx.throw(TypeError, f"'{owner.cls.__name__}' object is not an iterator")
-    return ctx.attempt(method, StopIteration)
-
-
-def iterate(ctx: Tracer, value: Value) -> IteratorValue:
-    """``iter(value)``."""
-    value = realize(ctx, value)
-    if isinstance(value, IteratorValue):
-        return value
-    if isinstance(value, ConstantValue) and isinstance(value.value, range):
-        return RangeIterator(value.value)
-    if isinstance(value, UserObject) or (isinstance(value, DictValue) and _own_iter(value)):
-        return _iterate_object(ctx, value)
-    if isinstance(value, DictValue):
-        return DictIterator(value, "keys")
-    if isinstance(value, DictView):
-        return DictIterator(value.owner, value.which)
-    return SequenceIterator(value, None if isinstance(value, ListValue) else value.elements(ctx))
-
-
-def _own_iter(value: DictValue) -> bool:
-    return hasattr(getattr(value.cls, "__iter__", None), "__code__")
-
-
-def _iterate_object(ctx: Tracer, value: Value) -> IteratorValue:
-    if isinstance(value, UserObject):
-        method = value.special(ctx, "__iter__")
-        if method is None:
-            if value.special(ctx, "__getitem__") is not None:
-                ctx.stop("iteration", f"{value.describe()} is iterated through `__getitem__`", "define `__iter__`")
-            ctx.throw(TypeError, f"'{value.cls.__name__}' object is not iterable")
-        made = realize(ctx, ctx.call(method, []))
-        if isinstance(made, UserObject):
-            if made.special(ctx, "__next__") is None:
-                ctx.throw(TypeError, f"iter() returned non-iterator of type '{made.cls.__name__}'")
-            return UserIterator(made)
-        if not isinstance(made, IteratorValue):
-            ctx.throw(TypeError, f"iter() returned non-iterator of type '{made.python_type().__name__}'")
-        return made
-    return SequenceIterator(value, value.elements(ctx))

@@ -46,7 +46,7 @@ def place(order: int, size: Index) -> Symbol:
     return Symbol(f"p{order}", size)
 
 
-def may_be_outside_of_nothing(places: Iterable[tuple[Symbol, Expr]]) -> Declined | None:
+def decline_empty_axis(places: Iterable[tuple[Symbol, Expr]]) -> Declined | None:
     """Where an axis has no elements, no position can be moved inside of it for the call to raise afterwards."""
     for symbol, _ in places:
         assert symbol.size is not None
@@ -59,7 +59,7 @@ def gather_at(
     ctx: Context, x: Tensor, sizes: tuple[Index, ...], indices: Sequence[Index], places: Sequence[tuple[Symbol, Expr]]
 ) -> Tensor | Declined:
     """A tensor of ``sizes`` whose elements are ``x`` at ``indices``, which mention symbols read from tensors."""
-    if declined := may_be_outside_of_nothing(places):
+    if declined := decline_empty_axis(places):
         return declined
     symbols = [symbol for symbol, _ in places]
     most = _most_inlined(x, sizes)

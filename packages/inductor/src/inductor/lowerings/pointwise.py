@@ -188,15 +188,15 @@ row(aten.hypot.default, operands=2)(functools.partial(call, "hypot"))
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-def _sum(*overloads: OpOverload, of_truths: bool = True) -> Callable[[Formula], Formula]:
+def _sum(*overloads: OpOverload, of_booleans: bool = True) -> Callable[[Formula], Formula]:
     """Registers a formula of two operands and a factor, which on CPUs is rounded as numbers beside tensors are."""
 
     def register(formula: Formula) -> Formula:
         def lower(ctx: Context, x: Any, y: Any, alpha: Any = 1) -> Tensor | Declined:
             if isinstance(alpha, Index):
                 return Declined(UNKNOWN)
-            if not of_truths and (_is_truth(x) or _is_truth(y)):
-                return Declined("truths, which eager does not subtract")
+            if not of_booleans and (_is_boolean(x) or _is_boolean(y)):
+                return Declined("a boolean operand, which eager refuses to subtract")
             if isinstance(alpha, int | float) and x.device.type == "cpu":
                 alpha = representable(alpha, promote((x, y)))
             return elementwise((x, y), functools.partial(formula, alpha=alpha), wide=ON_GPUS)
@@ -207,7 +207,7 @@ def _sum(*overloads: OpOverload, of_truths: bool = True) -> Callable[[Formula], 
     return register
 
 
-def _is_truth(value: Any) -> bool:
+def _is_boolean(value: Any) -> bool:
     return isinstance(value, bool) or (isinstance(value, Tensor) and value.dtype == torch.bool)
 
 
@@ -221,12 +221,12 @@ def add(x: Value, y: Value, alpha: Number = 1) -> Value:
     return x + y if alpha == 1 else _plus_product(x, y, alpha)
 
 
-@_sum(aten.sub.Tensor, aten.sub.Scalar, of_truths=False)
+@_sum(aten.sub.Tensor, aten.sub.Scalar, of_booleans=False)
 def sub(x: Value, y: Value, alpha: Number = 1) -> Value:
     return x - y if alpha == 1 else _minus_product(x, y, alpha)
 
 
-@_sum(aten.rsub.Tensor, aten.rsub.Scalar, of_truths=False)
+@_sum(aten.rsub.Tensor, aten.rsub.Scalar, of_booleans=False)
 def rsub(x: Value, y: Value, alpha: Number = 1) -> Value:
     return y - x if alpha == 1 else _minus_product(y, x, alpha)
 

@@ -17,7 +17,7 @@ from inductor.ir.index import ONE, ZERO, Index, Symbol
 from inductor.ir.kernel import StoreMode
 from inductor.lowerings.algebra import Value, equal, maximum, where
 from inductor.lowerings.context import Context
-from inductor.lowerings.indexing import gather_at, may_be_outside_of_nothing, place, position, spread
+from inductor.lowerings.indexing import decline_empty_axis, gather_at, place, position, spread
 from inductor.lowerings.pointwise import elementwise
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.sizes import contiguous_strides
@@ -62,7 +62,7 @@ def scattered(
     Sums and products of half precision are kept in float32 until they are whole."""
     if x.dtype.is_complex:
         return Declined("complex numbers")
-    if declined := may_be_outside_of_nothing(places):
+    if declined := decline_empty_axis(places):
         return declined
     if x.device.type == "cuda" and torch.are_deterministic_algorithms_enabled():
         return Declined("writes that meet, where deterministic algorithms were asked for")
