@@ -1,5 +1,6 @@
 """``install`` puts us where programs look for ``torch.compile``; ``uninstall`` takes us away."""
 
+import logging
 import warnings
 
 import pytest
@@ -177,6 +178,35 @@ def test_torchs_logs_are_ours_too(monkeypatch):
     assert [name for name in logs.ARTIFACTS if logs._logger(name).level] == ["kernels"]
     torch._logging.set_logs()
     assert not logs.any_wanted()
+
+
+@pytest.fixture
+def logs_to(monkeypatch):
+    """Installs us in a program whose logs of breaks were asked for in a file."""
+    logger = logging.getLogger("compile_api")
+    monkeypatch.setattr(logger, "handlers", [])
+
+    def install(path):
+        compile_api.uninstall()
+        monkeypatch.setenv("TORCH_LOGS", "graph_breaks")
+        monkeypatch.setenv("TORCH_LOGS_OUT", str(path))
+        compile_api.install()
+
+    yield install
+    compile_api.set_logs()
+    for handler in logger.handlers:
+        handler.close()
+
+
+def test_torchs_logs_go_to_the_file_that_is_named(logs_to, tmp_path):
+    logs_to(tmp_path / "logs")
+    torch.compile(breaking, backend="eager")(torch.ones(3))
+    assert "graph break at" in (tmp_path / "logs").read_text()
+
+
+def test_a_file_that_cannot_be_written_is_named_once(logs_to, tmp_path):
+    with pytest.warns(UserWarning, match=r"logs are not written to .*: No such file or directory"):
+        logs_to(tmp_path / "no" / "logs")
 
 
 def breaking(x):

@@ -126,6 +126,8 @@ def _follow_torchs_logs() -> None:
     wanted = torchs_logs(os.environ.get("TORCH_LOGS", ""), _SERVED.told)
     if wanted:
         logs.set_logs(wanted, os.environ.get("COMPILE_LOGS", ""))
+        if path := os.environ.get("TORCH_LOGS_OUT"):
+            logs.write_to_file(path)
 
 
 def _set_logs(**switches: Any) -> None:

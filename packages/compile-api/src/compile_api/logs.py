@@ -118,6 +118,21 @@ def _reach_standard_error() -> None:
         parent.addHandler(handler)
 
 
+def write_to_file(path: str) -> None:
+    """What is printed from now on is written to the end of a file, too."""
+    parent = logging.getLogger("compile_api")
+    known = (handler.baseFilename for handler in parent.handlers if isinstance(handler, logging.FileHandler))
+    if os.path.abspath(path) in known:
+        return
+    try:
+        handler = logging.FileHandler(path)
+    except OSError as error:
+        warnings.warn(f"logs are not written to {path}: {error.strerror}", stacklevel=2)
+        return
+    handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
+    parent.addHandler(handler)
+
+
 def _print_record(record: Any) -> None:
     for artifact, text in _TEXTS[type(record)](record) if type(record) in _TEXTS else ():
         logger = _logger(artifact)
