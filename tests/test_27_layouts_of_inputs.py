@@ -61,8 +61,8 @@ def test_layouts_of_inputs(backend, history, monkeypatch):
     monkeypatch.setenv("COMPILE_API_STRICT", "0")
     wrong = []
     for (name, program), dynamic in itertools.product(PROGRAMS.items(), (None, True)):
-        if backend == "inductor" and dynamic:
-            continue  # the second size is as dynamic, and building takes a while
+        if backend != "eager" and dynamic:
+            continue  # the second size is as dynamic: how it came to be is capture's own affair
         for layout in LAYOUTS:
             compile_api.reset()
             compiled = compile_api.compile(program, backend=backend, dynamic=dynamic)

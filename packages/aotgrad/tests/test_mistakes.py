@@ -67,6 +67,8 @@ MISTAKES = {
     ),
     "a compiler that returns nothing": (lambda: by(lambda gm, inputs: None)(X, W), "returned None; it has to return a"),
     "no partition": (lambda: by(run_eagerly, partition="mincut")(X, W), "partition is a str; give a function of"),
+    "a partition of nothing": (lambda: aotgrad.default_partition(3), "takes the joint graph of forward and backward"),
+    "a cut of no graph": (lambda: aotgrad.min_cut_partition(by), "not the function by: pass it as `partition`"),
     "no decompositions": (lambda: by(run_eagerly, decompositions=3)(X, W), "decompositions is an int; give a table"),
     "a name for a table": (lambda: by(run_eagerly, decompositions="core")(X, W), "aotgrad.decompositions.core()"),
     "an operator of any form": (

@@ -31,6 +31,9 @@ MISTAKES = {
     "a module by name": (lambda: cudagraphs.capture(nn.Linear(3, 2), [X])(input=X), "and got input by name"),
     "a module without input": (lambda: cudagraphs.capture(nn.Linear(3, 2), [X])(), "with 1 example inputs and is"),
     "a module with too many": (lambda: cudagraphs.capture(nn.Linear(3, 2), [X])(X, X), "and is called with 2"),
+    "no graph": (lambda: cudagraphs.check_graph(3), "check_graph takes a torch.fx.GraphModule, not a int"),
+    "no device": (lambda: cudagraphs.manager_of("x"), "takes the number of one of "),
+    "a device that is not there": (lambda: cudagraphs.manager_of(99), "CUDA devices, not 99"),
     "too few": (lambda: cudagraphs.capture(function, [X, X])(X), "missing 1 required positional argument: 'w'"),
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ from torch import fx
 from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.maxflow import INFINITE, FlowNetwork
-from aotgrad.partition import Pair, cut, is_random, needed, runs_in_backward
+from aotgrad.partition import Pair, as_joint, cut, is_random, needed, runs_in_backward
 from aotgrad.roles import Gradient, Primal, Result, UpdatedInput
 from aotgrad.symbols import is_size, size_hint
 from aotgrad.torch_versions import OpOverload, aten
@@ -54,7 +54,7 @@ EXPENSIVE = frozenset(
 
 def min_cut_partition(joint: JointGraph) -> Pair:
     """Save the fewest bytes from which backward can be computed by cheap operators."""
-    return cut(joint, recomputed=choose_recomputed(joint))
+    return cut(as_joint(joint), recomputed=choose_recomputed(joint))
 
 
 def choose_recomputed(joint: JointGraph) -> frozenset[fx.Node]:

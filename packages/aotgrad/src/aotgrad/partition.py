@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotgrad.errors import WrongArguments, kind
 from aotgrad.facts import Facts
 from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
@@ -58,7 +59,17 @@ Partition = Callable[[JointGraph], Pair]
 
 def default_partition(joint: JointGraph) -> Pair:
     """Forward computes what the program computes, and saves what backward reads, as eager does."""
-    return cut(joint, recomputed=frozenset())
+    return cut(as_joint(joint), recomputed=frozenset())
+
+
+def as_joint(given: Any) -> JointGraph:
+    """What a partition is given; whoever calls one by hand is told."""
+    if isinstance(given, JointGraph):
+        return given
+    raise WrongArguments(
+        f"a partition takes the joint graph of forward and backward, not {kind(given)}: pass it as `partition`, as in "
+        "aotgrad.function(f, forward=compiler, partition=aotgrad.min_cut_partition)"
+    )
 
 
 def needed(values: Iterable[Any]) -> set[fx.Node]:

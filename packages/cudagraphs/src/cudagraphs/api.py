@@ -234,6 +234,9 @@ def _pools_of(device: int) -> Pools:
 
 def manager_of(device: int) -> Manager:
     """The manager of a CUDA device: all that is recorded on it shares one pool."""
+    count = torch.cuda.device_count()
+    if not isinstance(device, int) or not 0 <= device < count:
+        raise CudaGraphsError(f"cudagraphs.manager_of takes the number of one of {count} CUDA devices, not {device!r}")
     return _pools_of(device).current()
 
 

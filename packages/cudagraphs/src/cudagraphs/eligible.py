@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .driver import Driver
-from .errors import CannotRecord, Refusal
+from .errors import CannotRecord, CudaGraphsError, Refusal
 from .storage import PLAIN
 from .torch_versions import OpOverload, schema_of
 
@@ -38,6 +38,9 @@ def check_inputs(driver: Driver, inputs: Sequence[Any]) -> None:
 
 def check_graph(graph_module: torch.fx.GraphModule) -> None:
     """Raise CannotRecord for the first operator that cannot be part of a recording, naming it and its line."""
+    if not isinstance(graph_module, torch.fx.GraphModule):
+        what = type(graph_module).__name__
+        raise CudaGraphsError(f"cudagraphs.check_graph takes a torch.fx.GraphModule, not a {what}")
     for node in graph_module.graph.nodes:
         if node.op not in ("call_function", "call_method", "call_module"):
             continue

@@ -232,3 +232,8 @@ def test_what_lies_in_an_input_that_is_written_is_that_input(name):
         torch.testing.assert_close(result, wanted)
         assert result.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
         assert (result is given) == (wanted is expected)
+
+
+def test_images_are_laid_out_in_a_graph():
+    with pytest.raises(inductor.NotAGraph, match=r"inductor.lay_out_images takes a torch.fx.Graph, not a "):
+        inductor.lay_out_images(traced())

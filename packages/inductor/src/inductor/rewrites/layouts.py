@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from inductor.errors import NotAGraph
 from inductor.rewrites.views import behind_outputs, is_view
 from inductor.torch_versions import FakeTensor, aten, pytree
 
@@ -123,6 +124,8 @@ TURNED = "turned"
 def lay_out_images(graph: Graph) -> None:
     """Changes the strides in a joint graph of forward and backward for images between convolutions on GPUs; what it
     returns keeps eager's."""
+    if not isinstance(graph, Graph):
+        raise NotAGraph(f"inductor.lay_out_images takes a torch.fx.Graph, not a {type(graph).__name__}")
     returned = behind_outputs(graph)
     laid = [node for node, layout in image_layouts(graph, returned).items() if layout == "channels last"]
     laid = [node for node in laid if isinstance(node.meta["val"], torch.Tensor)]  # what gives several is no image
