@@ -7,6 +7,7 @@ when the program goes on.
 from __future__ import annotations
 
 import collections
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -145,8 +146,12 @@ def _optimizer(walk: Walk, value: torch.optim.Optimizer, where: str) -> None:
     walk.look(value.state, f"{where}.state")
 
 
+_WHOSE = re.compile(r", which is output \d+ of \w+,")  # the node's name, which compiled ones have of their own
+
+
 def _exception(walk: Walk, value: BaseException, where: str) -> None:
-    walk.note(where, type(value).__name__, str(value).partition("\nException raised from ")[0])  # addresses follow
+    text = str(value).partition("\nException raised from ")[0]  # addresses follow
+    walk.note(where, type(value).__name__, _WHOSE.sub("", text))
 
 
 def _function(walk: Walk, value: Any, where: str) -> None:

@@ -62,7 +62,7 @@ FILLS = {
     "full": (torch.full, (LARGE, 255.0), {"dtype": torch.uint8}),
     "size by name": (torch.full, (), {"size": LARGE, "fill_value": 255.0, "dtype": torch.uint8}),
     "new_full": (torch.Tensor.new_full, (FLOATS.bfloat16(), LARGE, 255.0), {}),
-    "pad": (torch.nn.functional.pad, (INTS, LARGE, "constant", 255), {}),
+    "pad": (torch.nn.functional.pad, (MORE, LARGE * 2, "constant", 255), {}),
 }
 
 

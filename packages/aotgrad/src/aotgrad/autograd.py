@@ -20,6 +20,7 @@ from aotgrad.held import Behind, refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
 from aotgrad.roles import Gradient, Primal, Result, Saved, SavedSize, Tangent, UpdatedInput
+from aotgrad.saved_inputs import SavedInput, refuse_written
 from aotgrad.source import Source
 from aotgrad.symbols import size_hint
 from aotgrad.torch_versions import DisableAutocast, version_of
@@ -41,6 +42,7 @@ class Layout:
     kept: tuple[int, ...]  # inputs that computing the gradients again reads
     changed: frozenset[int]  # inputs that get a history of this very function: kept, they would keep it for ever
     behind: tuple[Behind, ...]  # each differentiable value
+    noted: tuple[tuple[SavedInput, ...], ...]  # of each: inputs that were saved, but not for this function
 
 
 def differentiable_function(
@@ -67,6 +69,7 @@ def differentiable_function(
         saved_by=saved_by,
         over=freeing_of(layout, pair).is_over,
         refuse_partial_checkpoint=refuse_partial_checkpoint,
+        refuse_written=refuse_written,
     )
     namespace = source.build("autograd function")
     namespace["inner_backward"] = _compiled_on_first_call(lambda: compile_backward(pair.backward), namespace)
@@ -112,7 +115,24 @@ def layout_of(joint: JointGraph, pair: Pair) -> Layout:
     tensors = sum(isinstance(role, (UpdatedInput, Result)) for role in roles)
     changed = frozenset(mutation.input for mutation in pair.facts.mutations if mutation.tracked)
     kept = inputs_read(joint)
-    return Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked), kept, changed, joint.behind)
+    own = _saved_inputs(pair)
+    noted = tuple(tuple(sorted(saved for saved in each.inputs if saved.input not in own)) for each in joint.behind)
+    return Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked), kept, changed, joint.behind, noted)
+
+
+def inputs_to_note(joint: JointGraph, pair: Pair) -> dict[int, frozenset[int]]:
+    """By the number of a differentiable value, the inputs that nobody may write to until its backward."""
+    layout = layout_of(joint, pair)
+    noted = (frozenset(saved.input for saved in each) for each in layout.noted)
+    return dict(zip(layout.differentiable, noted, strict=True))
+
+
+def _saved_inputs(pair: Pair) -> set[int]:
+    """The inputs that forward saves as they are, with their versions."""
+    graph = pair.forward.module.graph
+    given = {node: number for number, node in enumerate(graph.find_nodes(op="placeholder"))}
+    returned = zip(graph.output_node().args[0], pair.forward.outputs, strict=True)
+    return {given[node] for node, role in returned if isinstance(role, Saved) and node in given}
 
 
 def _names(prefix: str, count: int) -> list[str]:
@@ -157,6 +177,7 @@ def _write_backward(source: Source, layout: Layout, pair: Pair) -> None:
     fewer = len(tangents) > 1 and has_fixed_sizes(pair.backward)
     freeing = freeing_of(layout, pair)
     freeing.write_checks(source, tangents)
+    _write_version_checks(source, tangents, layout)
     source.add("if is_grad_enabled():", 2)
     source.add(f"return again(Compiled.backward, ctx, ({', '.join(arriving)},))", 3)
     if len(tangents) > 1:
@@ -177,6 +198,12 @@ def _write_backward(source: Source, layout: Layout, pair: Pair) -> None:
     returned |= {role.input: f"arrived[{order}]" for role, order in passed_on.items()}
     names = [returned.get(index, "None") for index in range(len(pair.forward.inputs))]
     source.add(f"return {', '.join(names)}{',' if len(names) == 1 else ''}", 2)
+
+
+def _write_version_checks(source: Source, tangents: Sequence[str], layout: Layout) -> None:
+    for saved in sorted(set(layout.noted) - {()}):
+        arrives = (f"{t} is not None" for t, noted in zip(tangents, layout.noted, strict=True) if noted == saved)
+        source.add(f"if {' or '.join(arrives)}: refuse_written(ctx, {source.constant(saved, 'saved')})", 2)
 
 
 def freeing_of(layout: Layout, pair: Pair) -> Freeing:

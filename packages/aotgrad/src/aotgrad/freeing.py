@@ -95,7 +95,7 @@ class Freeing:
             source.add("if over(ctx.freed):" if self.keeps else "if True:", 3)
             source.add("ctx.holder = None" if self.keeps else "ctx.maybe_clear_saved_tensors()", 4)
             if not self._some_hold_nothing:
-                source.add("ctx.inputs = None", 4)
+                source.add("ctx.inputs = ctx.noted = None", 4)
 
 
 def hold(tensors: Sequence[Any]) -> torch.Tensor:

@@ -17,15 +17,18 @@ import torch
 from torch.autograd.function import BackwardCFunction
 
 from aotgrad.levels import passed
+from aotgrad.saved_inputs import SavedInput, inputs_saved
 from aotgrad.torch_versions import is_checkpoint_valid
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What autograd comes by from one result: nodes that hold tensors, as bits, and whether reentrant checkpoints."""
+    """What autograd comes by from one result: nodes that hold tensors, as bits, whether reentrant checkpoints, and the
+    inputs of the graph that were saved as the call leaves them."""
 
     held: int
     checkpoint: bool = False
+    inputs: frozenset[SavedInput] = frozenset()
 
 
 TOGETHER = Behind(1)
@@ -36,15 +39,19 @@ def behind_each(outputs: Sequence[torch.Tensor]) -> tuple[Behind, ...]:
     """For each output; what is behind another output belongs to that one."""
     edges = {(output.grad_fn, output.output_nr) for output in outputs}
     holding: dict[Any, int] = {}
-    checkpoints = []
+    saved: dict[Any, frozenset[SavedInput]] = {}
+    checkpoints, inputs = [], []
     for number, output in enumerate(outputs):
         steps = passed(output, edges)
         checkpoints.append(any(node.name() == "CheckpointFunctionBackward" for node in steps))
         for node in filter(_holds, steps):
             holding[node] = holding.get(node, 0) | 1 << number
+            if node not in saved:
+                saved[node] = inputs_saved(node)
+        inputs.append(frozenset[SavedInput]().union(*(saved[node] for node in steps if node in saved)))
     kinds = sorted(set(holding.values()))  # nodes behind the same outputs are one for this purpose
     held = [sum(1 << bit for bit, kind in enumerate(kinds) if kind >> n & 1) for n in range(len(outputs))]
-    return tuple(map(Behind, held, checkpoints))
+    return tuple(map(Behind, held, checkpoints, inputs))
 
 
 def _holds(node: Any) -> bool:

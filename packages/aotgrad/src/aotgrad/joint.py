@@ -32,6 +32,7 @@ from aotgrad.levels import Stage, behind, inputs_behind, stages
 from aotgrad.reach import BY_STRIDES, refuse_overlapping, refuse_windows
 from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
+from aotgrad.saved_inputs import number_versions
 from aotgrad.subclasses import unwrap
 from aotgrad.symbols import size_hint
 from aotgrad.torch_versions import (
@@ -89,6 +90,15 @@ def trace_joint(
     with _tracing(recorder):
         for entry, given in zip(inputs, signature.inputs, strict=True):
             _present(entry, given, training)
+        if training:
+            number_versions(
+                {
+                    n: entry.value
+                    for n, entry in enumerate(inputs)
+                    if len(entry.seen) == 1 and isinstance(entry.value, torch.Tensor)
+                }
+            )
+        for entry in inputs:
             if isinstance(entry.value, torch.Tensor):
                 if entry.history is not None:
                     recorder.arrived[entry.history] = entry.value
@@ -136,7 +146,8 @@ class _Stops:
         leaves = {id(entry.leaf): number for number, entry in enumerate(inputs) if entry.leaf is not None}
         found = stages(others, inputs_behind(outputs, leaves)) if whole else ()
         self.stages = found if len(found) > 1 else ()
-        self.behind = behind_each(outputs) if whole else (TOGETHER,) * len(outputs)
+        with recorder.paused():
+            self.behind = behind_each(outputs) if whole else (TOGETHER,) * len(outputs)
         self.found: dict[int, fx.Node] = {}
 
     def at(self, number: int, output: torch.Tensor, tangent: torch.Tensor) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from aotgrad import passes
-from aotgrad.autograd import Boxed, differentiable_function
+from aotgrad.autograd import Boxed, differentiable_function, inputs_to_note
 from aotgrad.errors import DependsOnValues, WrongArguments, kind
 from aotgrad.inputs import Signature, read_inputs, with_shared_memory
 from aotgrad.inside import write_inside
@@ -168,7 +168,8 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
         return _with_history(call) if joint.followed and not torch.is_grad_enabled() else call
     pair = options.partition(joint)
     verify_pair(pair)
-    call = wrap_call(signature, joint.facts, _compile_pair(joint, pair, options), boxed=False)
+    noted = inputs_to_note(joint, pair)
+    call = wrap_call(signature, joint.facts, _compile_pair(joint, pair, options), boxed=False, noted=noted)
     return call if torch.is_grad_enabled() else _with_history(call)
 
 

@@ -35,6 +35,7 @@ from aotgrad.joint import JointGraph
 from aotgrad.levels import Stage
 from aotgrad.partition import Half, Pair
 from aotgrad.roles import Gradient, Saved
+from aotgrad.saved_inputs import refuse_written
 from aotgrad.torch_versions import version_of
 
 
@@ -156,6 +157,9 @@ class _Stage(torch.autograd.Function):
         behind = staged.come_by(arriving)
         if ctx.freed & behind:
             refuse_second_time()
+        for noted, tangent in zip(staged.layout.noted, arriving, strict=True):
+            if noted and tangent is not None:
+                refuse_written(ctx, noted)
         if torch.is_grad_enabled():
             found = staged.again.by_role(ctx, arriving)
             if isinstance(found, str):
@@ -166,7 +170,7 @@ class _Stage(torch.autograd.Function):
                 ctx.freed |= behind
                 if staged.freeing[ctx.place].is_over(ctx.freed):
                     ctx.maybe_clear_saved_tensors()
-                    ctx.holder = ctx.inputs = None
+                    ctx.holder = ctx.inputs = ctx.noted = None
         return _by_edge(ctx, found)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -33,10 +34,12 @@ from aotgrad.facts import (
 )
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.inside import note_changes
+from aotgrad.saved_inputs import note_saved
 from aotgrad.source import Source
 from aotgrad.torch_versions import foreach_copy_, op_of, unsafe_set_version_counter
 
 Call = Callable[..., Sequence[Any]]
+_NOTHING: Mapping[int, frozenset[int]] = MappingProxyType({})
 
 
 def wrap_call(
@@ -46,17 +49,18 @@ def wrap_call(
     *,
     boxed: bool,
     written: frozenset[int] = frozenset(),
+    noted: Mapping[int, frozenset[int]] = _NOTHING,
 ) -> Call:
     """The compiled function with the caller's own calling convention around `inner`, which writes the inputs `written`
-    itself."""
+    itself.  ``noted``: of what `inner` returns, by number, inputs that nobody may write to until backward."""
     source = Source()
     source.names.update(inner=inner, InputChanged=InputChanged, refuse_miscount=refuse_miscount)
-    if _is_plain(signature, facts, boxed):
+    if _is_plain(signature, facts, boxed) and not any(noted.values()):
         names = ", ".join(f"a{position}" for position in range(signature.arity))
         source.add(f"def call({names}{', /' if names else ''}):")
         source.add(f"return inner({f'[{names}]' if boxed else names})", 1)
     else:
-        _write_call(source, signature, facts, boxed, written)
+        _write_call(source, signature, facts, boxed, written, noted)
     call: Call = source.build("wrapper")["call"]
     return call
 
@@ -68,7 +72,14 @@ def _is_plain(signature: Signature, facts: Facts, boxed: bool) -> bool:
     return signature.passes_through and not changes and facts.outputs == direct and not facts.sizes
 
 
-def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool, written: frozenset[int]) -> None:
+def _write_call(
+    source: Source,
+    signature: Signature,
+    facts: Facts,
+    boxed: bool,
+    written: frozenset[int],
+    noted: Mapping[int, frozenset[int]],
+) -> None:
     names = [f"a{position}" for position in range(signature.arity)]
     source.add(f"def call({', '.join(names)}{', /' if names else ''}):")
     for position, value in signature.constants:
@@ -87,6 +98,7 @@ def _write_call(source: Source, signature: Signature, facts: Facts, boxed: bool,
         source.add(f"inner({arguments})", 1)
     copied = _write_mutations(source, signature, facts, given, written)
     _write_counts(source, facts, copied)
+    _write_noted(source, signature, noted, returned)
     if boxed and facts.versions:
         made = ", ".join(f"r{index}" for index, _ in facts.versions)
         values = [version for _, version in facts.versions]
@@ -150,6 +162,17 @@ def _write_counts(source: Source, facts: Facts, copied: Counter[int]) -> None:
     names = [f"a{position}" for position, count in facts.counts for _ in range(count - copied[position])]
     if names:
         source.add(f"{source.constant(note_changes, 'note_changes')}([{', '.join(names)}])", 1)
+
+
+def _write_noted(
+    source: Source, signature: Signature, noted: Mapping[int, frozenset[int]], returned: Sequence[str]
+) -> None:
+    """Once all is written back, the versions of inputs that autograd saved as they are now."""
+    results = "".join(f"{returned[number]}, " for number, inputs in noted.items() if inputs)
+    if results:
+        inputs = sorted(frozenset[int]().union(*noted.values()))
+        saved = ", ".join(f"{number}: a{signature.inputs[number].position}" for number in inputs)
+        source.add(f"{source.constant(note_saved, 'note_saved')}(({results}), {{{saved}}})", 1)
 
 
 def _shared_once(source: Source, outputs: Sequence[Output]) -> Sequence[Output | str]:
