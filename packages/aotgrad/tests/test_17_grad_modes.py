@@ -161,3 +161,57 @@ def test_what_is_made_in_inference_mode_is_not_changed_outside_of_it():
 
     with pytest.raises(aotgrad.Unsupported, match="made in inference mode"):
         aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.ones(3))
+
+
+MADE = {
+    "computed": lambda x, w: x + 1,
+    "from a parameter": lambda x, w: x * w,
+    "from nothing": lambda x, w: torch.full((0,), 2.0),
+    "a view of it": lambda x, w: (x + 1)[0],
+    "conjugate": lambda x, w: torch.complex(x, x).conj(),
+    "a view of an input": lambda x, w: x[0],
+    "a view of a parameter": lambda x, w: w[1:],
+}
+OTHERS = {
+    "nothing": lambda x, w: (),
+    "computed": lambda x, w: (x * 2,),
+    "followed": lambda x, w: (w * 2, x + 1),
+    "a write": lambda x, w: (x.add_(1), w * 2),
+}
+
+
+def as_written_to(result):
+    """What kind of tensor it is, and what becomes of a write to it."""
+    version = None if result.is_inference() else result._version
+    try:
+        return result.is_inference(), version, result.add_(1).tolist()
+    except RuntimeError as error:
+        return result.is_inference(), version, str(error)
+
+
+@pytest.mark.parametrize("caller", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("made", MADE)
+def test_each_result_is_of_the_inference_mode_that_it_is_made_in(made, other, caller):
+    def program(x, w):
+        with torch.inference_mode(caller is not torch.inference_mode), torch.no_grad():
+            first = MADE[made](x, w)
+        return first, *OTHERS[other](x, w)
+
+    seen = []
+    for function in (program, aotgrad.function(program, forward=aotgrad.run_eagerly)):
+        x, w = torch.ones(2, 3), torch.ones(3, requires_grad=True)
+        with caller():
+            results = function(x, w)
+        seen.append([as_written_to(result) for result in results[1:] + results[:1]])
+    assert seen[0] == seen[1]
+
+
+def test_gradients_recorded_where_an_inference_mode_is_left_are_refused():
+    def program(w):
+        with torch.inference_mode(False):
+            return w * 2
+
+    w = torch.ones(3, requires_grad=True)
+    with torch.inference_mode(), pytest.raises(aotgrad.Unsupported, match="inference mode is left"):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(w)

@@ -91,7 +91,6 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
     kinds = tuple(reader.read(output) for output in outputs)
     mutations = [reader.with_sizes(mutation) for mutation in mutations]
     counts, versions = tuple(_counts(inputs)), tuple(_versions(reader.results, reader.result_nodes))
-    inference = not torch.is_inference_mode_enabled() and all(value.is_inference() for value in reader.results)
     facts = Facts(
         tuple(mutations),
         kinds,
@@ -99,7 +98,7 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
         len(reader.sizes),
         counts,
         versions,
-        inference and bool(reader.results),
+        tuple(n for n, value in enumerate(reader.results) if value.is_inference() != torch.is_inference_mode_enabled()),
     )
     updates = [inputs[index].value for index in facts.updates]
     within = frozenset(id(inner) for opened in recorder.opened_results for inner in opened.inner)
@@ -107,6 +106,8 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
     if not within.issubset(map(id, reader.results)):
         raise Unsupported("a tensor subclass that requires grad is returned as a view", "return a copy of it")
     analysis = Analysis(facts, updates, reader.results, reader.result_nodes, reader.sizes, within, reader.views)
+    if torch.is_inference_mode_enabled() and analysis.followed:
+        raise Unsupported("inference mode is left and gradients are recorded", "call the function outside of the mode")
     if torch.is_inference_mode_enabled() or not (torch.is_grad_enabled() or analysis.followed):
         analysis.facts = replace(facts, outputs=_in_the_callers_mode(kinds))
     return analysis
@@ -115,10 +116,11 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
 def _in_the_callers_mode(outputs: Sequence[Output]) -> tuple[Output, ...]:
     """Views that were made without gradients, for a caller that has none: they come so, and others do not."""
     plain: dict[int, Output] = {}
+    callers = Unfollowed(inference=torch.is_inference_mode_enabled())
     for output in outputs:
         if isinstance(output, (OfInput, OfResult)) and id(output) not in plain:
-            steps = tuple(step for step in output.steps if not isinstance(step, Unfollowed))
-            if steps == output.steps and steps and not isinstance(steps[-1], (Data, Detach)):
+            steps = tuple(step for step in output.steps if step != callers)
+            if steps == output.steps and steps and not isinstance(steps[-1], (Data, Detach, Unfollowed)):
                 steps = (*steps, Followed())
             plain[id(output)] = replace(output, steps=steps)
     return tuple(plain.get(id(output), output) for output in outputs)
@@ -221,6 +223,8 @@ def _as_autograd_knows(base: torch.Tensor, view: torch.Tensor, steps: Sequence[A
     """The steps to a view that is to autograd what eager's is: a later change of it reaches its base, or does not."""
     if not functional.counts_with(base, view):
         steps = [Data(), *steps]
+    if view.is_inference():
+        return steps or [Step(torch.ops.aten.alias.default)]
     if base_of(view) is None:
         return steps if steps and steps[-1] in (_DETACH, Data()) else [*steps, Detach()]
     if base.requires_grad and not _is_followed(view) and isinstance(next(iter(steps), None), Restride):
@@ -374,7 +378,7 @@ class _Outputs:
     def _is_seen_as_view(self, output: torch.Tensor, node: fx.Node) -> bool:
         """Whether the graph makes by a view what the program does not; of what autograd follows its function sees to
         that."""
-        alone = len(self._sharing[functional.memory_of(output)]) == 1
+        alone = len(self._sharing[functional.memory_of(output)]) == 1 and not output.is_inference()
         return alone and not self.training and base_of(output) is None and root_of(node) is not node
 
     def _is_made(self, value: torch.Tensor) -> bool:

@@ -119,7 +119,7 @@ class Facts:
     sizes: int  # integers that it returns
     counts: tuple[tuple[int, int], ...] = ()  # the caller's position of each tensor whose version moves, and how far
     versions: tuple[tuple[int, int], ...] = ()  # of results that were written to, or that a kernel may have written to
-    inference: bool = False  # were all results made in an inference mode of the program's own?
+    elsewhere: tuple[int, ...] = ()  # results made in another inference mode than the caller's
 
     @property
     def updates(self) -> tuple[int, ...]:

@@ -16,7 +16,9 @@ from torch import fx
 
 from aotgrad import passes
 from aotgrad.autograd import Boxed, differentiable_function, inputs_to_note
+from aotgrad.elsewhere import made_elsewhere, running_elsewhere
 from aotgrad.errors import DependsOnValues, WrongArguments, kind
+from aotgrad.facts import Facts
 from aotgrad.inputs import Signature, read_inputs, with_shared_memory
 from aotgrad.inside import write_inside
 from aotgrad.joint import BoundProgram, JointGraph, trace_joint
@@ -66,14 +68,13 @@ def _without_history(inner: Boxed) -> Boxed:
     return run
 
 
-def _in_inference_mode(inner: Boxed) -> Boxed:
-    """All that the program returns was made so, and may not be used where gradients are recorded."""
-
-    def run(inputs: list[Any]) -> Sequence[Any]:
-        with torch.inference_mode():
-            return inner(inputs)
-
-    return run
+def _where_it_is_made(facts: Facts, inner: Callable[..., Any], updates: int) -> Callable[..., Any]:
+    """`inner`, which returns that many updates ahead of its results: these are of the mode that they are made in."""
+    if not facts.elsewhere:
+        return inner
+    if not updates and len(facts.elsewhere) == facts.results:
+        return running_elsewhere(inner)
+    return made_elsewhere(inner, [updates + index for index in facts.elsewhere])
 
 
 def _casting_once(options: Options) -> Options:
@@ -162,14 +163,14 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
         has_history = any(getattr(role, "differentiable", False) for role in joint.outputs)
         if any(given.requires_grad for given in signature.inputs) and not has_history:
             inner = _without_history(inner)
-        if joint.facts.inference:
-            inner = _in_inference_mode(inner)
+        inner = _where_it_is_made(joint.facts, inner, len(joint.facts.updates) - len(written))
         call = wrap_call(signature, joint.facts, inner, boxed=True, written=written)
         return _with_history(call) if joint.followed and not torch.is_grad_enabled() else call
     pair = options.partition(joint)
     verify_pair(pair)
     noted = inputs_to_note(joint, pair)
-    call = wrap_call(signature, joint.facts, _compile_pair(joint, pair, options), boxed=False, noted=noted)
+    differentiable = _where_it_is_made(joint.facts, _compile_pair(joint, pair, options), len(joint.facts.updates))
+    call = wrap_call(signature, joint.facts, differentiable, boxed=False, noted=noted)
     return call if torch.is_grad_enabled() else _with_history(call)
 
 

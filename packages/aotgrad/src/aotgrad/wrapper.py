@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from aotgrad.elsewhere import with_gradients, without_gradients
 from aotgrad.errors import InputChanged, refuse_miscount
 from aotgrad.facts import (
     Argument,
@@ -226,8 +227,8 @@ def _path(source: Source, base: str, steps: Sequence[Any]) -> str:
 
 def _mode_of(step: Followed | Unfollowed) -> Callable[[], AbstractContextManager[None]]:
     if isinstance(step, Followed):
-        return torch.enable_grad
-    return torch.inference_mode if step.inference else torch.no_grad
+        return with_gradients
+    return torch.inference_mode if step.inference else without_gradients
 
 
 def _within(mode: Callable[[], AbstractContextManager[None]], view: Callable[[], torch.Tensor]) -> torch.Tensor:
