@@ -8,8 +8,10 @@ import sys
 import pytest
 import torch
 
+import compile_api
 from compile_api.commands import verifying
 from compile_api.commands.main import main
+from inductor.cache import key_of
 
 PROGRAM = """
 import sys
@@ -74,20 +76,25 @@ def test_cache_is_shown_and_cleared(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path / "cache"))
     assert main(["cache", "show"]) == 0
     assert "does not exist" in capsys.readouterr().out
-    (tmp_path / "cache" / "ab").mkdir(parents=True)
-    (tmp_path / "cache" / "ab" / "kernel.so").write_bytes(b"x" * 1000)
+    kernels = tmp_path / "cache" / "kernels"
+    kernels.mkdir(parents=True)
+    (kernels / f"{key_of('ab')}.so").write_bytes(b"x" * 1000)
     assert main(["cache", "show"]) == 0
     assert "1 files" in capsys.readouterr().out
     assert main(["cache", "clear"]) == 0
     assert not list((tmp_path / "cache").iterdir())
 
 
-def test_a_folder_that_is_not_ours_is_not_cleared(monkeypatch, tmp_path, capsys):
-    (tmp_path / "thesis.docx").write_text("years of work")
+def test_clearing_leaves_what_is_not_ours(monkeypatch, tmp_path, capsys):
+    project = ["thesis.docx", ".env", ".git/HEAD", "weights.pt", "kernels/gemm.cpp", "kernels/ab.so", "src/model.py"]
+    for name in project:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("years of work")
     monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path))
-    assert main(["cache", "clear"]) == 2
-    assert (tmp_path / "thesis.docx").exists()
-    assert "left alone" in capsys.readouterr().err
+    compile_api.compile(lambda x: x * 12345)(torch.ones(3))
+    assert main(["cache", "clear"]) == 0
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == sorted(project)
+    assert "left 7 that no compiler of ours wrote" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["run"], ["run", "--report"], ["explain"]])

@@ -2,7 +2,8 @@
 
 An entry is a shared library followed by a digest of itself, beside the source it was built from.  It appears by a
 rename, so it is whole or absent however many processes write at once; one that was damaged later is recognised and
-rebuilt.  Nothing here is ever unpickled or executed but libraries from a folder that belongs to this user alone.
+rebuilt.  A folder that somebody named may hold other things: none but files of our own names is looked at or removed.
+Nothing here is ever unpickled or executed but libraries from a folder that belongs to this user alone.
 """
 
 from __future__ import annotations
@@ -10,21 +11,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from inductor.errors import CacheError
 
 _DIGEST_SIZE = 32
 _PRIVATE = 0o700
-_BUILDING = "building-"
+_KERNELS, _TALLY, _BUILDING = "kernels", "tally.txt", "building-"
 _ABANDONED = 24 * 3600
 """Seconds after which a folder that was built in belongs to a process that died."""
-_ENTRIES = (".so", ".cpp", ".py", ".cubin", ".shape")
+_ENTRY = re.compile(r"[0-9a-f]{40}\.(so|cpp|py|cubin|shape|product)")
 _ROOM = 1 / 8
 """That part of the limit is free after old entries went: each look at a full folder is paid for by many entries."""
 
@@ -39,12 +41,32 @@ def key_of(parts: Iterable[str]) -> str:
     return digest.hexdigest()[:40]
 
 
+def kept_in(folder: Path) -> Iterator[Path]:
+    """The files that caches in this folder wrote, those of builds under way among them."""
+    yield from (path for path in (folder / _TALLY,) if path.is_file())
+    for path in (folder / _KERNELS).glob("*"):
+        if _ENTRY.fullmatch(path.name):
+            yield path
+        elif path.name.startswith(_BUILDING):
+            yield from path.glob("*")
+
+
+def remove_all(folder: Path) -> None:
+    """Processes that run keep what they have loaded; the next ones build anew."""
+    for path in kept_in(folder):
+        with contextlib.suppress(FileNotFoundError):  # another process removed it first
+            path.unlink()
+    for path in [*(folder / _KERNELS).glob(f"{_BUILDING}*"), folder / _KERNELS]:
+        with contextlib.suppress(OSError):  # somebody else's things are in it
+            path.rmdir()
+
+
 class Cache:
     """A folder of entries, private to this user."""
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
-        self.folder = folder / "kernels"
-        self.tally = folder / "tally.txt"
+        self.folder = folder / _KERNELS
+        self.tally = folder / _TALLY
         self.limit_bytes = limit_bytes
         _make_private(folder)
         _make_private(self.folder)
@@ -143,7 +165,7 @@ class Cache:
             for entry in found:
                 if entry.name.startswith(_BUILDING):
                     _remove_abandoned(entry)
-                if entry.name.endswith(_ENTRIES):
+                if _ENTRY.fullmatch(entry.name):
                     status = _stat(entry)
                     if status is not None:
                         entries.append((status.st_mtime_ns, status.st_size, entry))
@@ -178,10 +200,23 @@ def _make_private(folder: Path) -> None:
     if status.st_uid != os.getuid():
         raise CacheError(f"the kernel cache {folder} belongs to another user and is not used")
     if stat.S_IMODE(status.st_mode) & 0o022:
-        try:
-            folder.chmod(_PRIVATE)
-        except OSError as error:
-            raise CacheError(f"others may write to the kernel cache {folder}, so it is not used") from error
+        _close(folder)
+
+
+def _close(folder: Path) -> None:
+    """Nobody else may write to it any more; a folder with other things in it is not ours to close."""
+    others = f"others may write to the kernel cache {folder}, so it is not used"
+    if any(_is_foreign(path.name) for path in folder.iterdir()):
+        raise CacheError(f"{others}: close it with chmod go-w, or let COMPILE_API_CACHE name another folder")
+    try:
+        folder.chmod(_PRIVATE)
+    except OSError as error:
+        raise CacheError(others) from error
+
+
+def _is_foreign(name: str) -> bool:
+    known = name in (_KERNELS, _TALLY) or name.startswith(_BUILDING) or _ENTRY.fullmatch(name)
+    return not known
 
 
 def _remove_abandoned(entry: os.DirEntry[str]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from inductor.cache import kept_in, remove_all
 from inductor.options import Options
 
 
@@ -40,37 +40,22 @@ def show(folder: Path) -> int:
     return 0
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """What is there; other processes remove files meanwhile."""
-    for home, _, names in os.walk(folder):
-        for path in (Path(home, name) for name in names):
-            with contextlib.suppress(OSError):
-                yield path, path.stat()
-
-
 def clear(folder: Path) -> int:
-    """Processes that run keep what they have loaded; the next ones build anew."""
-    if not _is_ours(folder):
-        print(f"{folder} holds what no compiler of ours wrote, so it is left alone: remove it by hand", file=sys.stderr)
-        return 2
+    """Removes what caches wrote; a mistyped COMPILE_API_CACHE costs nobody anything else."""
     files = [found for _, found in _files(folder)]
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
-        else:
-            entry.unlink(missing_ok=True)
+    remove_all(folder)
     print(f"removed {len(files)} files, {_size(files) / 1e6:.1f} MB, from {folder}")
+    left = sum(len(names) for _, _, names in os.walk(folder))
+    if left:
+        print(f"left {left} that no compiler of ours wrote", file=sys.stderr)
     return 0
 
 
-_OURS = {".so", ".cpp", ".cc", ".py", ".txt", ".json", ".cubin", ".ptx", ".pt", ".bin", ".lock", ".ir", ".fx", ".tmp"}
-
-
-def _is_ours(folder: Path) -> bool:
-    """A mistyped COMPILE_API_CACHE must not cost a home folder: only known kinds of files, and no hidden ones."""
-    if folder.resolve() in (Path.home(), Path("/"), Path.cwd()):
-        return False
-    return all(path.suffix in _OURS or path.suffix == "" for path, _ in _files(folder))
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """What caches wrote; other processes remove files meanwhile."""
+    for path in kept_in(folder):
+        with contextlib.suppress(OSError):
+            yield path, path.stat()
 
 
 def _size(files: Iterable[os.stat_result]) -> int:
