@@ -106,6 +106,35 @@ def test_a_program_is_served(command, tmp_path, python):
     assert ("graph breaks (1)" in done.stderr) == (command != ["run"])
 
 
+LATE = """
+import atexit, dataclasses, pickle, threading, time, torch
+
+@dataclasses.dataclass
+class State:
+    step: int = 3
+
+def save(when):
+    compiled = torch.compile(lambda x: x + 1, backend="aot_eager")
+    print(when, len(pickle.dumps(State())) > 0, compiled(torch.ones(2)).tolist())
+
+def later():
+    threading.main_thread().join()
+    save("thread")
+
+threading.Thread(target=later).start()
+atexit.register(save, "atexit")
+"""
+
+
+@pytest.mark.parametrize("program", [["late.py"], ["-m", "late"]])
+def test_what_a_program_leaves_for_later_finds_it_as_it_was(program, tmp_path, python):
+    (tmp_path / "late.py").write_text(LATE)
+    done = python("-m", "compile_api", "explain", *program, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:2] == [f"{when} True [2.0, 2.0]" for when in ("thread", "atexit")]
+    assert "2 of 2 calls of torch.compile" in done.stderr
+
+
 def test_a_program_that_fails_fails_as_it_would(tmp_path, python):
     (tmp_path / "program.py").write_text("import sys; sys.exit(7)")
     done = python("-m", "compile_api", "run", "program.py", cwd=tmp_path)

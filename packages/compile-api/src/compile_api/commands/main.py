@@ -20,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for module in (verifying, information, cache, running, walking, minifying):
         module.add_to(commands)
+    parser.set_defaults(whole_process=arguments is None)
     chosen = parser.parse_args(arguments)
     try:
         status = int(chosen.run(chosen))

@@ -7,15 +7,15 @@ The program is run as ``python`` would run it: its own folder first on the path,
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import runpy
+import atexit
+import contextlib
 import sys
 import traceback
-from collections.abc import Callable
-from pathlib import Path
+from types import ModuleType
 
 import capture
 from compile_api import dropin
+from compile_api.commands.programs import folder_of, program_of_file, program_of_module
 from compile_api.errors import CompileApiError
 
 COMMANDS = {
@@ -38,47 +38,34 @@ def run(chosen: argparse.Namespace) -> int:
     arguments = list(chosen.program)
     if not arguments and not chosen.module:
         raise CompileApiError(f"no program was given: compile-api {chosen.command} script.py args...")
-    before = sys.argv, list(sys.path)
+    at_the_end = contextlib.ExitStack()
+    at_the_end.callback(_restore, sys.argv, list(sys.path), sys.modules["__main__"])
     try:
-        start = _module(chosen.module, arguments) if chosen.module else _script(arguments)
-        dropin.install()
-        try:
-            start()
-        except (CompileApiError, capture.CaptureError):  # the program's, as any other error of it
-            traceback.print_exc()
-            return 1
-        finally:
-            if chosen.report:
-                _print_reports()
-            dropin.uninstall()
+        return _run(chosen, arguments, at_the_end)
     finally:
-        sys.argv, sys.path[:] = before
+        if not chosen.whole_process:  # else threads of the program, and what it left to `atexit`, find all as it was
+            at_the_end.close()
+
+
+def _run(chosen: argparse.Namespace, arguments: list[str], at_the_end: contextlib.ExitStack) -> int:
+    sys.path.insert(0, "" if chosen.module else folder_of(arguments[0]))
+    program = program_of_module(chosen.module) if chosen.module else program_of_file(arguments[0])
+    sys.argv = [program.name, *arguments] if chosen.module else arguments
+    sys.modules["__main__"] = program.main
+    dropin.install()
+    at_the_end.callback(dropin.uninstall)
+    if chosen.report:
+        (atexit.register if chosen.whole_process else at_the_end.callback)(_print_reports)
+    try:
+        program.run()
+    except (CompileApiError, capture.CaptureError):  # the program's, as any other error of it
+        traceback.print_exc()
+        return 1
     return 0
 
 
-def _module(module: str, arguments: list[str]) -> Callable[[], object]:
-    sys.argv = [module, *arguments]
-    sys.path.insert(0, "")
-    _insist_on(module)
-    return lambda: runpy.run_module(module, run_name="__main__", alter_sys=True)
-
-
-def _script(arguments: list[str]) -> Callable[[], object]:
-    script = Path(arguments[0])
-    if not script.is_file():
-        raise CompileApiError(f"there is no program {script}")
-    sys.argv = arguments
-    sys.path.insert(0, str(script.resolve().parent))
-    return lambda: runpy.run_path(str(script), run_name="__main__")
-
-
-def _insist_on(module: str) -> None:
-    try:
-        found = importlib.util.find_spec(module)
-    except ModuleNotFoundError:  # a package on the way to it
-        found = None
-    if found is None:
-        raise CompileApiError(f"there is no module {module}")
+def _restore(argv: list[str], path: list[str], main: ModuleType) -> None:
+    sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main
 
 
 def _print_reports() -> None:
