@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from aotgrad import recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
-from aotgrad.errors import Unsupported
+from aotgrad.errors import FailsOnFakes, Unsupported
 from aotgrad.misfits import draws, refuse_misfits
 from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
@@ -190,6 +190,14 @@ def functional_dropout(input: torch.Tensor, p: float = 0.5, training: bool = Tru
     if inplace or not 0.0 <= p <= 1.0:
         return nnf.dropout(input, p, training, inplace)
     return dropout(input, p, training)
+
+
+@early(torch.max_pool1d, nnf.max_pool1d)
+def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Without gradients torch has a kernel of its own on CPUs, which takes less than what is traced in its place."""
+    if input.device.type == "cpu" and not input.dtype.is_floating_point:
+        raise FailsOnFakes(f"max_pool1d of {input.dtype}", "run it eagerly: the result or the error is its own")
+    return nnf.max_pool1d(input, *args, **kwargs)
 
 
 @early(torch.Tensor.masked_fill_, torch.ops.aten.masked_fill_.Scalar, torch.ops.aten.masked_fill_.Tensor)

@@ -21,6 +21,7 @@ from torch.fx import GraphModule, Node
 from inductor.calling import span
 from inductor.errors import UnsupportedGraph
 from inductor.lowerings import LIBRARY, LOWERINGS
+from inductor.refused import is_unimplemented
 from inductor.torch_versions import (
     INSIDES,
     DispatchKey,
@@ -78,8 +79,7 @@ def decompositions() -> dict[OpOverload, Callable[..., Any]]:
         and overload not in LIBRARY
         and not schema_of(overload).is_mutable
     }
-    right = {overload: _where_right(overload, function) for overload, function in table.items()}
-    return {**right, **_OWN}
+    return {overload: _where_right(overload, function) for overload, function in {**table, **_OWN}.items()}
 
 
 def _unscaled(
@@ -135,9 +135,15 @@ _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
 
 
 def _where_right(overload: OpOverload, function: Callable[..., Any]) -> Callable[..., Any]:
-    if (right := _RIGHT.get(overload)) is None:
-        return function
-    return lambda *args, **kwargs: function(*args, **kwargs) if right(*args, **kwargs) else NotImplemented
+    """The decomposition, for what torch's kernel computes and as it does; elsewhere the operator stays what it is."""
+    right = _RIGHT.get(overload, lambda *_, **__: True)
+
+    def decomposed(*args: Any, **kwargs: Any) -> Any:
+        if not right(*args, **kwargs) or is_unimplemented(overload, args, kwargs):
+            return NotImplemented
+        return function(*args, **kwargs)
+
+    return decomposed
 
 
 def prepare(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:

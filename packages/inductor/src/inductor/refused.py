@@ -6,63 +6,103 @@ Must not know: graphs, kernels of ours.
 from __future__ import annotations
 
 import functools
+import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from inductor.torch_versions import OpOverload, pytree
+from inductor.torch_versions import DisableTorchDispatch, OpOverload, pytree, schema_of
 
 _EVERYWHERE = frozenset({torch.float32, torch.float64})
-_LARGEST_ASKED = 16
+_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.layout, torch.device, torch.memory_format)
+_SYMBOLIC = (torch.SymInt, torch.SymFloat)
+_LONGEST_ASKED = 16
+_LARGEST_ASKED = 1 << 22
+"""Elements of a result: whoever only asks makes none that is larger."""
 _UNIMPLEMENTED = re.compile("not implemented for|not support", re.IGNORECASE)
 
 
 def is_unimplemented(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether torch refuses the operator on CPU tensors of these dtypes; asked once, of tensors of one element."""
-    if target.namespace != "aten" or torch.Tag.nondeterministic_seeded in target.tags:  # asking would draw numbers
-        return False
     leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if _EVERYWHERE.issuperset(tensor.dtype for tensor in tensors):
+    if _EVERYWHERE.issuperset(tensor.dtype for tensor in tensors) or not _may_be_asked(target):
         return False
-    if any(tensor.device.type != "cpu" for tensor in tensors):
+    if any(tensor.device.type != "cpu" or tensor.layout is not torch.strided for tensor in tensors):
         return False
-    plain = (bool, int, float, str, type(None), torch.dtype, torch.layout, torch.device, torch.memory_format)
-    if not all(isinstance(leaf, (torch.Tensor, *plain)) for leaf in leaves) or any(map(_may_be_size, leaves)):
+    if not all(isinstance(leaf, (torch.Tensor, *_PLAIN, *_SYMBOLIC)) for leaf in leaves):
         return False
-    asked = tuple(_Kind(leaf.dtype, leaf.dim()) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves)
-    return _is_refused(target, asked, tuple(map(type, asked)), structure)
+    factor = math.prod(_sizes_among(target, args, kwargs))
+    least = [_stand_in(leaf, 1, held=1) for leaf in leaves]
+    if factor > _LARGEST_ASKED:
+        return False
+    if (answer := _ask(target, tuple(least), tuple(map(type, least)), structure)) is not None:
+        return answer
+    more = [_stand_in(leaf, _LONGEST_ASKED, held=0) for leaf in leaves]  # positions are within
+    if factor * sum(one.elements for one in more if isinstance(one, _Kind)) > _LARGEST_ASKED:
+        return False
+    return bool(_ask(target, tuple(more), tuple(map(type, more)), structure))
 
 
-def _may_be_size(leaf: Any) -> bool:
-    """Whether it may say how large a result is: whoever only asks makes none."""
-    return type(leaf) is int and abs(leaf) > _LARGEST_ASKED
+@functools.cache
+def _may_be_asked(target: OpOverload) -> bool:
+    """Whether asking draws no numbers, and reads nothing but what the operands hold."""
+    if target.namespace != "aten" or torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    return not schema_of(target).name.startswith("aten::_unsafe")
 
 
-class _Kind(tuple[torch.dtype, int]):
-    """A tensor's dtype and how many dimensions it has."""
+def _sizes_among(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[int]:
+    """Integers that may say how large a result is; numbers to compute with do not."""
+    numbers = {each.name for each in schema_of(target).arguments if "number" in str(each.type)}
+    given = {each.name: arg for each, arg in zip(schema_of(target).arguments, args, strict=False)} | dict(kwargs)
+    for leaf in pytree.tree_leaves([value for name, value in given.items() if name not in numbers]):
+        if type(leaf) is int:
+            yield max(1, abs(leaf))
 
-    def __new__(cls, dtype: torch.dtype, dimensions: int) -> _Kind:
-        return super().__new__(cls, (dtype, dimensions))
 
-    def one(self) -> torch.Tensor:
-        """A tensor of one element."""
-        dtype, dimensions = self
-        return torch.ones((1,) * dimensions, dtype=dtype, device="cpu")
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What stands for a tensor: its dtype, sizes that may be smaller, and what it holds."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    held: int
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.sizes)
+
+    def made(self) -> torch.Tensor:
+        return torch.full(self.sizes, self.held, dtype=self.dtype, device="cpu")
+
+
+def _stand_in(leaf: Any, longest: int, held: int) -> Any:
+    """Of what a call is given; sizes known only at run time are a few."""
+    if isinstance(leaf, torch.Tensor):
+        sizes = (size if isinstance(size, int) else longest // 2 for size in leaf.shape)
+        return _Kind(leaf.dtype, tuple(max(1, min(size, longest)) for size in sizes), held)
+    if isinstance(leaf, torch.SymInt):
+        return 2
+    return 1.0 if isinstance(leaf, torch.SymFloat) else leaf
 
 
 @functools.lru_cache(4096)
-def _is_refused(target: OpOverload, leaves: tuple[Any, ...], types: tuple[type, ...], structure: Any) -> bool:
-    """``types`` tell 1 from 1.0 and from True."""
-    made = [leaf.one() if isinstance(leaf, _Kind) else leaf for leaf in leaves]
-    args, kwargs = pytree.tree_unflatten(made, structure)
-    try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+def _ask(target: OpOverload, leaves: tuple[Any, ...], types: tuple[type, ...], structure: Any) -> bool | None:
+    """Whether torch does not implement it; None where it refuses the call for another reason, such as its sizes.
+
+    ``types`` tell 1 from 1.0 and from True.
+    """
+    with DisableTorchDispatch(), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = [leaf.made() if isinstance(leaf, _Kind) else leaf for leaf in leaves]
+        args, kwargs = pytree.tree_unflatten(made, structure)
+        try:
             target(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001 - shapes of one element may be refused, too, which says nothing
-        return bool(_UNIMPLEMENTED.search(str(error)))
+        except Exception as error:  # noqa: BLE001 - whatever it raises is an answer
+            return True if _UNIMPLEMENTED.search(str(error)) else None
     return False

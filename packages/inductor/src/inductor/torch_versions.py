@@ -22,6 +22,7 @@ INSIDES = Insides(
         Inside("torch._ops.OpOverload", "which is what the nodes of a graph call", _NOTHING, essential=True),
         Inside("torch._ops.OpOverloadPacket", "which names all forms of an operator", _NOTHING, essential=True),
         Inside("torch.ops.aten.add.Tensor._schema", "which says what an operator takes", _NOTHING, True, True),
+        Inside("torch._C._DisableTorchDispatch", "which asks operators while tracing", _NOTHING, essential=True),
         Inside("torch._C._set_grad_enabled", "which keeps library calls out of autograd", _NOTHING, essential=True),
         Inside("torch._C._cuda_getDevice", "which says what GPU is current", _NO_GPU, build="CUDA"),
         Inside("torch._C._cuda_getCurrentRawStream", "which kernels are started on", _NO_GPU, build="CUDA"),

@@ -3,10 +3,12 @@
 import pytest
 import torch
 
+import inductor
 from inductor import refused
 
 aten = torch.ops.aten
 BOOLEANS, HALVES = torch.ones(2, 3, dtype=torch.bool), torch.ones(3, dtype=torch.bfloat16)
+POSITION = torch.zeros((), dtype=torch.int64)
 
 
 @pytest.mark.parametrize(
@@ -16,6 +18,11 @@ BOOLEANS, HALVES = torch.ones(2, 3, dtype=torch.bool), torch.ones(3, dtype=torch
         (aten.threshold.default, (BOOLEANS, 0, 2), True),
         (aten.sum.default, (BOOLEANS,), False),
         (aten.argmax.default, (HALVES,), False),
+        (aten.glu.default, (POSITION.expand(4),), True),
+        (aten.reflection_pad1d.default, (BOOLEANS, [2, 2]), True),  # one element is too short for that
+        (aten.reflection_pad1d.default, (HALVES.expand(2, 3), [2, 2]), False),
+        (aten.multilabel_margin_loss_forward.default, (HALVES[0], POSITION, 1), True),  # 1 is no position in it
+        (aten.threshold.default, (BOOLEANS, 0, 1 << 40), True),  # a large number is no large result
     ],
 )
 def test_torch_tells_what_it_does_not_implement(target, args, expected):
@@ -23,5 +30,13 @@ def test_torch_tells_what_it_does_not_implement(target, args, expected):
 
 
 def test_no_large_result_is_made_to_ask(monkeypatch):
-    monkeypatch.setattr(refused, "_is_refused", lambda *asked: pytest.fail("asked"))
+    monkeypatch.setattr(refused, "_ask", lambda *asked: pytest.fail("asked"))
     assert not refused.is_unimplemented(aten.new_full.default, (HALVES, [50_000, 50_000], 1.0), {})
+
+
+def test_asking_while_a_graph_is_traced_leaves_no_trace():
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    traced = make_fx(lambda x: aten.glu(x), tracing_mode="fake", decomposition_table=inductor.decompositions())
+    graph = traced(POSITION.expand(4)).graph
+    assert [node.target for node in graph.nodes if node.op == "call_function"] == [aten.glu.default]
