@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotgrad.joint import reached_by
+from aotgrad.connected import reached_by
 from aotgrad.partition import Half
 from aotgrad.roles import Gradient, OutputRole, Saved, Tangent
 from aotgrad.torch_versions import aten
@@ -59,6 +59,23 @@ def without_tangents(half: Half, absent: Collection[int]) -> Half:
     return Half(fx.GraphModule(half.module, graph), roles, tuple(role for _, role in outputs))
 
 
+def saved_read(backward: Half, fewer: Half) -> list[bool]:
+    """Which of the saved tensors of a backward one for fewer tangents reads, too."""
+    read = set(fewer.inputs)
+    return [role in read for role in backward.inputs if isinstance(role, Saved)]
+
+
+def drop_absent(graph: fx.Graph, absent: Collection[int]) -> None:
+    """Zeros for what hangs on these tangents alone, which come as zeros: not all is zero that is made of zeros."""
+    tangents = [node for node in graph.find_nodes(op="placeholder") if isinstance(node.meta.get("role"), Tangent)]
+    zero = {node for node, by in reached_by(graph, tangents).items() if by and set(absent).issuperset(by)}
+    for node in [node for node in zero if node.op == "call_function"]:
+        if isinstance(node.meta.get("val"), torch.Tensor) and not zero.issuperset(node.users):
+            with graph.inserting_after(node):
+                zeros = _zeros(graph, node)
+            node.replace_all_uses_with(zeros, lambda user, own=zeros: user is not own and user not in zero)
+
+
 def _is_there(role: OutputRole, absent: Collection[int]) -> bool:
     """Whether a gradient that comes to zero is one that autograd finds, and not a missing one."""
     return isinstance(role, Gradient) and not set(role.tangents) <= set(absent)
@@ -90,6 +107,8 @@ def _write_zeros(graph: fx.Graph, reader: fx.Node, zero: Collection[fx.Node]) ->
 
 def _zeros(graph: fx.Graph, source: fx.Node) -> fx.Node:
     value = source.meta["val"]
+    if not all(isinstance(size, int) for size in value.shape):
+        return graph.call_function(aten.zeros_like.default, (source,))
     options = {"dtype": value.dtype, "device": value.device}
     zeros = graph.call_function(aten.full.default, (list(value.shape), 0), options)
     zeros.meta = {"val": value, "phase": "backward"}

@@ -8,12 +8,13 @@ Must not know: how a compiled pair is called.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import fx
 
+from aotgrad.absent import drop_absent, has_fixed_sizes, saved_read, without_tangents
 from aotgrad.draws import dropout_from_mask, is_dropout_mask
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
@@ -34,12 +35,13 @@ _WITHOUT_FORMULA = (
 @dataclass(frozen=True, slots=True)
 class Again:
     """Computes the gradients `roles` from `[*forward inputs, *tangents, *taken]`; `taken` are indices of saved tensors,
-    `read` are the forward inputs that must still be what they were."""
+    `read` are the forward inputs that must still be what they were, and `holds` says which saved tensors must."""
 
     run: Boxed
     roles: tuple[Gradient, ...]
     taken: tuple[int, ...]
     read: frozenset[int]
+    holds: Callable[[], Sequence[bool]]
 
 
 def inputs_read(joint: JointGraph) -> tuple[int, ...]:
@@ -65,6 +67,7 @@ def compute_again(joint: JointGraph, pair: Pair, absent: frozenset[int] = frozen
     copies: dict[fx.Node, fx.Node] = {}
     graph.graph_copy(joint.graph, copies)
     graph.output(tuple(copies[node] for node in _gradients(joint, roles)))
+    drop_absent(graph, absent)
     saved = [role.name for role in pair.forward.outputs if isinstance(role, Saved)]
     taken = _take_saved(graph, {node.name: copies[node] for node in joint.graph.nodes if node in copies}, saved)
     _use_what_has_a_formula(graph)
@@ -75,7 +78,13 @@ def compute_again(joint: JointGraph, pair: Pair, absent: frozenset[int] = frozen
         if node.op == "placeholder" and node.users and getattr(node.meta.get("role"), "mutated", False):
             raise Unsupported("the function changes an input that its gradients depend on", "pass a copy of it")
     read = frozenset(index for index, node in enumerate(graph.find_nodes(op="placeholder")) if node.users)
-    return Again(run_eagerly(fx.GraphModule(joint.root, graph), ()), roles, taken, read)
+
+    def holds() -> Sequence[bool]:
+        fixed = has_fixed_sizes(pair.backward)
+        needed = saved_read(pair.backward, without_tangents(pair.backward, absent) if fixed else pair.backward)
+        return [each or number in taken for number, each in enumerate(needed)]
+
+    return Again(run_eagerly(fx.GraphModule(joint.root, graph), ()), roles, taken, read, holds)
 
 
 def _roles(joint: JointGraph) -> tuple[Gradient, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from aotgrad.absent import has_fixed_sizes, without_tangents
+from aotgrad.absent import has_fixed_sizes, saved_read, without_tangents
 from aotgrad.again import Again, compute_again, inputs_read
 from aotgrad.errors import Unsupported, refuse_miscount
 from aotgrad.freeing import Freeing, hold, keeps_graph, saved_by
@@ -306,7 +306,7 @@ class DifferentiableBackward:
 
     def _by_role(self, again: Again, ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
         held = any(each.held for each, t in zip(self._layout.behind, arriving, strict=True) if t is not None)
-        saved = saved_by(ctx) if held or again.taken else ()  # raises if they are gone or were written to
+        saved = saved_by(ctx, again.holds) if held or again.taken else ()  # raises if they are gone or were written to
         if ctx.versions is not None:
             for index, version in zip(self._layout.kept, ctx.versions, strict=True):
                 if index in again.read and version != version_of(ctx.inputs[index]):
@@ -389,6 +389,12 @@ class FewerTangents:
         if absent not in self._halves:
             self._halves[absent] = without_tangents(self._backward, absent)
         return self._halves[absent]
+
+    def reads(self, absent: Collection[int]) -> list[bool]:
+        """Which of the saved tensors are read then: a write to another one is nobody's concern."""
+        key = frozenset(absent)
+        with self._lock:
+            return saved_read(self._backward, self.half(key))
 
     def __call__(self, absent: set[int], inputs: list[Any], arrived: Sequence[Any]) -> list[Any]:
         key = frozenset(absent)

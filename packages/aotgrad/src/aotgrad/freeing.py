@@ -8,7 +8,7 @@ Must not know: what is saved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 
 from aotgrad.held import Behind
 from aotgrad.source import Source
-from aotgrad.torch_versions import get_current_graph_task_keep_graph
+from aotgrad.torch_versions import get_current_graph_task_keep_graph, unpack
 
 
 def keeps_graph() -> bool:
@@ -82,6 +82,8 @@ class Freeing:
     def read(self) -> str:
         """The saved tensors; nobody reads them who may come when they are gone."""
         found = "saved_by(ctx)" if self.keeps else "ctx.saved_tensors"
+        if self.spares:
+            found = f"({found} if not absent else saved_by(ctx, lambda: fewer.reads(absent)))"
         spared = self.spares and self.counts and self._some_hold_nothing
         return f"*({found} if behind else (None,) * {self.saved})" if spared else f"*{found}"
 
@@ -106,11 +108,25 @@ def hold(tensors: Sequence[Any]) -> torch.Tensor:
     return holder
 
 
-def saved_by(ctx: Any) -> Sequence[Any]:
-    """What forward saved; raises as autograd does where it is gone or was written to."""
+def saved_by(ctx: Any, reads: Callable[[], Sequence[bool]] | None = None) -> Sequence[Any]:
+    """What forward saved; raises as autograd does where it is gone or was written to, if that is among what one
+    `reads`."""
     holder = getattr(ctx, "holder", None)
-    found: Sequence[Any] = ctx.saved_tensors if holder is None else holder.grad_fn.saved_tensors
+    node = ctx if holder is None else holder.grad_fn
+    try:
+        found: Sequence[Any] = node.saved_tensors
+    except RuntimeError as error:
+        if reads is None or not unpack:
+            raise
+        return _some(node._raw_saved_tensors, reads(), error)
     return found
+
+
+def _some(saved: Sequence[Any], read: Sequence[bool], error: RuntimeError) -> Sequence[Any]:
+    try:
+        return [unpack(each) if is_read else None for each, is_read in zip(saved, read, strict=True)]
+    except RuntimeError:  # torch gives a function's own results to nobody else
+        raise error from None
 
 
 class _Holder(torch.autograd.Function):

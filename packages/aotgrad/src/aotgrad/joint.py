@@ -22,7 +22,7 @@ from torch.fx.immutable_collections import immutable_list
 
 from aotgrad import functional
 from aotgrad.analyse import Analysis, TracedInput, analyse
-from aotgrad.connected import outputs_behind, told_of_missing_gradients
+from aotgrad.connected import ANSWERS, Edges, functions_noted, outputs_behind, reached_by, told_of_missing_gradients
 from aotgrad.early import EarlyRules
 from aotgrad.errors import DependsOnValues, FailsOnFakes, Unsupported
 from aotgrad.facts import Facts, OfResult
@@ -114,7 +114,7 @@ def trace_joint(
         candidates = zip([*analysis.updates, *analysis.results], analysis.differentiable, strict=True)
         differentiable = [value for value, follows in candidates if follows]
         returned = _returned(recorder, analysis)
-        _note_connections(inputs, differentiable)
+        _refuse_told(differentiable)
         stops = _Stops(recorder, inputs, differentiable if training else ())
         tangents: list[fx.Node] = []
         gradients: list[fx.Node | None] = []
@@ -316,12 +316,15 @@ def _arguments(signature: Signature, inputs: Sequence[TracedInput]) -> list[Any]
     return arguments
 
 
-def _note_connections(inputs: Sequence[TracedInput], outputs: Sequence[torch.Tensor]) -> None:
+def _refuse_told(outputs: Sequence[torch.Tensor]) -> None:
     told = told_of_missing_gradients(outputs)
     if told is not None:
         raise Unsupported(f"{told} is told which of its results were not used", "return what comes from one of them")
+
+
+def _note_connections(inputs: Sequence[TracedInput], outputs: Sequence[torch.Tensor], unanswered: Edges) -> None:
     leaves = [entry for entry in inputs if entry.leaf is not None]
-    found = outputs_behind(outputs, [entry.leaf for entry in leaves if entry.leaf is not None])
+    found = outputs_behind(outputs, [entry.leaf for entry in leaves if entry.leaf is not None], unanswered)
     for entry, connected in zip(leaves, found, strict=True):
         entry.connected = connected
 
@@ -337,6 +340,7 @@ def _backward(
 ) -> tuple[list[fx.Node], list[fx.Node | None]]:
     """Tangents for `outputs`, and for each input the node of its gradient."""
     recorder.phase, recorder.source = "backward", None
+    every = outputs
     recorder.arrived.clear()  # what follows does go on to what is behind them
     tangents, nodes = [], []
     for index, output in enumerate(outputs):
@@ -350,7 +354,8 @@ def _backward(
     ends = [number for number in range(len(outputs)) if number not in stops.numbers]
     outputs, tangents = [outputs[number] for number in ends], [tangents[number] for number in ends]
     outputs, tangents = _outermost(recorder, outputs, tangents)
-    with _plain_backward({leaf.device.type for leaf in leaves}):
+    noted = functions_noted(outputs, nodes, lambda value: recorder.node_of(functional.current(value)))
+    with _plain_backward({leaf.device.type for leaf in leaves}), noted as unanswered:
         try:
             found = iter(_gradients(outputs, leaves, tangents))
             gradients = [_gradient(recorder, entry, found) for entry in inputs]
@@ -365,6 +370,7 @@ def _backward(
             raise Unsupported(
                 f"autograd cannot run backward here ({error})", "eager reports it when it matters"
             ) from error
+    _note_connections(inputs, every, unanswered)
     return nodes, [within.get(id(entry.value), known) for entry, known in zip(inputs, gradients, strict=True)]
 
 
@@ -469,6 +475,11 @@ def _finish(
     values = (*returned, *(node for node in gradients if node is not None), *stops.found.values())
     recorder.graph.output(values)
     varies = recorder.fake_mode.shape_env is not None
+    if varies and any(ANSWERS in node.meta and not reached[node.all_input_nodes[0]] for node in reached):
+        raise Unsupported(
+            "a function with a backward of its own answers with the same whatever arrives, and sizes vary",
+            "compile it for the sizes that it has",
+        )
     return JointGraph(
         recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed, varies, stops.stages, stops.behind
     )
@@ -498,13 +509,3 @@ def _forward_roles(facts: Facts, differentiable: Sequence[bool], sizes: Sequence
     flags = differentiable[len(updates) :]
     results = [Result(tuple(users), yes) for users, yes in zip(made_from, flags, strict=True)]
     return [*updates, *results, *(ResultSize(node.name) for node in sizes)]
-
-
-def reached_by(graph: fx.Graph, tangents: Sequence[fx.Node]) -> dict[fx.Node, tuple[int, ...]]:
-    """For each node, the tangents that it depends on: without them its gradient is undefined, not zero."""
-    reached: dict[fx.Node, frozenset[int]] = {node: frozenset((i,)) for i, node in enumerate(tangents)}
-    nothing: frozenset[int] = frozenset()
-    for node in graph.nodes:
-        if node not in reached:
-            reached[node] = nothing.union(*(reached[source] for source in node.all_input_nodes))
-    return {node: tuple(sorted(found)) for node, found in reached.items()}

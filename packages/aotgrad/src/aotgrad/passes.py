@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotgrad.connected import ANSWERS
 from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.partition import is_random, must_run, runs_in_backward
@@ -55,7 +56,7 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
     for node in list(joint.graph.nodes):
         if not _is_repeatable(node) or not returned.isdisjoint(_memories(node)):
             continue
-        key = (node.target, runs_in_backward(node), _frozen(node.args), _frozen(node.kwargs))
+        key = (node.target, runs_in_backward(node), node.meta.get(ANSWERS), _frozen(node.args), _frozen(node.kwargs))
         known = first.setdefault(key, node)
         if known is not node and _take_over_views(known, node, sharing):
             node.replace_all_uses_with(known)

@@ -52,7 +52,7 @@ class Staged:
         self.roles = gradients_of(pair.backward)
         self.passed_on = gradients_passed_on(pair.backward)
         self.fixed_sizes = has_fixed_sizes(pair.backward)
-        self._fewer = FewerTangents(pair.backward, compile_backward)
+        self.fewer = FewerTangents(pair.backward, compile_backward)
         self._whole: Boxed | None = None
         self._saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
         self._always = always_kept(joint)
@@ -76,7 +76,7 @@ class Staged:
         """Which saved tensors the backward of a stage reads."""
         if not self.fixed_sizes:
             return [True] * len(self._saved)
-        read = self._fewer.half(frozenset(range(self.count)).difference(stage.outputs)).inputs
+        read = self.fewer.half(frozenset(range(self.count)).difference(stage.outputs)).inputs
         return [role in read or role.name in self._always for role in self._saved]
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -104,7 +104,7 @@ class Staged:
         given = [*sizes, *saved, *arriving]
         found: Sequence[Any]
         if self.fixed_sizes:
-            found = self._fewer(absent, given, arrived)
+            found = self.fewer(absent, given, arrived)
         else:
             if self._whole is None:
                 self._whole = self._compile(self._backward)
@@ -178,12 +178,13 @@ def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
     staged: Staged = ctx.call.staged
     pairs = enumerate(zip(arriving, staged.expected, strict=True))
     given = [None if pair[0] is None and staged.fixed_sizes else arranged(ctx, number, pair) for number, pair in pairs]
+    absent = {number for number, tangent in enumerate(arriving) if tangent is None}
     read = staged.read[ctx.place]
-    saved = saved_by(ctx) if any(read) else [None] * len(read)
+    reads = (lambda: staged.fewer.reads(absent)) if staged.fixed_sizes else None
+    saved = saved_by(ctx, reads) if any(read) else [None] * len(read)
     with torch.no_grad():
         found = staged.gradients(ctx.call.sizes, saved, given, arriving)
     found = {**found, **{role: arriving[number] for role, number in staged.passed_on.items()}}
-    absent = {number for number, tangent in enumerate(arriving) if tangent is None}
     return {role: None if absent.issuperset(role.tangents) else gradient for role, gradient in found.items()}
 
 
