@@ -25,6 +25,7 @@ from capture.sources import (
     Derived,
     DictSource,
     GlobalSource,
+    HiddenEntrySource,
     ItemSource,
     KeySource,
     MadeSource,
@@ -213,14 +214,16 @@ class Writer:
                 self.load_source(source.parent)
                 emit.load_attr(source.name)
             case DictSource():
+                emit.load_callable(object.__getattribute__)
                 self.load_source(source.parent)
-                emit.load_attr("__dict__")
+                emit.load_const("__dict__")
+                emit.call(2)
             case StorageSource():
                 emit.load_callable(source.base_class.__getitem__)
                 self.load_source(source.parent)
                 emit.load_const(source.key)
                 emit.call(2)
-            case KeySource(parent=DictSource() as holder) if isinstance(source.key, str):
+            case KeySource(parent=DictSource() as holder) if _is_attribute(source):
                 self.load_source(holder.parent)
                 emit.load_attr(source.key)
             case Derived():
@@ -244,6 +247,10 @@ def _builder_of(value: Value) -> Builder | None:
     if isinstance(value, SuspendableValue) and (value.started or value.finished):
         return None
     return _BUILDERS.get(type(value))
+
+
+def _is_attribute(source: KeySource) -> bool:
+    return isinstance(source.key, str) and not isinstance(source, HiddenEntrySource)
 
 
 def is_result(value: Value) -> bool:

@@ -268,6 +268,14 @@ class KeySource(Derived):
         return self.parent.read(inputs)[self.key]
 
 
+@_path
+class HiddenEntrySource(KeySource):
+    """An entry of an instance's ``__dict__`` that is not the attribute of its name: code of its class stands before."""
+
+    def expression(self) -> str:
+        return f"{self.parent.expression()}[{self.key!r}]"
+
+
 class ObjectKeySource(Derived):
     """A value of a dict under a key that is known by its identity: optimizers keep state by parameter."""
 

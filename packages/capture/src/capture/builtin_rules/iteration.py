@@ -29,7 +29,6 @@ from capture.values.iterator import (
     ReverseIterator,
     ReverseObjectIterator,
     RowIterator,
-    SequenceIterator,
     SliceIterator,
     ZipIterator,
     taken_result,
@@ -176,7 +175,7 @@ def make_reversed(ctx: Tracer, value: Value) -> Value:
     if isinstance(value, ConstantValue) and isinstance(value.value, range):
         return RangeIterator(value.value[::-1])
     if isinstance(value, TensorValue):
-        return SequenceIterator(value, value.elements(ctx)[::-1])
+        return ctx.call(value.attribute(ctx, "__reversed__"), [])
     if not hasattr(value.python_type(), "__reversed__") and not hasattr(value.python_type(), "__getitem__"):
         ctx.throw(TypeError, f"'{value.python_type().__name__}' object is not reversible")
     return ctx.stop("iteration", f"{value.describe()} is iterated backwards")

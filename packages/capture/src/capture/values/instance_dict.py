@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MemberDescriptorType
 from typing import Any
 
 from capture.sources import DictSource
@@ -29,8 +30,11 @@ class InstanceDict(DictValue):
         return found
 
     def put(self, ctx: Tracer, key: Value, value: Value) -> None:
+        name = key_of(ctx, key)
+        if isinstance(name, str) and isinstance(getattr(self.owner.cls, name, None), MemberDescriptorType):
+            ctx.stop("attribute", f"`__dict__` of {self.owner.describe()} is given `{name}`, which is also a slot")
         ctx.changed(self.owner)
-        self.owner.keep(key_of(ctx, key), value)
+        self.owner.keep(name, value)
 
     def remove(self, ctx: Tracer, key: Value) -> Value | None:
         name = key_of(ctx, key)

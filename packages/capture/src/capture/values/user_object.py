@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
-from capture.sources import AttrSource, DictSource, KeySource, Source, TypeSource
+from capture.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
 from capture.values.base import LazyValue, Tracer, Value, module_name, realize, rely_on_no_member
 from capture.values.constant import ConstantValue
 from capture.values.function import bind, is_made_by_code, written_member
@@ -93,6 +93,8 @@ class UserObject(Value):
             return None if written is None else realize(ctx, written)
         if self.source is None:
             return None
+        if isinstance(self.cls.__getattribute__, FunctionType):
+            ctx.stop("attribute", f"the slot `{name}` of {self.describe()} is read behind its `__getattribute__`")
         try:
             held = member.__get__(self.obj)
         except AttributeError:
@@ -148,7 +150,13 @@ class UserObject(Value):
         assert self.source is not None
         if self.is_of_thread:  # each has a ``__dict__`` of its own, which only the object can find
             return AttrSource(self.source, name)
+        if self._runs_code_for(name):
+            return HiddenEntrySource(DictSource(self.source), name)
         return KeySource(DictSource(self.source), name)
+
+    def _runs_code_for(self, name: str) -> bool:
+        """Whether reading the attribute asks the class first."""
+        return isinstance(self.cls.__getattribute__, FunctionType) or is_data_descriptor(lookup(self.cls, name)[1])
 
     def _class_path(self, ctx: Tracer, name: str) -> Source | None:
         known = ctx.literal(self.cls).source

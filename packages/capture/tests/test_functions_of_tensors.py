@@ -1,0 +1,102 @@
+"""Functions of Python's own that are given a tensor: builtins, `math`, `operator`, and what syntax stands for.
+
+VALUES_WHOLE=1 runs all of them.
+"""
+
+import builtins
+import copy
+import functools
+import itertools
+import math
+import operator
+import os
+import random
+
+import pytest
+import torch
+
+from capture import optimize
+
+_UNTOLD = {
+    "id",
+    "hash",
+    "set",
+    "frozenset",
+    "input",
+    "print",
+    "exec",
+    "eval",
+    "compile",
+    "open",
+    "help",
+    "breakpoint",
+    "property",
+}
+_NAMED = {
+    f"{module.__name__}.{name}": function
+    for module in (builtins, math, operator)
+    for name, function in vars(module).items()
+    if callable(function) and name[0] not in "_ABCDEFGHIJKLMNOPQRSTUVWXYZ" and name not in {*_UNTOLD, "exit", "quit"}
+}
+_WRITTEN = {
+    "reversed, computed with": lambda x: reversed(x) * 2,
+    "copied": copy.copy,
+    "copied deep": copy.deepcopy,
+    "chain": lambda x: list(itertools.chain(x, x)),
+    "pairwise": lambda x: list(itertools.pairwise(x)),
+    "accumulate": lambda x: list(itertools.accumulate(x)),
+    "reduce": lambda x: functools.reduce(operator.add, x),
+    "f-string": lambda x: f"{x} {x:.2f}",
+    "star": lambda x: [*x],
+    "unpacked": lambda x: (lambda first, *rest: (first, rest))(*x),
+    "in": lambda x: 2.0 in x,
+    "divmod": lambda x: (divmod(x, 2), divmod(7, x)),
+    "power": lambda x: (x**2, 2**x, pow(x, 2, None)),
+    "rounded": lambda x: round(x, 1),
+    "from one": lambda x: sum(x, start=1),
+    "by key": lambda x: (max(x, key=lambda v: -v), min(x, default=5)),
+    "together": lambda x: list(zip(x, map(torch.neg, x), strict=True)),
+    "enumerated": lambda x: list(enumerate(x, 1)),
+    "between": lambda x: 1 < x < 3,
+    "bits": lambda x: (~x, x & x, x >> 1, 1 << x),
+    "remainders": lambda x: (x // 2, x % 2, 7 % x, 7 // x),
+    "an index": lambda x: [10, 20, 30, 40][x],
+    "times a list": lambda x: ([1, 2] * x, "ab" * x),
+    "a range": lambda x: list(range(x)),
+}
+FUNCTIONS = {**_NAMED, **_WRITTEN}
+CHOSEN = list(FUNCTIONS)
+if not os.environ.get("VALUES_WHOLE"):
+    CHOSEN = ["builtins.reversed", *_WRITTEN, *random.Random(0).sample(list(_NAMED), 30)]
+GIVEN = {
+    "numbers": torch.tensor([3.0, 1.0, 2.0]),
+    "integers": torch.tensor([3, 1, 2]),
+    "rows": torch.arange(6.0).view(2, 3),
+    "booleans": torch.tensor([True, False]),
+    "nothing": torch.empty(0),
+    "a number": torch.tensor(2.5),
+    "an integer": torch.tensor(3),
+}
+
+
+def told(value):
+    if isinstance(value, torch.Tensor):
+        return value.dtype, tuple(value.shape), repr(value.tolist())
+    if isinstance(value, (list, tuple)) or hasattr(value, "__next__"):
+        return type(value), [told(each) for each in itertools.islice(value, 10)]
+    return type(value), repr(value)
+
+
+def outcome(function, x):
+    try:
+        return told(function(x.clone()))
+    except Exception as error:  # noqa: BLE001 - whatever CPython raises
+        return type(error), str(error)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_tensor_is_what_it_is_to_cpython(name):
+    for given, x in GIVEN.items():
+        program = functools.partial(lambda function, x: function(x), FUNCTIONS[name])
+        assert outcome(optimize("eager")(program), x) == outcome(program, x), given
