@@ -3,9 +3,11 @@
 import contextvars
 import copy
 import functools
+import importlib
 import inspect
 import logging
 import math
+import sys
 import sysconfig
 import typing
 
@@ -275,3 +277,22 @@ def test_installed_packages_are_not_told_that_they_are_captured(tmp_path, x):
     exec(compile(source, str(tmp_path / "mine.py"), "exec"), mine)
     assert torch.equal(capture.optimize("eager")(lambda x: module["scaled"](x))(x), x * 3)
     assert torch.equal(capture.optimize("eager")(lambda x: mine["scaled"](x))(x), x * 2)
+
+
+class Finder:
+    """Finds nothing, by code that capture cannot evaluate whole."""
+
+    def find_spec(self, name, path=None, target=None):
+        return [None, "{name}".format(**locals())][0]
+
+
+@pytest.mark.parametrize("nopython", [True, False])
+def test_what_runs_while_something_is_imported_is_not_compiled(nopython, tmp_path, monkeypatch):
+    (tmp_path / "imported_late.py").write_text("import torch\ndef made():\n    return torch.ones(2) + 1\nX = made()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "imported_late", raising=False)
+    known = len(capture.records())
+    module = capture.optimize("eager", nopython=nopython)(importlib.import_module)("imported_late")
+    assert module.X.tolist() == [2, 2]
+    assert not [each for each in capture.records()[known:] if "made" in str(each) or "find_spec" in str(each)]

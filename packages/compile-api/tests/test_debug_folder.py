@@ -67,6 +67,23 @@ def test_a_folder_that_cannot_be_written_is_said_and_left_out(tmp_path):
         assert f(torch.ones(1)) == 2
 
 
+NAMED = """
+import torch, compile_api
+class Größe(torch.nn.Module):
+    def forward(self, x): return x.sin()
+print(compile_api.compile(Größe())(torch.zeros(2)).tolist())
+"""
+
+
+@pytest.mark.parametrize("place", ["out", "öut"])
+def test_names_that_the_locale_has_no_letters_for(place, tmp_path, python):
+    (tmp_path / "program.py").write_text(NAMED, encoding="utf-8")
+    settings = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "COMPILE_DEBUG": place}
+    done = python("program.py", cwd=tmp_path, **settings)
+    assert done.stdout == "[0.0, 0.0]\n", done.stderr
+    assert len(list(tmp_path.glob("*ut/graph_0_*"))) == 1 or "no debug folder for this graph" in done.stderr
+
+
 def test_a_generated_run_script_runs(folder, python):
     script = next((folder / "forward").rglob("run.py"))
     done = python(str(script))

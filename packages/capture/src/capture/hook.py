@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import importlib
 import os
 import sys
 import sysconfig
@@ -90,6 +91,10 @@ def is_captured(code: CodeType, module: str) -> bool:
     if filename.startswith(_TORCH):
         return filename.startswith(_PROGRAMS) and not filename.endswith(os.sep + "module.py")
     return filename.startswith(_PACKAGES) or not filename.startswith(_STDLIB)
+
+
+# What runs while a module is imported, finders and decorators among it, nobody asked to compile.
+_engine.run_outside(importlib._bootstrap._find_and_load.__code__)  # type: ignore[attr-defined]
 
 
 def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...]) -> Any:

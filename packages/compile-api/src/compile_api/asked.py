@@ -84,7 +84,7 @@ def torchs_options() -> frozenset[str]:
     """The names of the options that the installed torch's code generator has."""
     path = Path(torch.__file__).parent / "_inductor" / "config.py"
     try:
-        body = ast.parse(path.read_text()).body
+        body = ast.parse(path.read_text(encoding="utf-8")).body
     except (OSError, SyntaxError):
         return frozenset(_OF_THE_CALL)
     return frozenset({*_OF_THE_CALL, *_assigned(body, "")})

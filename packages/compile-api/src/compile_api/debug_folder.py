@@ -50,7 +50,7 @@ class GraphFolder:
     def compiled(self, record: GraphCompiled) -> None:
         """A code generator is done with one direction: the page shows it."""
         self.page = dataclasses.replace(self.page, compiled=(*self.page.compiled, record))
-        (self.path / "index.html").write_text(str(self.page))
+        (self.path / "index.html").write_text(str(self.page), encoding="utf-8")
         page.write_overview(self.path.parent)
 
     def observed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,18 +75,18 @@ def for_graph(
     base = Path("compile_debug" if option is True else str(option))
     try:
         return _filled(_new(base, gm), gm, example_inputs, maker or Maker())
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # or the locale has no letters for the folder's name
         warnings.warn(f"no debug folder for this graph: {error}", stacklevel=2)
         return None
 
 
 def _filled(path: Path, gm: fx.GraphModule, example_inputs: list[Any], maker: Maker) -> GraphFolder:
     readable = page.readable(gm)
-    (path / "graph.py").write_text(readable)
+    (path / "graph.py").write_text(readable, encoding="utf-8")
     stored = dataclasses.replace(StoredGraph.of(gm, example_inputs), maker=maker)
     _save(stored, path)
     folder = GraphFolder(path, page.GraphPage(path.name, page.source_of(gm), readable), stored)
-    (path / "index.html").write_text(str(folder.page))
+    (path / "index.html").write_text(str(folder.page), encoding="utf-8")
     page.write_overview(path.parent)
     return folder
 
@@ -112,7 +112,7 @@ def _function_of(gm: fx.GraphModule) -> str:
 
 def _new(base: Path, gm: fx.GraphModule) -> Path:
     base.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"\W+", "_", _function_of(gm)).strip("_")
+    name = re.sub(r"\W+", "_", _function_of(gm), flags=re.ASCII).strip("_")  # any locale can write it
     number = sum(1 for each in base.iterdir() if each.name.startswith("graph_"))
     while True:  # another process may take the same number
         path = base / f"graph_{number}_{name or 'graph'}"

@@ -222,7 +222,8 @@ def write_script(
             inputs="\n".join(lines),
             backend=backend,
             programs=_importing(programs),
-        )
+        ),
+        encoding="utf-8",
     )
 
 

@@ -92,12 +92,11 @@ def write_overview(folder: Path) -> None:
     rows = []
     for path in sorted(folder.glob("graph_*/index.html"), key=_number):
         name = html.escape(path.parent.name)
-        about = re.search(r"<p>(\d+ kernels[^<]*)</p>", path.read_text())
+        about = re.search(r"<p>(\d+ kernels[^<]*)</p>", path.read_text(encoding="utf-8"))
         rows.append(f"<tr><td><a href='{name}/index.html'>{name}</a></td><td>{about[1] if about else ''}</td></tr>")
     table = f"<main><section><table>{''.join(rows)}</table></section></main>"
-    (folder / "index.html").write_text(
-        _document("compiled graphs", f"<header><h1>Compiled graphs</h1></header>{table}")
-    )
+    page = _document("compiled graphs", f"<header><h1>Compiled graphs</h1></header>{table}")
+    (folder / "index.html").write_text(page, encoding="utf-8")
 
 
 def _number(path: Path) -> int:

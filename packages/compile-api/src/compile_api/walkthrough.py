@@ -135,7 +135,11 @@ class _Recorder:
 def _generated(direction: str, folder: Path) -> list[Stage]:
     # The graph's folder has its name, which counts the graphs of the process: here its direction tells it apart.
     return [
-        Stage(f"The {direction} graph: {what}", path.read_text().replace(path.parent.name, direction), language)
+        Stage(
+            f"The {direction} graph: {what}",
+            path.read_text(encoding="utf-8").replace(path.parent.name, direction),
+            language,
+        )
         for pattern, what, language in _GENERATED
         for path in sorted(folder.rglob(pattern))
     ]

@@ -86,7 +86,9 @@ def _nothing_to_run(name: str, plan: Plan) -> Callable[..., bool]:
 
 def load_folder(folder: Path, plans: Mapping[str, Plan]) -> dict[str, Callable[..., bool]]:
     """The functions that a traced wrapper calls, built from the kernels in its folder."""
-    run, _ = _load([path.read_text() for path in sorted(folder.glob("kernels_*.cpp"))], Options.read(None))
+    run, _ = _load(
+        [path.read_text(encoding="utf-8") for path in sorted(folder.glob("kernels_*.cpp"))], Options.read(None)
+    )
     return {name: run(name, plan) for name, plan in plans.items()}
 
 

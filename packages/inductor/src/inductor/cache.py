@@ -113,12 +113,12 @@ class Cache:
     def keep_text(self, name: str, text: str) -> Path:
         """A file with this text; its name must depend on it."""
         path = self.folder / name
-        if path.exists() and path.read_text() == text:
+        if path.exists() and path.read_text(encoding="utf-8") == text:
             return path
         with self.scratch() as scratch:
             try:
                 fresh = Path(scratch) / name
-                fresh.write_text(text)
+                fresh.write_text(text, encoding="utf-8")
                 os.replace(fresh, path)
             except OSError as error:
                 raise CacheError(f"cannot keep a kernel in {self.folder}: {error.strerror}") from error
@@ -156,7 +156,7 @@ class Cache:
         if held > self.limit_bytes or not 0 <= time.time() - counted_at < _ABANDONED:
             counted_at, held = int(time.time()), self._evict(keeping)
         with contextlib.suppress(OSError):  # the entry is kept; a later look counts it
-            self.tally.write_text(f"{counted_at} {held}\n")
+            self.tally.write_text(f"{counted_at} {held}\n", encoding="utf-8")
 
     def _evict(self, keeping: str) -> int:
         """Removes the entries unused for longest where there are too many; gives how many bytes are left."""
@@ -184,7 +184,7 @@ class Cache:
 def _read_tally(path: Path) -> tuple[int, int]:
     """When the folder was last looked through, and about how many bytes are in it: processes may miss each other's."""
     try:
-        counted_at, held = path.read_text().split()
+        counted_at, held = path.read_text(encoding="utf-8").split()
         return int(counted_at), int(held)
     except (OSError, ValueError):
         return 0, 0

@@ -52,7 +52,7 @@ class Launchers:
 
 def build_launchers(options: Options) -> Launchers:
     try:
-        (library,) = build([(HEADERS / "launcher.cpp").read_text()], options)
+        (library,) = build([(HEADERS / "launcher.cpp").read_text(encoding="utf-8")], options)
     except BuildError:
         return Launchers(None)
     return Launchers(library)

@@ -76,9 +76,9 @@ class Options:
 
     def cache_folder(self) -> Path:
         if self.cache_dir is not None:
-            return Path(self.cache_dir)
+            return Path(self.cache_dir).expanduser()
         if folder := os.environ.get("COMPILE_API_CACHE"):
-            return Path(folder)
+            return Path(folder).expanduser()
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compile-api"
 
 

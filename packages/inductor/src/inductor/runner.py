@@ -19,7 +19,7 @@ MakeRun: TypeAlias = Callable[[str, Plan], Callable[..., bool]]
 
 def source() -> str:
     """The runner's own text, to be built beside the kernels."""
-    return (HEADERS / "runner.cpp").read_text()
+    return (HEADERS / "runner.cpp").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)

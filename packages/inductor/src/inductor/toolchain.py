@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -61,7 +62,7 @@ class Library:
 def machine() -> Machine:
     """The processor's features, as the kernel lists them."""
     try:
-        with open("/proc/cpuinfo") as file:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
             start = file.read(8192)
     except OSError:
         start = ""
@@ -73,17 +74,23 @@ def machine() -> Machine:
 
 
 @cache
-def find_compiler(wanted: str | None) -> str:
-    """The compiler's path; ``wanted`` names it, else the environment, else the usual names."""
-    candidates = [wanted or os.environ.get("CXX") or ""]
-    if not candidates[0]:
-        candidates = ["g++", "clang++"]
-    for candidate in candidates:
-        if path := shutil.which(candidate):
-            return path
-    raise BuildError(
-        f"no C++ compiler found (looked for {', '.join(candidates)}); install g++ or clang++, or name one by $CXX"
-    )
+def find_compiler(wanted: str | None) -> list[str]:
+    """The compiler's path and what comes before our flags, as in ``CXX="ccache g++"``; ``wanted`` names it, else the
+    environment, else the usual names."""
+    named = wanted or os.environ.get("CXX") or ""
+    candidates = [[named], _words(named)] if named.strip() else [["g++"], ["clang++"]]
+    for first, *more in candidates:
+        if path := shutil.which(first):
+            return [path, *more]
+    looked = named or "g++, clang++"
+    raise BuildError(f"no C++ compiler found (looked for {looked}); install g++ or clang++, or name one by $CXX")
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quotation without an end
+        return [command]
 
 
 @cache
@@ -96,7 +103,7 @@ def _identity(compiler: str) -> str:
 
 @cache
 def _headers_digest() -> str:
-    return key_of(path.read_text() for path in sorted(HEADERS.glob("*.h")))
+    return key_of(path.read_text(encoding="utf-8") for path in sorted(HEADERS.glob("*.h")))
 
 
 def build(sources: Sequence[str], options: Options, done: Callable[[int, int], None] | None = None) -> list[Library]:
@@ -104,10 +111,11 @@ def build(sources: Sequence[str], options: Options, done: Callable[[int, int], N
 
     ``done`` is told how many of those that had to be built are, each time that one more is.
     """
-    compiler = find_compiler(options.compiler)
+    compiler, *more = find_compiler(options.compiler)
     store = open_cache(options)
-    flags = (*FLAGS, *options.cpp_flags)
-    common = (_identity(compiler), machine().features, _headers_digest(), *flags)
+    flags = (*more, *FLAGS, *options.cpp_flags)
+    called = (program for program in (compiler, *map(shutil.which, more)) if program is not None)
+    common = (*map(_identity, called), machine().features, _headers_digest(), *flags)
     keys = [key_of((source, *common)) for source in sources]
     found = {key: store.find(key) for key in keys}
     missing = {key: source for key, source in zip(keys, sources, strict=True) if found[key] is None}
@@ -167,7 +175,7 @@ def _compile(
 
 def _start(compiler: str, flags: Sequence[str], source: Path, text: str) -> subprocess.Popen[bytes]:
     try:
-        source.write_text(text)
+        source.write_text(text, encoding="utf-8")
     except OSError as error:
         raise CacheError(f"cannot write a kernel's source to {source.parent}: {error.strerror}") from error
     try:

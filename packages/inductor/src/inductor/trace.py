@@ -26,7 +26,7 @@ from inductor.codegen.runs import Plan, PlannedKernel, Stretch
 folder = pathlib.Path(__file__).parent
 globals().update(load_folder(folder, {plans!r}))
 globals().update(torch.load(folder / "constants.pt"))
-exec(compile((folder / "wrapper.py").read_text(), str(folder / "wrapper.py"), "exec"))
+exec(compile((folder / "wrapper.py").read_text(encoding="utf-8"), str(folder / "wrapper.py"), "exec"))
 
 
 def made(sizes, strides, dtype, device):
@@ -71,7 +71,7 @@ def run(work: pipeline.Work, option: bool | str) -> CompiledGraph:
     being compiled."""
     try:
         pages = _Pages(folder(option, work.name))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         _warn(error)
         return pipeline.run(work)
     last = work
@@ -107,7 +107,7 @@ class _Pages:
             _warn(error)
 
 
-def _warn(error: OSError) -> None:
+def _warn(error: OSError | UnicodeError) -> None:
     warnings.warn(f"the trace cannot be written to {error.filename}: {error.strerror}", RuntimeWarning, stacklevel=2)
 
 

@@ -200,7 +200,7 @@ def identity() -> str:
         version = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
         version = "unknown"
-    return key_of((version, HEADER, (HEADERS / "triton_math.py").read_text()))
+    return key_of((version, HEADER, (HEADERS / "triton_math.py").read_text(encoding="utf-8")))
 
 
 @cache

@@ -193,3 +193,13 @@ def test_many_processes_start_at_once(tmp_path):
     assert sorted(path.name for path in tmp_path.glob("kernels/*")) == sorted(
         path.name for path in alone.glob("kernels/*")
     )
+
+
+@pytest.mark.parametrize("named", ["env g++ -g0", '"g++"'])
+def test_a_compiler_may_come_with_arguments(named, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", named)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COMPILE_API_CACHE", "~/cache")
+    (library,) = toolchain.build(['extern "C" int answer() { return 42; }'], inductor.Options())
+    assert library.functions.answer() == 42
+    assert len(list(tmp_path.glob("cache/kernels/*.so"))) == 1

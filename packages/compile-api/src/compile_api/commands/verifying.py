@@ -110,7 +110,7 @@ def compiler() -> Finding:
     except inductor.BuildError as error:
         hint = "install g++ or clang++ (apt install g++, conda install gxx), or name one in CXX; until then graphs on"
         return Finding(False, f"no C++ compiler: {error}", f"{hint} CPUs run operator by operator")
-    return Finding(True, f"C++ compiler {found}")
+    return Finding(True, f"C++ compiler {' '.join(found)}")
 
 
 def processor() -> Finding:

@@ -52,7 +52,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _example(folder: Path) -> str:
     """A file, as every function that is captured has one to show lines of."""
     path = folder / "example.py"
-    path.write_text(_EXAMPLE)
+    path.write_text(_EXAMPLE, encoding="utf-8")
     return f"{path}:attention_weights"
 
 
