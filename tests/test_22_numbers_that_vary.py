@@ -3,6 +3,7 @@
 NUMBER_PROGRAMS says how many programs are drawn; the number tried is printed.
 """
 
+import operator
 import os
 import random
 from types import SimpleNamespace
@@ -97,6 +98,55 @@ def test_programs_give_what_eager_gives_and_no_graph_is_given_up(backend, capsys
         torch.testing.assert_close(found, expected, equal_nan=True, msg=lambda text: f"{lines}\n{text}")
     with capsys.disabled():
         print(f" {count} programs over numbers that vary, seed {seed}", end="")
+
+
+HOLDS = {
+    "clamp": lambda x, n: x.clamp(max=n),
+    "masked_fill": lambda x, n: x.masked_fill(x > 0, n),
+    "fill_": lambda x, n: x.clone().fill_(n),
+    "full_like": torch.full_like,
+    "new_full": lambda x, n: x.new_full((2,), n),
+    "where": lambda x, n: torch.where(x > 0, x, n),
+    "threshold": lambda x, n: torch.nn.functional.threshold(x, 1, n),
+    "pad": lambda x, n: torch.nn.functional.pad(x, (1, 1), value=n),
+    "index_fill": lambda x, n: x.index_fill(0, torch.tensor([0]), n),
+    "alpha": lambda x, n: torch.add(x, x, alpha=n),
+    "a sum of it": lambda x, n: x.clamp(max=n + n),
+    "tensor": lambda x, n: torch.tensor(n, dtype=x.dtype) + x,
+    "item": lambda x, n: operator.setitem(x, 0, n) or x,
+    "x * n": operator.mul,
+    "n / x": lambda x, n: n / x,
+}
+WIDE = [(dtype, (2, 3, 4, 300, -300, 40_000, 2**40)) for dtype in (torch.int8, torch.int16, torch.int32, torch.float16)]
+WIDE += [(dtype, (0.5, 1.5, 2.5, 7e4, 1e39)) for dtype in (torch.float16, torch.bfloat16, torch.float32)]
+
+
+def result_or_error(function, tensor, number):
+    try:
+        return function(tensor.clone(), number)
+    except Exception as error:  # noqa: BLE001 - whatever eager raises
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", HOLDS)
+def test_numbers_that_a_dtype_cannot_hold_are_refused_as_in_eager(name, backend):
+    for dtype, numbers in WIDE:
+        compile_api.reset()
+        compiled, x = compile_api.compile(HOLDS[name], backend=backend), torch.tensor([0, 1, 5, 100], dtype=dtype)
+        for number in numbers:
+            found, expected = (result_or_error(function, x, number) for function in (compiled, HOLDS[name]))
+            if isinstance(expected, tuple) or isinstance(found, tuple):
+                assert found == expected, (dtype, number)
+            else:
+                torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+def test_numbers_that_a_dtype_holds_are_of_one_graph(recording):
+    compiled = compile_api.compile(lambda x, n, f: x.clamp(max=n).half().clamp(max=f), backend=recording)
+    for step in range(6):
+        compiled(torch.ones(3, dtype=torch.int8), step + 2, step + 0.5)
+    assert len(recording.graphs) == 2
 
 
 def test_a_number_read_in_a_loop_is_one_input(recording):

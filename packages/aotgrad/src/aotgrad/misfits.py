@@ -2,7 +2,8 @@
 recorded.
 
 Functionalization takes the result that an operator would have by itself and casts it, and decompositions take a number
-that is too large for infinity; eager's kernels refuse.  They are asked: the operator runs on tensors of one element.
+that is too large for infinity; eager's kernels refuse.  They are asked: the operator runs on tensors with two elements
+along each axis, as those of one are filled in another way, which refuses nothing.
 Must not know: recording, gradients.
 """
 
@@ -21,7 +22,10 @@ from aotgrad.errors import FailsOnFakes
 from aotgrad.symbols import SYM_TYPES
 from aotgrad.torch_versions import DisableTorchDispatch, pytree
 
-_FILL = {"full", "full_like", "new_full", "pad", "constant_pad_nd", "threshold", "threshold_", "scalar_tensor"}
+_FILL = {
+    "full", "full_like", "new_full", "scalar_tensor", "fill", "fill_", "masked_fill", "masked_fill_", "index_fill",
+    "index_fill_", "scatter", "scatter_", "pad", "constant_pad_nd", "threshold", "threshold_", "_threshold",
+}  # fmt: skip
 _SIZES: Mapping[str, tuple[int, str]] = {
     "full": (0, "size"), "new_full": (1, "size"), "pad": (1, "pad"), "constant_pad_nd": (1, "pad"),
 }  # fmt: skip
@@ -57,20 +61,20 @@ def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 def _without_sizes(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """The call for a result of one element, or of as many as its operand has."""
+    """The call for a result of two elements, or of two more along each axis than its operand has."""
     if name not in _SIZES:
         return args, kwargs
     position, keyword = _SIZES[name]
     if keyword in kwargs:
-        return args, {**kwargs, keyword: _nothing(kwargs[keyword], keyword)}
+        return args, {**kwargs, keyword: _few(kwargs[keyword], keyword)}
     if position >= len(args):
         return args, kwargs
-    return (*args[:position], _nothing(args[position], keyword), *args[position + 1 :]), kwargs
+    return (*args[:position], _few(args[position], keyword), *args[position + 1 :]), kwargs
 
 
-def _nothing(sizes: Any, keyword: str) -> tuple[int, ...]:
-    """No dimensions, or no more on either side of each."""
-    return () if keyword == "size" or not isinstance(sizes, Sequence) else (0,) * len(sizes)
+def _few(sizes: Any, keyword: str) -> tuple[int, ...]:
+    """Two elements, or one more on either side of each dimension."""
+    return (2,) if keyword == "size" or not isinstance(sizes, Sequence) else (1,) * len(sizes)
 
 
 def _has_large_number(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -91,6 +95,7 @@ def _is_too_large(leaves: Sequence[Any]) -> bool:
     """Whether a number is beyond what one of the types involved can hold."""
     numbers = [leaf for leaf in leaves if type(leaf) in (int, float) and math.isfinite(leaf)]
     kinds = {leaf if isinstance(leaf, torch.dtype) else leaf.dtype for leaf in leaves if _has_type(leaf)}
+    kinds.add(torch.get_default_dtype())  # of numbers alone
     return any(abs(number) > _largest(kind) for number in numbers for kind in kinds)
 
 
@@ -107,7 +112,7 @@ def _largest(kind: torch.dtype) -> float:
 
 def _small(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return torch.ones((1,) * value.dim(), dtype=value.dtype, device="cpu")
+        return torch.ones((2,) * value.dim(), dtype=value.dtype, device="cpu")
     return value.node.hint or 1
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from capture.builtin_rules.registry import fallback
+from capture.builtin_rules.numbers_that_fit import that_fits
+from capture.builtin_rules.registry import constant_of, fallback
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
@@ -70,4 +71,7 @@ def _filled(ctx: Tracer, data: Value, options: Mapping[str, Value]) -> Value:
     data = realize(ctx, data)
     if isinstance(data, SequenceValue):
         return ctx.record(torch.stack, [ListValue([_filled(ctx, item, options) for item in data.items])], {})
+    fitting = that_fits(ctx, data, frozenset({constant_of(ctx, options["dtype"])}))
+    if fitting is not data:
+        return ctx.call_builtin(torch.tensor, [fitting], options)
     return ctx.call_builtin(torch.full, [ctx.literal(()), data], options)

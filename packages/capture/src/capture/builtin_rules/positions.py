@@ -10,6 +10,7 @@ import operator
 
 import torch
 
+from capture.builtin_rules.numbers_that_fit import that_fits
 from capture.builtin_rules.registry import rule
 from capture.graph import memory_of
 from capture.values.base import Tracer, Value, realize
@@ -40,6 +41,7 @@ def assign_tensor(ctx: Tracer, tensor: TensorValue, index: Value, value: Value) 
         if isinstance(value, TensorValue) and memory_of(value.fake) == memory_of(tensor.fake):
             value = ctx.record("clone", [value], {}, method=True)  # a list refuses what a number takes
         value = _as_items_of(ctx, tensor.fake, value)
+    value = that_fits(ctx, value, frozenset({tensor.fake.dtype}))
     selected, rest = _selected(ctx, tensor, index)
     ctx.record(operator.setitem, [selected, _REST if rest is None else rest, value], {})
     return NONE

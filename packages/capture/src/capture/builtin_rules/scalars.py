@@ -214,6 +214,8 @@ def with_tensor(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mappi
     form = ctx.record(
         "to", [tensor_form(ctx, number), *map(ConstantValue, (tensor.device, tensor.dtype))], {}, method=True
     )
+    if divides and args[0] is number:  # torch multiplies, too, which is rounded in another way
+        return ctx.record(torch.mul, [ctx.record("reciprocal", [tensors[0]], {}, method=True), form], {})
     operands = [form if arg is number else arg for arg in args]
     if isinstance(function, type(operator.add)):
         return ctx.record(function if args[0] is not number else plain_in_place(function), operands, {})
