@@ -8,9 +8,8 @@ import torch
 import aotgrad
 from aotgrad.torch_versions import unpack
 
-WRITTEN = (
-    ("", "v", "w") if unpack else ("",)
-)  # a torch that reads saved tensors together refuses too many of the writes
+# A torch that reads saved tensors together refuses too many of the writes.
+WRITTEN = ("", "v", "w") if unpack else ("",)
 ANSWERS = {
     "whatever arrives": lambda x, y, g, h: (torch.full_like(x, 5.0), torch.ones_like(g)),
     "what was saved": lambda x, y, g, h: (x, y + 1),
