@@ -1,8 +1,11 @@
 """Tidying the joint graph never changes what a caller can see."""
 
+import pytest
 import torch
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+
+import aotgrad
 
 
 def calls(graph, op):
@@ -67,3 +70,44 @@ def test_a_checkpoint_still_computes_again(graphs_of):
 def test_dead_code_goes(graphs_of):
     (graph,) = graphs_of(lambda x: (x.exp(), x + 1)[1], torch.ones(2))
     assert calls(graph, torch.ops.aten.exp.default) == 0
+
+
+def test_a_loss_of_which_only_the_gradient_is_wanted_is_not_computed(graphs_of):
+    def program(x, w):
+        return torch.func.grad(lambda t: (t * w).sum())(x)
+
+    (graph,) = graphs_of(program, torch.randn(3), torch.randn(3))
+    assert calls(graph, torch.ops.aten.sum.default) == 0
+
+
+FILLED = [
+    torch.zeros_like, torch.ones_like, lambda x: torch.full_like(x, 2, dtype=torch.bool), lambda x: x.new_ones(2),
+    lambda x: x.new_zeros(0, 2), lambda x: x.new_full((2,), 0.5), lambda x: torch.ones_like(x.t()),
+    lambda x: torch.zeros_like(x[:, ::2]), lambda x: torch.full_like(x, 3, dtype=torch.complex64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("filled", FILLED)
+def test_what_is_made_as_a_tensor_is_made_without_it(same_as_eager, graphs_of, filled):
+    def program(x):
+        like = filled(x.exp())
+        return like, like * 1, like.clone(), x + 1
+
+    x = torch.randn(2, 3)
+    same_as_eager(program, x)
+    same_as_eager(lambda x: filled(x.exp()) * 1, x.requires_grad_())
+    results = aotgrad.function(program, forward=aotgrad.run_eagerly)(x)
+    assert [result._version for result in results] == [result._version for result in program(x)]
+
+
+def test_gradients_do_not_depend_on_what_only_told_a_size():
+    def program(x, w):
+        gradient = torch.func.grad(lambda t: (t * w).sum())(x)
+        x.add_(1)
+        return gradient
+
+    x, w = torch.ones(3), torch.ones(3, requires_grad=True)
+    gradient = aotgrad.function(program, forward=aotgrad.run_eagerly)(x, w)
+    (slope,) = torch.autograd.grad(gradient.square().sum(), w, create_graph=True)
+    slope.sum().backward()
+    assert w.grad.tolist() == [2, 2, 2]

@@ -23,6 +23,40 @@ from aotgrad.torch_versions import aten, pytree
 JointPass = Callable[[JointGraph], JointGraph]
 
 
+_FILLED: dict[Any, Callable[..., Any]] = {
+    aten.ones_like.default: lambda like, **options: 1,
+    aten.zeros_like.default: lambda like, **options: 0,
+    aten.full_like.default: lambda like, value, **options: value,
+    aten.new_ones.default: lambda like, size, **options: 1,
+    aten.new_zeros.default: lambda like, size, **options: 0,
+    aten.new_full.default: lambda like, size, value, **options: value,
+}
+"""Operators that make a tensor as another one is, and the number that it is filled with."""
+
+
+def forget_what_only_tells_a_size(joint: JointGraph) -> JointGraph:
+    """Ones like a loss, from which a program's own gradients start, need no loss: neither its work, nor what it reads.
+
+    In backward such nodes tell on which tangents something hangs.  Results count how often they were written to, which
+    operators differ in.
+    """
+    returned = _memories_returned(joint)
+    for node in joint.graph.nodes:
+        value = node.meta.get("val")
+        if node.target not in _FILLED or runs_in_backward(node) or not returned.isdisjoint(_memories(node)):
+            continue
+        if _lies_plainly(value):
+            options = {"dtype": value.dtype, "device": value.device, "pin_memory": False}
+            filled = _FILLED[node.target](*node.args, **node.kwargs)
+            node.target, node.args, node.kwargs = aten.full.default, (list(value.shape), filled), options
+    return joint
+
+
+def _lies_plainly(value: Any) -> bool:
+    fixed = isinstance(value, torch.Tensor) and all(isinstance(size, int) for size in value.shape)
+    return fixed and value.is_contiguous()
+
+
 def drop_dead_code(joint: JointGraph) -> JointGraph:
     """Nodes that nobody reads go, except random draws and checks, which count by themselves."""
     graph = joint.graph
@@ -48,7 +82,7 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
     itself or as a view, keeps its node, for the caller must not find two values sharing it.
     """
     first: dict[Any, fx.Node] = {}
-    returned = {memory for node in joint.values for memory in _memories(node)}
+    returned = _memories_returned(joint)
     sharing: dict[Any, list[fx.Node]] = defaultdict(list)
     for node in joint.graph.nodes:
         for memory in _memories(node):
@@ -77,6 +111,10 @@ def _take_over_views(known: fx.Node, node: fx.Node, sharing: dict[Any, list[fx.N
         view.meta["val"] = value.detach().as_strided(held.size(), held.stride(), held.storage_offset())
         sharing[next(iter(_memories(known)))].append(view)
     return True
+
+
+def _memories_returned(joint: JointGraph) -> set[Any]:
+    return {memory for node in joint.values for memory in _memories(node)}
 
 
 def _memories(value: Any) -> set[Any]:
@@ -110,4 +148,9 @@ def _frozen(value: Any) -> Any:
     return (type(value), repr(value)) if isinstance(value, (int, float, complex)) else value
 
 
-JOINT_PASSES: Sequence[JointPass] = (forget_unread_statistics, share_equal_work, drop_dead_code)
+JOINT_PASSES: Sequence[JointPass] = (
+    forget_unread_statistics,
+    forget_what_only_tells_a_size,
+    share_equal_work,
+    drop_dead_code,
+)
