@@ -108,7 +108,8 @@ class _Pages:
 
 
 def _warn(error: OSError | UnicodeError) -> None:
-    warnings.warn(f"the trace cannot be written to {error.filename}: {error.strerror}", RuntimeWarning, stacklevel=2)
+    why = f" to {error.filename}: {error.strerror}" if isinstance(error, OSError) else f": {error}"
+    warnings.warn(f"the trace cannot be written{why}", RuntimeWarning, stacklevel=2)
 
 
 def _write_run(work: pipeline.Work, pages: _Pages) -> None:
