@@ -38,7 +38,19 @@ def test_what_was_found_stays_mended(path, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_fresh_programs(backend):
     """What fails prints its seed, and the command that runs it again."""
-    command = [sys.executable, "-m", "search", "--backend", backend, "--seconds", str(SECONDS), "--jobs", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "search",
+        "--backend",
+        backend,
+        "--seconds",
+        str(SECONDS),
+        "--jobs",
+        "2",
+        "--limit",
+        "60",
+    ]
     command += ["--most", str(OPEN[backend]), "--as-found"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
