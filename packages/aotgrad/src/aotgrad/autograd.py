@@ -20,7 +20,7 @@ from aotgrad.held import Behind, refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
 from aotgrad.roles import Gradient, Primal, Result, Saved, SavedSize, Tangent, UpdatedInput
-from aotgrad.saved_inputs import SavedInput, refuse_written
+from aotgrad.saved_inputs import Noted, grouped, refuse_written
 from aotgrad.source import Source
 from aotgrad.symbols import size_hint
 from aotgrad.torch_versions import DisableAutocast, version_of
@@ -42,7 +42,7 @@ class Layout:
     kept: tuple[int, ...]  # inputs that computing the gradients again reads
     changed: frozenset[int]  # inputs that get a history of this very function: kept, they would keep it for ever
     behind: tuple[Behind, ...]  # each differentiable value
-    noted: tuple[tuple[SavedInput, ...], ...]  # of each: inputs that were saved, but not for this function
+    noted: Noted  # inputs that autograd saved and this function did not
 
 
 def differentiable_function(
@@ -116,15 +116,14 @@ def layout_of(joint: JointGraph, pair: Pair) -> Layout:
     changed = frozenset(mutation.input for mutation in pair.facts.mutations if mutation.tracked)
     kept = inputs_read(joint)
     own = _saved_inputs(pair)
-    noted = tuple(tuple(sorted(saved for saved in each.inputs if saved.input not in own)) for each in joint.behind)
+    noted = grouped([frozenset(saved for saved in each.inputs if saved.input not in own) for each in joint.behind])
     return Layout(len(roles) - sizes - saved, tensors, sizes, saved, tuple(marked), kept, changed, joint.behind, noted)
 
 
-def inputs_to_note(joint: JointGraph, pair: Pair) -> dict[int, frozenset[int]]:
-    """By the number of a differentiable value, the inputs that nobody may write to until its backward."""
+def inputs_to_note(joint: JointGraph, pair: Pair) -> tuple[Noted, tuple[int, ...]]:
+    """Inputs that nobody may write to until backward, and which of forward's values the results are."""
     layout = layout_of(joint, pair)
-    noted = (frozenset(saved.input for saved in each) for each in layout.noted)
-    return dict(zip(layout.differentiable, noted, strict=True))
+    return layout.noted, layout.differentiable
 
 
 def _saved_inputs(pair: Pair) -> set[int]:
@@ -201,9 +200,10 @@ def _write_backward(source: Source, layout: Layout, pair: Pair) -> None:
 
 
 def _write_version_checks(source: Source, tangents: Sequence[str], layout: Layout) -> None:
-    for saved in sorted(set(layout.noted) - {()}):
-        arrives = (f"{t} is not None" for t, noted in zip(tangents, layout.noted, strict=True) if noted == saved)
-        source.add(f"if {' or '.join(arrives)}: refuse_written(ctx, {source.constant(saved, 'saved')})", 2)
+    for group in range(len(layout.noted.groups)):
+        pairs = zip(tangents, layout.noted.of_results, strict=True)
+        arrives = (f"{tangent} is not None" for tangent, noted in pairs if noted == group)
+        source.add(f"if {' or '.join(arrives)}: refuse_written(ctx, {group})", 2)
 
 
 def freeing_of(layout: Layout, pair: Pair) -> Freeing:

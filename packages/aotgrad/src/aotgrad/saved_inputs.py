@@ -8,6 +8,7 @@ Must not know: graphs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -26,6 +27,21 @@ class SavedInput(NamedTuple):
 
     input: int
     shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Which inputs are noted together, as the same results need them: the groups, and for each result its group."""
+
+    groups: tuple[tuple[SavedInput, ...], ...] = ()
+    of_results: tuple[int | None, ...] = ()
+
+
+def grouped(saved: Sequence[frozenset[SavedInput]]) -> Noted:
+    """For what was saved behind each result."""
+    each = [tuple(sorted(inputs)) for inputs in saved]
+    groups = sorted(set(each) - {()})
+    return Noted(tuple(groups), tuple(groups.index(inputs) if inputs else None for inputs in each))
 
 
 def number_versions(inputs: Mapping[int, torch.Tensor]) -> None:
@@ -63,35 +79,25 @@ def _saved_names(kind: type) -> tuple[str, ...]:
     return tuple(name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_"))
 
 
-def note_saved(results: Sequence[torch.Tensor], saved: Mapping[int, torch.Tensor]) -> None:
-    """The versions of inputs when the call is over, kept by the nodes behind its results."""
-    noted = {number: (value.detach(), version_of(value)) for number, value in saved.items() if not value.is_inference()}
+def note_saved(results: Sequence[torch.Tensor], group: int, saved: Sequence[torch.Tensor]) -> None:
+    """Inputs as they are when the call is over, kept by the nodes behind its results as autograd keeps what it saves."""
+    plain = [each for each in saved if not each.is_inference()]
+    holder = _Saving.apply(torch.empty(0, requires_grad=True), plain)
     for result in results:
-        if result.grad_fn is not None:
-            result.grad_fn.noted = noted
+        node: Any = result.grad_fn
+        if node is not None:
+            node.noted = {**(getattr(node, "noted", None) or {}), group: holder.grad_fn}
 
 
-def refuse_written(ctx: Any, saved: Iterable[SavedInput]) -> None:
-    """Raises what autograd does where one of these inputs was written to since."""
-    noted = getattr(ctx, "noted", None) or {}
-    for number, shape in saved:
-        value, version = noted.get(number, (None, 0))
-        if value is not None and version_of(value) != version:
-            _refuse(value, version, shape)
-
-
-def _refuse(value: torch.Tensor, version: int, shape: tuple[int, ...]) -> None:
-    """In autograd's own words."""
-    like = value.new_empty(shape)
-    unsafe_set_version_counter([like], [version])
-    with torch.enable_grad():
-        saving = _Saving.apply(torch.empty(0, requires_grad=True), like)
-    unsafe_set_version_counter([like], [version_of(value)])
-    assert not saving.grad_fn.saved_tensors
+def refuse_written(ctx: Any, group: int) -> None:
+    """Raises what autograd does where an input of the group was written to since."""
+    noted = getattr(ctx, "noted", None)
+    if noted and group in noted:
+        noted[group].saved_tensors  # noqa: B018 - asking compares their versions
 
 
 class _Saving(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, leaf: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(value)
+    def forward(ctx: Any, leaf: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor:
+        ctx.save_for_backward(*values)
         return torch.empty(0)

@@ -157,9 +157,9 @@ class _Stage(torch.autograd.Function):
         behind = staged.come_by(arriving)
         if ctx.freed & behind:
             refuse_second_time()
-        for noted, tangent in zip(staged.layout.noted, arriving, strict=True):
-            if noted and tangent is not None:
-                refuse_written(ctx, noted)
+        for group, tangent in zip(staged.layout.noted.of_results, arriving, strict=True):
+            if group is not None and tangent is not None:
+                refuse_written(ctx, group)
         if torch.is_grad_enabled():
             found = staged.again.by_role(ctx, arriving)
             if isinstance(found, str):

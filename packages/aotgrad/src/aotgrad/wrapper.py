@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -35,12 +34,13 @@ from aotgrad.facts import (
 )
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.inside import note_changes
-from aotgrad.saved_inputs import note_saved
+from aotgrad.saved_inputs import Noted, SavedInput, note_saved
 from aotgrad.source import Source
+from aotgrad.symbols import size_hint
 from aotgrad.torch_versions import foreach_copy_, op_of, unsafe_set_version_counter
 
 Call = Callable[..., Sequence[Any]]
-_NOTHING: Mapping[int, frozenset[int]] = MappingProxyType({})
+_NOTHING: tuple[Noted, Sequence[int]] = Noted(), ()
 
 
 def wrap_call(
@@ -50,13 +50,13 @@ def wrap_call(
     *,
     boxed: bool,
     written: frozenset[int] = frozenset(),
-    noted: Mapping[int, frozenset[int]] = _NOTHING,
+    noted: tuple[Noted, Sequence[int]] = _NOTHING,
 ) -> Call:
     """The compiled function with the caller's own calling convention around `inner`, which writes the inputs `written`
-    itself.  ``noted``: of what `inner` returns, by number, inputs that nobody may write to until backward."""
+    itself.  ``noted``: inputs that nobody may write to until backward, and for which of the values of `inner`."""
     source = Source()
     source.names.update(inner=inner, InputChanged=InputChanged, refuse_miscount=refuse_miscount)
-    if _is_plain(signature, facts, boxed) and not any(noted.values()):
+    if _is_plain(signature, facts, boxed) and not noted[0].groups:
         names = ", ".join(f"a{position}" for position in range(signature.arity))
         source.add(f"def call({names}{', /' if names else ''}):")
         source.add(f"return inner({f'[{names}]' if boxed else names})", 1)
@@ -79,7 +79,7 @@ def _write_call(
     facts: Facts,
     boxed: bool,
     written: frozenset[int],
-    noted: Mapping[int, frozenset[int]],
+    noted: tuple[Noted, Sequence[int]],
 ) -> None:
     names = [f"a{position}" for position in range(signature.arity)]
     source.add(f"def call({', '.join(names)}{', /' if names else ''}):")
@@ -99,7 +99,7 @@ def _write_call(
         source.add(f"inner({arguments})", 1)
     copied = _write_mutations(source, signature, facts, given, written)
     _write_counts(source, facts, copied)
-    _write_noted(source, signature, noted, returned)
+    _write_noted(source, signature, facts, noted, returned)
     if boxed and facts.versions:
         made = ", ".join(f"r{index}" for index, _ in facts.versions)
         values = [version for _, version in facts.versions]
@@ -166,14 +166,24 @@ def _write_counts(source: Source, facts: Facts, copied: Counter[int]) -> None:
 
 
 def _write_noted(
-    source: Source, signature: Signature, noted: Mapping[int, frozenset[int]], returned: Sequence[str]
+    source: Source, signature: Signature, facts: Facts, noted: tuple[Noted, Sequence[int]], returned: Sequence[str]
 ) -> None:
     """Once all is written back, the versions of inputs that autograd saved as they are now."""
-    results = "".join(f"{returned[number]}, " for number, inputs in noted.items() if inputs)
-    if results:
-        inputs = sorted(frozenset[int]().union(*noted.values()))
-        saved = ", ".join(f"{number}: a{signature.inputs[number].position}" for number in inputs)
-        source.add(f"{source.constant(note_saved, 'note_saved')}(({results}), {{{saved}}})", 1)
+    inputs, values = noted
+    tracked = {mutation.input for mutation in facts.mutations if mutation.tracked}
+    for number, group in enumerate(inputs.groups):
+        of_results = zip(values, inputs.of_results, strict=True)
+        results = "".join(f"{returned[value]}, " for value, noted_in in of_results if noted_in == number)
+        saved = "".join(f"{_as_saved(signature.inputs[each.input], each, tracked)}, " for each in group)
+        source.add(f"{source.constant(note_saved, 'note_saved')}(({results}), {number}, ({saved}))", 1)
+
+
+def _as_saved(entry: GraphInput, saved: SavedInput, tracked: Collection[int]) -> str:
+    """The input in the shape that is told; what hangs on this very call would keep it for ever."""
+    name = f"a{entry.position}"
+    if tuple(map(size_hint, entry.value.shape)) != saved.shape:
+        return f"{name}.detach().as_strided({saved.shape}, {(0,) * len(saved.shape)})"
+    return f"{name}.detach()" if saved.input in tracked else name
 
 
 def _shared_once(source: Source, outputs: Sequence[Output]) -> Sequence[Output | str]:
