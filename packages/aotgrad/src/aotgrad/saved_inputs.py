@@ -86,14 +86,14 @@ def note_saved(results: Sequence[torch.Tensor], group: int, saved: Sequence[torc
     for result in results:
         node: Any = result.grad_fn
         if node is not None:
-            node.noted = {**(getattr(node, "noted", None) or {}), group: holder.grad_fn}
+            node.noted = {**(getattr(node, "noted", None) or {}), group: holder}
 
 
 def refuse_written(ctx: Any, group: int) -> None:
     """Raises what autograd does where an input of the group was written to since."""
     noted = getattr(ctx, "noted", None)
     if noted and group in noted:
-        noted[group].saved_tensors  # noqa: B018 - asking compares their versions
+        noted[group].grad_fn.saved_tensors  # noqa: B018 - asking compares their versions
 
 
 class _Saving(torch.autograd.Function):

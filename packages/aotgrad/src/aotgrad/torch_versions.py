@@ -164,7 +164,7 @@ INSIDES = Insides(
             "torch._C._autograd.SavedTensor.unpack",
             "which reads one of the tensors that a node holds",
             "all are read, and a write to any of them is refused",
-            since="2.13",
+            since="2.12",
         ),
         Inside("torch._C._is_any_autocast_enabled", "which says whether a caller casts", _NOTHING, essential=True),
         Inside("torch._C._DisableAutocast", "which keeps autocast out of a gradient of a gradient", _AGAIN),
