@@ -183,7 +183,7 @@ def _counts(inputs: Sequence[TracedInput]) -> Iterator[tuple[int, int]]:
 
 def _versions(results: Sequence[torch.Tensor], nodes: Sequence[fx.Node]) -> Iterator[tuple[int, int]]:
     """What makes a tensor from nothing writes to it, which counts where an operator is called by its name."""
-    for index, (value, node) in enumerate(zip(results, nodes, strict=True)):
+    for index, (value, node) in enumerate(zip(results, map(root_of, nodes), strict=True)):
         made = not any(isinstance(source.meta.get("val"), torch.Tensor) for source in node.all_input_nodes)
         if not value.is_inference() and (made or version_of(value)):
             yield index, int(version_of(value))
@@ -367,13 +367,17 @@ class _Outputs:
             return output
         owners = [t if (base := base_of(t)) is None else base for t in sharing]
         # What an autograd function returns may be a view of a tensor without history: it ran without grad mode.
+        owners.sort(key=lambda tensor: tensor.is_inference() or -version_of(tensor))  # what comes by `.data` has none
         followed = next((tensor for tensor in (*owners, *sharing) if tensor.requires_grad), None)
         return followed if followed is not None else next(filter(self._is_made, owners), owners[0])
 
     def _is_followed_view(self, output: torch.Tensor) -> bool:
         """May autograd have to know what this is a view of?"""
         base = base_of(output)
-        return self.training and output.requires_grad and not (base is not None and _has_function_between(output, base))
+        if not self.training or not output.requires_grad:
+            return False
+        _is_followed(output)  # refuses what torch forbids to use
+        return base is None or not _has_function_between(output, base)
 
     def _is_seen_as_view(self, output: torch.Tensor, node: fx.Node) -> bool:
         """Whether the graph makes by a view what the program does not; of what autograd follows its function sees to

@@ -84,8 +84,12 @@ def _last_uses(nodes: Sequence[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
 
 
 def _sums_in_place(nodes: Sequence[fx.Node], dying: Mapping[fx.Node, Sequence[fx.Node]]) -> set[fx.Node]:
-    """Sums that may overwrite their first operand, which nobody else reads: so autograd adds up gradients, too."""
+    """Sums that may overwrite their first operand, which nobody else reads: so autograd adds up gradients, too.
+
+    Others that are returned have not been written to, for those who ask.
+    """
     sharing = Counter(map(_memory, nodes))
+    returned = {_memory(node) for node in nodes[-1].all_input_nodes if node.meta.get("phase") != "backward"}
     return {
         node
         for node in nodes
@@ -94,6 +98,7 @@ def _sums_in_place(nodes: Sequence[fx.Node], dying: Mapping[fx.Node, Sequence[fx
         and node.args[0] in dying.get(node, ())
         and node.args[0] is not node.args[1]
         and _is_own(node.args[0], sharing)
+        and _memory(node) not in returned
         and _kind(node.args[0]) == _kind(node) is not None
         and isinstance(node.args[1], fx.Node)
     }

@@ -28,7 +28,13 @@ from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Primal, Size
 from aotgrad.stages import Staged
 from aotgrad.subclasses import is_wrapped
-from aotgrad.torch_versions import INSIDES, DisableAutocast, is_any_autocast_enabled, set_grad_enabled
+from aotgrad.torch_versions import (
+    INSIDES,
+    DisableAutocast,
+    is_any_autocast_enabled,
+    set_grad_enabled,
+    unsafe_set_version_counter,
+)
 from aotgrad.verify import verify_half, verify_joint, verify_pair
 from aotgrad.wrapper import Call, wrap_call
 
@@ -198,10 +204,27 @@ def _without_looking_at_values() -> AbstractContextManager[object]:
 
 def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[..., Any]:
     forward = _compiled(options.forward, pair.forward.module, pair.forward.example_inputs)
+    forward = _written_as_often(joint.facts, forward)
     compiler = options.backward or options.forward
     if joint.stages:
         return Staged(joint, pair, forward, lambda half: _compile_half(half, compiler))
     return differentiable_function(joint, pair, forward, lambda half: _compile_half(half, compiler))
+
+
+def _written_as_often(facts: Facts, forward: Boxed) -> Boxed:
+    """`forward`, whose results count the program's own writes: before any is saved, since autograd looks whether a
+    version is still what it was."""
+    if not facts.versions:
+        return forward
+    updates = len(facts.updates)
+    places, versions = [updates + index for index, _ in facts.versions], [version for _, version in facts.versions]
+
+    def run(inputs: list[Any]) -> Sequence[Any]:
+        values = forward(inputs)
+        unsafe_set_version_counter([values[place] for place in places], versions)
+        return values
+
+    return run
 
 
 def _compile_half(half: Half, compiler: Compiler) -> Boxed:

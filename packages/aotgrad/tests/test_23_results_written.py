@@ -1,0 +1,95 @@
+"""Results that a program writes to in place, beside views of them: how often, and what a later write comes to."""
+
+import itertools
+
+import pytest
+import torch
+
+import aotgrad
+
+MADE = {
+    "followed": lambda x, w: x * w,
+    "not followed": lambda x, w: x + 1,
+    "from nothing": lambda x, w: torch.zeros(2, 3),
+    "summed up": lambda x, w: torch.zeros(2, 3).add_(w),
+}
+WRITES = {
+    "none": lambda y, w: None,
+    "twice": lambda y, w: y.add_(1).mul_(2),
+    "by a parameter": lambda y, w: y[1].mul_(w[0]),
+    "detached": lambda y, w: y.detach().add_(1),
+    "by data": lambda y, w: y.data.add_(1),
+    "without gradients": lambda y, w: torch.no_grad()(y.add_)(1),
+}
+VIEWS = {
+    "a row": lambda y: y[0],
+    "detached": lambda y: y.detach(),
+    "its data": lambda y: y.data,
+    "one of several": lambda y: y.split(1)[0],
+    "a value of it": lambda y: y.exp(),
+}
+RETURNED = [lambda y, v: (y, v), lambda y, v: (v, y), lambda y, v: (v,)]
+
+
+def seen(results, w):
+    """Versions before and after a later write to the first, histories, and gradients."""
+    yield [(each._version, each.requires_grad, each.is_leaf) for each in results]
+    try:
+        yield results[0].mul_(2).tolist()
+    except RuntimeError as error:
+        yield str(error)[:50]
+    yield [(each._version, each.tolist()) for each in results]
+    for result in results:
+        try:
+            (found,) = torch.autograd.grad(result.sum(), w, retain_graph=True, allow_unused=True)
+            yield None if found is None else found.tolist()
+        except RuntimeError as error:
+            yield str(error)[:50]
+
+
+def as_eager(program):
+    """Whether it is the same as in eager, or is refused."""
+    compiled, found = aotgrad.function(program, forward=aotgrad.run_eagerly), []
+    for run in (compiled, program):
+        x, w = torch.full((2, 3), 0.5), torch.full((2, 3), 0.7, requires_grad=True)
+        try:
+            found.append(list(seen(run(x, w), w)))
+        except aotgrad.Unsupported:
+            return True
+        except RuntimeError as error:
+            found.append(str(error))
+    return found[0] == found[1]
+
+
+@pytest.mark.parametrize("written", WRITES)
+@pytest.mark.parametrize("made", MADE)
+def test_results_and_views_of_them_are_written_as_often_as_in_eager(made, written):
+    for view, returned, first in itertools.product(VIEWS, RETURNED, (True, False)):
+
+        def program(x, w, view=VIEWS[view], returned=returned, first=first):
+            y = MADE[made](x, w)
+            if first:
+                WRITES[written](y, w)
+                return returned(y, view(y))
+            v = view(y)
+            WRITES[written](y, w)
+            return returned(y, v)
+
+        assert as_eager(program), (view, returned, first)
+
+
+def test_a_sum_that_takes_the_memory_of_a_summand_is_not_written_to():
+    x, w = torch.ones(3), torch.ones(3, requires_grad=True)
+    compiled = aotgrad.function(lambda x, w: (x * 2 + w, (x * 3).add(x)), forward=aotgrad.run_eagerly)
+    assert [result._version for result in compiled(x, w)] == [0, 0]
+
+
+def test_a_view_that_torch_forbids_to_use_is_refused():
+    def program(x, w):
+        y = x * w
+        part = y.split(1)[0]
+        y.add_(1)
+        return part
+
+    with pytest.raises(aotgrad.Unsupported, match="a view made without gradients"):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.ones(2, 3), torch.ones(2, 3, requires_grad=True))
