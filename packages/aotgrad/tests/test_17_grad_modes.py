@@ -215,3 +215,32 @@ def test_gradients_recorded_where_an_inference_mode_is_left_are_refused():
     w = torch.ones(3, requires_grad=True)
     with torch.inference_mode(), pytest.raises(aotgrad.Unsupported, match="inference mode is left"):
         aotgrad.function(program, forward=aotgrad.run_eagerly)(w)
+
+
+MADE_WITHOUT = {
+    "a row": lambda x, w: disabled(lambda: (x * 2)[0]),
+    "turned": lambda x, w: disabled(lambda: (x * w).t()),
+    "not a view": lambda x, w: disabled(lambda: x * 2),
+    "detached": lambda x, w: disabled(lambda: (x * 2)[0].detach()),
+    "with gradients": lambda x, w: (x * 2)[0],
+    "a gradient": lambda x, w: torch.autograd.grad(w.sum(), w)[0],
+    "the gradient of a weight": lambda x, w: torch.autograd.grad(F.linear(x, w).sum(), w)[0],
+}
+
+
+@pytest.mark.parametrize("made", MADE_WITHOUT)
+@pytest.mark.parametrize("more", [False, True])
+def test_a_view_that_was_made_without_gradients_refuses_to_be_written_to_with_them(made, more):
+    def program(x, w):
+        result = MADE_WITHOUT[made](x, w)
+        return (result, w * 2) if more else (result,)
+
+    found = []
+    for function in (program, aotgrad.function(program, forward=aotgrad.run_eagerly)):
+        x, w = torch.ones(2, 3), torch.ones(2, 3, requires_grad=True)
+        result = function(x, w)[0]
+        try:
+            found.append(result.mul_(w.sum()).requires_grad)
+        except RuntimeError as error:
+            found.append(str(error))
+    assert found[1] == found[0]

@@ -224,19 +224,22 @@ def _as_autograd_knows(base: torch.Tensor, view: torch.Tensor, steps: Sequence[A
     if not functional.counts_with(base, view):
         steps = [Data(), *steps]
     if view.is_inference():
-        return steps or [Step(torch.ops.aten.alias.default)]
+        return steps or [_ALIAS]
     if base_of(view) is None:
         return steps if steps and steps[-1] in (_DETACH, Data()) else [*steps, Detach()]
     if base.requires_grad and not _is_followed(view) and isinstance(next(iter(steps), None), Restride):
         return [*steps, Detach()]
-    steps = steps or [Step(torch.ops.aten.alias.default)]
+    return [*(steps or [_ALIAS]), *_made_unfollowed(view)]
+
+
+def _made_unfollowed(view: torch.Tensor) -> tuple[Unfollowed, ...]:
     made_in = get_creation_meta(view)
     if made_in in (CreationMeta.NO_GRAD_MODE, CreationMeta.INFERENCE_MODE):
-        return [*steps, Unfollowed(inference=made_in == CreationMeta.INFERENCE_MODE)]
-    return steps
+        return (Unfollowed(inference=made_in == CreationMeta.INFERENCE_MODE),)
+    return ()
 
 
-_DETACH = Step(torch.ops.aten.detach.default)
+_ALIAS, _DETACH = Step(torch.ops.aten.alias.default), Step(torch.ops.aten.detach.default)
 
 
 def _has_function_between(view: torch.Tensor, base: torch.Tensor) -> bool:
@@ -337,7 +340,7 @@ class _Outputs:
         base = self._base_of(output)
         if base is output:
             result = self._result(output)
-            return OfResult(result, (Detach(),) if self._is_seen_as_view(output, self.result_nodes[result]) else ())
+            return OfResult(result, self._own_steps(output, self.result_nodes[result]))
         return OfResult(self._result(base), self._path(base, output))
 
     def _viewed(self, entry: TracedInput, output: torch.Tensor) -> tuple[int, torch.Tensor]:
@@ -362,7 +365,7 @@ class _Outputs:
 
     def _base_of(self, output: torch.Tensor) -> torch.Tensor:
         """The tensor that the graph returns for `output`: itself, unless it shares memory that a view must keep."""
-        sharing = self._sharing[functional.memory_of(output)]
+        sharing = self._sharing_with(output)
         if len(sharing) == 1 and (id(output) in self._passed or not self._is_followed_view(output)):
             return output
         owners = [t if (base := base_of(t)) is None else base for t in sharing]
@@ -379,10 +382,22 @@ class _Outputs:
         _is_followed(output)  # refuses what torch forbids to use
         return base is None or not _has_function_between(output, base)
 
+    def _own_steps(self, output: torch.Tensor, node: fx.Node) -> tuple[Any, ...]:
+        """What a result is to autograd though nobody has what it views: made without gradients it refuses to be written
+        to with them."""
+        if self._is_seen_as_view(output, node):
+            return (Detach(),)
+        records = torch.is_grad_enabled() and not output.requires_grad and base_of(output) is not None
+        unfollowed = _made_unfollowed(output) if records and len(self._sharing_with(output)) == 1 else ()
+        return (_ALIAS, *unfollowed) if unfollowed else ()
+
+    def _sharing_with(self, output: torch.Tensor) -> list[torch.Tensor]:
+        return self._sharing[functional.memory_of(output)]
+
     def _is_seen_as_view(self, output: torch.Tensor, node: fx.Node) -> bool:
         """Whether the graph makes by a view what the program does not; of what autograd follows its function sees to
         that."""
-        alone = len(self._sharing[functional.memory_of(output)]) == 1 and not output.is_inference()
+        alone = len(self._sharing_with(output)) == 1 and not output.is_inference()
         return alone and not self.training and base_of(output) is None and root_of(node) is not node
 
     def _is_made(self, value: torch.Tensor) -> bool:

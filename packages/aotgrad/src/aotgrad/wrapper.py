@@ -236,9 +236,12 @@ def _path(source: Source, base: str, steps: Sequence[Any]) -> str:
 
 
 def _mode_of(step: Followed | Unfollowed) -> Callable[[], AbstractContextManager[None]]:
+    within = torch.is_inference_mode_enabled()
     if isinstance(step, Followed):
-        return with_gradients
-    return torch.inference_mode if step.inference else without_gradients
+        return with_gradients if within else torch.enable_grad
+    if step.inference:
+        return torch.inference_mode
+    return without_gradients if within else torch.no_grad
 
 
 def _within(mode: Callable[[], AbstractContextManager[None]], view: Callable[[], torch.Tensor]) -> torch.Tensor:
