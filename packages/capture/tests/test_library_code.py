@@ -9,6 +9,7 @@ import logging
 import math
 import sys
 import sysconfig
+import types
 import typing
 
 import numpy
@@ -296,3 +297,33 @@ def test_what_runs_while_something_is_imported_is_not_compiled(nopython, tmp_pat
     module = capture.optimize("eager", nopython=nopython)(importlib.import_module)("imported_late")
     assert module.X.tolist() == [2, 2]
     assert not [each for each in capture.records()[known:] if "made" in str(each) or "find_spec" in str(each)]
+
+
+def of_a_module(x):
+    import settings_of_a_test
+
+    return x * settings_of_a_test.FACTOR
+
+
+def of_a_name(x):
+    from settings_of_a_test import FACTOR
+
+    return x * FACTOR
+
+
+def of_a_part(x):
+    import settings_of_a_test.part as part
+
+    return x * part.FACTOR
+
+
+@pytest.mark.parametrize("program", [of_a_module, of_a_name, of_a_part])
+def test_a_module_that_is_replaced_is_imported_anew(program, monkeypatch):
+    compiled = capture.optimize("eager")(program)
+    for factor in (2, 7, 2):
+        package, part = (types.ModuleType(f"settings_of_a_test{end}") for end in ("", ".part"))
+        package.FACTOR = part.FACTOR = factor
+        package.part, package.__path__ = part, []
+        for module in (package, part):
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        assert compiled(torch.ones(1)).item() == factor

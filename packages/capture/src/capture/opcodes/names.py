@@ -11,7 +11,7 @@ from capture.frame import NULL, Frame
 from capture.instructions import Instruction
 from capture.lasting import require_quiet_end
 from capture.opcodes.registry import opcode
-from capture.sources import AttrSource, ConstSource
+from capture.sources import AttrSource, ConstSource, KeySource
 from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.function import (
@@ -179,7 +179,11 @@ def import_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
             f"the module `{full}` is imported for the first time",
             "import it before the compiled function runs",
         )
-    chosen = sys.modules[full if names.truth(ctx) else full.partition(".")[0] if not depth else full]
+    name = full if names.truth(ctx) or depth else full.partition(".")[0]
+    chosen = sys.modules[name]
+    if not ctx.in_library():
+        for each in {full, name}:
+            ctx.guard(KeySource(ConstSource(sys.modules, "sys.modules"), each), "is", sys.modules[each])
     wanted = names.constant() or ()
     if hasattr(chosen, "__path__") and not all(hasattr(chosen, name) for name in wanted):
         ctx.stop("import", f"a part of the package `{full}` is imported for the first time")
