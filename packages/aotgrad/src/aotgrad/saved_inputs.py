@@ -80,7 +80,7 @@ def _saved_names(kind: type) -> tuple[str, ...]:
 
 
 def note_saved(results: Sequence[torch.Tensor], group: int, saved: Sequence[torch.Tensor]) -> None:
-    """Inputs as they are when the call is over, kept by the nodes behind its results as autograd keeps what is saved."""
+    """Inputs as they are once the call is over, kept by the nodes behind its results as autograd keeps others."""
     plain = [each for each in saved if not each.is_inference()]
     holder = _Saving.apply(torch.empty(0, requires_grad=True), plain)
     for result in results:
