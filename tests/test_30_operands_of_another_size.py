@@ -1,5 +1,6 @@
 """What operators refuse because one operand has another size, compiled programs refuse with the same kind of error, and
-never read or write beyond an end instead.  Calls are torch's own samples with one dimension of one operand changed.
+never read or write beyond an end instead.  Calls are torch's own samples with one dimension of one operand changed, one
+more or one less.
 
 ERRORS=all tries every operator.
 """
@@ -42,7 +43,7 @@ def resized(tensor, dim, size):
 
 
 def of_other_sizes(op):
-    """The operator's samples, one dimension of one operand longer, shorter or 1."""
+    """The operator's samples, one dimension of one operand longer, shorter, 1, new or gone."""
     samples = list(itertools.islice(op.sample_inputs("cpu", torch.float32), 200))
     for sample in samples[:: max(1, len(samples) // SAMPLES)][:SAMPLES]:
         leaves, structure = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
@@ -51,8 +52,15 @@ def of_other_sizes(op):
                 continue
             for dim, size in enumerate(leaf.shape):
                 for other in sorted({size - 1, size + 1, 1} - {-1, size}):
-                    changed = [*leaves[:place], resized(leaf, dim, other), *leaves[place + 1 :]]
-                    yield [x.detach() if isinstance(x, torch.Tensor) else x for x in changed], structure
+                    yield replaced(leaves, place, resized(leaf, dim, other)), structure
+            for other in (leaf[None], leaf.flatten(), leaf.flatten()[:1].sum()):
+                if other.dim() != leaf.dim():
+                    yield replaced(leaves, place, other.to(leaf.dtype)), structure
+
+
+def replaced(leaves, place, other):
+    changed = [*leaves[:place], other, *leaves[place + 1 :]]
+    return [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in changed]
 
 
 def error_of(call, leaves, structure):
@@ -66,7 +74,7 @@ def error_of(call, leaves, structure):
     return None
 
 
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore", "error:compiling a graph failed")
 @pytest.mark.parametrize("name", CHOSEN)
 def test_what_eager_refuses_is_refused(name):
     for op in (op for op in op_db if op.name == name):

@@ -122,6 +122,11 @@ _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
     aten.smooth_l1_loss.default: lambda x, y, reduction=1, beta=1.0: beta <= _largest(x.dtype),
     # Torch's kernel on CPUs refuses what is not within 0 and 1.
     aten.binary_cross_entropy.default: lambda x, *_, **__: x.device.type != "cpu",
+    # Torch's kernels write these into a result of the first operand's size.
+    aten.soft_margin_loss.default: lambda x, target, *_: _spreads_over(target, x),
+    aten.binary_cross_entropy_with_logits.default: lambda x, _, weight=None, positive=None, *__: all(
+        given is None or _spreads_over(given, x) for given in (weight, positive)
+    ),
     # Another size would be broadcast, where torch's kernel refuses it.
     aten.nll_loss2d_forward.default: lambda x, target, weight, *_: (
         x.ndim == 4 and target.shape == (x.shape[0], *x.shape[2:]) and (weight is None or weight.shape == x.shape[1:2])
@@ -132,6 +137,13 @@ _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
     ),
 }
 """Where torch's decompositions give eager's results, if not for all arguments."""
+
+
+def _spreads_over(x: torch.Tensor, like: torch.Tensor) -> bool:
+    """Whether it can be broadcast to the other's size."""
+    if x.ndim > like.ndim:
+        return False
+    return all(size == 1 or size == wanted for size, wanted in zip(x.shape[::-1], like.shape[::-1], strict=False))
 
 
 def _where_right(overload: OpOverload, function: Callable[..., Any]) -> Callable[..., Any]:

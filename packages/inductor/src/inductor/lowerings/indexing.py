@@ -84,8 +84,8 @@ def _has_places(x: Tensor) -> bool:
 
 @lowering(aten.index_select.default)
 def index_select(ctx: Context, x: Tensor, dim: int, index: Tensor) -> Tensor | Declined:
-    if not x.ndim or x.dtype.is_complex or not index.ndim:
-        return Declined("a 0-d tensor or complex numbers")
+    if not x.ndim or x.dtype.is_complex or index.ndim != 1:
+        return Declined("a 0-d tensor, complex numbers or positions that are no vector")
     dim = wrap(dim, x.ndim)
     sizes = (*x.sizes[:dim], index.sizes[0], *x.sizes[dim + 1 :])
     where_ = list(positions(sizes))

@@ -212,6 +212,8 @@ def group_norm(
 ) -> Any:  # fmt: skip
     if (declined := _declines(x)) is not None:
         return declined
+    if any(given is not None and given.sizes != x.sizes[1:2] for given in (weight, bias)):
+        return Declined("a weight or bias that is not one number per channel, which eager refuses")
     parts = grouped(x, groups)
     mean, scale = moments(ctx, widened(parts), [2, 3], 0, False, lambda mean, variance: [mean, rsqrt(variance + eps)])
     laid = [

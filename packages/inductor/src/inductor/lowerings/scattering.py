@@ -101,6 +101,8 @@ def index_put(
     if isinstance(laid, Declined):
         return laid
     sizes, where_, places = laid
+    if values.ndim > len(sizes):
+        return Declined("values of more dimensions than are replaced, which eager refuses")
     value = broadcast_to(convert(values, x.dtype), sizes)
     return scattered(ctx, x, sizes, where_, places, value.expr, "add" if accumulate else "set")
 

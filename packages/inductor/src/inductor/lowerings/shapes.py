@@ -26,6 +26,8 @@ from inductor.lowerings.values import (
 from inductor.lowerings.views import from_end, is_inside, reshape, unsqueeze, window, wrap
 from inductor.torch_versions import aten
 
+_OTHER_DIMENSIONS = "what has other dimensions than it replaces, which eager refuses"
+
 INLINE_PARTS = 4
 """Up to so many parts are chosen between where they are used; more are written side by side into memory."""
 
@@ -139,6 +141,8 @@ def roll(ctx: Context, x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = (
 def slice_scatter(
     ctx: Context, x: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
 ) -> Tensor | Declined:
+    if src.ndim != x.ndim:
+        return Declined(_OTHER_DIMENSIONS)
     dim = wrap(dim, x.ndim)
     size = x.sizes[dim].as_int()
     if size is None or not all(value is None or isinstance(value, int) for value in (start, end, step)):
@@ -164,6 +168,8 @@ def slice_scatter(
 
 @lowering(aten.select_scatter.default)
 def select_scatter(ctx: Context, x: Tensor, src: Tensor, dim: int, index: Any) -> Tensor | Declined:
+    if src.ndim != x.ndim - 1:
+        return Declined(_OTHER_DIMENSIONS)
     dim = wrap(dim, x.ndim)
     chosen = from_end(ctx.sizes.index(index), x.sizes[dim])
     if not is_inside(chosen, x.sizes[dim]) or src.sizes != (*x.sizes[:dim], *x.sizes[dim + 1 :]):
