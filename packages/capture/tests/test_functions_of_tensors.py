@@ -47,6 +47,9 @@ _WRITTEN = {
     "accumulate": lambda x: list(itertools.accumulate(x)),
     "reduce": lambda x: functools.reduce(operator.add, x),
     "f-string": lambda x: f"{x} {x:.2f}",
+    "put into a text": lambda x: ("%s" % x, b"%r" % x),  # noqa: UP031
+    "put into a text with others": lambda x: "%s and %r of %s" % (x, x, [x]),  # noqa: UP031
+    "put into a text by name": lambda x: "%(x)s" % {"x": x},  # noqa: UP031
     "star": lambda x: [*x],
     "unpacked": lambda x: (lambda first, *rest: (first, rest))(*x),
     "in": lambda x: 2.0 in x,

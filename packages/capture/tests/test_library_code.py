@@ -1,16 +1,25 @@
 """What the code of large libraries does between its tensor operations."""
 
+import collections
 import contextvars
 import copy
 import functools
 import importlib
 import inspect
+import itertools
+import json
 import logging
 import math
+import numbers
+import operator
+import os
+import random
 import sys
 import sysconfig
+import time
 import types
 import typing
+from unittest import mock
 
 import numpy
 import pytest
@@ -327,3 +336,33 @@ def test_a_module_that_is_replaced_is_imported_anew(program, monkeypatch):
         for module in (package, part):
             monkeypatch.setitem(sys.modules, module.__name__, module)
         assert compiled(torch.ones(1)).item() == factor
+
+
+REPLACED = {
+    "math.sqrt": (lambda x: x * math.sqrt(4), lambda *_: 1000.0),
+    "time.time": (lambda x: x * (time.time() < 5), lambda: 1.0),
+    "os.path.exists": (lambda x: x * os.path.exists("/"), lambda _: False),
+    "random.random": (lambda x: x * (random.random() > 5), lambda: 9.0),
+    "operator.mul": (lambda x: operator.mul(x, 2), lambda a, _: a * 1000),
+    "itertools.chain": (lambda x: x * sum(itertools.chain([1], [2])), lambda *_: [1000]),
+    "collections.OrderedDict": (lambda x: x * len(collections.OrderedDict(a=1)), lambda **_: [1] * 50),
+    "copy.copy": (lambda x: x * len(copy.copy([1])), lambda _: [1] * 50),
+    "json.dumps": (lambda x: x * len(json.dumps([1])), lambda _: "a" * 50),
+    "numbers.Number": (lambda x: x * (2 if isinstance(3, numbers.Number) else 3), str),
+    "torch.finfo": (lambda x: x * torch.finfo(torch.float32).bits, lambda _: types.SimpleNamespace(bits=5)),
+    "torch.sin": (lambda x: torch.sin(x), lambda a: a * 1000),
+}
+
+
+def before_meanwhile_and_after(function, name, other):
+    found = [function(torch.ones(2))]
+    with mock.patch(name, other):
+        found.append(function(torch.ones(2)))
+    return [*found, function(torch.ones(2))]
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_function_that_is_replaced_for_a_while_is_called(name):
+    program, other = REPLACED[name]
+    expected = before_meanwhile_and_after(program, name, other)
+    torch.testing.assert_close(before_meanwhile_and_after(capture.optimize("eager")(program), name, other), expected)

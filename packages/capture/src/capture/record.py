@@ -97,6 +97,8 @@ def record_operation(
     for condition in ctx.graph.assumed_since(assumed):
         if not _expected(ctx, condition, operands.symbols):
             ctx.stop("data-dependent operation", f"`{name}` needs a size to be what only the data can tell")
+    if isinstance(result, (str, bytes)) and name != "type":  # the stand-in's, not the tensor's
+        ctx.stop("tensor value", "a tensor is turned into text", "print shapes, or print after the compiled part")
     if not _needs_a_node(result):
         return ctx.literal(result)
     if method:

@@ -194,7 +194,7 @@ def same_object(ctx: World, obj: Any, source: Source) -> Source:
     fixed = trusted(obj)
     root = source.root()
     looked_up = not (fixed and isinstance(root, ConstSource)) and not isinstance(source, TypeSource)
-    if looked_up or may_be_replaced(source, obj):
+    if looked_up or may_be_replaced(ctx, source, obj):
         ctx.guard(source, "is", obj)
     return ConstSource(obj, getattr(obj, "__qualname__", source.expression())) if fixed else source
 

@@ -234,14 +234,17 @@ def trusted(obj: Any) -> bool:
     return root == "torch" or (root in sys.stdlib_module_names and name != "__main__")
 
 
-def may_be_replaced(source: Source, obj: Any) -> bool:
-    """Whether a function is found under a name of torch's: programs put others there, for a while or for good."""
+def may_be_replaced(ctx: Tracer, source: Source, obj: Any) -> bool:
+    """Whether a function is found under a name of torch's, or anything that can be called by the program's own code in
+    a module: programs put others there, for a while or for good."""
     if not (isinstance(source, AttrSource) and isinstance(source.parent, ConstSource)):
         return False
     owner = source.parent.obj
     name = owner.__name__ if isinstance(owner, ModuleType) else module_name(owner) if isinstance(owner, type) else ""
-    of_torch = name.partition(".")[0] == "torch"
-    return of_torch and isinstance(obj, (FunctionType, BuiltinFunctionType, MethodDescriptorType))
+    functions = (FunctionType, BuiltinFunctionType, MethodDescriptorType)
+    if name.partition(".")[0] == "torch" and isinstance(obj, functions):
+        return True
+    return isinstance(owner, ModuleType) and callable(obj) and not ctx.in_library()
 
 
 def rely_on_no_member(ctx: Tracer, classes: Iterable[type], name: str) -> None:
