@@ -128,9 +128,11 @@ def _rely_on_another(ctx: Tracer, left: Value, right: Value) -> None:
 
 
 def rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
-    """Rely on two paths, of which one is from the arguments, leading to two objects."""
+    """Rely on two paths leading to two objects; a library's code compares much that stays as it is."""
     first, second = left.source, right.source
-    if first is None or second is None or not (comes_with_the_call(first) or comes_with_the_call(second)):
+    if first is None or second is None or (isinstance(first, ConstSource) and isinstance(second, ConstSource)):
+        return
+    if ctx.in_library() and not (comes_with_the_call(first) or comes_with_the_call(second)):
         return
     if isinstance(left, ConstantValue) or left.python_type() is not right.python_type():
         return
@@ -138,11 +140,15 @@ def rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
 
 
 def _rely_on_distinct_group(ctx: Tracer, changed: Sequence[Value], others: Sequence[Value]) -> None:
-    """The changed ones are neither each other nor one of the others, as far as a call may bring it about."""
+    """The changed ones are neither each other nor one of the others; tensors that are held elsewhere than in arguments
+    are told apart by their memory."""
     coming, held = _by_origin(changed)
     other_coming, other_held = _by_origin(others)
     _guard_distinct(ctx, coming, [*held, *other_coming, *other_held])
-    _guard_distinct(ctx, held, other_coming)
+    if any(isinstance(value, TensorValue) for value in changed):
+        _guard_distinct(ctx, held, other_coming)
+    else:
+        _guard_distinct(ctx, held, [*other_coming, *other_held])
 
 
 def _by_origin(values: Sequence[Value]) -> tuple[list[Source], list[Source]]:

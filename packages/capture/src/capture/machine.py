@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
@@ -104,6 +104,7 @@ class Machine:
         self._bodies: dict[CodeType, list[Instruction]] = {}
         self.checks: Expectations = []  # what was expected: to be asked after the graph
         self.leaves: list[torch.Tensor] = []  # made within the graph, with a gradient of their own
+        self.state_read: dict[str, Callable[[], Any]] = {}  # of torch's; what it was at the beginning is relied on
         self.handles_errors = False  # of operations, anywhere in the program
         self._inlined = 0
         self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)

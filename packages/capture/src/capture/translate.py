@@ -50,6 +50,7 @@ from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inpu
 from capture.spent import view_with_spent_history, with_spent_history
 from capture.stops import Stop
 from capture.torch_versions import (
+    get_deterministic_algorithms,
     is_any_autocast_enabled,
     is_view,
     len_torch_dispatch_stack,
@@ -444,7 +445,7 @@ class _Translator:
                 self.location,
                 f"torch.{name}() is {function()}",
             )
-            for name, function in _library_state(self.hooked)
+            for name, function in (*_library_state(self.hooked), *self.machine.state_read.items())
         ]
         guards += forward_mode.closed()
         guards += memory.relied_on(self.machine.graph, self.machine.inputs, self.location)
@@ -499,11 +500,14 @@ _STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
     ("number of function modes", len_torch_function_stack),
     ("number of dispatch modes", len_torch_dispatch_stack),
     ("level of functorch", maybe_current_level),
+    ("get_default_dtype", torch.get_default_dtype),
+    ("are_deterministic_algorithms_enabled", get_deterministic_algorithms),
 )
 
 
 def _library_state(hooked: bool) -> list[tuple[str, Callable[[], Any]]]:
-    """What all code relies on, as it may ask for a mode or set one; details only of what is on."""
+    """What all code relies on, as it may ask for a mode or set one, and compilers of graphs do; details only of
+    what is on."""
     state = list(_STATE)
     state.append(("hooks on saved tensors", saved_tensors.are_shown if hooked else saved_tensors.innermost))
     if default_devices.in_force():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -316,12 +316,19 @@ def _reading(function: Callable[..., Any], *, guarded: bool) -> None:
                 raised, text = _raised_by(function), f"{function.__name__}() raised {type(error).__name__}"
                 ctx.guard(CallSource(raised, f"torch.{function.__name__}()"), "equals", raised(), text=text)
             ctx.throw(type(error), *error.args)
+        if function is torch.get_autocast_dtype:
+            _rely_on_autocast_dtype(ctx, *operands)
         if guarded:
             text = f"{function.__name__}() was {answer}"
             ctx.guard(CallSource(function, f"torch.{function.__name__}()"), "equals", answer, text=text)
         return ctx.literal(answer)
 
     rule(function)(read)
+
+
+def _rely_on_autocast_dtype(ctx: Tracer, device: str) -> None:
+    """Within the code it may be another, which follows from what it is at the beginning."""
+    ctx.state_read[f"get_autocast_dtype for {device}"] = partial(torch.get_autocast_dtype, device)
 
 
 @cache
@@ -401,6 +408,7 @@ def make_inference_mode(ctx: Tracer, mode: Value = TRUE) -> Value:
 def _autocast(cls: type) -> Callable[..., Value]:
     def make(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
         made = cls(*(constant_of(ctx, arg) for arg in args), **{k: constant_of(ctx, v) for k, v in kwargs.items()})
+        _rely_on_autocast_dtype(ctx, made.device)
         return TorchContext(torch.autocast, autocast_arguments(made))
 
     return make

@@ -31,6 +31,7 @@ class Tracer(Protocol):
     tensors: Any
     leaves: Any
     keys: Any
+    state_read: Any
 
     def wrap(self, obj: Any, source: Source) -> Value:
         """The value of a real object found at ``source``; guards what its kind relies on."""
