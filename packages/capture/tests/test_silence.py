@@ -60,7 +60,7 @@ assert warnings.filters is filters
 def test_what_is_said_once_is_said_once():
     ended = subprocess.run([sys.executable, "-c", ONCE], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.count("mine") == 1
+    assert ended.stderr.count("UserWarning: mine") == 1
     assert ended.stderr.count("The use of `x.T`") == 1
 
 

@@ -439,13 +439,9 @@ class _Translator:
             guards.append(Guard(source, "true", (), self.location, "failures of the code's checks are rare"))
         guards += [
             Guard(
-                CallSource(function, f"torch.{name}()"),
-                "equals",
-                (function(),),
-                self.location,
-                f"torch.{name}() is {function()}",
+                CallSource(function, f"{name}()"), "equals", (function(),), self.location, f"{name}() is {function()}"
             )
-            for name, function in (*_library_state(self.hooked), *self.machine.state_read.items())
+            for name, function in {**_library_state(self.hooked), **self.machine.state_read}.items()
         ]
         guards += forward_mode.closed()
         guards += memory.relied_on(self.machine.graph, self.machine.inputs, self.location)
@@ -505,7 +501,7 @@ _STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
 )
 
 
-def _library_state(hooked: bool) -> list[tuple[str, Callable[[], Any]]]:
+def _library_state(hooked: bool) -> dict[str, Callable[[], Any]]:
     """What all code relies on, as it may ask for a mode or set one, and compilers of graphs do; details only of
     what is on."""
     state = list(_STATE)
@@ -516,7 +512,7 @@ def _library_state(hooked: bool) -> list[tuple[str, Callable[[], Any]]]:
         for device in ("cpu", "cuda"):
             state.append((f"is_autocast_enabled for {device}", functools.partial(torch.is_autocast_enabled, device)))
             state.append((f"get_autocast_dtype for {device}", functools.partial(torch.get_autocast_dtype, device)))
-    return state
+    return {f"torch.{name}": function for name, function in state}
 
 
 def _insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value]) -> None:

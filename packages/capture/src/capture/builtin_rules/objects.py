@@ -8,6 +8,7 @@ import collections
 import functools
 import re
 import weakref
+from abc import ABCMeta, get_cache_token
 from collections.abc import Mapping, Sequence
 from types import FunctionType, MethodType, UnionType
 from typing import Any
@@ -74,6 +75,8 @@ def _ask(ctx: Tracer, question: Any, obj: Any, candidate: Any) -> Value:
     owner, _ = lookup(candidate, "__subclasshook__") if isinstance(candidate, type) else (object, None)
     if not trusted(owner):
         ctx.stop("class", f"the class `{owner.__qualname__}` has code that says what is a subclass")
+    if isinstance(candidate, ABCMeta) and not trusted(obj if isinstance(obj, type) else type(obj)):
+        ctx.state_read["abc.get_cache_token"] = get_cache_token  # the program's classes may be registered later
     try:
         return boolean(question(obj, candidate))
     except Exception as error:  # noqa: BLE001 - whatever classes may raise: CPython asks them again, and raises it

@@ -328,7 +328,7 @@ def _reading(function: Callable[..., Any], *, guarded: bool) -> None:
 
 def _rely_on_autocast_dtype(ctx: Tracer, device: str) -> None:
     """Within the code it may be another, which follows from what it is at the beginning."""
-    ctx.state_read[f"get_autocast_dtype for {device}"] = partial(torch.get_autocast_dtype, device)
+    ctx.state_read[f"torch.get_autocast_dtype for {device}"] = partial(torch.get_autocast_dtype, device)
 
 
 @cache
