@@ -103,3 +103,16 @@ def test_a_tensor_is_what_it_is_to_cpython(name):
     for given, x in GIVEN.items():
         program = functools.partial(lambda function, x: function(x), FUNCTIONS[name])
         assert outcome(optimize("eager")(program), x) == outcome(program, x), given
+
+
+class Second(int):
+    """Its ``__index__`` is never called: it is an integer already."""
+
+    def __index__(self):
+        return 1
+
+
+@pytest.mark.parametrize("items", [[1, 2, 3], (4, 5, 6), range(3), "abc"])
+def test_an_integer_is_its_own_position(items):
+    captured = optimize("eager")(lambda x, place: (x, items[place]))
+    assert captured(torch.ones(1), Second(2))[1] == items[2]

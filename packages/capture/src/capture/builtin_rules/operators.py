@@ -573,6 +573,8 @@ def negate(ctx: Tracer, value: Value) -> Value:
 
 @rule(operator.index, kinds=(UserObject,))
 def object_as_index(ctx: Tracer, value: UserObject) -> Value:
+    if issubclass(value.cls, int) and value.cls.__index__ is not int.__index__:  # which nobody asks
+        ctx.stop("index", f"{value.describe()} is an integer with an `__index__` of its own")
     said = value.answer(ctx, "__index__", int)
     if said is None:
         ctx.throw(TypeError, f"'{value.cls.__name__}' object cannot be interpreted as an integer")
