@@ -6,6 +6,8 @@ import re
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import aotgrad
 
@@ -91,3 +93,11 @@ def test_an_input_is_not_kept_longer_than_its_history():
     assert node.noted
     result.sum().backward()
     assert node.noted is None
+
+
+@pytest.mark.parametrize("program", ["read", "follows"])
+def test_who_gives_stand_ins_finds_them_as_they_were(program):
+    with FakeTensorMode() as mode:
+        x, w = mode.from_tensor(torch.ones(4)), mode.from_tensor(torch.ones(4)).requires_grad_()
+    aotgrad.compile(fx.symbolic_trace(PROGRAMS[program]), [x, w], forward=aotgrad.run_eagerly)
+    assert (x._version, w._version) == (0, 0)

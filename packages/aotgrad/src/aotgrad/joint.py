@@ -32,7 +32,7 @@ from aotgrad.levels import Stage, behind, inputs_behind, stages
 from aotgrad.reach import BY_STRIDES, refuse_overlapping, refuse_windows
 from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Gradient, OutputRole, Primal, Result, ResultSize, Size, Tangent, UpdatedInput
-from aotgrad.saved_inputs import number_versions
+from aotgrad.saved_inputs import numbered_versions
 from aotgrad.subclasses import unwrap
 from aotgrad.symbols import size_hint
 from aotgrad.torch_versions import (
@@ -91,13 +91,7 @@ def trace_joint(
         for entry, given in zip(inputs, signature.inputs, strict=True):
             _present(entry, given, training)
         if training:
-            number_versions(
-                {
-                    n: entry.value
-                    for n, entry in enumerate(inputs)
-                    if len(entry.seen) == 1 and isinstance(entry.value, torch.Tensor)
-                }
-            )
+            recorder.until_traced.enter_context(numbered_versions(_alone_in_memory(inputs)))
         for entry in inputs:
             if isinstance(entry.value, torch.Tensor):
                 if entry.history is not None:
@@ -127,6 +121,15 @@ def trace_joint(
                     "keep what changes buffers out of the checkpoint",
                 )
     return _finish(recorder, inputs, analysis, returned, tangents, gradients, stops)
+
+
+def _alone_in_memory(inputs: Sequence[TracedInput]) -> dict[int, torch.Tensor]:
+    """The inputs that are one tensor of the caller's each, by number."""
+    return {
+        number: entry.value
+        for number, entry in enumerate(inputs)
+        if isinstance(entry.value, torch.Tensor) and len(entry.seen) == 1
+    }
 
 
 def _changes(inputs: Sequence[TracedInput]) -> list[int]:

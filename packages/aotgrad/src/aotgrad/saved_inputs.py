@@ -7,7 +7,8 @@ Must not know: graphs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -44,10 +45,16 @@ def grouped(saved: Sequence[frozenset[SavedInput]]) -> Noted:
     return Noted(tuple(groups), tuple(groups.index(inputs) if inputs else None for inputs in each))
 
 
-def number_versions(inputs: Mapping[int, torch.Tensor]) -> None:
-    """From here on the version of a tensor tells which input it looks at."""
+@contextmanager
+def numbered_versions(inputs: Mapping[int, torch.Tensor]) -> Iterator[None]:
+    """The version of a tensor tells which input it looks at, until whoever made the inputs finds them as they were."""
     values = {number: value for number, value in inputs.items() if not value.is_inference()}
+    before = [int(version_of(value)) for value in values.values()]
     unsafe_set_version_counter(list(values.values()), [number + 1 << _APART for number in values])
+    try:
+        yield
+    finally:
+        unsafe_set_version_counter(list(values.values()), before)
 
 
 def inputs_saved(node: Any) -> frozenset[SavedInput]:
