@@ -82,7 +82,10 @@ class Sizes:
             for _ in range(exponent):
                 product = product * args[0]
             return product
-        raise UnsupportedGraph(f"size {expr}: only +, *, // and % of sizes are understood; mark the dimension static")
+        raise UnsupportedGraph(
+            f"{expr}: of sizes and numbers that vary only +, *, // and % are understood; mark the dimension static, or "
+            "compute the number outside of the function"
+        )
 
 
 def _without_max(value: torch.SymInt) -> Any:
