@@ -17,6 +17,7 @@ from torch import fx
 from torch.autograd.function import BackwardCFunction
 
 from aotgrad.functional import is_functional
+from aotgrad.levels import passed
 
 Edges = Collection[tuple[Any, int]]
 """Steps of autograd, and the numbers of inputs of these."""
@@ -101,14 +102,8 @@ def _is_plain(value: Any) -> bool:
 
 
 def _functions_behind(outputs: Sequence[torch.Tensor]) -> Iterator[Any]:
-    waiting, seen = [output.grad_fn for output in outputs], set[Any]()
-    while waiting:
-        step = waiting.pop()
-        if step is not None and step not in seen:
-            seen.add(step)
-            waiting.extend(before for before, _ in step.next_functions)
-            if isinstance(step, BackwardCFunction):
-                yield step
+    behind = set[Any]().union(*(passed(output, set()) for output in outputs))
+    return (step for step in behind if isinstance(step, BackwardCFunction))
 
 
 def _tangents_behind(node: fx.Node, known: dict[fx.Node, frozenset[int]]) -> frozenset[int]:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from aotgrad.held import Behind
+from aotgrad.saved_inputs import keep
 from aotgrad.source import Source
 from aotgrad.torch_versions import get_current_graph_task_keep_graph, unpack
 
@@ -103,9 +104,7 @@ class Freeing:
 def hold(tensors: Sequence[Any]) -> torch.Tensor:
     """Keeps tensors as a node of autograd does, with their versions; not what hangs on whoever keeps this."""
     plain = [each.detach() if isinstance(each, torch.Tensor) and not each.is_inference() else each for each in tensors]
-    with torch.enable_grad():
-        holder: torch.Tensor = _Holder.apply(torch.empty(0, requires_grad=True), plain)
-    return holder
+    return keep(plain)
 
 
 def saved_by(ctx: Any, reads: Callable[[], Sequence[bool]] | None = None) -> Sequence[Any]:
@@ -127,10 +126,3 @@ def _some(saved: Sequence[Any], read: Sequence[bool], error: RuntimeError) -> Se
         return [unpack(each) if is_read else None for each, is_read in zip(saved, read, strict=True)]
     except RuntimeError:  # torch gives a function's own results to nobody else
         raise error from None
-
-
-class _Holder(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, leaf: torch.Tensor, tensors: Sequence[Any]) -> torch.Tensor:
-        ctx.save_for_backward(*tensors)
-        return torch.empty(0)

@@ -89,7 +89,7 @@ def _saved_names(kind: type) -> tuple[str, ...]:
 def note_saved(results: Sequence[torch.Tensor], group: int, saved: Sequence[torch.Tensor]) -> None:
     """Inputs as they are once the call is over, kept by the nodes behind its results as autograd keeps others."""
     plain = [each for each in saved if not each.is_inference()]
-    holder = _Saving.apply(torch.empty(0, requires_grad=True), plain)
+    holder = keep(plain)
     for result in results:
         node: Any = result.grad_fn
         if node is not None:
@@ -103,7 +103,14 @@ def refuse_written(ctx: Any, group: int) -> None:
         noted[group].grad_fn.saved_tensors  # noqa: B018 - asking compares their versions
 
 
-class _Saving(torch.autograd.Function):
+def keep(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A tensor whose node of autograd keeps these with their versions."""
+    with torch.enable_grad():
+        holder: torch.Tensor = _Holder.apply(torch.empty(0, requires_grad=True), tensors)
+    return holder
+
+
+class _Holder(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, leaf: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor:
         ctx.save_for_backward(*values)

@@ -345,8 +345,8 @@ def _raised_by(function: Callable[..., Any]) -> Callable[[], str]:
     return raised
 
 
-# Grad mode, inference mode, autocast and default devices are guarded for every graph, at its entry; what is read here
-# may have been switched since.
+# Grad mode, inference mode, autocast, the default device and dtype, and whether algorithms are to be deterministic are
+# guarded for every graph, at its entry; what is read here may have been switched since.
 for _name in (
     "is_grad_enabled",
     "is_inference_mode_enabled",
@@ -354,16 +354,16 @@ for _name in (
     "get_autocast_dtype",
     "is_autocast_cache_enabled",
     "get_default_device",
+    "get_default_dtype",
+    "are_deterministic_algorithms_enabled",
 ):
     _reading(getattr(torch, _name), guarded=False)
 _reading(len_torch_function_stack, guarded=False)
 for _function in (
-    torch.get_default_dtype,
     torch.get_num_threads,
     torch.cuda.is_available,
     accelerator_getAccelerator,
     torch.is_deterministic_algorithms_warn_only_enabled,
-    torch.are_deterministic_algorithms_enabled,
 ):
     _reading(_function, guarded=True)
 if torch.backends.cuda.is_built():  # otherwise it only raises, which is for the program to see
