@@ -1,5 +1,6 @@
 """The command line: every command, and what it says when something is missing."""
 
+import io
 import json
 import os
 import subprocess
@@ -106,6 +107,19 @@ def test_a_program_is_served(command, tmp_path, python):
     assert ("graph breaks (1)" in done.stderr) == (command != ["run"])
 
 
+@pytest.mark.parametrize("command", [["run", "--report"], ["explain"]])
+@pytest.mark.parametrize("given", [["-"], ["-c", PROGRAM], ["-m", "module"]])
+def test_a_program_may_come_from_elsewhere(command, given, tmp_path, monkeypatch, capsys):
+    (tmp_path / "module.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO(PROGRAM))
+    assert main([*command, *given, "--flag", "-x"]) == 0
+    told = capsys.readouterr()
+    assert "['--flag', '-x'] __main__" in told.out
+    assert "graph breaks (1)" in told.err
+    assert "if x.sum() > 0:" in told.err
+
+
 LATE = """
 import atexit, dataclasses, pickle, threading, time, torch
 
@@ -164,7 +178,7 @@ def test_a_report_tells_what_was_switched_off_from_what_was_never_called(tmp_pat
 def test_a_file_that_holds_no_graph_is_a_sentence(tmp_path, capsys):
     (tmp_path / "index.html").write_text("<html>")
     assert main(["minify", str(tmp_path / "index.html")]) == 2
-    assert "index.html holds no graph of a debug folder" in capsys.readouterr().err
+    assert "index.html is no graph: give a graph's folder, written under COMPILE_DEBUG=1" in capsys.readouterr().err
 
 
 def test_a_walkthrough_of_the_users_function_and_of_an_example(tmp_path, capsys, python):

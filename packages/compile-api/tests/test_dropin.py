@@ -63,6 +63,12 @@ def test_what_only_torch_has_is_said_and_left_out():
     assert f(torch.ones(1)) == 2
 
 
+@pytest.mark.parametrize("model", [torch.sin, lambda x: x + 1, torch.nn.Linear(2, 2)])
+def test_a_file_of_a_compiled_function_is_refused_in_a_sentence(model):
+    with pytest.raises(compile_api.CompileApiError, match="kept on disk"):
+        torch.compile(model, fullgraph=True).aot_compile(((torch.ones(2),), {}))
+
+
 def test_modes_are_ours_too():
     f = torch.compile(lambda x: x + 1, mode="max-autotune-no-cudagraphs")
     assert f(torch.ones(1)) == 2

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -26,7 +26,7 @@ from compile_api.asked import Told, settings, torchs_logs, understood_options
 from compile_api.backends import CompilerFn, lookup
 from compile_api.compile import compile
 from compile_api.deferred import deferral_of
-from compile_api.errors import BackendNotReady, BadOption, UnknownBackend
+from compile_api.errors import BackendNotReady, BadOption, CompileApiError, UnknownBackend
 from compile_api.options import Overrides
 from compile_api.report import Report, report
 from compile_api.torchs_errors import adopt
@@ -172,11 +172,20 @@ def serve(
         return model
     how["dynamic"] = general.dynamic if dynamic is None else dynamic
     compiled = _wrapped(model, how) if isinstance(model, torch.nn.Module) else compile(model, **how)
+    vars(compiled).update(aot_compile=_aot_compile)
     _SERVED.compiled.append(compiled)
     return compiled
 
 
 serve.__name__ = serve.__qualname__ = "compile"  # what Python's own errors call it
+
+
+def _aot_compile(*examples: object, **more: object) -> NoReturn:
+    """``aot_compile`` of what ``torch.compile`` returned."""
+    raise CompileApiError(
+        "compile-api makes no file of a compiled function (aot_compile): what it compiles is kept on disk, and the next "
+        "process that calls the function finds it there; compile_api.export(f)(*args) gives the graph"
+    )
 
 
 def _of_function(model: Any, **how: Any) -> Any:

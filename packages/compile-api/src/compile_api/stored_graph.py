@@ -10,6 +10,7 @@ import linecache
 import os
 import pickle
 import sys
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +104,8 @@ class StoredGraph:
 
     @staticmethod
     def load(path: Path) -> StoredGraph:
+        if path.is_file() and not zipfile.is_zipfile(path):  # what torch.save writes; of others unpickling says riddles
+            raise NothingToMinify(f"{path} is no graph: give a graph's folder, written under COMPILE_DEBUG=1")
         try:
             # Shapes and operators are objects of ours and torch's; a debug folder is made by the user's own program.
             return StoredGraph(**torch.load(path, weights_only=False))

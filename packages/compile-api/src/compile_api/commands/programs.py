@@ -1,4 +1,4 @@
-"""Programs as ``python`` runs them: a file or a module, whose names are those of ``__main__``.
+"""Programs as ``python`` runs them: a file, a module or a text, whose names are those of ``__main__``.
 
 The standard library's `runpy` takes ``__main__`` away when the last line has run; threads of the program, and what it
 left to `atexit`, still look there for its classes.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import linecache
 import runpy
 import zipfile
 from collections.abc import Callable
@@ -55,6 +56,12 @@ def program_of_file(name: str) -> Program:
             return compile(file.read(), name, "exec", dont_inherit=True)
 
     return Program(name, main, code)
+
+
+def program_of_text(file: str, text: str) -> Program:
+    """One that no file holds; errors and reports quote its lines all the same."""
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    return Program(file, ModuleType("__main__"), lambda: compile(text, file, "exec", dont_inherit=True))
 
 
 def program_of_module(name: str) -> Program:

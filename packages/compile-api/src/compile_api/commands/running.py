@@ -15,7 +15,7 @@ from types import ModuleType
 
 import capture
 from compile_api import dropin
-from compile_api.commands.programs import folder_of, program_of_file, program_of_module
+from compile_api.commands.programs import Program, folder_of, program_of_file, program_of_module, program_of_text
 from compile_api.errors import CompileApiError
 
 COMMANDS = {
@@ -29,28 +29,27 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         parser, report = commands.add_parser(name, help=text), name == "explain"
         if not report:
             parser.add_argument("--report", action="store_true", help="print what was compiled, at the end")
-        parser.add_argument("-m", dest="module", metavar="module", help="run a module instead of a script")
-        parser.add_argument("program", nargs=argparse.REMAINDER, metavar="script.py args...")
+        rest = argparse.REMAINDER  # the program's own, options too
+        parser.add_argument("-m", dest="module", nargs=rest, metavar="module", help="run a module instead of a script")
+        parser.add_argument("-c", dest="text", nargs=rest, metavar="text", help="run this text")
+        parser.add_argument("program", nargs=rest, metavar="script.py args...", help="- is standard input")
         parser.set_defaults(run=run, report=report)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    arguments = list(chosen.program)
-    if not arguments and not chosen.module:
+    if not (chosen.module or chosen.text or chosen.program):
         raise CompileApiError(f"no program was given: compile-api {chosen.command} script.py args...")
     at_the_end = contextlib.ExitStack()
     at_the_end.callback(_restore, sys.argv, list(sys.path), sys.modules["__main__"])
     try:
-        return _run(chosen, arguments, at_the_end)
+        return _run(chosen, at_the_end)
     finally:
         if not chosen.whole_process:  # else threads of the program, and what it left to `atexit`, find all as it was
             at_the_end.close()
 
 
-def _run(chosen: argparse.Namespace, arguments: list[str], at_the_end: contextlib.ExitStack) -> int:
-    sys.path.insert(0, "" if chosen.module else folder_of(arguments[0]))
-    program = program_of_module(chosen.module) if chosen.module else program_of_file(arguments[0])
-    sys.argv = [program.name, *arguments] if chosen.module else arguments
+def _run(chosen: argparse.Namespace, at_the_end: contextlib.ExitStack) -> int:
+    program, sys.argv = _program(chosen)
     sys.modules["__main__"] = program.main
     dropin.install()
     at_the_end.callback(dropin.uninstall)
@@ -62,6 +61,19 @@ def _run(chosen: argparse.Namespace, arguments: list[str], at_the_end: contextli
         traceback.print_exc()
         return 1
     return 0
+
+
+def _program(chosen: argparse.Namespace) -> tuple[Program, list[str]]:
+    """What is to run, and its ``sys.argv``; its own modules are found from now on."""
+    arguments = chosen.module or chosen.text or chosen.program
+    named = not (chosen.module or chosen.text) and arguments[0] != "-"
+    sys.path.insert(0, folder_of(arguments[0]) if named else "")
+    if chosen.module:
+        program = program_of_module(arguments[0])
+        return program, [program.name, *arguments[1:]]
+    if chosen.text:
+        return program_of_text("<string>", arguments[0]), ["-c", *arguments[1:]]
+    return program_of_file(arguments[0]) if named else program_of_text("<stdin>", sys.stdin.read()), arguments
 
 
 def _restore(argv: list[str], path: list[str], main: ModuleType) -> None:
