@@ -268,3 +268,37 @@ def test_what_cannot_be_taken_back_is_raised_within_the_blocks_of_the_rest():
         capture.optimize(late)(function)(torch.ones(2))
     assert events == ["late", "finally", True]
     assert torch.is_grad_enabled()
+
+
+def dropping(module, examples):
+    """A backend that runs what is read, and no more."""
+    module.graph.eliminate_dead_code(is_impure_node=lambda node: node.op in ("placeholder", "output"))
+    module.recompile()
+    return module.forward
+
+
+UNREAD = {
+    "truth minus tensor": lambda x: True - x,
+    "tensor minus truth": lambda x: x - True,
+    "truths minus number": lambda x: (x > 0) - 1.0,
+    "rsub": lambda x: torch.rsub(x, True),
+    "rsub with a truth for a factor": lambda x: torch.rsub(x, 1, alpha=True),
+    "in place": lambda x: x.clone().sub_(True),
+    "a list": lambda x: torch._foreach_sub([x], True),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_nobody_reads_is_refused(name):
+    """Stand-ins let it pass, and a backend may drop it: here the program gives something else."""
+
+    def function(x):
+        UNREAD[name](x)
+        return x + 1
+
+    x = torch.ones(3)
+    with pytest.raises(RuntimeError) as expected:
+        function(x)
+    with pytest.raises(RuntimeError) as raised:
+        capture.optimize(dropping)(function)(x)
+    assert str(raised.value) == str(expected.value)

@@ -152,6 +152,15 @@ def _of_truths(x: torch.Tensor) -> bool:
     return x.dtype is torch.bool
 
 
+@_doubt(aten.sub, aten.sub_, aten.rsub, aten._foreach_sub, aten._foreach_sub_)
+def _minus_truths(*operands: Any, **named: Any) -> bool:
+    """Nothing is taken from a truth, and no truth from anything."""
+    leaves = pytree.tree_leaves((operands, named))
+    return any(
+        leaf.dtype is torch.bool if isinstance(leaf, torch.Tensor) else isinstance(leaf, bool) for leaf in leaves
+    )
+
+
 @_doubt(
     *(aten.max, aten.min, aten.amax, aten.amin, aten.aminmax, aten.argmax, aten.argmin, aten.median, aten.nanmedian),
     *(aten.mode, aten.kthvalue, aten.cummax, aten.cummin, aten.logcumsumexp),
