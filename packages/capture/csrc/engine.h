@@ -16,6 +16,7 @@
      relations.c what has to hold between several values that a walk found
      memory.c    of these: tensors that share memory
      condition.c of these: arithmetic on sizes
+     classes.c   of these: classes that behave as before
      binding.c   how tensors are read without Python
      equality.c  whether two constants are interchangeable
      tensors.c   the check of one tensor, read through torch's C interface or through attributes
@@ -31,7 +32,7 @@
 
 /* Another number whenever the Python modules would not get on with an engine of before: with every change of a name, of
    arguments, or of what specs may say.  capture/interface.py holds the one that they need. */
-#define INTERFACE 4
+#define INTERFACE 5
 
 /* One call of a Python function, as guards see it: the function and its argument slots (borrowed). */
 typedef struct {

@@ -52,6 +52,35 @@ const Word *dict_state_hold(PyObject *dict); /* watch.c */
 void dict_state_release(const Word *state);
 #endif
 
+/* The number that CPython gave a class, and takes away with any change of it or of one that it derives from; 0: none. */
+static inline unsigned int
+class_number(PyTypeObject *type)
+{
+#if PY_VERSION_HEX < 0x030d0000
+    if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) {
+        return 0;
+    }
+#endif
+    return type->tp_version_tag;
+}
+
+/* The same for a class that may have none as yet; one that was changed often gets none. */
+static inline unsigned int
+number_class(PyTypeObject *type)
+{
+#if PY_VERSION_HEX < 0x030c0000
+    static PyObject *name; /* whatever is looked up: that is when a class gets its number */
+    if (name == NULL && (name = PyUnicode_InternFromString("__class__")) == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    (void)_PyType_Lookup(type, name);
+#else
+    (void)PyUnstable_Type_AssignVersionTag(type);
+#endif
+    return class_number(type);
+}
+
 /* The dict of a class itself rather than a proxy of it; new reference. */
 static inline PyObject *
 class_dict(PyTypeObject *type)

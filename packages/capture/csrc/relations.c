@@ -15,6 +15,7 @@ struct Relation {
     Py_ssize_t first;     /* of the slots, those that are different from one another and from all others */
     Memory *memory;
     Condition *condition;
+    Class *class;
     PyObject *function;   /* asked where the rest does not tell; or NULL */
 };
 
@@ -94,6 +95,12 @@ fulfils_condition(Relation *relation, PyObject *const *slots)
 }
 
 static Verdict
+is_the_class_it_was(Relation *relation, PyObject *const *slots)
+{
+    return class_is_as_before(relation->class) ? YES : NO;
+}
+
+static Verdict
 leave_to_python(Relation *relation, PyObject *const *slots)
 {
     return ASK;
@@ -170,6 +177,13 @@ parse_condition(PyObject *payload, Relation *relation)
     return relation->condition == NULL ? -1 : 0;
 }
 
+static int
+parse_class(PyObject *payload, Relation *relation)
+{
+    relation->class = class_parse(payload);
+    return relation->class == NULL ? -1 : 0;
+}
+
 static const struct {
     const char *kind;
     Verdict (*judge)(Relation *, PyObject *const *);
@@ -179,6 +193,7 @@ static const struct {
     {"distinct", are_distinct, parse_first},
     {"memory", share_memory_as_before, parse_memory},
     {"condition", fulfils_condition, parse_condition},
+    {"class", is_the_class_it_was, parse_class},
     {"relation", leave_to_python, parse_nothing},
 };
 
@@ -261,6 +276,10 @@ relations_traverse(Relation *relations, Py_ssize_t count, visitproc visit, void 
 {
     for (Py_ssize_t i = 0; i < count; i++) {
         Py_VISIT(relations[i].function);
+        int stop = class_traverse(relations[i].class, visit, arg);
+        if (stop) {
+            return stop;
+        }
     }
     return 0;
 }
@@ -273,6 +292,7 @@ relations_free(Relation *relations, Py_ssize_t count)
         PyMem_Free(relations[i].slots);
         memory_free(relations[i].memory);
         condition_free(relations[i].condition);
+        class_free(relations[i].class);
     }
     PyMem_Free(relations);
 }

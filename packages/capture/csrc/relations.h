@@ -1,4 +1,4 @@
-/* What relates several values of a walk, and its two larger kinds. */
+/* What relates several values of a walk, and its larger kinds. */
 #ifndef CAPTURE_RELATIONS_H
 #define CAPTURE_RELATIONS_H
 
@@ -23,5 +23,13 @@ typedef struct Condition Condition;
 Condition *condition_parse(PyObject *payload, Py_ssize_t count);
 int condition_holds(const Condition *condition, PyObject *const *values, const Py_ssize_t *chosen);
 void condition_free(Condition *condition);
+
+/* classes.c: a class that is what it was.  It relates nothing, but neither is it found on a path: whatever leads to the
+   class is guarded as that class. */
+typedef struct Class Class;
+Class *class_parse(PyObject *payload);
+bool class_is_as_before(Class *class);
+int class_traverse(const Class *class, visitproc visit, void *arg);
+void class_free(Class *class);
 
 #endif

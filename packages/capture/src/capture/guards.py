@@ -18,7 +18,7 @@ from capture.sources import Inputs, Source
 
 Spec = tuple[Any, ...]
 
-RELATIONS = frozenset({"same", "distinct", "memory", "condition", "relation"})
+RELATIONS = frozenset({"same", "distinct", "memory", "condition", "class", "relation"})
 """Kinds of guards without a source of their own.  Their payload: the sources, what the engine is told of them, and the
 Python function of a call that answers where the engine cannot."""
 

@@ -22,6 +22,7 @@ from capture.builtin_rules.left_to_python import leave_event_loop, leave_schedul
 from capture.builtin_rules.registry import call_builtin, has_rule_for
 from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
 from capture.builtin_rules.transforms import transform_of
+from capture.class_guards import ReliedClasses
 from capture.decisions import decided_by_arguments
 from capture.effects import Effects
 from capture.errors import Break, Location, Reason, SkipFrame, UserRaised
@@ -101,6 +102,8 @@ class Machine:
         self._balanced = False
         self._met = MetObjects(inputs)
         self.keys = SearchedKeys()
+        self.classes = ReliedClasses(lambda: self.location() if self.frames else None)
+        self.rely_on_member = self.classes.add_name
         self._bodies: dict[CodeType, list[Instruction]] = {}
         self.checks: Expectations = []  # what was expected: to be asked after the graph
         self.leaves: list[torch.Tensor] = []  # made within the graph, with a gradient of their own
@@ -234,7 +237,7 @@ class Machine:
             frame.let_go()
         self.effects.let_go()
         self._met.forget()
-        for kept in (self.frames, self.tensors, self._origins, self._suspended, self.defined):
+        for kept in (self.frames, self.tensors, self._origins, self._suspended, self.defined, self.classes):
             kept.clear()
         vars(self).clear()  # values that are made of one another know who made them
 
@@ -411,6 +414,7 @@ class Machine:
             return known
         value = wrap_object(self, obj, source)
         self._met.remember(obj, value)
+        self.classes.add(obj if issubclass(type(obj), type) else type(obj))
         if isinstance(value, TensorValue):
             self.tensors[id(value.fake)] = value
         return value
@@ -446,7 +450,6 @@ class Machine:
         return known
 
     def known(self, obj: Any) -> Value | None:
-        """The value of a real object that was met already."""
         return self._met.find(obj)
 
     def open_layout(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
@@ -532,9 +535,8 @@ class Machine:
         return decided_by_arguments(self, value.node, self.graph.inputs, self.inputs)
 
     def expect(self, value: Value, truth: bool) -> bool:
-        if self.varying.cautious or self.graph.transforms or not self.options.capture_scalar_outputs:
-            return False
-        if not add_expectation(self, self.checks, value, truth):
+        unwanted = self.varying.cautious or self.graph.transforms or not self.options.capture_scalar_outputs
+        if unwanted or not add_expectation(self, self.checks, value, truth):
             return False
         self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
         return True

@@ -434,6 +434,7 @@ class _Translator:
     def guards(self) -> list[Guard]:
         self.machine.rely_on_separate_changes()
         guards = self.machine.guards.all()
+        guards += self.machine.classes.guards(self.machine.defined.has)
         if self.machine.checks and self.starting_over is not None:
             source = AttrSource(ConstSource(self.starting_over.failures, "the code's checks"), "rare")
             guards.append(Guard(source, "true", (), self.location, "failures of the code's checks are rare"))

@@ -72,6 +72,9 @@ class Tracer(Protocol):
     def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
         """Rely on a check."""
 
+    def rely_on_member(self, cls: type, name: str) -> None:
+        """Rely on what instances of a class, or those derived from it, find by a name that is no special one."""
+
     def rely_on_distinct(self, left: Value, right: Value) -> None:
         """Rely on two paths leading to two objects."""
 
@@ -287,6 +290,7 @@ def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
     cls = value.python_type()
     if name == "__class__":
         return ctx.literal(cls)
+    ctx.rely_on_member(cls, name)
     for owner in cls.__mro__:
         if name in vars(owner):
             return ctx.call_builtin(bind_member, [value, ctx.literal(cls), ctx.literal(name)], {})

@@ -280,6 +280,8 @@ class ClassValue(Value):
         return ctx.call_builtin(self.cls, list(args), dict(kwargs))
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
+        ctx.rely_on_member(self.cls, name)
+        ctx.rely_on_member(type(self.cls), name)
         metaclass, of_metaclass = _static_lookup(type(self.cls), name)
         if isinstance(of_metaclass, property) and not isinstance(type(self.cls).__getattribute__, FunctionType):
             return _bind_to_class(ctx, of_metaclass, metaclass, name, self)
@@ -315,6 +317,8 @@ class ClassValue(Value):
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
         """``type.__setattr__`` and ``type.__delattr__``, for members that mean nothing but themselves."""
+        ctx.rely_on_member(self.cls, name)
+        ctx.rely_on_member(type(self.cls), name)
         if type(name) is not str:
             ctx.stop("class attribute", f"an attribute of {self.describe()} is assigned whose name is no text")
         value = None if value is None else realize(ctx, value)
@@ -481,6 +485,7 @@ class SuperValue(Value):
         order = receiver.constant().__mro__ if of_class else receiver.python_type().__mro__
         if self.cls not in order:
             ctx.stop("class", f"`super()` of {self.cls!r} is used on an object of another class")
+        ctx.rely_on_member(order[0], name)
         behind = order[order.index(self.cls) + 1 :]
         written = written_member(ctx, behind, name)
         if written is not None:

@@ -46,6 +46,9 @@ class DefinedClasses:
         cls = value.cls if isinstance(value, (ClassValue, SuperValue)) else value.python_type()
         return next((self._made[base] for base in cls.__mro__ or () if base in self._made), None)
 
+    def has(self, cls: type) -> bool:
+        return cls in self._made
+
     def lead_to(self, source: Source | None) -> bool:
         """Whether a path begins at the stand-in of a class, and goes on."""
         if not self._made or source is None or isinstance(source, ConstSource):

@@ -111,7 +111,3 @@ class ModuleValue(UserObject):
         if marked or issubclass(value.python_type(), kinds):
             return False
         return self._in_tables(ctx, name) is None
-
-    def truth(self, ctx: Tracer) -> bool:
-        said = self.answer(ctx, "__len__", int)
-        return said is None or said.truth(ctx)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType
 from typing import Any
@@ -108,9 +109,14 @@ class TupleValue(SequenceValue):
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         fields = field_names(self.cls)
-        if name in fields:
+        ctx.rely_on_member(self.cls, name)
+        if name in fields and type(inspect.getattr_static(self.cls, name)).__name__ in _GETTERS_OF_ITEMS:
             return self.item(ctx, fields.index(name))
         return super().attribute(ctx, name)
+
+
+_GETTERS_OF_ITEMS = ("_tuplegetter", "member_descriptor")
+"""What the members of named tuples are, and of torch's return types; a subclass may have others by their names."""
 
 
 def field_names(cls: type) -> tuple[str, ...]:

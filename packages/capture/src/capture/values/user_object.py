@@ -51,6 +51,7 @@ class UserObject(Value):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
+        ctx.rely_on_member(self.cls, name)
         getter: Any = self.cls.__getattribute__
         if isinstance(getter, FunctionType):
             return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
@@ -61,6 +62,7 @@ class UserObject(Value):
 
     def plain_attribute(self, ctx: Tracer, name: str) -> Value | None:
         """``object.__getattribute__``, without the error."""
+        ctx.rely_on_member(self.cls, name)
         owner, member = lookup(self.cls, name)
         if name == "__class__" and owner is object:
             return ctx.literal(self.cls)
@@ -200,6 +202,7 @@ class UserObject(Value):
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
         """``object.__setattr__`` and ``object.__delattr__``."""
+        ctx.rely_on_member(self.cls, name)
         owner, member = lookup(self.cls, name)
         if isinstance(member, property):
             self._set_property(ctx, member, name, value)
