@@ -69,9 +69,10 @@ class ReliedClasses:
         for cls, location, names in filter(None, self._met.values()):
             if made_here(cls):
                 continue
-            watched = tuple(base for base in cls.__mro__ if not trusted(base))
+            watched = tuple(base for base in type.__getattribute__(cls, "__mro__") if not trusted(base))
             others = tuple(name for name in names if name not in _SPECIAL)
-            text = f"the class `{module_name(cls)}.{cls.__qualname__}` behaves as it did"
+            name = type.__getattribute__(cls, "__qualname__")
+            text = f"the class `{module_name(cls)}.{name}` behaves as it did"
             yield Guard(None, "class", ((), (cls, watched, SPECIAL, others), None), location, text)
 
     def clear(self) -> None:

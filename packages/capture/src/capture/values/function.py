@@ -276,6 +276,16 @@ class ClassValue(Value):
     def parts(self) -> Iterator[Value]:
         return (value for value in self.written.values() if value is not None)
 
+    def truth(self, ctx: Tracer) -> bool:
+        """Metaclasses may say what it is; enumerations say that they are true."""
+        for name in ("__bool__", "__len__"):
+            owner, said = _static_lookup(type(self.cls), name)
+            if said is not None and not trusted(owner):
+                ctx.stop("class", f"`{name}` of its metaclass says whether {self.describe()} is true")
+            if said is not None:
+                return bool(self.cls)
+        return True
+
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         return ctx.call_builtin(self.cls, list(args), dict(kwargs))
 

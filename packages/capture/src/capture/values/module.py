@@ -34,7 +34,8 @@ class ModuleValue(UserObject):
         held = [name for name, function in _CALLS.items() if getattr(torch.nn.Module, name) is function]
         for name in held:
             ctx.guard(AttrSource(ConstSource(torch.nn.Module, "torch.nn.Module"), name), "is", _CALLS[name])
-        own_call = self.cls.__call__ is not _CALLS["__call__"]
+            ctx.rely_on_member(self.cls, name)
+        own_call = any(getattr(self.cls, name) is not getattr(torch.nn.Module, name) for name in _CALLS)
         if own_call or len(held) < len(_CALLS) or self.source is None or self.overlay:
             return super().call(ctx, args, kwargs)
         if self._has_hooks(ctx):

@@ -134,13 +134,13 @@ def field_names(cls: type) -> tuple[str, ...]:
 
 TUPLE_PROTOCOL = (
     *("__iter__", "__len__", "__getitem__", "__contains__", "__add__", "__mul__", "__rmul__", "__hash__"),
-    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"),
+    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__bool__"),
 )
 
 
 def require_plain_tuple(ctx: Tracer, cls: type) -> None:
     """Stops where instances of a class derived from ``tuple`` do not behave like tuples."""
-    own = next((name for name in TUPLE_PROTOCOL if isinstance(getattr(cls, name), FunctionType)), None)
+    own = next((name for name in TUPLE_PROTOCOL if isinstance(getattr(cls, name, None), FunctionType)), None)
     if own is not None:
         ctx.stop("container", f"`{cls.__qualname__}` is a class of tuples with a `{own}` of its own")
 

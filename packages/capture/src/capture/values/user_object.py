@@ -270,11 +270,9 @@ class UserObject(Value):
 
     def special(self, ctx: Tracer, name: str) -> Value | None:
         """A special method, looked up on the type as Python does."""
+        ctx.rely_on_member(self.cls, name)
         owner, member = lookup(self.cls, name)
-        if member is _MISSING:
-            rely_on_no_member(ctx, self.cls.__mro__, name)
-            return None
-        if member is None:
+        if member is _MISSING or member is None:
             return None
         return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
 
