@@ -62,10 +62,10 @@ READS = {
     "bool": (lambda t, x: x + 1 if t else x - 1, "__bool__", (lambda self: False, lambda self: True)),
     "len": (asked(lambda t: len(t)), "__len__", (lambda self: 3, lambda self: 0)),
     "length as truth": (lambda t, x: x + 1 if t else x - 1, "__len__", (lambda self: 3, lambda self: 0)),
-    "iter": (asked(lambda t: sum([i for i in t])), "__iter__", (lambda self: iter((1, 2)), lambda self: iter((5,)))),
+    "iter": (asked(lambda t: sum(i for i in t)), "__iter__", (lambda self: iter((1, 2)), lambda self: iter((5,)))),
     "contains": (asked(lambda t: 1 in t), "__contains__", (lambda self, i: True, lambda self, i: False)),
     "item": (asked(lambda t: t[0]), "__getitem__", (lambda self, i: [7][i], lambda self, i: [8][i])),
-    "items": (asked(lambda t: [i for i in t][0]), "__getitem__", (lambda self, i: [7][i], lambda self, i: [8][i])),
+    "items": (asked(lambda t: next(i for i in t)), "__getitem__", (lambda self, i: [7][i], lambda self, i: [8][i])),
     "call": (asked(lambda t: t(2)), "__call__", (lambda self, i: i, lambda self, i: i + 1)),
     "format": (asked(lambda t: f"{t:a}"), "__format__", (lambda self, s: "abc", lambda self, s: "abcd")),
     "str": (asked(lambda t: len(str(t)) % 97), "__str__", (lambda self: "abc", lambda self: "abcd")),
@@ -75,7 +75,7 @@ READS = {
     "ne": (asked(lambda t: t != 4), "__ne__", (lambda self, o: False, lambda self, o: True)),
     "ne by eq": (asked(lambda t: t != 4), "__eq__", (lambda self, o: True, lambda self, o: False)),
     "lt": (asked(lambda t: t < 4), "__lt__", (lambda self, o: True, lambda self, o: False)),
-    "gt by lt": (asked(lambda t: 4 > t), "__lt__", (lambda self, o: True, lambda self, o: False)),
+    "gt by lt": (asked(lambda t: 4 > t), "__lt__", (lambda self, o: True, lambda self, o: False)),  # noqa: SIM300
     "add": (asked(lambda t: t + 4), "__add__", (lambda self, o: o, lambda self, o: o + 1)),
     "radd": (asked(lambda t: 4 + t), "__radd__", (lambda self, o: o, lambda self, o: o + 1)),
     "in place": (_in_place, "__iadd__", (lambda self, o: o, lambda self, o: o + 1)),
@@ -362,7 +362,7 @@ def assigned(owner, name, value):
     setattr(owner, name, before)
 
 
-BASES = lambda: assigned(Middle, "__bases__", (Other,))  # noqa: E731
+BASES = lambda: assigned(Middle, "__bases__", (Other,))
 
 NO_MEMBERS = [
     (lambda x: x + derived.act(), BASES),

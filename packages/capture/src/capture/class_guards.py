@@ -1,13 +1,14 @@
 """Which classes of the program were met: they have to behave as they did.
 
 What an object does is what the functions and descriptors of its class say, those of the bases, and for a class itself
-those of its metaclass.  Evaluation asks for them in many places, and mostly finds that there are none.  So one guard per
-class says that the order of its bases is the same, and that no class of that order has got, lost or replaced a member
-by a name that was asked for.  Members that mean nothing but themselves are guarded where they are read.
+those of its metaclass.  Evaluation asks for them in many places, and mostly finds that there are none.  So one guard
+per class says that the order of its bases is the same, and that no class of that order has got, lost or replaced a
+member by a name that was asked for.  Members that mean nothing but themselves are guarded where they are read.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 
 from capture.errors import Location
@@ -20,12 +21,14 @@ _BINARY = "add and divmod floordiv lshift matmul mod mul or pow rshift sub trued
 _COMPARED = "eq ge gt le lt ne"
 _ITEMS = "getitem setitem delitem missing"
 _ATTRIBUTES = "getattr getattribute setattr delattr get set delete dict slots class"
-_CLASSES = "new init del class_getitem init_subclass instancecheck subclasscheck subclasshook match_args mro_entries prepare"
+_CLASSES = (
+    "new init del class_getitem init_subclass instancecheck subclasscheck subclasshook match_args mro_entries prepare"
+)
 _COPIES = "copy deepcopy replace reduce reduce_ex getstate setstate getnewargs getnewargs_ex"
 _TENSORS = "torch_function torch_dispatch array array_ufunc array_function array_priority"
 
 SPECIAL = tuple(
-    f"__{name}__"
+    sys.intern(f"__{name}__")
     for name in (
         *(_UNARY + " " + _COMPARED + " " + _ITEMS).split(),
         *(prefix + name for name in _BINARY.split() for prefix in ("", "r", "i")),

@@ -24,7 +24,6 @@ class Slotted(metaclass=Meta):
 
 
 class Base(Slotted):
-
     def act(self):
         pass
 
