@@ -301,3 +301,55 @@ def test_what_a_backward_went_through_is_used_as_in_eager(x, w, viewed, use):
             return str(error)
 
     assert outcome(whole(step)) == outcome(step)
+
+
+class Counting(torch.autograd.Function):
+    """Its backward changes what it was given."""
+
+    @staticmethod
+    def forward(ctx, x, count):
+        ctx.count = count
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.count[0] += 1
+        return grad * 2, None
+
+
+def counted_outside(x, count):
+    count[0] = 5
+    y = Counting.apply(x, count)
+    y.sum().backward()
+    return count[0], x.grad
+
+
+def counted_inside(x, _):
+    count = [0]
+    y = Counting.apply(x, count)
+    y.sum().backward()
+    return count[0], x.grad
+
+
+def counted_twice(x, count):
+    Counting.apply(x, count).sum().backward()
+    first, count[0] = count[0], 0
+    Counting.apply(x, count).sum().backward()
+    return first, count[0], x.grad
+
+
+def counted_where_nobody_goes_back(x, count):
+    count[0] = 7
+    return Counting.apply(x, count).detach(), count[0]
+
+
+@pytest.mark.parametrize("f", [counted_outside, counted_inside, counted_twice, counted_where_nobody_goes_back])
+def test_what_a_backward_of_its_own_changes_changes_once(f):
+    captured = capture.optimize("eager", strict=True)(f)
+    for _ in range(3):
+        x, same, count, counted = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True), [0], [0]
+        expected, found = f(x, count), captured(same, counted)
+        assert [torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in zip(expected, found)] == [
+            True
+        ] * len(expected)
+        assert counted == count

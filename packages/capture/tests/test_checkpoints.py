@@ -71,7 +71,7 @@ def test_without_gradients_nothing_is_to_be_run_again():
     assert "checkpoint" not in seen.graphs[0].operators
 
 
-def test_a_tensor_that_leaves_by_another_way_is_a_result_too(check):
+def test_what_backward_does_again_to_the_functions_own_list_is_cpythons(check):
     def function(x):
         seen = []
 
@@ -79,9 +79,10 @@ def test_a_tensor_that_leaves_by_another_way_is_a_result_too(check):
             seen.append(t * 2)
             return t.sin()
 
-        return checkpoint(inner, x, use_reentrant=False) + seen[0].sum()
+        (checkpoint(inner, x, use_reentrant=False) + seen[0].sum()).sum().backward()
+        return seen, x.grad
 
-    check(function, torch.ones(3, requires_grad=True))
+    check(function, torch.ones(3, requires_grad=True), graphs=None, breaks=None)
 
 
 def test_effects_on_older_objects_are_cpythons(check):
@@ -130,3 +131,31 @@ def test_torch_refuses_chosen_gradients_past_a_reentrant_checkpoint(asked):
 
     leaves = [torch.ones(2, requires_grad=True) for _ in range(2)]
     assert str(capture.optimize("eager", strict=True)(step)(*leaves)) == str(step(*leaves))
+
+
+@pytest.mark.parametrize("inner", [
+    lambda t: t.detach() * 2,
+    lambda t: (t.sin(), t.detach().cos()),
+    lambda t: torch.no_grad()(torch.sin)(t),
+    lambda t: (t > 0, t.argmax(), t * 2),
+    lambda t: torch.ones(3),
+])  # fmt: skip
+def test_results_of_a_reentrant_one_have_gradients_or_backward_says_so(inner):
+    def function(x):
+        results = checkpoint(inner, x, use_reentrant=True)
+        results = results if isinstance(results, tuple) else (results,)
+        return [(each.requires_grad, each.grad_fn is None) for each in results], results
+
+    expected, eagers = function(torch.ones(3, requires_grad=True))
+    found, ours = capture.optimize("eager", strict=True)(function)(torch.ones(3, requires_grad=True))
+    assert found == expected
+    assert [outcome_of_backward(each) for each in ours] == [outcome_of_backward(each) for each in eagers]
+
+
+def outcome_of_backward(result):
+    if not result.requires_grad:
+        return None
+    try:
+        return result.sum().backward()
+    except RuntimeError as error:
+        return str(error)

@@ -304,3 +304,32 @@ def test_a_leaf_wants_gradients_of_the_shape_that_a_history_knows(step):
         return w.grad.tolist()
 
     assert outcome(capture.optimize("eager", strict=True)(step)) == outcome(step)
+
+
+class Handle:
+    """Anything that a step of autograd's is given to keep."""
+
+
+STEPS = {
+    "a method with it": lambda step: step.name(),
+    "an attribute of it": lambda step: step.metadata,
+    "what is before it": lambda step: step.next_functions,
+    "a hook": lambda step: step.register_hook(print),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_of_autograd_go_with_their_tensors(name):
+    kept = []
+
+    def f():
+        y = torch.randn(3, requires_grad=True).exp()
+        STEPS[name](y.grad_fn)
+        kept.append(y.grad_fn.metadata.setdefault("handle", Handle()))
+
+    captured = capture.optimize("eager", strict=True)(f)
+    ends = []
+    for _ in range(3):
+        captured()
+        ends.append(weakref.ref(kept.pop()))
+    assert [end() for end in ends] == [None] * 3

@@ -200,3 +200,26 @@ def test_nested_tensors(x):
     assert [broken.reason.kind for broken in found.breaks] == ["tensor layout"]
     double = capture.optimize("eager", strict=True)(lambda a: a * 2)
     assert [double(a).is_nested for a in (x, nested, x, nested)] == [False, True, False, True]
+
+
+LAYERS = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU()).requires_grad_(False)
+TRACED = {
+    "operators": lambda x: (x.sin() + 1).relu(),
+    "sizes of data": lambda x: torch.nonzero(x > 0),
+    "a module": lambda x: LAYERS(x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+@pytest.mark.parametrize("name", TRACED)
+@pytest.mark.parametrize("called_before", [False, True])
+def test_torch_jit_traces_what_is_captured_as_if_it_were_not(name, called_before):
+    function, x = TRACED[name], torch.randn(5, 3)
+    captured = capture.optimize("eager", strict=True)(function)
+    with torch.no_grad():
+        if called_before:
+            captured(x)
+        program = torch.jit.trace(captured, x)
+        inside = capture.optimize("eager", strict=True)(lambda x: torch.jit.trace(function, x)(x))
+        for each in (program(x), inside(x), captured(x)):
+            torch.testing.assert_close(each, function(x))

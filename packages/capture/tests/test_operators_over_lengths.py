@@ -52,6 +52,34 @@ POOLED = {
 }
 
 
+SELDOM_GIVEN = {
+    "diff of order 0": lambda x: x.diff(0),
+    "diff of negative order": lambda x: x.diff(-1),
+    "diff of a great order": lambda x: x.diff(x.shape[2] + 1),
+    "diff behind another dimension": lambda x: x.diff(prepend=x[0]),
+    "diff behind nothing": lambda x: x.diff(append=torch.empty(0, dtype=x.dtype)),
+    "gradient of a third order": lambda x: torch.gradient(x, edge_order=3),
+    "gradient along one dimension twice": lambda x: torch.gradient(x, dim=(1, -2)),
+    "gradient of too few": lambda x: torch.gradient(x[:, :1], dim=1, spacing=x.shape[2] * 0.5),
+    "gradient by two steps of three": lambda x: torch.gradient(x, spacing=(1, 2)),
+    "combinations of none": lambda x: torch.combinations(x[0, 0], 0),
+    "combinations of a matrix": lambda x: torch.combinations(x[0]),
+    "take_along_dim by other dimensions": lambda x: x.take_along_dim(torch.zeros(1, dtype=torch.long), 1),
+    "take_along_dim by numbers": lambda x: x.take_along_dim(x, 1),
+    "unravel_index of numbers": lambda x: torch.unravel_index(x, (2, x.shape[2])),
+    "unravel_index into less than nothing": lambda x: torch.unravel_index(x.argsort(-1), (2, -x.shape[2])),
+    "block_diag of three dimensions": lambda x: torch.block_diag(x),
+    "block_diag of nothing": lambda x: torch.block_diag() * x.shape[2],
+    "block_diag of several types": lambda x: torch.block_diag(x[0].int(), x[1].half()),
+    "kron of types": lambda x: torch.kron(x[0, 0].int(), torch.tensor([True, False])),
+    "affine_grid of whole numbers": lambda x: nnf.affine_grid(
+        torch.ones(1, 2, 3).int(), (1, 1, 3, x.shape[2]), align_corners=True
+    ),
+    "diagonal outside": lambda x: x.diagonal(x.shape[2] + 3, 1, 2),
+    "max_pool1d of nothing": lambda x: nnf.max_pool1d(x, x.size(2) + 1),
+}
+
+
 def outcome(function, x):
     torch.manual_seed(0)
     found = function(x)
@@ -72,6 +100,24 @@ def test_two_graphs_and_what_eager_gives(name):
             assert actual.requires_grad == expected.requires_grad
     kinds = [type(record) for record in log.records()]
     assert (kinds.count(capture.GraphRecord), kinds.count(capture.BreakRecord)) == (2, 0)
+
+
+@pytest.mark.parametrize("name", SELDOM_GIVEN)
+def test_what_is_seldom_given_is_eagers_or_refused_as_in_eager(name):
+    captured = capture.optimize("eager", strict=True)(SELDOM_GIVEN[name])
+    for length in LENGTHS[:3]:
+        x = torch.randn(2, 3, length, dtype=torch.float64, requires_grad=True)
+        expected, refused = outcome_or_error(SELDOM_GIVEN[name], x)
+        found, also_refused = outcome_or_error(captured, x)
+        assert (type(also_refused), str(also_refused)) == (type(refused), str(refused))
+        torch.testing.assert_close(found, expected)
+
+
+def outcome_or_error(function, x):
+    try:
+        return outcome(function, x), None
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        return (), error
 
 
 @pytest.mark.parametrize("name", MADE | {"kron": None, "diagonal": None, "unravel_index": None})

@@ -8,7 +8,8 @@ change is replayed is the emitter's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Collection, Iterator
 
 from capture.locks import Locks
 from capture.values.base import Value
@@ -25,14 +26,27 @@ class Effects:
         self.locks = Locks()
         self.clocks: list[ClockReading] = []  # in their order
         self.classes = False  # whether members of some were written
+        self._watched: list[dict[Value, None]] = []  # what changes while somebody watches, once for each who does
 
     def note(self, value: Value) -> None:
         """``value`` is about to change; only objects that exist already need a replay."""
+        for changes in self._watched:
+            changes.setdefault(value)
         if value.source is not None or isinstance(value, NamespaceValue):
             self._changed.setdefault(value)
             self.classes |= isinstance(value, ClassValue)
         else:
             self._made.setdefault(value)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[Collection[Value]]:
+        """All that changes from here on, whether it changed before or not."""
+        changes: dict[Value, None] = {}
+        self._watched.append(changes)
+        try:
+            yield changes.keys()
+        finally:
+            self._watched.remove(changes)
 
     def let_go(self) -> None:
         """Values that were written to may refer to one another, and to themselves."""

@@ -31,7 +31,14 @@ from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.resume import Continuations
 from capture.signals import HeldSignals
 from capture.sources import Inputs
-from capture.torch_versions import INSIDES, cdata_of, len_torch_dispatch_stack, maybe_current_level, set_eval_frame
+from capture.torch_versions import (
+    INSIDES,
+    cdata_of,
+    get_tracing_state,
+    len_torch_dispatch_stack,
+    maybe_current_level,
+    set_eval_frame,
+)
 from capture.translate import Backend, translate
 from capture.whereabouts import stack_depth
 
@@ -175,9 +182,11 @@ def _traceback() -> str:
 
 def _is_transformed() -> bool:
     """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, with gradients in forward mode, or under
-    somebody's mode; or whether the program is shown each tensor that autograd keeps, of which compiled code keeps
-    others."""
+    somebody's mode; whether ``torch.jit`` traces; or whether the program is shown each tensor that autograd keeps, of
+    which compiled code keeps others."""
     if maybe_current_level() is not None or len_torch_dispatch_stack() > 0:
+        return True
+    if get_tracing_state and get_tracing_state() is not None:  # TorchScript's tracer is to see each operator
         return True
     if saved_tensors.are_shown() or forward_mode.is_open():
         return True

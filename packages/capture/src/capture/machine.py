@@ -6,12 +6,12 @@ value or with the instruction where CPython has to take over.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
@@ -44,6 +44,7 @@ from capture.options import Options
 from capture.outcomes import NeedLeaves, NeedSymbols, Returned, StopEarlier, Stopped, Varying
 from capture.parameters import bind_arguments
 from capture.record import record_operation, undecided
+from capture.rehearsals import recorded_region, rehearsed
 from capture.signals import HeldSignals
 from capture.sources import (
     ArgSource,
@@ -510,23 +511,11 @@ class Machine:
         """A changed object is none of the others of its type: writes through one path were not seen on another."""
         self._met.rely_on_separate(self, self.effects.changed())
 
-    @contextlib.contextmanager
-    def rehearsal(self) -> Iterator[None]:
-        recorded, changed = self.graph.mark(), len(self.effects.changed())
-        with torch.no_grad():
-            yield
-        if len(self.effects.changed()) != changed:
-            self.stop("effects", "a function with a backward of its own changes objects outside of it")
-        self.graph.forget(recorded)
+    def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
+        return rehearsed(self, self.frames, given)
 
-    @contextlib.contextmanager
-    def region(self, passed: Sequence[Value], options: Mapping[str, Any]) -> Iterator[None]:
-        recorded, changed = self.graph.mark(), len(self.effects.changed())
-        yield
-        if len(self.effects.changed()) != changed or self.graph.differentiated_since(recorded):
-            self.stop("effects", "what backward is to run again changes objects outside of it, or goes backward itself")
-        tensors = [value.node for value in passed if isinstance(value, TensorValue)]
-        self.graph.close_region(recorded, tensors, options)
+    def region(self, passed: Sequence[Value], options: Mapping[str, Any]) -> AbstractContextManager[None]:
+        return recorded_region(self, self.frames, passed, options)
 
     def decide(self, value: Value) -> bool | None:
         assert isinstance(value, TensorValue)

@@ -132,7 +132,11 @@ INSIDES = Insides(
         ),
         Inside("torch._disable_dynamo", "which torch keeps its compiler off by", "functions made by it are captured"),
         # -- what captured code calls
-        _called("torch._C._get_tracing_state"),
+        Inside(
+            "torch._C._get_tracing_state",
+            "which tells that torch.jit traces",
+            "compiled code is called while torch.jit traces, and may end the process",
+        ),
         _called("torch._C._get_privateuse1_backend_name"),
         _called("torch._C.DisableTorchFunctionSubclass"),
         _called("torch._C._get_dispatch_mode"),

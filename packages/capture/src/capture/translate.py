@@ -51,6 +51,7 @@ from capture.spent import view_with_spent_history, with_spent_history
 from capture.stops import Stop
 from capture.torch_versions import (
     get_deterministic_algorithms,
+    get_tracing_state,
     is_any_autocast_enabled,
     is_view,
     len_torch_dispatch_stack,
@@ -499,6 +500,7 @@ _STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
     ("level of functorch", maybe_current_level),
     ("get_default_dtype", torch.get_default_dtype),
     ("are_deterministic_algorithms_enabled", get_deterministic_algorithms),
+    *((("what torch.jit traces", get_tracing_state),) if get_tracing_state else ()),
 )
 
 

@@ -320,7 +320,9 @@ def wrap_class(ctx: World, obj: type, source: Source) -> Value:
 
 def _has_values(owner: Any) -> bool:
     """Whether a method's receiver is evaluated: reading the method from it makes another object every time."""
-    return type(owner) in RULES or isinstance(owner, torch.Tensor)
+    return (
+        type(owner) in RULES or isinstance(owner, (torch.Tensor, torch.autograd.graph.Node)) or _is_passing(type(owner))
+    )
 
 
 def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
@@ -411,8 +413,9 @@ def _is_opaque(cls: type) -> bool:
 
 
 def _is_passing(cls: Any) -> bool:
-    """An iterator that nothing can refer to weakly: a guard would keep it, and what it goes over, for good."""
-    return cls.__weakrefoffset__ == 0 and hasattr(cls, "__next__")
+    """What nothing can refer to weakly, so that a guard would keep it for good: an iterator and what it goes over, a
+    step of autograd's and all that it saved."""
+    return cls.__weakrefoffset__ == 0 and (hasattr(cls, "__next__") or issubclass(cls, torch.autograd.graph.Node))
 
 
 _FALLBACKS: tuple[tuple[Any, Rule], ...] = (

@@ -31,6 +31,15 @@ def checkpoint(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> V
         result = ctx.call(function, args, kwargs)
     if reentrant.truth(ctx):
         for value in reachable([result]):
-            if isinstance(value, TensorValue) and value.fake.grad_fn is not None:
-                ctx.graph.reentrant[value.fake.grad_fn] = (*ctx.graph.mode.journal.place, ctx.location())
+            _note_reentrant(ctx, value)
     return result
+
+
+def _note_reentrant(ctx: Tracer, value: Value) -> None:
+    """A result of a reentrant one: of a function with a backward of its own, whose results all have gradients."""
+    if not isinstance(value, TensorValue):
+        return
+    if value.fake.grad_fn is not None:
+        ctx.graph.reentrant[value.fake.grad_fn] = (*ctx.graph.mode.journal.place, ctx.location())
+    elif value.source is None and (value.fake.is_floating_point() or value.fake.is_complex()):
+        ctx.stop("checkpoint", "a reentrant `checkpoint` gives a history to a tensor that has none inside of it")

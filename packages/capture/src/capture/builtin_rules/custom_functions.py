@@ -35,7 +35,7 @@ def apply_function(ctx: Tracer, cls: ClassValue, *args: Value) -> Value:
         if isinstance(arg, TensorValue):
             arg.shape(ctx)  # before the rehearsal, whose nodes are forgotten
     followed = torch.is_grad_enabled()
-    with ctx.rehearsal():
+    with ctx.rehearsal(args):
         context, output = _rehearse(ctx, cls, args)
         if followed and any(isinstance(arg, TensorValue) and arg.fake.requires_grad for arg in args):
             _rehearse_backward(ctx, cls, context, output)

@@ -27,13 +27,13 @@ from capture.values.user_object import UserObject
 
 @rule(start, kinds=(KernelValue, None))
 def start_kernel(ctx: Tracer, kernel: KernelValue, grid: Value, /, *args: Value, **kwargs: Value) -> Value:
-    changed = len(ctx.effects.changed())
     try:
-        target, tensors, *numbers = plan(_Evaluator(ctx), kernel.obj, grid, args, kwargs)
+        with ctx.effects.watched() as changed:
+            target, tensors, *numbers = plan(_Evaluator(ctx), kernel.obj, grid, args, kwargs)
     except Refused as reason:
         hint = "what is before and behind it is compiled"
         ctx.stop("triton", f"a Triton kernel is started as it is: {reason}", hint)
-    if len(ctx.effects.changed()) != changed:
+    if any(value.source is not None for value in changed):
         ctx.stop("triton", "the grid of a Triton kernel is a function that changes objects outside of it")
     ctx.record(target, [*tensors, *(ListValue(list(items)) for items in numbers)], {})
     return NONE if is_interpreted(kernel.obj) else StartedValue()

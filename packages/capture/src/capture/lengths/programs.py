@@ -58,14 +58,14 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 
 @_in_place_of(torch.diff, torch.Tensor.diff)
-def diff(
-    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
-) -> Tensor:
-    if prepend is not None or append is not None:
-        input = torch.cat([part for part in (prepend, input, append) if part is not None], dim)
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Any:
+    parts = [part for part in (prepend, input, append) if part is not None]
+    if n < 0 or any(part.dim() != input.dim() for part in parts):  # the function refuses them
+        return NotImplemented
+    input = torch.cat(parts, dim) if len(parts) > 1 else input
     size = input.size(dim)
     if n == 0 or n >= size:
-        return torch.zeros_like(input) if n == 0 else input.narrow(dim, 0, 0)
+        return torch.zeros_like(input).copy_(input) if n == 0 else input.narrow(dim, 0, 0)
     for _ in range(n):
         size = size - 1
         later, earlier = input.narrow(dim, 1, size), input.narrow(dim, 0, size)
@@ -74,14 +74,18 @@ def diff(
 
 
 @_in_place_of(torch.combinations)
-def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
+    if input.dim() != 1 or r < 1:
+        return NotImplemented
     places = torch.ops.of_length.combinations_of(input.shape[0], r, with_replacement, device=input.device)
     return input[places]
 
 
 @_in_place_of(torch.unravel_index)
-def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
+def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> Any:
     sizes = [shape] if isinstance(shape, int) else list(shape)
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype is torch.bool or min(sizes) < 0:
+        return NotImplemented
     steps = [1]
     for size in reversed(sizes[1:]):
         steps.insert(0, steps[0] * size)
@@ -94,6 +98,8 @@ def gradient(
     input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    if edge_order not in (1, 2) or len({dim % input.dim() for dim in dims}) < len(dims):  # the function refuses them
+        return NotImplemented
     steps = spacing if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
     if any(isinstance(step, Tensor) for step in steps):
         return NotImplemented
@@ -126,8 +132,10 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 
 @_in_place_of(nnf.affine_grid)
-def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Any:
     """The places of all pixels, as rows of a matrix with a one at the end, times the matrix of each image."""
+    if not theta.is_floating_point():
+        return NotImplemented
     count, _, *sides = size
     dims = len(sides)
     places = []

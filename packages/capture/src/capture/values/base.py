@@ -78,8 +78,8 @@ class Tracer(Protocol):
     def rely_on_distinct(self, left: Value, right: Value) -> None:
         """Rely on two paths leading to two objects."""
 
-    def rehearsal(self) -> AbstractContextManager[None]:
-        """Evaluate without a trace: what is recorded meanwhile is forgotten, and changes of older objects stop."""
+    def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
+        """Evaluate a call of these without a trace: what is recorded is forgotten, changes of older objects stop."""
 
     def keep_leaves_outside(self) -> NoReturn:
         """Starts again, with CPython making the tensors of this frame that want a gradient of their own."""
