@@ -2,25 +2,28 @@
 
 A compiled backward is nothing that autograd can look into.  A caller who asks for a graph of the gradients
 (`create_graph`) has them computed once more, from forward's inputs and the tangents, by the operators of the joint
-graph: autograd follows those, to any order.  What forward drew at random comes from what it saved.
+graph: autograd follows those, to any order.  What forward drew at random comes from what it saved.  What forward
+returned has the history that the caller sees, as in eager: a derivative goes on to its hooks, and through its node.
 Must not know: how a compiled pair is called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
 
 from aotgrad.absent import drop_absent, has_fixed_sizes, saved_read, without_tangents
+from aotgrad.connected import reached_by
 from aotgrad.draws import dropout_from_mask, is_dropout_mask
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Pair, is_random, needed
-from aotgrad.roles import AliasBase, Gradient, Primal, Saved
+from aotgrad.roles import AliasBase, Gradient, Primal, Result, Saved, Tangent, UpdatedInput
 from aotgrad.torch_versions import aten, decomposition_table
 
 # Autograd has no formula for these; it has for the smaller operators that they stand for.
@@ -34,12 +37,18 @@ _WITHOUT_FORMULA = (
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Computes the gradients `roles` from `[*forward inputs, *tangents, *taken]`; `taken` are indices of saved tensors,
-    `read` are the forward inputs that must still be what they were, and `holds` says which saved tensors must."""
+    """Computes the gradients `roles` from `[*forward inputs, *tangents, *taken, *own, *below]`.
+
+    `taken` are indices of saved tensors, `own` the numbers of results that come as they are, `below` of those whose
+    histories come alone, as `history_of` makes them.  `read` are the forward inputs that must still be what they were,
+    and `holds` says which saved tensors must.
+    """
 
     run: Boxed
     roles: tuple[Gradient, ...]
     taken: tuple[int, ...]
+    own: tuple[int, ...]
+    below: tuple[int, ...]
     read: frozenset[int]
     holds: Callable[[], Sequence[bool]]
 
@@ -60,7 +69,70 @@ def always_kept(joint: JointGraph) -> set[str]:
     return {node.name for node in joint.graph.nodes if node.op == "call_function" and node not in followed}
 
 
-def compute_again(joint: JointGraph, pair: Pair, absent: frozenset[int] = frozenset()) -> Again:
+@dataclass(frozen=True, slots=True)
+class ResultsRead:
+    """Differentiable results, by number, that the gradients of some of them are computed from: `own` are among those
+    some, `below` is what these come from."""
+
+    own: tuple[int, ...] = ()
+    below: tuple[int, ...] = ()
+
+
+def results_read(joint: JointGraph) -> tuple[ResultsRead, ...]:
+    """For each stage, or for the whole where there are none, the results that a derivative of its gradients goes by."""
+    followed, numbers = _followed(joint.graph), _results(joint)
+    if not joint.stages:
+        everything = frozenset(range(len(joint.behind)))
+        return (_results_read(joint, everything, frozenset(), dict.fromkeys(followed, everything), numbers),)
+    tangents = [node for node in joint.graph.find_nodes(op="placeholder") if isinstance(node.meta["role"], Tangent)]
+    reached = reached_by(joint.graph, tangents)
+    hangs_on = {node: frozenset(reached[node]) for node in followed}
+    below: dict[int, frozenset[int]] = {}
+    found = []
+    for stage in joint.stages:
+        behind = stage.passed.union(*(below[number] for number in stage.passed))
+        below.update(dict.fromkeys(stage.outputs, behind))
+        found.append(_results_read(joint, frozenset(stage.outputs), behind, hangs_on, numbers))
+    return tuple(found)
+
+
+def _results_read(
+    joint: JointGraph,
+    own: frozenset[int],
+    below: frozenset[int],
+    hangs_on: Mapping[fx.Node, frozenset[int]],
+    numbers: Mapping[fx.Node, int],
+) -> ResultsRead:
+    """Of the results `own` and `below`, those that the gradients of `own` read first; ``hangs_on``: for each value that
+    derivatives go through, the tangents behind it.  Of others a value may be read that was detached."""
+    seen: set[fx.Node] = set()
+    pending = _gradients(joint, [role for role in _roles(joint) if not own.isdisjoint(role.tangents)])
+    while pending:
+        node = pending.pop()
+        if node not in seen and node in hangs_on and not (hangs_on[node] and own.isdisjoint(hangs_on[node])):
+            seen.add(node)
+            if node not in numbers:
+                pending.extend(node.all_input_nodes)
+    found = sorted(numbers[node] for node in seen if node in numbers)
+    return ResultsRead(tuple(n for n in found if n in own), tuple(n for n in found if n in below))
+
+
+def _results(joint: JointGraph) -> dict[fx.Node, int]:
+    """The numbers of differentiable results, by node."""
+    marked = [(node, role) for node, role in _returned(joint) if role.differentiable]
+    return {
+        node: number
+        for number, (node, role) in enumerate(marked)
+        if isinstance(role, Result) and node.op == "call_function"
+    }
+
+
+def _returned(joint: JointGraph) -> list[tuple[fx.Node, Result | UpdatedInput]]:
+    pairs = zip(joint.values, joint.outputs, strict=True)
+    return [(node, role) for node, role in pairs if isinstance(role, (Result, UpdatedInput))]
+
+
+def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: frozenset[int] = frozenset()) -> Again:
     """The gradients as operators that autograd can follow, but for those that hang on absent tangents alone."""
     roles = tuple(role for role in _roles(joint) if not absent.issuperset(role.tangents))
     graph = fx.Graph()
@@ -70,13 +142,14 @@ def compute_again(joint: JointGraph, pair: Pair, absent: frozenset[int] = frozen
     drop_absent(graph, absent)
     saved = [role.name for role in pair.forward.outputs if isinstance(role, Saved)]
     taken = _take_saved(graph, {node.name: copies[node] for node in joint.graph.nodes if node in copies}, saved)
+    nodes = {number: copies[node] for node, number in _results(joint).items()}
+    own = _take_results(graph, {number: nodes[number] for number in results.own})
+    below = _take_histories(graph, {number: nodes[number] for number in results.below})
     _use_what_has_a_formula(graph)
     _drop_unread(graph)
-    for node in graph.nodes:
-        if is_random(node):
-            raise Unsupported(f"forward did not save what {node.target} drew", "the gradient cannot be computed again")
-        if node.op == "placeholder" and node.users and getattr(node.meta.get("role"), "mutated", False):
-            raise Unsupported("the function changes an input that its gradients depend on", "pass a copy of it")
+    followed = _followed(joint.graph)
+    updates = [node for node, role in _returned(joint) if isinstance(role, UpdatedInput) and node in followed]
+    _refuse(graph, [copies[node] for node in updates if node.op == "call_function"])
     read = frozenset(index for index, node in enumerate(graph.find_nodes(op="placeholder")) if node.users)
 
     def holds() -> Sequence[bool]:
@@ -84,7 +157,17 @@ def compute_again(joint: JointGraph, pair: Pair, absent: frozenset[int] = frozen
         needed = saved_read(pair.backward, without_tangents(pair.backward, absent) if fixed else pair.backward)
         return [each or number in taken for number, each in enumerate(needed)]
 
-    return Again(run_eagerly(fx.GraphModule(joint.root, graph), ()), roles, taken, read, holds)
+    return Again(run_eagerly(fx.GraphModule(joint.root, graph), ()), roles, taken, own, below, read, holds)
+
+
+def _refuse(graph: fx.Graph, updates: Collection[fx.Node]) -> None:
+    for node in graph.nodes:
+        if is_random(node):
+            raise Unsupported(f"forward did not save what {node.target} drew", "the gradient cannot be computed again")
+        if node.op == "placeholder" and node.users and getattr(node.meta.get("role"), "mutated", False):
+            raise Unsupported("the function changes an input that its gradients depend on", "pass a copy of it")
+        if node in updates:
+            raise Unsupported("the gradients depend on what the function changes an input to", "pass a copy of it")
 
 
 def _roles(joint: JointGraph) -> tuple[Gradient, ...]:
@@ -114,6 +197,69 @@ def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[st
         node.replace_all_uses_with(last)
         taken.append(index)
     return tuple(taken)
+
+
+def _take_results(graph: fx.Graph, results: Mapping[int, fx.Node]) -> tuple[int, ...]:
+    """Put the results that are read in place of what computes them again, and say which those are."""
+    read = {number: node for number, node in results.items() if node.users}
+    for node, given in zip(read.values(), _more_inputs(graph, "own", read.values()), strict=True):
+        node.replace_all_uses_with(given)
+    return tuple(read)
+
+
+def _take_histories(graph: fx.Graph, results: Mapping[int, fx.Node]) -> tuple[int, ...]:
+    """Give what is computed again the histories of the results that it is, and say which those are."""
+    read = {number: node for number, node in results.items() if node.users}
+    for node, given in zip(read.values(), _more_inputs(graph, "below", read.values()), strict=True):
+        with graph.inserting_after(node if node.op == "call_function" else given):
+            value = graph.call_function(with_history, (node, given))
+        value.meta = dict(node.meta)
+        node.replace_all_uses_with(value, lambda user, own=value: user is not own)
+    return tuple(read)
+
+
+def _more_inputs(graph: fx.Graph, name: str, values: Collection[fx.Node]) -> list[fx.Node]:
+    """Further inputs of the graph, like these values."""
+    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
+    made = []
+    for number, value in enumerate(values):
+        with graph.inserting_after(last):
+            last = graph.placeholder(f"{name}_{number}")
+        last.meta = {"val": value.meta["val"], "role": Result((), differentiable=True)}
+        made.append(last)
+    return made
+
+
+def history_of(result: torch.Tensor) -> torch.Tensor:
+    """A tensor of next to no memory whose gradient goes where that of `result` goes."""
+    history: torch.Tensor = _History.apply(result)
+    return history
+
+
+class _History(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, result: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(result.shape, (0,) * result.dim(), dtype=result.dtype, device=result.device)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient
+
+
+def with_history(value: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
+    """`value` with the history that is given, and not its own."""
+    result: torch.Tensor = _WithHistory.apply(value.detach(), history)
+    return result
+
+
+class _WithHistory(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, history: torch.Tensor) -> torch.Tensor:
+        return value.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> tuple[None, Any]:
+        return None, gradient
 
 
 def _followed(graph: fx.Graph) -> set[fx.Node]:

@@ -6,16 +6,16 @@ Must not know: mutation and aliasing; `wrapper.py` restores those around it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from aotgrad.absent import has_fixed_sizes, saved_read, without_tangents
-from aotgrad.again import Again, compute_again, inputs_read
+from aotgrad.again import Again, ResultsRead, compute_again, inputs_read, results_read
 from aotgrad.errors import Unsupported, refuse_miscount
-from aotgrad.freeing import Freeing, hold, keeps_graph, saved_by
+from aotgrad.freeing import Freeing, hold, keeps_graph, results_of, saved_by
 from aotgrad.held import Behind, refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
@@ -28,6 +28,10 @@ from aotgrad.torch_versions import DisableAutocast, version_of
 Boxed = Callable[[list[Any]], Sequence[Any]]
 
 _DOUBLE_BACKWARD = "this gradient was computed by a compiled backward and cannot be differentiated again: "
+_FREED = (
+    "it depends on a result that was freed with another result of the same function; specify retain_graph=True when "
+    "calling .backward() or autograd.grad() for that one"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,10 @@ def differentiable_function(
     joint: JointGraph, pair: Pair, forward: Boxed, compile_backward: Callable[[Half], Boxed]
 ) -> Callable[..., Any]:
     """A function of the graph's inputs that autograd can differentiate."""
-    source, layout = Source(), layout_of(joint, pair)
-    _write_forward(source, layout, freeing_of(layout, pair))
-    _write_backward(source, layout, pair)
+    source, layout, (results,) = Source(), layout_of(joint, pair), results_read(joint)
+    freeing = _freeing_of(layout, pair, results)
+    _write_forward(source, layout, freeing, results)
+    _write_backward(source, layout, pair, freeing)
     source.names.update(
         Function=torch.autograd.Function,
         inner_forward=forward,
@@ -60,14 +65,14 @@ def differentiable_function(
         keep_graph=keeps_graph,
         as_they_came=as_they_came,
         changed=layout.changed,
-        again=DifferentiableBackward(joint, pair, layout),
+        again=DifferentiableBackward(joint, pair, layout, (results,)),
         zeros=torch.zeros,
         dense=_dense,
         fewer=FewerTangents(pair.backward, compile_backward),
         refuse_second_time=refuse_second_time,
         hold=hold,
         saved_by=saved_by,
-        over=freeing_of(layout, pair).is_over,
+        over=freeing.is_over,
         refuse_partial_checkpoint=refuse_partial_checkpoint,
         refuse_written=refuse_written,
     )
@@ -138,7 +143,7 @@ def _names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{index}" for index in range(count)]
 
 
-def _write_forward(source: Source, layout: Layout, freeing: Freeing) -> None:
+def _write_forward(source: Source, layout: Layout, freeing: Freeing, read: ResultsRead) -> None:
     values, sizes, saved = _names("v", layout.values), _names("n", layout.sizes), _names("s", layout.saved)
     source.add("class Compiled(Function):")
     source.add("@staticmethod", 1)
@@ -146,7 +151,6 @@ def _write_forward(source: Source, layout: Layout, freeing: Freeing) -> None:
     results = [*values, *sizes, *saved]
     source.add(f"try: {', '.join(results)}, = inner_forward([*inputs])", 2)
     source.add(f"except (TypeError, ValueError) as e: refuse_miscount(e, 'forward', {len(results)}); raise", 2)
-    freeing.write_forward(source, saved)
     if sizes:
         source.add(f"ctx.sizes = ({', '.join(sizes)},)", 2)
     source.add("ctx.inputs = as_they_came(inputs, changed)" if layout.changed else "ctx.inputs = inputs", 2)
@@ -155,6 +159,7 @@ def _write_forward(source: Source, layout: Layout, freeing: Freeing) -> None:
     source.add("except RuntimeError: ctx.versions = None", 2)  # tensors made in inference mode have none
     for name in values[: layout.tensors]:  # a view of what nobody else has could not be changed in place
         source.add(f"if {name}._is_view(): {name} = {name}.detach()", 2)
+    freeing.write_forward(source, saved, [values[layout.differentiable[number]] for number in read.own])
     constant = [name for index, name in enumerate(values[: layout.tensors]) if index not in layout.differentiable]
     if constant:
         source.add(f"ctx.mark_non_differentiable({', '.join(constant)})", 2)
@@ -166,7 +171,7 @@ def _write_forward(source: Source, layout: Layout, freeing: Freeing) -> None:
     source.add(f"return {', '.join(values)}{',' if len(values) == 1 else ''}", 2)
 
 
-def _write_backward(source: Source, layout: Layout, pair: Pair) -> None:
+def _write_backward(source: Source, layout: Layout, pair: Pair, freeing: Freeing) -> None:
     arriving = [f"t{index}" if index in layout.differentiable else f"_{index}" for index in range(layout.values)]
     tangents = [f"t{index}" for index in layout.differentiable]
     source.add("@staticmethod", 1)
@@ -174,7 +179,6 @@ def _write_backward(source: Source, layout: Layout, pair: Pair) -> None:
     # Autograd comes by also where whatever used the results gave no gradient at all.
     source.add(f"if {' is '.join([*tangents, 'None'])}: return {', '.join(['None'] * len(pair.forward.inputs))}", 2)
     fewer = len(tangents) > 1 and has_fixed_sizes(pair.backward)
-    freeing = freeing_of(layout, pair)
     freeing.write_checks(source, tangents)
     _write_version_checks(source, tangents, layout)
     source.add("if is_grad_enabled():", 2)
@@ -206,9 +210,9 @@ def _write_version_checks(source: Source, tangents: Sequence[str], layout: Layou
         source.add(f"if {' or '.join(arrives)}: refuse_written(ctx, {group})", 2)
 
 
-def freeing_of(layout: Layout, pair: Pair) -> Freeing:
+def _freeing_of(layout: Layout, pair: Pair, read: ResultsRead) -> Freeing:
     spares = len(layout.differentiable) > 1 and has_fixed_sizes(pair.backward)
-    return Freeing(layout.behind, layout.saved, spares)
+    return Freeing(layout.behind, layout.saved, spares, len(read.own))
 
 
 def gradients_passed_on(half: Half) -> dict[Gradient, int]:
@@ -273,10 +277,11 @@ def _dense(value: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
 
 
 class DifferentiableBackward:
-    """Backward for callers that want a graph of it; made for each set of absent tangents when that occurs first."""
+    """Backward for callers that want a graph of it; made for each set of absent tangents when that occurs first.
+    ``read``: for each stage, the results that it has with their histories."""
 
-    def __init__(self, joint: JointGraph, pair: Pair, layout: Layout) -> None:
-        self._joint, self._pair, self._layout = joint, pair, layout
+    def __init__(self, joint: JointGraph, pair: Pair, layout: Layout, read: Sequence[ResultsRead]) -> None:
+        self._joint, self._pair, self._layout, self._read = joint, pair, layout, read
         self._lock = threading.Lock()
         self._made: dict[frozenset[int], Again | str] = {}
 
@@ -289,22 +294,27 @@ class DifferentiableBackward:
             gradients[role.input] = gradient
         return tuple(gradients)
 
-    def by_role(self, ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any] | str:
-        """The gradients for these tangents, or why there are none that can be differentiated."""
+    def by_role(
+        self, ctx: Any, arriving: Sequence[Any], place: int = 0, below: Mapping[int, torch.Tensor] | None = None
+    ) -> dict[Gradient, Any] | str:
+        """The gradients for these tangents of the stage at `place`, or why there are none that can be differentiated;
+        ``below``: the histories of results of other stages."""
         absent = frozenset(index for index, tangent in enumerate(arriving) if tangent is None)
         with self._lock:
             if absent not in self._made:
-                self._made[absent] = self._make(absent)
+                self._made[absent] = self._make(self._read[place], absent)
         made = self._made[absent]
-        return made if isinstance(made, str) else self._by_role(made, ctx, arriving)
+        return made if isinstance(made, str) else self._by_role(made, ctx, arriving, self._read[place].own, below or {})
 
-    def _make(self, absent: frozenset[int]) -> Again | str:
+    def _make(self, read: ResultsRead, absent: frozenset[int]) -> Again | str:
         try:
-            return compute_again(self._joint, self._pair, absent)
+            return compute_again(self._joint, self._pair, read, absent)
         except Unsupported as error:
             return str(error)
 
-    def _by_role(self, again: Again, ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
+    def _by_role(
+        self, again: Again, ctx: Any, arriving: Sequence[Any], own: Sequence[int], below: Mapping[int, torch.Tensor]
+    ) -> dict[Gradient, Any] | str:
         held = any(each.held for each, t in zip(self._layout.behind, arriving, strict=True) if t is not None)
         saved = saved_by(ctx, again.holds) if held or again.taken else ()  # raises if they are gone or were written to
         if ctx.versions is not None:
@@ -313,9 +323,15 @@ class DifferentiableBackward:
                     raise RuntimeError(
                         "an input of a compiled function was modified by an inplace operation since its call"
                     )
+        results = results_of(ctx, self._layout.saved) if again.own else ()
+        if results is None:
+            return _FREED
         given = [arranged(ctx, *each) for each in enumerate(zip(arriving, tangent_values(self._pair), strict=True))]
+        given += [saved[index] for index in again.taken]
+        given += [results[own.index(number)] for number in again.own]
+        given += [below[number] for number in again.below]
         with DisableAutocast():
-            found = again.run([*ctx.inputs, *given, *(saved[index] for index in again.taken)])
+            found = again.run([*ctx.inputs, *given])
         gradients: dict[Gradient, Any] = dict.fromkeys(gradients_of(self._pair.backward))
         gradients.update(zip(again.roles, found, strict=True))
         return gradients

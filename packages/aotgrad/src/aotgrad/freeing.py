@@ -28,11 +28,13 @@ def keeps_graph() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Freeing:
-    """The rules for results that are saved for together; ``spares``: those that hold nothing need nothing saved."""
+    """The rules for results that are saved for together; ``spares``: those that hold nothing need nothing saved.
+    ``own``: how many of the results the node itself saves, behind the rest, for gradients of gradients."""
 
     behind: tuple[Behind, ...]
     saved: int
     spares: bool
+    own: int = 0
 
     @property
     def masks(self) -> list[int]:
@@ -45,8 +47,10 @@ class Freeing:
 
     @property
     def keeps(self) -> bool:
-        """Whether somebody who reads what is saved may come when autograd has freed it: it does whoever came."""
-        return bool(self.saved) and (self._apart or self._some_hold_nothing)
+        """Whether somebody who reads what is saved may come when autograd has freed it: it does whoever came.  Or when
+        a result was written to, which is nobody's concern but of who reads that one."""
+        apart = self.own and len(self.behind) > 1 and not (self.spares and unpack)
+        return bool(self.saved) and bool(self._apart or self._some_hold_nothing or apart)
 
     @property
     def _apart(self) -> bool:
@@ -60,12 +64,12 @@ class Freeing:
         """Whether nobody may come any more who reads what is saved."""
         return all(mask & freed for mask in self.masks) and (self.spares or not self._some_hold_nothing)
 
-    def write_forward(self, source: Source, saved: Sequence[str]) -> None:
-        names = ", ".join(saved)
+    def write_forward(self, source: Source, saved: Sequence[str], own: Sequence[str]) -> None:
         if saved and self.keeps:
-            source.add(f"ctx.holder = hold([{names}])", 2)
-        elif saved:
-            source.add(f"ctx.save_for_backward({names})", 2)
+            source.add(f"ctx.holder = hold([{', '.join(saved)}])", 2)
+        held = own if self.keeps else [*saved, *own]
+        if held:
+            source.add(f"ctx.save_for_backward({', '.join(held)})", 2)
         if self.counts:
             source.add("ctx.freed = 0", 2)
 
@@ -85,6 +89,8 @@ class Freeing:
         found = "saved_by(ctx)" if self.keeps else "ctx.saved_tensors"
         if self.spares:
             found = f"({found} if not absent else saved_by(ctx, lambda: fewer.reads(absent)))"
+        if self.own and not self.keeps:
+            found = f"{found}[:{self.saved}]"
         spared = self.spares and self.counts and self._some_hold_nothing
         return f"*({found} if behind else (None,) * {self.saved})" if spared else f"*{found}"
 
@@ -121,8 +127,19 @@ def saved_by(ctx: Any, reads: Callable[[], Sequence[bool]] | None = None) -> Seq
     return found
 
 
+def results_of(ctx: Any, saved: int) -> Sequence[torch.Tensor] | None:
+    """The results that a node saved behind that many other tensors, with the history that the caller sees; none where
+    autograd has freed them."""
+    try:
+        ctx._raw_saved_tensors  # noqa: B018 - asking tells whether they are there
+    except RuntimeError:
+        return None
+    results: Sequence[torch.Tensor] = ctx.saved_tensors[saved if getattr(ctx, "holder", None) is None else 0 :]
+    return results
+
+
 def _some(saved: Sequence[Any], read: Sequence[bool], error: RuntimeError) -> Sequence[Any]:
     try:
-        return [unpack(each) if is_read else None for each, is_read in zip(saved, read, strict=True)]
+        return [unpack(each) if is_read else None for each, is_read in zip(saved, read, strict=False)]
     except RuntimeError:  # torch gives a function's own results to nobody else
         raise error from None

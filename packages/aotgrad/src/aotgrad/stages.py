@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from aotgrad.absent import has_fixed_sizes
-from aotgrad.again import always_kept
+from aotgrad.again import always_kept, history_of, results_read
 from aotgrad.autograd import (
     Boxed,
     DifferentiableBackward,
@@ -47,7 +47,8 @@ class Staged:
     ) -> None:
         self.forward, self.stages, self.count = forward, joint.stages, len(joint.behind)
         self.layout = layout_of(joint, pair)
-        self.again = DifferentiableBackward(joint, pair, self.layout)
+        self.results = results_read(joint)
+        self.again = DifferentiableBackward(joint, pair, self.layout, self.results)
         self.expected = tangent_values(pair)
         self.roles = gradients_of(pair.backward)
         self.passed_on = gradients_passed_on(pair.backward)
@@ -57,13 +58,13 @@ class Staged:
         self._saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
         self._always = always_kept(joint)
         self.read = [self._saved_for(stage) for stage in self.stages]
-        self.freeing = [self._freeing_of(stage, read) for stage, read in zip(self.stages, self.read, strict=True)]
+        self.freeing = [self._freeing_of(place) for place in range(len(self.stages))]
         self._compile = compile_backward
         self._backward = pair.backward
 
-    def _freeing_of(self, stage: Stage, read: Sequence[bool]) -> Freeing:
-        behind = tuple(self.layout.behind[number] for number in stage.outputs)
-        return Freeing(behind, sum(read), spares=False)
+    def _freeing_of(self, place: int) -> Freeing:
+        behind = tuple(self.layout.behind[number] for number in self.stages[place].outputs)
+        return Freeing(behind, sum(self.read[place]), spares=False, own=len(self.results[place].own))
 
     def come_by(self, arriving: Sequence[Any]) -> int:
         """The nodes behind the results that gradients arrive for, of those that hold tensors."""
@@ -92,7 +93,8 @@ class Staged:
             reached = [value if alone or number in stage.inputs else None for number, value in enumerate(inputs)]
             kept = [value if read else None for value, read in zip(saved, self.read[place], strict=True)]
             own = [values[layout.differentiable[number]] for number in stage.outputs]
-            made: tuple[Any, ...] = _Stage.apply(call, place, kept, own, *passed, *reached)
+            below = {n: history_of(values[layout.differentiable[n]]) for n in self.results[place].below}
+            made: tuple[Any, ...] = _Stage.apply(call, place, kept, own, below, *passed, *reached)
             for number, value in zip(stage.outputs, made, strict=True):
                 values[layout.differentiable[number]] = value
         return tuple(values)
@@ -131,16 +133,29 @@ class _Call:
             self.versions = tuple(version_of(inputs[i]) for i in kept)
 
 
+_NO_EDGES = 5
+"""Arguments of `_Stage` that are no tensors."""
+
+
 class _Stage(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, call: _Call, place: int, saved: Sequence[Any], values: Sequence[Any], *edges: Any
+        ctx: Any,
+        call: _Call,
+        place: int,
+        saved: Sequence[Any],
+        values: Sequence[Any],
+        below: Mapping[int, torch.Tensor],
+        *edges: Any,
     ) -> tuple[Any, ...]:
-        if call.staged.freeing[place].keeps:
+        staged = call.staged
+        own = [values[staged.stages[place].outputs.index(number)] for number in staged.results[place].own]
+        if staged.freeing[place].keeps:
             ctx.holder = hold(saved)
+            ctx.save_for_backward(*own)
         else:
-            ctx.save_for_backward(*saved)
-        ctx.call, ctx.place = call, place
+            ctx.save_for_backward(*saved, *own)
+        ctx.call, ctx.place, ctx.below = call, place, below
         ctx.like, ctx.inputs, ctx.versions = call.like, call.inputs, call.versions
         ctx.freed = 0
         ctx.set_materialize_grads(False)
@@ -161,7 +176,7 @@ class _Stage(torch.autograd.Function):
             if group is not None and tangent is not None:
                 refuse_written(ctx, group)
         if torch.is_grad_enabled():
-            found = staged.again.by_role(ctx, arriving)
+            found = staged.again.by_role(ctx, arriving, ctx.place, ctx.below)
             if isinstance(found, str):
                 return _once(ctx, arriving, tangents, found)
         else:
@@ -181,7 +196,7 @@ def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
     absent = {number for number, tangent in enumerate(arriving) if tangent is None}
     read = staged.read[ctx.place]
     reads = (lambda: staged.fewer.reads(absent)) if staged.fixed_sizes else None
-    saved = saved_by(ctx, reads) if any(read) else [None] * len(read)
+    saved = saved_by(ctx, reads)[: len(read)] if any(read) else [None] * len(read)
     with torch.no_grad():
         found = staged.gradients(ctx.call.sizes, saved, given, arriving)
     found = {**found, **{role: arriving[number] for role, number in staged.passed_on.items()}}
@@ -197,8 +212,8 @@ def _by_edge(ctx: Any, found: dict[Gradient, Any]) -> tuple[Any, ...]:
     by_input = {
         role.input: gradient for role, gradient in found.items() if not role.passed and role.input in stage.inputs
     }
-    inputs = range(len(ctx.needs_input_grad) - 4 - len(below))
-    return (None,) * 4 + tuple(map(by_number.get, below)) + tuple(map(by_input.get, inputs))
+    inputs = range(len(ctx.needs_input_grad) - _NO_EDGES - len(below))
+    return (None,) * _NO_EDGES + tuple(map(by_number.get, below)) + tuple(map(by_input.get, inputs))
 
 
 def _once(ctx: Any, arriving: Sequence[Any], tangents: Sequence[Any], reason: str) -> Any:
