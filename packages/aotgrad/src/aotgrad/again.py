@@ -23,6 +23,7 @@ from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Pair, is_random, needed
+from aotgrad.repeated import with_repeated
 from aotgrad.roles import AliasBase, Gradient, Primal, Result, Saved, Tangent, UpdatedInput
 from aotgrad.torch_versions import aten, decomposition_table
 
@@ -118,13 +119,10 @@ def _results_read(
 
 
 def _results(joint: JointGraph) -> dict[fx.Node, int]:
-    """The numbers of differentiable results, by node."""
-    marked = [(node, role) for node, role in _returned(joint) if role.differentiable]
-    return {
-        node: number
-        for number, (node, role) in enumerate(marked)
-        if isinstance(role, Result) and node.op == "call_function"
-    }
+    """The numbers of differentiable results, by the nodes that compute them, in forward or again."""
+    marked = enumerate((node, role) for node, role in _returned(joint) if role.differentiable)
+    numbers = {n: number for number, (n, role) in marked if isinstance(role, Result) and n.op == "call_function"}
+    return with_repeated(joint.graph, numbers)
 
 
 def _returned(joint: JointGraph) -> list[tuple[fx.Node, Result | UpdatedInput]]:
@@ -142,9 +140,9 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
     drop_absent(graph, absent)
     saved = [role.name for role in pair.forward.outputs if isinstance(role, Saved)]
     taken = _take_saved(graph, {node.name: copies[node] for node in joint.graph.nodes if node in copies}, saved)
-    nodes = {number: copies[node] for node, number in _results(joint).items()}
-    own = _take_results(graph, {number: nodes[number] for number in results.own})
-    below = _take_histories(graph, {number: nodes[number] for number in results.below})
+    numbers = {copies[node]: number for node, number in _results(joint).items()}
+    own = _take_results(graph, {node: number for node, number in numbers.items() if number in results.own})
+    below = _take_histories(graph, {node: number for node, number in numbers.items() if number in results.below})
     _use_what_has_a_formula(graph)
     _drop_unread(graph)
     followed = _followed(joint.graph)
@@ -199,40 +197,49 @@ def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[st
     return tuple(taken)
 
 
-def _take_results(graph: fx.Graph, results: Mapping[int, fx.Node]) -> tuple[int, ...]:
+def _take_results(graph: fx.Graph, results: Mapping[fx.Node, int]) -> tuple[int, ...]:
     """Put the results that are read in place of what computes them again, and say which those are."""
-    read = {number: node for number, node in results.items() if node.users}
-    for node, given in zip(read.values(), _more_inputs(graph, "own", read.values()), strict=True):
-        node.replace_all_uses_with(given)
-    return tuple(read)
+    read = {node: number for node, number in results.items() if node.users}
+    given = _more_inputs(graph, "own", read)
+    for node, number in read.items():
+        node.replace_all_uses_with(given[number])
+    return tuple(given)
 
 
-def _take_histories(graph: fx.Graph, results: Mapping[int, fx.Node]) -> tuple[int, ...]:
+def _take_histories(graph: fx.Graph, results: Mapping[fx.Node, int]) -> tuple[int, ...]:
     """Give what is computed again the histories of the results that it is, and say which those are."""
-    read = {number: node for number, node in results.items() if node.users}
-    for node, given in zip(read.values(), _more_inputs(graph, "below", read.values()), strict=True):
-        with graph.inserting_after(node if node.op == "call_function" else given):
-            value = graph.call_function(with_history, (node, given))
+    read = {node: number for node, number in results.items() if node.users}
+    given = _more_inputs(graph, "below", read)
+    for node, number in read.items():
+        with graph.inserting_after(node):
+            value = graph.call_function(with_history, (node, given[number]))
         value.meta = dict(node.meta)
         node.replace_all_uses_with(value, lambda user, own=value: user is not own)
-    return tuple(read)
+    return tuple(given)
 
 
-def _more_inputs(graph: fx.Graph, name: str, values: Collection[fx.Node]) -> list[fx.Node]:
-    """Further inputs of the graph, like these values."""
+def _more_inputs(graph: fx.Graph, name: str, read: Mapping[fx.Node, int]) -> dict[int, fx.Node]:
+    """Further inputs of the graph for the results that are read, by number."""
     last = [node for node in graph.nodes if node.op == "placeholder"][-1]
-    made = []
-    for number, value in enumerate(values):
-        with graph.inserting_after(last):
-            last = graph.placeholder(f"{name}_{number}")
-        last.meta = {"val": value.meta["val"], "role": Result((), differentiable=True)}
-        made.append(last)
+    made: dict[int, fx.Node] = {}
+    for node, number in read.items():
+        if number not in made:
+            with graph.inserting_after(last):
+                made[number] = last = graph.placeholder(f"{name}_{len(made)}")
+            last.meta = {"val": node.meta["val"], "role": Result((), differentiable=True)}
     return made
+
+
+def plainly_applied(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """``apply``, to which `torch.autograd.Function` adds a check for functorch transforms; no compiled graph takes their
+    tensors."""
+    apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
+    return apply
 
 
 def history_of(result: torch.Tensor) -> torch.Tensor:
     """A tensor of next to no memory whose gradient goes where that of `result` goes."""
-    history: torch.Tensor = _History.apply(result)
+    history: torch.Tensor = _history(result)
     return history
 
 
@@ -244,6 +251,9 @@ class _History(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         return gradient
+
+
+_history = plainly_applied(_History)
 
 
 def with_history(value: torch.Tensor, history: torch.Tensor) -> torch.Tensor:

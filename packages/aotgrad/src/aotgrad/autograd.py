@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from aotgrad.absent import has_fixed_sizes, saved_read, without_tangents
-from aotgrad.again import Again, ResultsRead, compute_again, inputs_read, results_read
+from aotgrad.again import Again, ResultsRead, compute_again, inputs_read, plainly_applied, results_read
 from aotgrad.errors import Unsupported, refuse_miscount
 from aotgrad.freeing import Freeing, hold, keeps_graph, results_of, saved_by
 from aotgrad.held import Behind, refuse_partial_checkpoint, refuse_second_time
@@ -32,6 +32,7 @@ _FREED = (
     "it depends on a result that was freed with another result of the same function; specify retain_graph=True when "
     "calling .backward() or autograd.grad() for that one"
 )
+_WRITTEN = "a result of the same function was modified by an inplace operation since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,7 @@ def differentiable_function(
     namespace = source.build("autograd function")
     namespace["inner_backward"] = _compiled_on_first_call(lambda: compile_backward(pair.backward), namespace)
     compiled = namespace["Compiled"]
-    # Function.apply itself only adds a check for functorch transforms, whose tensors no compiled graph takes.
-    apply: Callable[..., Any] = super(torch.autograd.Function, compiled).apply
-    return apart_from(unconnected(joint), apply)
+    return apart_from(unconnected(joint), plainly_applied(compiled))
 
 
 def unconnected(joint: JointGraph) -> frozenset[int]:
@@ -323,7 +322,12 @@ class DifferentiableBackward:
                     raise RuntimeError(
                         "an input of a compiled function was modified by an inplace operation since its call"
                     )
-        results = results_of(ctx, self._layout.saved) if again.own else ()
+        try:
+            results = results_of(ctx, saved, self._layout.saved) if again.own else ()
+        except RuntimeError:
+            if len(again.own) == len(own):
+                raise
+            return _WRITTEN
         if results is None:
             return _FREED
         given = [arranged(ctx, *each) for each in enumerate(zip(arriving, tangent_values(self._pair), strict=True))]

@@ -127,9 +127,14 @@ def saved_by(ctx: Any, reads: Callable[[], Sequence[bool]] | None = None) -> Seq
     return found
 
 
-def results_of(ctx: Any, saved: int) -> Sequence[torch.Tensor] | None:
-    """The results that a node saved behind that many other tensors, with the history that the caller sees; none where
-    autograd has freed them."""
+def results_of(ctx: Any, found: Sequence[Any], saved: int) -> Sequence[torch.Tensor] | None:
+    """The results that a node saved, with the history that the caller sees; none where autograd has freed them.
+
+    ``found``: what `saved_by` gave, where it was asked, behind that many of which they may be; nothing is read twice,
+    which a checkpoint around the function would refuse.
+    """
+    if len(found) > saved:
+        return found[saved:]
     try:
         ctx._raw_saved_tensors  # noqa: B018 - asking tells whether they are there
     except RuntimeError:

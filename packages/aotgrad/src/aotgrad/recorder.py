@@ -27,6 +27,7 @@ from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
 from aotgrad.orders import corrected, may_be_laid_out, order_of
 from aotgrad.reach import BY_STRIDES, WINDOWS, refuse_lost_writes
+from aotgrad.repeated import REPEATS
 from aotgrad.subclasses import Wrapping
 from aotgrad.symbols import SYM_TYPES, SizeNodes
 from aotgrad.torch_versions import (
@@ -177,7 +178,9 @@ class Recorder(TorchDispatchMode):
         if func is not aten.native_dropout.default:
             return drawn
         with self:
-            return aten.native_dropout_backward.default(args[0], drawn[1], dropout_scale(args[1])), drawn[1]
+            again = aten.native_dropout_backward.default(args[0], drawn[1], dropout_scale(args[1]))
+        self.node_of(again).meta[REPEATS] = self.node_of(drawn[0])
+        return again, drawn[1]
 
     def _refuse_secret_writes(self, func: OpOverload, args: Sequence[Any]) -> None:
         if func in _WRITES_IN_SECRET:
@@ -233,6 +236,8 @@ class Recorder(TorchDispatchMode):
 
     def _annotate(self, node: fx.Node, value: Any) -> None:
         node.meta.update(val=value, phase=self.phase)
+        if self.phase == "backward" and torch.is_grad_enabled():
+            node.meta[REPEATS] = True
         if self.source is not None:
             node.meta["source"] = self.source.name
             for key in ("stack_trace", "nn_module_stack", "location"):

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from aotgrad.absent import has_fixed_sizes
-from aotgrad.again import always_kept, history_of, results_read
+from aotgrad.again import always_kept, history_of, plainly_applied, results_read
 from aotgrad.autograd import (
     Boxed,
     DifferentiableBackward,
@@ -94,7 +94,7 @@ class Staged:
             kept = [value if read else None for value, read in zip(saved, self.read[place], strict=True)]
             own = [values[layout.differentiable[number]] for number in stage.outputs]
             below = {n: history_of(values[layout.differentiable[n]]) for n in self.results[place].below}
-            made: tuple[Any, ...] = _Stage.apply(call, place, kept, own, below, *passed, *reached)
+            made: tuple[Any, ...] = _apply_stage(call, place, kept, own, below, *passed, *reached)
             for number, value in zip(stage.outputs, made, strict=True):
                 values[layout.differentiable[number]] = value
         return tuple(values)
@@ -187,6 +187,9 @@ class _Stage(torch.autograd.Function):
                     ctx.maybe_clear_saved_tensors()
                     ctx.holder = ctx.inputs = ctx.noted = None
         return _by_edge(ctx, found)
+
+
+_apply_stage = plainly_applied(_Stage)
 
 
 def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
