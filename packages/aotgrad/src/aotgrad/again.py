@@ -231,8 +231,8 @@ def _more_inputs(graph: fx.Graph, name: str, read: Mapping[fx.Node, int]) -> dic
 
 
 def plainly_applied(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """``apply``, to which `torch.autograd.Function` adds a check for functorch transforms; no compiled graph takes their
-    tensors."""
+    """``apply`` without the check for functorch transforms that `torch.autograd.Function` adds: no compiled graph takes
+    their tensors."""
     apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
     return apply
 
