@@ -9,7 +9,7 @@ Must not know: how a compiled pair is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from aotgrad.errors import Unsupported
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Pair, is_random, needed
 from aotgrad.repeated import with_repeated
-from aotgrad.roles import AliasBase, Gradient, Primal, Result, Saved, Tangent, UpdatedInput
+from aotgrad.roles import AliasBase, Gradient, Primal, Result, Saved, Tangent
 from aotgrad.torch_versions import aten, decomposition_table
 
 # Autograd has no formula for these; it has for the smaller operators that they stand for.
@@ -120,14 +120,10 @@ def _results_read(
 
 def _results(joint: JointGraph) -> dict[fx.Node, int]:
     """The numbers of differentiable results, by the nodes that compute them, in forward or again."""
-    marked = enumerate((node, role) for node, role in _returned(joint) if role.differentiable)
+    roles = [(n, role) for n, role in zip(joint.values, joint.outputs, strict=True) if hasattr(role, "differentiable")]
+    marked = enumerate((node, role) for node, role in roles if role.differentiable)
     numbers = {n: number for number, (n, role) in marked if isinstance(role, Result) and n.op == "call_function"}
     return with_repeated(joint.graph, numbers)
-
-
-def _returned(joint: JointGraph) -> list[tuple[fx.Node, Result | UpdatedInput]]:
-    pairs = zip(joint.values, joint.outputs, strict=True)
-    return [(node, role) for node, role in pairs if isinstance(role, (Result, UpdatedInput))]
 
 
 def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: frozenset[int] = frozenset()) -> Again:
@@ -140,14 +136,14 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
     drop_absent(graph, absent)
     saved = [role.name for role in pair.forward.outputs if isinstance(role, Saved)]
     taken = _take_saved(graph, {node.name: copies[node] for node in joint.graph.nodes if node in copies}, saved)
+    _drop_unread(graph)
     numbers = {copies[node]: number for node, number in _results(joint).items()}
+    numbers = {node: number for node, number in numbers.items() if node.users}
     own = _take_results(graph, {node: number for node, number in numbers.items() if number in results.own})
     below = _take_histories(graph, {node: number for node, number in numbers.items() if number in results.below})
     _use_what_has_a_formula(graph)
     _drop_unread(graph)
-    followed = _followed(joint.graph)
-    updates = [node for node, role in _returned(joint) if isinstance(role, UpdatedInput) and node in followed]
-    _refuse(graph, [copies[node] for node in updates if node.op == "call_function"])
+    _refuse_lost(graph)
     read = frozenset(index for index, node in enumerate(graph.find_nodes(op="placeholder")) if node.users)
 
     def holds() -> Sequence[bool]:
@@ -158,14 +154,13 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
     return Again(run_eagerly(fx.GraphModule(joint.root, graph), ()), roles, taken, own, below, read, holds)
 
 
-def _refuse(graph: fx.Graph, updates: Collection[fx.Node]) -> None:
+def _refuse_lost(graph: fx.Graph) -> None:
+    """What forward drew or wrote over, and is read."""
     for node in graph.nodes:
         if is_random(node):
             raise Unsupported(f"forward did not save what {node.target} drew", "the gradient cannot be computed again")
         if node.op == "placeholder" and node.users and getattr(node.meta.get("role"), "mutated", False):
             raise Unsupported("the function changes an input that its gradients depend on", "pass a copy of it")
-        if node in updates:
-            raise Unsupported("the gradients depend on what the function changes an input to", "pass a copy of it")
 
 
 def _roles(joint: JointGraph) -> tuple[Gradient, ...]:
@@ -199,18 +194,16 @@ def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[st
 
 def _take_results(graph: fx.Graph, results: Mapping[fx.Node, int]) -> tuple[int, ...]:
     """Put the results that are read in place of what computes them again, and say which those are."""
-    read = {node: number for node, number in results.items() if node.users}
-    given = _more_inputs(graph, "own", read)
-    for node, number in read.items():
+    given = _more_inputs(graph, "own", results)
+    for node, number in results.items():
         node.replace_all_uses_with(given[number])
     return tuple(given)
 
 
 def _take_histories(graph: fx.Graph, results: Mapping[fx.Node, int]) -> tuple[int, ...]:
     """Give what is computed again the histories of the results that it is, and say which those are."""
-    read = {node: number for node, number in results.items() if node.users}
-    given = _more_inputs(graph, "below", read)
-    for node, number in read.items():
+    given = _more_inputs(graph, "below", results)
+    for node, number in results.items():
         with graph.inserting_after(node):
             value = graph.call_function(with_history, (node, given[number]))
         value.meta = dict(node.meta)
