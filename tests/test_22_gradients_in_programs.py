@@ -51,6 +51,19 @@ def one_gradient_for_two(run):
 
 
 @program
+def wanted_by_an_attribute_once_the_data_told_how_many(run):
+    def step(x, mask):
+        y = x + 2
+        value = x.new(x[mask].size()).fill_(7)
+        value.requires_grad = True
+        y[mask] = value
+        y.backward(torch.ones(5, 5))
+        return x.grad, value.grad
+
+    return run(step)(leaf(5, 5), torch.eye(5) > 0)
+
+
+@program
 def gradients_are_changed_later(run):
     model = layer()
     run(lambda x: model(x).square().sum().backward())(torch.ones(2, 3))

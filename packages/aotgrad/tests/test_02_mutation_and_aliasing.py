@@ -161,6 +161,7 @@ def test_layout_of_an_input_changes(same_as_eager):
     [
         (lambda x: x.set_(torch.ones(7)), "gets another storage"),
         (lambda x: x.requires_grad_() * 2, "requires_grad of graph input 0 changes"),
+        (lambda x: x.fill_(7).requires_grad_() * 2, "requires_grad of graph input 0 changes"),
         (lambda x: x.resize_(9), "gets another storage"),
         (lambda x: x.expand(2, 3).zero_(), "zero_ writes to memory that an expanded tensor shows several times"),
         (lambda x: x.expand(2, 3).__setitem__(0, 1.0), "__setitem__ writes to memory"),

@@ -147,7 +147,7 @@ def _mutation(index: int, entry: TracedInput) -> Mutation | None:
         )
     data, layout = functional.data_mutated(value), functional.layout_mutated(value)
     tracked = data and value.grad_fn is not entry.history
-    if value.requires_grad != entry.tracked and not (data and value.requires_grad):
+    if value.requires_grad != entry.tracked and not (data and value.grad_fn is not None):
         raise Unsupported(
             f"requires_grad of graph input {index} changes", "call requires_grad_ or detach_ outside the graph"
         )

@@ -119,7 +119,7 @@ class TensorValue(Value):
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         if name == "requires_grad" and isinstance(value, ConstantValue):
-            ctx.record("requires_grad_", [self, boolean(value.value)], {}, method=True)
+            ctx.call(self.attribute(ctx, "requires_grad_"), [boolean(value.value)])
             return
         if name == "grad" and value is not None and self.source is not None:
             held = realize(ctx, value)
