@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import linecache
+import os
 import runpy
 import zipfile
 from collections.abc import Callable
@@ -37,23 +38,26 @@ class Program:
 
 
 def folder_of(name: str) -> str:
-    """Where a file's own modules lie."""
+    """Where a program's own modules lie: beside its file, or in the folder that is the program."""
     path = Path(name)
+    if (path / "__main__.py").is_file():
+        return name
     if not path.is_file():
         raise CompileApiError(f"there is no program {path}")
     return str(path.resolve().parent)
 
 
 def program_of_file(name: str) -> Program:
-    path = Path(name)
+    path = Path(name) / "__main__.py" if Path(name).is_dir() else Path(name)
+    file = os.path.abspath(path)
     main = ModuleType("__main__")
-    main.__file__, main.__loader__ = name, SourceFileLoader("__main__", name)
+    main.__file__, main.__loader__ = file, SourceFileLoader("__main__", file)
 
     def code() -> CodeType | None:
         if path.suffix == ".pyc" or zipfile.is_zipfile(path):
             return None
-        with io.open_code(str(path.absolute())) as file:
-            return compile(file.read(), name, "exec", dont_inherit=True)
+        with io.open_code(file) as lines:
+            return compile(lines.read(), file, "exec", dont_inherit=True)
 
     return Program(name, main, code)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
+import os
 import sys
 import traceback
 from types import ModuleType
@@ -67,7 +68,7 @@ def _program(chosen: argparse.Namespace) -> tuple[Program, list[str]]:
     """What is to run, and its ``sys.argv``; its own modules are found from now on."""
     arguments = chosen.module or chosen.text or chosen.program
     named = not (chosen.module or chosen.text) and arguments[0] != "-"
-    sys.path.insert(0, folder_of(arguments[0]) if named else "")
+    sys.path.insert(0, folder_of(arguments[0]) if named else os.getcwd() if chosen.module else "")
     if chosen.module:
         program = program_of_module(arguments[0])
         return program, [program.name, *arguments[1:]]
