@@ -24,11 +24,13 @@ from capture.sources import (
     ConstSource,
     Derived,
     DictSource,
+    FormulaSource,
     GlobalSource,
     HiddenEntrySource,
     ItemSource,
     KeySource,
     MadeSource,
+    NumberSource,
     Source,
     StorageSource,
     TypeSource,
@@ -202,6 +204,13 @@ class Writer:
                 emit.call(0)
             case ConstSource():
                 emit.load_const(source.obj)
+            case NumberSource():
+                emit.load_const(source.number)
+            case FormulaSource():
+                emit.load_callable(source.function)
+                for operand in source.operands:
+                    self.load_source(operand)
+                emit.call(len(source.operands))
             case TypeSource():
                 emit.load_callable(type)
                 self.load_source(source.parent)

@@ -157,10 +157,15 @@ class GraphRecorder:
         relied: Relied = fake.stride() if self.shape_env is None else _shapes().strides_relied_on(fake, tensor)
         return relied
 
-    def symbolic_int(self, value: int, source: Source) -> torch.SymInt:
+    def symbolic_number(self, value: float, source: Source) -> torch.SymInt | torch.SymFloat:
         assert self.shape_env is not None
-        made: torch.SymInt = _shapes().fresh_symbol(self.shape_env, value, source)
+        made: torch.SymInt | torch.SymFloat = _shapes().fresh_symbol(self.shape_env, value, source)
         return made
+
+    def source_of(self, number: torch.SymInt | torch.SymFloat) -> Source | None:
+        """How a number is computed from what the frame starts from, if it is."""
+        source: Source | None = _shapes().source_of(number)
+        return source
 
     def relations(self, location: Location) -> list[Guard]:
         """What the trace relied on of sizes that vary."""

@@ -18,7 +18,7 @@ from capture.conditions import Instruction, program_of
 from capture.errors import Location
 from capture.guards import Guard
 from capture.layouts import OpenLayout, Relied
-from capture.sources import AttrSource, Inputs, Source
+from capture.sources import AttrSource, FormulaSource, Inputs, Source
 from capture.torch_versions import PythonPrinter, SymT, symbol_is_type
 from capture.torch_versions import Source as TorchSource
 
@@ -74,12 +74,13 @@ def _expression(size: int | torch.SymInt) -> Any:
     return sympy.Integer(size) if isinstance(size, int) else size.node.expr
 
 
-def fresh_symbol(env: ShapeEnv, value: int, source: Source) -> torch.SymInt:
+def fresh_symbol(env: ShapeEnv, value: float, source: Source) -> torch.SymInt | torch.SymFloat:
     origin = ShapeSource(source)
-    # Unlike a size, an int may be negative, and nothing is known of it but what the trace asks.
+    # Unlike a size, a number may be negative, and nothing is known of it but what the trace asks.
     symbol = env.create_unspecified_symbol(value, source=origin, dynamic_dim=DimDynamic.DYNAMIC)
-    made = env.create_symintnode(symbol, hint=value, source=origin)
-    assert isinstance(made, torch.SymInt)
+    make = env.create_symintnode if isinstance(value, int) else env.create_symfloatnode
+    made = make(symbol, hint=value, source=origin)
+    assert isinstance(made, (torch.SymInt, torch.SymFloat))
     return made
 
 
@@ -157,11 +158,40 @@ def reader_of(size: torch.SymInt) -> Callable[[Inputs], int] | None:
     return lambda inputs: int(compute(*(read(inputs) for read in readers)))
 
 
+def source_of(number: torch.SymInt | torch.SymFloat) -> Source | None:
+    """How a number is computed from what the frame starts from; None where data have a say."""
+    expression, env = number.node.expr, number.node.shape_env
+    symbols = sorted(expression.free_symbols, key=str)
+    if not all(env.var_to_sources.get(symbol) for symbol in symbols):
+        return None
+    operands = tuple(_number_at(env.var_to_sources[symbol][0]) for symbol in symbols)
+    if expression.is_Symbol:
+        return operands[0]
+    places = {symbol: sympy.Symbol(f"{{{i}}}") for i, symbol in enumerate(symbols)}
+    return FormulaSource(_function_of(symbols, expression), operands, f"({expression.xreplace(places)})")
+
+
+def _number_at(origin: Any) -> Source:
+    if isinstance(origin, ShapeSource) or hasattr(origin, "member"):
+        return _path(origin)
+    name, dim = origin.prop.name, origin.idx or 0
+    told = {"SIZE": f"{{}}.size({dim})", "STRIDE": f"{{}}.stride({dim})"}.get(name, "{}.storage_offset()")
+    return FormulaSource(_READS[name](dim), (_path(origin.base),), told)
+
+
+_READS: dict[str, Callable[[int], Callable[[torch.Tensor], int]]] = {
+    "SIZE": lambda dim: lambda tensor: tensor.size(dim),
+    "STRIDE": lambda dim: lambda tensor: tensor.stride(dim),
+    "STORAGE_OFFSET": lambda dim: lambda tensor: int(tensor.storage_offset()),
+}
+
+
 def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: Location) -> Guard:
     check = _function_of(symbols, condition)
     readers = [_reader(origin) for origin in origins]
     paths, reads = _reads(origins)
-    program = program_of(condition, dict(zip(symbols, reads, strict=True)))
+    computed = any(isinstance(path, FormulaSource) for path in paths)  # which is Python's to do
+    program = None if computed else program_of(condition, dict(zip(symbols, reads, strict=True)))
     spoken = condition.xreplace(
         {symbol: sympy.Symbol(origin.name) for symbol, origin in zip(symbols, origins, strict=True)}
     )
@@ -195,9 +225,14 @@ def _path(origin: Any) -> Source:
     return origin.path if isinstance(origin, ShapeSource) else AttrSource(_path(origin.base), origin.member)
 
 
+class _ExactPrinter(PythonPrinter):  # type: ignore[misc]
+    def _print_Float(self, expr: Any) -> str:  # noqa: N802 - sympy asks for this name
+        return repr(float(expr))
+
+
 def _function_of(symbols: list[Any], expression: Any) -> Callable[..., Any]:
     names = {symbol: sympy.Symbol(f"s{i}") for i, symbol in enumerate(symbols)}
-    text = PythonPrinter().doprint(expression.xreplace(names))
+    text = _ExactPrinter().doprint(expression.xreplace(names))
     made: Callable[..., Any] = eval(
         f"lambda {', '.join(map(str, names.values()))}: {text}", {"math": math, "torch": torch}
     )

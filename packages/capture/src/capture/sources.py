@@ -348,6 +348,58 @@ class MadeSource(Derived):
         return self.function(self.parent.read(inputs))
 
 
+class NumberSource(Source):
+    """A number of the program's text.  ``1``, ``1.0`` and ``True`` are three, and so are the two zeros of floats."""
+
+    def __init__(self, number: float) -> None:
+        object.__setattr__(self, "number", number)
+
+    number: float
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NumberSource) and repr(other.number) == repr(self.number)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.number))
+
+    def expression(self) -> str:
+        return repr(self.number)
+
+    def read(self, inputs: Inputs) -> Any:
+        return self.number
+
+
+class FormulaSource(Source):
+    """What Python's own arithmetic makes of numbers, for each call anew and in the program's order: floats that are
+    computed from sizes and from ints that vary.  ``text`` says the formula, with a ``{}`` for each operand.
+    """
+
+    def __init__(self, function: Any, operands: tuple[Source, ...], text: str) -> None:
+        object.__setattr__(self, "function", function)
+        object.__setattr__(self, "operands", operands)
+        object.__setattr__(self, "text", text)
+
+    function: Any
+    operands: tuple[Source, ...]
+    text: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FormulaSource) and (other.text, other.operands) == (self.text, self.operands)
+
+    def __hash__(self) -> int:
+        known = self.__dict__.get("_hash")
+        if known is None:
+            known = hash((self.text, self.operands))
+            object.__setattr__(self, "_hash", known)
+        return int(known)
+
+    def expression(self) -> str:
+        return self.text.format(*(operand.expression() for operand in self.operands))
+
+    def read(self, inputs: Inputs) -> Any:
+        return self.function(*(operand.read(inputs) for operand in self.operands))
+
+
 @_path
 class StorageSource(Derived):
     """An item of an instance of a subclass of list or dict, read past any method of the subclass."""

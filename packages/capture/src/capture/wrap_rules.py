@@ -54,5 +54,5 @@ def symbol_for(ctx: World, number: int, source: Source) -> SymbolicNumber:
     """One symbol per path, however often it is read."""
     node = ctx.graph.inputs.get(source)
     if node is None:
-        node = ctx.graph.add_input(source, ctx.graph.symbolic_int(number, source))
+        node = ctx.graph.add_input(source, ctx.graph.symbolic_number(number, source))
     return SymbolicNumber(node, node.meta["val"], source)

@@ -305,11 +305,6 @@ def _truth_of_tensor(ctx: Tracer, value: TensorValue) -> Value:
     return ctx.stop("tensor value", f"the truth of {value.describe()} decides what happens next", hint)
 
 
-@rule(float, kinds=(SymbolicNumber,))
-def symbolic_float(ctx: Tracer, value: SymbolicNumber) -> Value:
-    return ctx.record(torch.sym_float, [value], {})
-
-
 def _object_to_number(wanted: type, *names: str) -> Any:
     def convert(ctx: Tracer, value: UserObject) -> Value:
         for name in names:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from capture.builtin_rules.formulas import compared, computed, is_of_floats
 from capture.builtin_rules.registry import fallback, fold, pure, rule
 from capture.values.base import Tracer, Value, derives, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean
@@ -107,12 +108,14 @@ def _symbolic(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value | None
         if function in (operator.eq, operator.ne):
             return boolean(function is operator.ne)
         return fold(ctx, function, [_specialized(arg) for arg in args], {})
-    args = [_whole(arg) for arg in args]
+    args, function = [_whole(arg) for arg in args], plain_in_place(function)
+    if is_of_floats(function, args):
+        return (compared if function in _COMPARISONS else computed)(ctx, function, args)
     if function in _COMPARISONS:
         # The answer decides a branch: the shape environment notes the condition.
         operands = [arg.example if isinstance(arg, SymbolicNumber) else arg.constant() for arg in args]
         return boolean(bool(function(*operands)))
-    return ctx.record(plain_in_place(function), args, {})
+    return ctx.record(function, args, {})
 
 
 def _is_number(value: Value) -> bool:

@@ -153,17 +153,6 @@ def _as_it_is(value: Value) -> Value:
     return value if known is None else ConstantValue(known)
 
 
-def _rounding(function: Any, symbolic: Any) -> None:
-    @rule(function, kinds=(SymbolicNumber,))
-    def rounded(ctx: Tracer, value: SymbolicNumber) -> Value:
-        return value if isinstance(value.example, torch.SymInt) else ctx.record(symbolic, [value], {})
-
-
-for _function in (math.floor, math.ceil, math.trunc, round):
-    _rounding(_function, _function)
-_rounding(int, torch.sym_int)
-
-
 @rule(abs, operator.abs, kinds=(SymbolicNumber,))
 def magnitude(ctx: Tracer, value: SymbolicNumber) -> Value:
     return value if value.example >= 0 else ctx.call_builtin(operator.neg, [value], {})
