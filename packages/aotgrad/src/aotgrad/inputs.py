@@ -31,13 +31,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
-    """One tensor or varying integer that the graph takes, and where the caller passes it.
+    """One tensor or varying number that the graph takes, and where the caller passes it.
 
     With `members`, the tensor is the flat memory under all of those; `position` is that of the first.
     """
 
     position: int
-    value: Any  # FakeTensor or SymInt
+    value: Any  # FakeTensor, SymInt or SymFloat
     requires_grad: bool = False
     is_leaf: bool = True
     members: tuple[Member, ...] = ()
@@ -70,7 +70,7 @@ class Signature:
 
 
 def read_inputs(example_inputs: Sequence[Any], *, dynamic: bool, symbols: bool = False) -> Signature:
-    """Fakes for the tensors, each once; integers that vary; constants for the rest.
+    """Fakes for the tensors, each once; numbers that vary; constants for the rest.
 
     With `symbols`, numbers that depend on what tensors hold can be named too.
     """
@@ -86,7 +86,7 @@ def read_inputs(example_inputs: Sequence[Any], *, dynamic: bool, symbols: bool =
             else:
                 first[id(value)] = position
                 inputs.append(_tensor_input(position, value, fakes, dynamic))
-        elif isinstance(value, torch.SymInt) and value.node.maybe_as_int() is None:
+        elif isinstance(value, (torch.SymInt, torch.SymFloat)) and not value.node.expr.is_number:
             inputs.append(GraphInput(position, value))
         else:
             constants.append((position, int(value) if isinstance(value, torch.SymInt) else value))

@@ -168,7 +168,7 @@ def _placeholders(recorder: Recorder, given: Sequence[GraphInput]) -> list[Trace
         name = f"primal_{index}" if isinstance(entry.value, torch.Tensor) else f"size_{index}"
         inputs.append(TracedInput(recorder.add_input(name, entry.value), entry.value))
     for traced in inputs:
-        if isinstance(traced.fake, torch.SymInt):
+        if isinstance(traced.fake, (torch.SymInt, torch.SymFloat)):
             recorder.sizes.bind(traced.fake, traced.node)
     for traced in inputs:
         if isinstance(traced.fake, torch.Tensor):

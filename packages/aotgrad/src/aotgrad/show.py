@@ -52,4 +52,6 @@ def _kind(value: Any) -> str:
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     if isinstance(value, (list, tuple)):
         return f"({', '.join(map(_kind, value))})"
+    if isinstance(value, (float, torch.SymFloat)):
+        return "float"
     return "int" if isinstance(value, (int, torch.SymInt)) else type(value).__name__

@@ -29,7 +29,7 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.epilogues import multiply_and_activate
 from inductor.lowerings.fallback import call_operator, written
 from inductor.lowerings.in_place import InPlace, Uses, operator_in_place
-from inductor.lowerings.reals import Real, real, takes_reals
+from inductor.lowerings.reals import Real, float_symbol, real, takes_reals
 from inductor.lowerings.registry import LIBRARY, LOWERINGS, OF_ANY_SIZE, Declined
 from inductor.lowerings.sizes import numel
 from inductor.lowerings.values import (
@@ -151,11 +151,19 @@ class _Lowerer:
                 self.binds.append(Bind(symbol, node.name, None))
             return index
         self.inputs.append(None)
-        if isinstance(value, torch.SymFloat):  # of the sizes that it is made of, never its example
-            return real(self.ctx.sizes, value)
+        if isinstance(value, torch.SymFloat):
+            return self._float_input(value)
         if isinstance(value, torch.SymBool):
             raise UnsupportedGraph(f"{node.name}, a truth known only at run time")
         return value
+
+    def _float_input(self, value: torch.SymFloat) -> Real:
+        """Kernels take integers beside pointers: the float's bits."""
+        if not value.node.expr.is_Symbol:  # it is made of sizes
+            return real(self.ctx.sizes, value)
+        symbol, number = float_symbol(value)
+        self.binds.append(Bind(symbol, f"input{len(self.inputs) - 1}", None, "bits"))
+        return number
 
     def _bind_sizes(self, buffer: Buffer) -> None:
         known = {bind.symbol for bind in self.binds}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 
 from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Apply, Const, Expr, IndexValue
@@ -23,6 +24,22 @@ def double_text(expr: Expr, index_text: Callable[[Index], str], square_root: Cal
             return f"({text(part.args[0])} {_INFIX[part.op]} {text(part.args[1])})"
         if isinstance(part, Apply) and part.op in ("cast", "sqrt"):
             return f"{'float' if part.op == 'cast' else square_root()}({text(part.args[0])})"
+        if isinstance(part, Apply) and part.op == "bitcast":
+            return f"double_of({text(part.args[0])})"
         raise UnsupportedGraph(f"a float known only at run time: {part}")
 
     return text(expr)
+
+
+def bits_of(number: float) -> int:
+    """A float as the integer of the same bits, which is how it comes to a kernel."""
+    bits: int = _LONG.unpack(_DOUBLE.pack(number))[0]
+    return bits
+
+
+def double_of(bits: int) -> float:
+    number: float = _DOUBLE.unpack(_LONG.pack(bits))[0]
+    return number
+
+
+_DOUBLE, _LONG = Struct("<d"), Struct("<q")

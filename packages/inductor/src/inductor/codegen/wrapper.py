@@ -16,7 +16,7 @@ import torch
 from inductor.calling import check_list
 from inductor.codegen.cpp import PrintedKernel
 from inductor.codegen.cpp_strategy import PARALLEL_WORK
-from inductor.codegen.doubles import double_text
+from inductor.codegen.doubles import bits_of, double_of, double_text
 from inductor.codegen.expressions import IndexStyle, Precedence, index_text, infix
 from inductor.codegen.printer import Lines, Names
 from inductor.codegen.runs import Plan, Run, gathered, plan_of, work_of
@@ -253,7 +253,9 @@ class _WrapperPrinter:
     def _bind(self, step: Bind) -> None:
         source = self._local(step.source)
         symbol = self._local(step.symbol.name)
-        if step.dim is None:
+        if step.what == "bits":
+            self.lines.line(f"{symbol} = bits_of({source})")
+        elif step.dim is None:
             # An integer input is unpacked under its symbol's name; a number that a call returned has one of its own.
             if symbol != source and step.symbol not in self.program.inputs:
                 self.lines.line(f"{symbol} = {source}")
@@ -568,6 +570,8 @@ _NAMESPACE: Mapping[str, Any] = {
     "threads": torch.get_num_threads,
     "check_input": check_input,
     "check_list": check_list,
+    "bits_of": bits_of,
+    "double_of": double_of,
     "reinterpret": reinterpret,
     "flattened": flattened,
     "laid_out": laid_out,
@@ -579,5 +583,6 @@ _IMPORTS = (
     "from torch import empty_strided",
     "from torch import get_num_threads as threads",
     "from inductor.calling import check_list",
+    "from inductor.codegen.doubles import bits_of, double_of",
     "from inductor.codegen.wrapper import check_input, flattened, laid_out, plain, refuse_marked, reinterpret",
 )

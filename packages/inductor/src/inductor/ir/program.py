@@ -78,7 +78,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Reads a run-time integer: size or stride ``dim`` of an input buffer, or an integer input (``dim`` None)."""
+    """Reads a run-time integer: size or stride ``dim`` of an input buffer, an integer input (``dim`` None), or the
+    bits of an input that is a float."""
 
     symbol: Symbol
     source: str

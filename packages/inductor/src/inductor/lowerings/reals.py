@@ -12,8 +12,8 @@ import torch
 
 from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, apply, cast
-from inductor.ir.index import ONE, ZERO, Index
-from inductor.lowerings.sizes import Sizes
+from inductor.ir.index import ONE, ZERO, Index, Symbol, size_symbol
+from inductor.lowerings.sizes import SMALLEST, Sizes
 from inductor.torch_versions import OpOverload, aten
 
 _TAKE_REALS = frozenset(
@@ -38,6 +38,13 @@ def takes_reals(target: OpOverload, operands: Sequence[Any]) -> bool:
     """Whether the lowering of such a call reckons with what floats known only at run time it is given."""
     places = [place for place, operand in enumerate(operands) if isinstance(operand, Real)]
     return not places or (places == [1] and target in _TAKE_REALS)
+
+
+def float_symbol(value: torch.SymFloat) -> tuple[Symbol, Real]:
+    """The symbol of the bits of a float that the graph is given, and the float that they are."""
+    symbol = size_symbol(str(value.node.expr), SMALLEST)
+    bits = IndexValue(Index.of(symbol), torch.int64)
+    return symbol, Real(Apply("bitcast", (bits,), torch.float64))
 
 
 def real(sizes: Sizes, value: torch.SymFloat) -> Real:
