@@ -64,8 +64,8 @@ class SizeNodes:
     def node_for(self, value: SymScalar) -> fx.Node | int | float | bool:
         """The node that computes `value`, written now if need be; a plain number if the value is known."""
         expr = value.node.expr
-        if expr.is_number or expr in (True, False):
-            return _as_number(expr)
+        if not expr.free_symbols:
+            return _AS_NUMBER[type(value)](expr)
         found = self._lookup(expr)
         if found is not None:
             return found
@@ -98,10 +98,12 @@ class SizeNodes:
         return node
 
 
-def _as_number(expr: sympy.Basic) -> int | float | bool:
-    if expr in (True, False):
-        return bool(expr)
-    return int(expr) if expr.is_integer else float(expr)
+_AS_NUMBER: dict[type, Callable[[Any], int | float | bool]] = {
+    torch.SymInt: int,
+    torch.SymFloat: float,
+    torch.SymBool: bool,
+}
+"""By type, as sympy's 1 equals True."""
 
 
 @cache
