@@ -145,10 +145,14 @@ def number(value: float | int | bool, dtype: torch.dtype) -> Const:
         return Const(bool(value), dtype)
     if dtype.is_floating_point:
         return Const(float(value), dtype)
-    value = int(value)
-    if value < 0 and not dtype.is_signed:
-        value %= 1 << (8 * dtype.itemsize)  # torch takes -1 for 255
-    return Const(value, dtype)
+    return Const(_wrapped(int(value), dtype), dtype)
+
+
+def _wrapped(value: int, dtype: torch.dtype) -> int:
+    """What remains of a number in so many bits: torch takes -1 for 255 of eight, and 2 ** 32 + 5 for 5 of 32."""
+    span = 1 << (8 * dtype.itemsize)
+    value %= span
+    return value - span if dtype.is_signed and value >= span // 2 else value
 
 
 def as_index_value(index: Index, dtype: torch.dtype) -> Expr:
