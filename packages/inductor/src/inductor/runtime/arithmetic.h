@@ -61,7 +61,7 @@ inline f64 fmod(f64 a, f64 b) { return __builtin_fmod(a, b); }
 // Integer division by zero would stop the process; lanes whose result nobody uses may try it, so it gives 0.
 template <class T> inline T truncate_divide(T a, T b) {
     if constexpr ((T)0.5 != 0) return trunc(a / b);
-    else return b == 0 ? 0 : b == (T)-1 ? (T)(0 - a) : (T)(a / b);
+    else return b == 0 ? 0 : (T)-1 < 0 && b == (T)-1 ? (T)(0 - a) : (T)(a / b);
 }
 template <class T> inline T fmodulo(T a, T b) {
     if constexpr ((T)0.5 != 0) return fmod(a, b);
@@ -81,7 +81,7 @@ template <class T> inline T floor_divide(T a, T b) {
         const T whole = floor(quotient);
         return quotient - whole > (T)0.5 ? whole + 1 : whole;
     } else {
-        const T quotient = (T)-1 > 0 ? (b == 0 ? (T)0 : (T)(a / b)) : truncate_divide(a, b);
+        const T quotient = truncate_divide(a, b);
         return fmodulo(a, b) != 0 && (a < 0) != (b < 0) ? (T)(quotient - 1) : quotient;
     }
 }
