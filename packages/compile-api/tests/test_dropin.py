@@ -69,6 +69,15 @@ def test_a_file_of_a_compiled_function_is_refused_in_a_sentence(model):
         torch.compile(model, fullgraph=True).aot_compile(((torch.ones(2),), {}))
 
 
+def test_a_class_is_served():
+    @torch.compile(backend="eager")
+    class Doubled(torch.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    assert Doubled()(torch.ones(1)) == 2
+
+
 def test_modes_are_ours_too():
     f = torch.compile(lambda x: x + 1, mode="max-autotune-no-cudagraphs")
     assert f(torch.ones(1)) == 2

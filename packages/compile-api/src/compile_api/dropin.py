@@ -171,8 +171,9 @@ def serve(
         _SERVED.switched_off = True
         return model
     how["dynamic"] = general.dynamic if dynamic is None else dynamic
-    compiled = _wrapped(model, how) if isinstance(model, torch.nn.Module) else compile(model, **how)
-    vars(compiled).update(aot_compile=_aot_compile)
+    compiled: Any = _wrapped(model, how) if isinstance(model, torch.nn.Module) else compile(model, **how)
+    if not isinstance(compiled, type):
+        vars(compiled)["aot_compile"] = _aot_compile
     _SERVED.compiled.append(compiled)
     return compiled
 
