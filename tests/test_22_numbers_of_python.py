@@ -55,7 +55,7 @@ def outcome(function, *args):
 
 def insist_on_pythons_answers(text):
     names = {"torch": torch, "math": math}
-    exec(text, names)  # noqa: S102 - a program of this test
+    exec(text, names)
     for backend in BACKENDS:
         compiled = compile_api.compile(names["f"], backend=backend)
         for n, m in CALLS:
@@ -90,7 +90,9 @@ def test_a_float_that_varies_costs_no_further_graph():
         graphs.append(graph)
         return graph.forward
 
-    compiled = compile_api.compile(lambda x, n: torch.add(x * (n * 0.5), x[: int(n * 0.7)].sum(), alpha=n / 3), backend=keep)
+    compiled = compile_api.compile(
+        lambda x, n: torch.add(x * (n * 0.5), x[: int(n * 0.7)].sum(), alpha=n / 3), backend=keep
+    )
     for n in (3, 4, 5, 9):
         compiled(torch.ones(n), n)
     assert len(graphs) == 2
