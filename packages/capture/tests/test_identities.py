@@ -1,5 +1,8 @@
 """Which object it is: as a key, in a comparison, on two paths at once; a later call may bring another one."""
 
+import enum
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -67,3 +70,108 @@ def test_the_first_of_two_tied_parameters_is_replaced(x):
     captured(x)
     model[0].weight = torch.nn.Parameter(torch.zeros(3, 3))
     assert torch.equal(captured(x), model(x))
+
+
+# -- numbers and texts: equal ones may be one object or two ---------------------------------------------------------
+
+EQUAL_OBJECTS = {
+    "float": lambda: float("1000.5"),
+    "nan": lambda: float("nan"),
+    "complex nan": lambda: complex(float("nan"), 1),
+    "int": lambda: int("1000"),
+    "text": lambda: "".join(["te", "xt"]),
+    "bytes": lambda: bytes([1, 2, 3]),
+    "tuple": lambda: tuple([1000, 2]),
+    "tuple of nan": lambda: (float("nan"),),
+    "frozenset": lambda: frozenset([1000]),
+    "range": lambda: range(5),
+    "device": lambda: torch.device("cpu", 0),
+    "enum member": lambda: Colour.RED,
+    "small number": lambda: int("7"),
+    "letter": lambda: "text"[0],
+    "empty tuple": lambda: tuple([]),
+}
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+_P = _Q = None
+
+
+def asked(p, q):
+    found = (p is q) + 2 * (p is not q) + 4 * (p in [1, q]) + 8 * [q, p].count(p) + 16 * ((p, 1) == (q, 1))
+    return found + 32 * ([p] == [q]) + 64 * (q in (p, None)) + 128 * ({"k": p} == {"k": q}) + 256 * ([p, 3].index(p))
+
+
+HOLDERS = {
+    "arguments": lambda x, p, q: x * asked(p, q),
+    "attributes": lambda x, thing, _: x * asked(thing.p, thing.q),
+    "items": lambda x, items, _: x * asked(items[0], items[1]),
+    "entries": lambda x, items, _: x * asked(items["p"], items["q"]),
+    "globals": lambda x, p, q: x * asked(_P, _Q),
+    "what is met twice": lambda x, p, items: x * asked(p, items[1]),
+}
+BROUGHT = {
+    "attributes": lambda p, q: (SimpleNamespace(p=p, q=q), None),
+    "items": lambda p, q: ([p, q], None),
+    "entries": lambda p, q: ({"p": p, "q": q}, None),
+    "what is met twice": lambda p, q: (p, [1, q]),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("kind", EQUAL_OBJECTS)
+def test_equal_objects_that_are_one_or_two(x, kind, holder):
+    global _P, _Q
+    captured = capture.optimize("eager", strict=True, recompile_limit=99)(HOLDERS[holder])
+    first, second = EQUAL_OBJECTS[kind](), EQUAL_OBJECTS[kind]()
+    for p, q in [(first, first), (first, second), (first, first), (second, first), (second, second)]:
+        _P, _Q = p, q
+        given = BROUGHT.get(holder, lambda *both: both)(p, q)
+        assert torch.equal(captured(x, *given), HOLDERS[holder](x, *given))
+
+
+def test_a_cell_and_a_constant_of_the_code(x):
+    number = 1000.5
+
+    def f(a, p):
+        return a * ((p is number) + 2 * (p is 1000.5) + 4 * (p == number))  # noqa: F632
+
+    captured = capture.optimize("eager", strict=True)(f)
+    for p in (number, float("1000.5"), f.__code__.co_consts[-1], number, 3.0):
+        assert torch.equal(captured(x, p), f(x, p))
+
+
+def test_common_questions_cost_no_guard(x):
+    log = capture.Log()
+
+    def f(a, mode, flag, n, colour):
+        if mode is None or flag is not True or n is 3 or colour is not Colour.RED or mode in ("a", "b"):  # noqa: F632
+            return a
+        return a + (a.dtype is torch.float32)
+
+    capture.optimize("eager", strict=True, log=log)(f)(x, "train", True, 4, Colour.RED)
+    (graph,) = (record for record in log.records() if isinstance(record, capture.GraphRecord))
+    assert not [guard for guard in graph.guards if " is not " in guard or "different" in guard or "mode is" in guard]
+
+
+def test_numbers_that_vary_may_be_one_object(x):
+    captured = capture.optimize("eager", strict=True)(lambda a, n, m: a * ((n is m) + 2 * (n is 5)))  # noqa: F632
+    large, equal = 1000, int("1000")
+    for n, m in [(2, 3), (4, 6), (8, 8), (5, 7), (large, large), (large, equal), (9, 8)]:
+        assert torch.equal(captured(x, n, m), x * ((n is m) + 2 * (n == 5)))
+
+
+def test_which_truth_of_a_tensor_it_is(x):
+    captured = capture.optimize("eager", strict=True)(lambda a: a + 1 if (a > 3).all().item() is True else a - 1)
+    for given in (x, x + 4, x):
+        assert torch.equal(captured(given), given + 1 if (given > 3).all() else given - 1)
+
+
+def test_nan_as_a_key(x):
+    known = float("nan")
+    captured = capture.optimize("eager", strict=True)(lambda a, n: a * ((n in {known: 1}) + 2 * len({n, known})))
+    for n in (known, float("nan"), known):
+        assert torch.equal(captured(x, n), x * ((n is known) + 2 * len({n, known})))

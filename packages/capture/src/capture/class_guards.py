@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 
+import torch
+
 from capture.errors import Location
 from capture.guards import Guard
 from capture.values.base import module_name, trusted
@@ -38,6 +40,11 @@ SPECIAL = tuple(
 """The names that Python, or torch, looks up by itself."""
 
 
+def _is_fixed(cls: type) -> bool:
+    """Classes of torch and the standard library are, but for modules: programs put members on those at run time."""
+    return trusted(cls) and torch.nn.Module not in type.__getattribute__(cls, "__mro__")
+
+
 class ReliedClasses:
     """The program's classes that an evaluation met, where it met them first, and the names that it asked them for."""
 
@@ -61,7 +68,7 @@ class ReliedClasses:
         return None if found is None else found[2]
 
     def _meet(self, cls: type) -> None:
-        if trusted(cls):
+        if _is_fixed(cls):
             self._met[id(cls)] = None
             self._fixed.append(cls)
             return
@@ -72,7 +79,7 @@ class ReliedClasses:
         for cls, location, names in filter(None, self._met.values()):
             if made_here(cls):
                 continue
-            watched = tuple(base for base in type.__getattribute__(cls, "__mro__") if not trusted(base))
+            watched = tuple(base for base in type.__getattribute__(cls, "__mro__") if not _is_fixed(base))
             others = tuple(name for name in names if name not in _SPECIAL)
             name = type.__getattribute__(cls, "__qualname__")
             text = f"the class `{module_name(cls)}.{name}` behaves as it did"

@@ -13,9 +13,13 @@ import torch
 
 from capture.sources import ArgSource, CellSource, ConstSource, Inputs, Source, comes_with_the_call
 from capture.values.base import Tracer, Value
-from capture.values.constant import ConstantValue
+from capture.values.constant import ConstantValue, differs_from_itself
 from capture.values.function import ClassValue
+from capture.values.scalar import ScalarValue
+from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
+
+_BY_VALUE = (ConstantValue, ScalarValue, SymbolicNumber)
 
 
 class MetObjects:
@@ -68,6 +72,32 @@ class MetObjects:
                 group[1].append(value)
         for group in kinds.values():
             _rely_on_distinct_group(ctx, *group)
+
+    def is_one_object(self, ctx: Tracer, left: Value, right: Value) -> bool:
+        """What ``is`` says; it is relied on where another answer could come with the same values."""
+        if isinstance(left, _BY_VALUE) and isinstance(right, _BY_VALUE) and left is not right:
+            return left.python_type() is right.python_type() and self._are_one_number_or_text(ctx, left, right)
+        same = left.identity() is right.identity()
+        if not same:
+            _rely_on_distinct(ctx, left, right)
+        return same
+
+    def _are_one_number_or_text(self, ctx: Tracer, left: Value, right: Value) -> bool:
+        first, second = self._object_of(ctx, left), self._object_of(ctx, right)
+        known = isinstance(left, ConstantValue) and isinstance(right, ConstantValue)
+        if left.source == right.source is not None:
+            return True
+        if not (known and (_is_the_only_one(first) or not _are_equal(first, second))):
+            _rely_on_identity(ctx, (left.source, first), (right.source, second))
+        return first is second
+
+    def _object_of(self, ctx: Tracer, value: Value) -> Any:
+        """The number or text itself, as this call has it."""
+        if isinstance(value, ConstantValue):
+            return value.value
+        if value.source is None:
+            ctx.stop("identity", f"it is asked which object {value.describe()} is", "compare numbers with `==`")
+        return value.source.read(self._inputs)
 
     def _comes_and_goes(self, source: Source, obj: Any) -> bool:
         """Whether later calls may well bring another object on this path: arguments do, what modules hold does not."""
@@ -127,7 +157,39 @@ def _rely_on_another(ctx: Tracer, left: Value, right: Value) -> None:
         _guard_distinct(ctx, [first], [second])
 
 
-def rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
+# Of what is known by its value, several equal objects may come; of all other constants, each is the only one, or a
+# guard says which it is.
+_COPIED = frozenset({int, float, complex, str, bytes, range, frozenset, torch.device})
+_SMALL = range(-5, 257)
+
+
+def _is_the_only_one(obj: Any) -> bool:
+    """CPython has one object for each small number, and for each text that is empty or of one byte."""
+    if type(obj) is int:
+        return obj in _SMALL
+    if type(obj) in (str, bytes):
+        return len(obj) == 0 or (len(obj) == 1 and (type(obj) is bytes or ord(obj) < 256))
+    return type(obj) not in _COPIED
+
+
+def _are_equal(left: Any, right: Any) -> bool:
+    return bool(left == right) or (differs_from_itself(left) and differs_from_itself(right))
+
+
+def _rely_on_identity(ctx: Tracer, left: tuple[Source | None, Any], right: tuple[Source | None, Any]) -> None:
+    """Of an object without a path the code that makes it, or has it as a constant, is relied on already."""
+    if all(path is None or isinstance(path.root(), ConstSource) for path, _ in (left, right)):
+        return
+    first, second = (ConstSource(obj, repr(obj)[:40]) if path is None else path for path, obj in (left, right))
+    if left[1] is not right[1]:
+        _guard_distinct(ctx, [first], [second])
+    elif left[0] is None or right[0] is None:
+        ctx.guard(left[0] or right[0], "is", left[1])
+    else:
+        ctx.guard(None, "same", (first, second), None, None, text=f"{second.expression()} is {first.expression()}")
+
+
+def _rely_on_distinct(ctx: Tracer, left: Value, right: Value) -> None:
     """Rely on two paths leading to two objects; a library's code compares much that stays as it is."""
     first, second = left.source, right.source
     if first is None or second is None or (isinstance(first, ConstSource) and isinstance(second, ConstSource)):

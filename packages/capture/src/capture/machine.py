@@ -33,7 +33,7 @@ from capture.frame import Frame
 from capture.generating import does_something_at_the_end, made_by_a_call, resume, throw_into
 from capture.graph import GraphRecorder
 from capture.guards import Guard, GuardSet
-from capture.identity import MetObjects, SearchedKeys, rely_on_distinct
+from capture.identity import MetObjects, SearchedKeys
 from capture.idleness import MOST_STEPS
 from capture.instructions import Body, Instruction, slot_names
 from capture.layouts import CLOSED, OpenLayout
@@ -109,6 +109,7 @@ class Machine:
         self.checks: Expectations = []  # what was expected: to be asked after the graph
         self.leaves: list[torch.Tensor] = []  # made within the graph, with a gradient of their own
         self.state_read: dict[str, Callable[[], Any]] = {}  # of torch's; what it was at the beginning is relied on
+        self._largest = None if options.nopython else options.largest_graph
         self.handles_errors = False  # of operations, anywhere in the program
         self._inlined = 0
         self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
@@ -400,6 +401,8 @@ class Machine:
 
     def record(self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool = False) -> Value:
         self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
+        if self.graph.operations == self._largest:
+            self.stop("size of a graph", f"a graph has {self._largest} operators", "compile what a loop does, not the loop")
         return record_operation(self, target, args, kwargs, method=method)
 
     # -- objects -------------------------------------------------------------------------------------------------
@@ -504,8 +507,8 @@ class Machine:
             return
         self.guards.add(Guard(source, kind, payload, self.location() if self.frames else None, text))
 
-    def rely_on_distinct(self, left: Value, right: Value) -> None:
-        rely_on_distinct(self, left, right)
+    def is_one_object(self, left: Value, right: Value) -> bool:
+        return self._met.is_one_object(self, left, right)
 
     def rely_on_separate_changes(self) -> None:
         """A changed object is none of the others of its type: writes through one path were not seen on another."""

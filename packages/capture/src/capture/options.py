@@ -47,6 +47,11 @@ class Options:
     None: no end, and what breaks there goes on in pieces.
     """
 
+    largest_graph: int | None = 20_000
+    """How many operators a graph may have before CPython goes on, where the function need not be captured whole; None:
+    as many as there are.
+    """
+
     def __post_init__(self) -> None:
         for name, kinds in _kinds().items():
             value = getattr(self, name)

@@ -45,6 +45,8 @@ INSIDES = Insides(
             essential=True,
             attribute=True,
         ),
+        Inside("torch._library.custom_ops.OPDEFS", "which holds operators in Python", _BREAK),
+        Inside("torch.library._impls", "which tells operators in Python from others", _BREAK),
         Inside("torch.utils._pytree", "which flattens arguments and results", _NOTHING, essential=True),
         Inside("torch._C._DisableTorchDispatch", "which looks below a tensor subclass", _NOTHING, essential=True),
         Inside("torch._C._VariableFunctions", "which holds torch's functions", _NOTHING, essential=True),

@@ -479,7 +479,7 @@ def init_object(ctx: Tracer, value: UserObject, *args: Value, **kwargs: Value) -
 
 @rule(object.__eq__, kinds=(None, None))
 def default_equality(ctx: Tracer, left: Value, right: Value) -> Value:
-    return TRUE if left.identity() is right.identity() else NOT_IMPLEMENTED
+    return TRUE if ctx.is_one_object(left, right) else NOT_IMPLEMENTED
 
 
 @fallback(order=30)

@@ -13,7 +13,7 @@ import torch
 from capture.builtin_rules.formulas import compared, computed, is_of_floats
 from capture.builtin_rules.registry import fallback, fold, pure, rule
 from capture.values.base import Tracer, Value, derives, realize
-from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean
+from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean, differs_from_itself
 from capture.values.container_object import leave_subclass
 from capture.values.function import BuiltinValue, CellValue, ClassValue, FunctionValue, PartialValue, PythonModuleValue
 from capture.values.iterator import IteratorValue
@@ -143,10 +143,7 @@ def _special_methods(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value
         if answer is not None and answer is not NOT_IMPLEMENTED and not _not_implemented(answer):
             return answer
     if function in (operator.eq, operator.ne):
-        same = left.identity() is right.identity()
-        if not same:
-            ctx.rely_on_distinct(left, right)
-        return boolean(same == (function is operator.eq))
+        return boolean(ctx.is_one_object(left, right) == (function is operator.eq))
     names = [arg.python_type().__name__ for arg in args]
     if function in _COMPARISONS:
         text = f"'{_symbol(function)}' not supported between instances of '{names[0]}' and '{names[1]}'"
@@ -204,6 +201,8 @@ def _equality(ctx: Tracer, function: Any, left: Value, right: Value) -> Value:
 def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
     """``left is right or left == right``, as containers compare their items."""
     left, right = realize(ctx, left), realize(ctx, right)
+    if isinstance(left, ConstantValue) and differs_from_itself(left.value):
+        return ctx.is_one_object(left, right)
     if left.identity() is right.identity():
         return True
     if isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
@@ -220,8 +219,7 @@ def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return bool(left.value == right.value)
     if isinstance(left, _COMPARED_BY_KIND) and isinstance(right, _COMPARED_BY_KIND):
-        ctx.rely_on_distinct(left, right)
-        return False
+        return ctx.is_one_object(left, right)
     return ctx.stop("comparison", f"{left.describe()} is compared with {right.describe()}")
 
 
@@ -402,6 +400,8 @@ def _among(ctx: Tracer, items: Sequence[Value], item: Value) -> Value:
 
 @rule(operator.contains, kinds=(ConstantValue, ConstantValue))
 def constant_in_constant(ctx: Tracer, container: ConstantValue, item: ConstantValue) -> Value:
+    if isinstance(container.value, frozenset) and differs_from_itself(item.value):
+        return _among(ctx, container.elements(ctx), item)
     folded = fold(ctx, operator.contains, [container, item], {})
     assert folded is not None
     return folded

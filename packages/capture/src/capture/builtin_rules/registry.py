@@ -9,12 +9,14 @@ otherwise left to CPython.
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any
 
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize
+from capture.values.constant import differs_from_itself
 from capture.values.container_object import STORAGE, contents_of
 
 Kinds = tuple[Any, ...]
@@ -137,12 +139,23 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
         options = {name: constant_of(ctx, value) for name, value in kwargs.items()}
     except NotConstant:
         return None
+    if _hashable_in(function, _COMPARE_ITEMS) and any(map(_holds_nan, operands)):
+        return None  # which NaN it is decides; the rules rely on that
     try:
         result = function(*operands, **options)
     except Exception as error:  # noqa: BLE001 - whatever a pure function raises on these operands, it raises in eager too
         ctx.throw(type(error), *error.args)
     same = (arg for arg, operand in zip(args, operands, strict=True) if operand is result)
     return next(same, None) or ctx.literal(result)
+
+
+_COMPARE_ITEMS: set[Any] = {operator.eq, operator.ne, operator.contains, operator.countOf, operator.indexOf}
+
+
+def _holds_nan(operand: Any) -> bool:
+    if isinstance(operand, dict):
+        return any(map(_holds_nan, operand.values()))
+    return isinstance(operand, (tuple, list)) and any(differs_from_itself(it) or _holds_nan(it) for it in operand)
 
 
 def constant_of(ctx: Tracer, value: Value) -> Any:

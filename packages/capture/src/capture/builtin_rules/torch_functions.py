@@ -14,6 +14,7 @@ import torch
 from capture import default_devices
 from capture.answers import QUESTIONS, answer_of, rely_on_where_it_begins
 from capture.builtin_rules.registry import constant_of, fallback, fold, rule
+from capture.python_kernels import leave_what_reads_changes
 from capture.sources import AttrSource, CallSource, ConstSource
 from capture.torch_versions import (
     DisableTorchFunctionSubclass,
@@ -138,6 +139,7 @@ def record_operations(ctx: Tracer, function: Any, args: Sequence[Value], kwargs:
     rely_on_where_it_begins(ctx, name, args)
     if is_operation(function):
         rely_on_names(ctx, function)
+        leave_what_reads_changes(ctx, function)
         return ctx.record(function, args, kwargs)
     if args and isinstance(args[0], TensorValue):
         return _tensor_method(ctx, function, args, kwargs)

@@ -29,10 +29,7 @@ def compare_op(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 @opcode("IS_OP")
 def is_op(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     right, left = frame.pop(), frame.pop()
-    same = left.identity() is right.identity()
-    if not same:
-        ctx.rely_on_distinct(left, right)
-    frame.push(boolean(same == (inst.arg == "is")))
+    frame.push(boolean(ctx.is_one_object(left, right) == (inst.arg == "is")))
 
 
 @opcode("CONTAINS_OP")

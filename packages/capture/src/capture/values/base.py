@@ -28,6 +28,7 @@ class Tracer(Protocol):
     options: Any
     graph: Any
     effects: Any
+    inputs: Any
     tensors: Any
     leaves: Any
     keys: Any
@@ -75,8 +76,8 @@ class Tracer(Protocol):
     def rely_on_member(self, cls: type, name: str) -> None:
         """Rely on what instances of a class, or those derived from it, find by a name that is no special one."""
 
-    def rely_on_distinct(self, left: Value, right: Value) -> None:
-        """Rely on two paths leading to two objects."""
+    def is_one_object(self, left: Value, right: Value) -> bool:
+        """What ``is`` says, relied on from now on."""
 
     def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
         """Evaluate a call of these without a trace: what is recorded is forgotten, changes of older objects stop."""

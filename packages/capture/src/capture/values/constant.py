@@ -36,6 +36,11 @@ class ConstantValue(Value):
         return f"<constant {self.value!r}>"
 
 
+def differs_from_itself(value: Any) -> bool:
+    """NaN: containers find it by its identity alone."""
+    return type(value) in (float, complex) and bool(value != value)
+
+
 NONE = ConstantValue(None)
 TRUE = ConstantValue(True)
 FALSE = ConstantValue(False)

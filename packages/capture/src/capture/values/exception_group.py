@@ -125,21 +125,14 @@ def _share_history(ctx: Tracer, group: ExceptionGroupValue, part: ExceptionGroup
 def has_same_history(ctx: Tracer, left: ExceptionValue, right: ExceptionValue) -> bool:
     """Whether they have one traceback, cause and context: then both are what came from one ``raise``."""
     links = ((left.attribute(ctx, name), right.attribute(ctx, name)) for name in ("__cause__", "__context__"))
-    return _have_one_traceback(ctx, left, right) and all(_are_one(ctx, *pair) for pair in links)
+    return _have_one_traceback(ctx, left, right) and all(ctx.is_one_object(*pair) for pair in links)
 
 
 def _have_one_traceback(ctx: Tracer, left: ExceptionValue, right: ExceptionValue) -> bool:
     first, second = left.trace, right.trace
     if first is second or not (isinstance(first, ExceptionValue) and isinstance(second, ExceptionValue)):
         return first is second
-    return _are_one(ctx, first.attribute(ctx, "__traceback__"), second.attribute(ctx, "__traceback__"))
-
-
-def _are_one(ctx: Tracer, left: Value, right: Value) -> bool:
-    same = left.identity() is right.identity()
-    if not same:
-        ctx.rely_on_distinct(left, right)
-    return same
+    return ctx.is_one_object(first.attribute(ctx, "__traceback__"), second.attribute(ctx, "__traceback__"))
 
 
 def leaves(ctx: Tracer, raised: ExceptionValue) -> Iterator[ExceptionValue]:

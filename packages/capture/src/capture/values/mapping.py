@@ -10,6 +10,7 @@ from typing import Any
 
 from capture.sources import DictSource, KeySource, Source
 from capture.values.base import NotConstant, Tracer, Value, realize, root_package
+from capture.values.constant import differs_from_itself
 from capture.values.sequence import TupleValue
 
 COMPARED_BY_VALUE = (str, bytes, int, float, complex, tuple, frozenset, range, slice, MethodType, date, time, timedelta)
@@ -40,6 +41,8 @@ def key_of(ctx: Tracer, value: Value) -> Any:
         if is_compared_by_code(key):
             ctx.stop("hash", f"{value.describe()} is hashed and compared by code of its own", "use a constant as key")
         hash(key)
+        if differs_from_itself(key):
+            ctx.stop("hash", "NaN is looked for as a key, which depends on which object it is")
         return key
     except NotConstant:
         return _identity_key(ctx, value)

@@ -105,7 +105,7 @@ class TupleValue(SequenceValue):
         raise NotConstant
 
     def identity(self) -> Any:
-        return self
+        return self if self.items or self.cls is not tuple else ()  # of which CPython has one
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         fields = field_names(self.cls)
