@@ -460,3 +460,40 @@ def test_classes_and_members_are_not_kept_alive(x):
     gone = made()
     gc.collect()
     assert gone() is None
+
+
+# -- classes of torch's modules ----------------------------------------------------------------------------------
+
+ON_MODULES = {
+    "property": (torch.nn.Linear, "in_features", property(lambda self: 7), lambda m, x: x * m.in_features),
+    "truth": (torch.nn.Module, "__bool__", lambda self: False, lambda m, x: m(x) if m else x),
+    "length": (torch.nn.Linear, "__len__", lambda self: 0, lambda m, x: m(x) if m else x),
+    "attribute": (torch.nn.Linear, "__getattr__", lambda self, name: 3, lambda m, x: x * getattr(m, "extra", 1)),
+    "absent": (torch.nn.Module, "extra", 5, lambda m, x: x * getattr(m, "extra", 1)),
+    "method": (torch.nn.Linear, "forward", lambda self, x: x * 3, lambda m, x: m(x)),
+    "call": (torch.nn.Linear, "__call__", lambda self, x: x * 4, lambda m, x: m(x)),
+}
+
+
+class DerivedLinear(torch.nn.Linear):
+    pass
+
+
+@pytest.mark.parametrize("cls", [torch.nn.Linear, DerivedLinear])
+@pytest.mark.parametrize("name", ON_MODULES)
+def test_a_member_put_on_a_class_of_torch(x, name, cls):
+    owner, member, value, function = ON_MODULES[name]
+    model = cls(3, 3)
+    captured = capture.optimize("eager", strict=True)(function)
+    for _ in range(2):
+        assert torch.equal(captured(model, x), function(model, x))
+        with mock.patch.object(owner, member, value, create=True):
+            assert torch.equal(captured(model, x), function(model, x))
+
+
+def test_modules_of_one_class_share_a_guard(x):
+    log = capture.Log()
+    model = torch.nn.Sequential(*(torch.nn.Linear(3, 3) for _ in range(5)))
+    capture.optimize("eager", strict=True, log=log)(model)(x)
+    (graph,) = (record for record in log.records() if isinstance(record, capture.GraphRecord))
+    assert sum("Linear` behaves as it did" in guard for guard in graph.guards) == 1

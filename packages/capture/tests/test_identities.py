@@ -1,6 +1,7 @@
 """Which object it is: as a key, in a comparison, on two paths at once; a later call may bring another one."""
 
 import enum
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -133,35 +134,47 @@ def test_equal_objects_that_are_one_or_two(x, kind, holder):
         assert torch.equal(captured(x, *given), HOLDERS[holder](x, *given))
 
 
-def test_a_cell_and_a_constant_of_the_code(x):
-    number = 1000.5
+def literal(text):
+    """A function that asks `is` of a literal, of which Python warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return eval(text, {"Colour": Colour, "torch": torch})
 
-    def f(a, p):
-        return a * ((p is number) + 2 * (p is 1000.5) + 4 * (p == number))  # noqa: F632
 
+@pytest.mark.parametrize("kind", ["1000.5", "1000", "'text'", "b'123'"])
+def test_a_constant_of_the_code(x, kind):
+    f = literal(f"lambda a, p: a * ((p is {kind}) + 2 * (p is not {kind}) + 4 * (p == {kind}))")
+    (constant,) = (held for held in f.__code__.co_consts if held == eval(kind))
     captured = capture.optimize("eager", strict=True)(f)
-    for p in (number, float("1000.5"), f.__code__.co_consts[-1], number, 3.0):
+    for p in (constant, eval(f"type({kind})({kind})"), constant, type(constant)(3)):
         assert torch.equal(captured(x, p), f(x, p))
 
 
+def test_a_cell_that_holds_another_number(x):
+    number = 1000.5
+    f = lambda a, p: a * ((p is number) + 2)  # noqa: E731
+    captured, other = capture.optimize("eager", strict=True)(f), float("1000.5")
+    for number in (number, other, number):  # noqa: B020, PLR1704
+        assert torch.equal(captured(x, other), f(x, other))
+
+
 def test_common_questions_cost_no_guard(x):
+    f = literal(
+        "lambda a, mode, flag, n, colour: a if mode is None or flag is not True or n is 3 or colour is not Colour.RED"
+        " or mode in ('a', 'b') else a + (a.dtype is torch.float32)"
+    )
     log = capture.Log()
-
-    def f(a, mode, flag, n, colour):
-        if mode is None or flag is not True or n is 3 or colour is not Colour.RED or mode in ("a", "b"):  # noqa: F632
-            return a
-        return a + (a.dtype is torch.float32)
-
     capture.optimize("eager", strict=True, log=log)(f)(x, "train", True, 4, Colour.RED)
     (graph,) = (record for record in log.records() if isinstance(record, capture.GraphRecord))
     assert not [guard for guard in graph.guards if " is not " in guard or "different" in guard or "mode is" in guard]
 
 
 def test_numbers_that_vary_may_be_one_object(x):
-    captured = capture.optimize("eager", strict=True)(lambda a, n, m: a * ((n is m) + 2 * (n is 5)))  # noqa: F632
+    f = literal("lambda a, n, m: a * ((n is m) + 2 * (n is 5))")
+    captured = capture.optimize("eager", strict=True)(f)
     large, equal = 1000, int("1000")
     for n, m in [(2, 3), (4, 6), (8, 8), (5, 7), (large, large), (large, equal), (9, 8)]:
-        assert torch.equal(captured(x, n, m), x * ((n is m) + 2 * (n == 5)))
+        assert torch.equal(captured(x, n, m), f(x, n, m))
 
 
 def test_which_truth_of_a_tensor_it_is(x):

@@ -11,11 +11,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 
-import torch
-
 from capture.errors import Location
 from capture.guards import Guard
-from capture.values.base import module_name, trusted
+from capture.values.base import is_fixed, module_name
 
 _UNARY = "abs bool bytes ceil complex dir float floor hash index int invert iter len length_hint neg next pos repr "
 _UNARY += "reversed round sizeof str trunc fspath format hash contains call await aiter anext enter exit aenter aexit"
@@ -38,11 +36,6 @@ SPECIAL = tuple(
     )
 )
 """The names that Python, or torch, looks up by itself."""
-
-
-def _is_fixed(cls: type) -> bool:
-    """Classes of torch and the standard library are, but for modules: programs put members on those at run time."""
-    return trusted(cls) and torch.nn.Module not in type.__getattribute__(cls, "__mro__")
 
 
 class ReliedClasses:
@@ -68,7 +61,7 @@ class ReliedClasses:
         return None if found is None else found[2]
 
     def _meet(self, cls: type) -> None:
-        if _is_fixed(cls):
+        if is_fixed(cls):
             self._met[id(cls)] = None
             self._fixed.append(cls)
             return
@@ -79,7 +72,7 @@ class ReliedClasses:
         for cls, location, names in filter(None, self._met.values()):
             if made_here(cls):
                 continue
-            watched = tuple(base for base in type.__getattribute__(cls, "__mro__") if not _is_fixed(base))
+            watched = tuple(base for base in type.__getattribute__(cls, "__mro__") if not is_fixed(base))
             others = tuple(name for name in names if name not in _SPECIAL)
             name = type.__getattribute__(cls, "__qualname__")
             text = f"the class `{module_name(cls)}.{name}` behaves as it did"

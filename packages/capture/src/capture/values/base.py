@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NoReturn, Protocol
 
+import torch
+
 from capture.errors import Location
 from capture.sources import AttrSource, ConstSource, DictSource, KeySource, Source
 
@@ -239,6 +241,11 @@ def trusted(obj: Any) -> bool:
     return root == "torch" or (root in sys.stdlib_module_names and name != "__main__")
 
 
+def is_fixed(cls: type) -> bool:
+    """Classes of torch and the standard library are, but for modules: programs put members on those at run time."""
+    return trusted(cls) and torch.nn.Module not in type.__getattribute__(cls, "__mro__")
+
+
 def may_be_replaced(ctx: Tracer, source: Source, obj: Any) -> bool:
     """Whether a function is found under a name of torch's, or anything that can be called by the program's own code in
     a module: programs put others there, for a while or for good."""
@@ -255,7 +262,7 @@ def may_be_replaced(ctx: Tracer, source: Source, obj: Any) -> bool:
 def rely_on_no_member(ctx: Tracer, classes: Iterable[type], name: str) -> None:
     """A later call may find such a member in one of these classes, where they are the program's."""
     for cls in classes:
-        if not trusted(cls):
+        if not is_fixed(cls):
             source = ctx.literal(cls).source
             assert source is not None
             ctx.guard(KeySource(DictSource(source), name), "absent")
