@@ -82,7 +82,7 @@ EQUAL_OBJECTS = {
     "int": lambda: int("1000"),
     "text": lambda: "".join(["te", "xt"]),
     "bytes": lambda: bytes([1, 2, 3]),
-    "tuple": lambda: tuple([1000, 2]),
+    "tuple": lambda: (int("1000"), 2),
     "tuple of nan": lambda: (float("nan"),),
     "frozenset": lambda: frozenset([1000]),
     "range": lambda: range(5),
@@ -90,7 +90,7 @@ EQUAL_OBJECTS = {
     "enum member": lambda: Colour.RED,
     "small number": lambda: int("7"),
     "letter": lambda: "text"[0],
-    "empty tuple": lambda: tuple([]),
+    "empty tuple": lambda: tuple(""),
 }
 
 
@@ -152,9 +152,9 @@ def test_a_constant_of_the_code(x, kind):
 
 def test_a_cell_that_holds_another_number(x):
     number = 1000.5
-    f = lambda a, p: a * ((p is number) + 2)  # noqa: E731
+    f = lambda a, p: a * ((p is number) + 2)
     captured, other = capture.optimize("eager", strict=True)(f), float("1000.5")
-    for number in (number, other, number):  # noqa: B020, PLR1704
+    for number in (number, other, number):
         assert torch.equal(captured(x, other), f(x, other))
 
 

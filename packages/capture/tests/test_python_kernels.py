@@ -28,7 +28,7 @@ def _set_global(n):
     _number = n
 
 
-def cell(n=None, held=[1]):  # noqa: B006 - a default that is written to
+def cell(n=None, held=[1]):
     if n is not None:
         held[0] = n
     return held[0]

@@ -109,7 +109,6 @@ class Machine:
         self.checks: Expectations = []  # what was expected: to be asked after the graph
         self.leaves: list[torch.Tensor] = []  # made within the graph, with a gradient of their own
         self.state_read: dict[str, Callable[[], Any]] = {}  # of torch's; what it was at the beginning is relied on
-        self._largest = None if options.nopython else options.largest_graph
         self.handles_errors = False  # of operations, anywhere in the program
         self._inlined = 0
         self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
@@ -401,8 +400,6 @@ class Machine:
 
     def record(self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool = False) -> Value:
         self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
-        if self.graph.operations == self._largest:
-            self.stop("size of a graph", f"a graph has {self._largest} operators", "compile what a loop does, not the loop")
         return record_operation(self, target, args, kwargs, method=method)
 
     # -- objects -------------------------------------------------------------------------------------------------

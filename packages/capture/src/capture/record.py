@@ -74,6 +74,7 @@ def record_operation(
     ctx: Recording, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool
 ) -> Value:
     name = target if method else getattr(target, "__name__", str(target))
+    _insist_on_room(ctx)
     operands = _Operands(ctx, name)
     kwargs = default_devices.told(ctx, target, kwargs)
     nodes, fakes = operands.all(args)
@@ -108,6 +109,14 @@ def record_operation(
     node.meta["may_raise"] = operation.may_raise
     node.meta["location"] = ctx.location()  # whoever reads the graph can say whose line an operator is
     return result_value(ctx, node, result)
+
+
+def _insist_on_room(ctx: Recording) -> None:
+    """A loop of very many operators would be unrolled for minutes; pieces of it that end like this one share code."""
+    largest = None if ctx.options.nopython else ctx.options.largest_graph
+    if largest is not None and ctx.graph.operations >= largest:
+        hint = "compile what the loop does, not the loop; or set `largest_graph`"
+        ctx.stop("size of a graph", f"the graph has {largest} operators", hint)
 
 
 class _Checked:
