@@ -1,9 +1,13 @@
 """Writes that eager refuses, or makes element by element: a graph would make something else of them."""
 
+import itertools
+import operator
+
 import pytest
 import torch
 
 import aotgrad
+from aotgrad.errors import FailsOnFakes
 from aotgrad.misfits import refuse_misfits
 
 INTS, FLOATS, MORE = torch.arange(3), torch.full((3,), 2.5), torch.arange(1.0, 7.0).reshape(2, 3)
@@ -70,3 +74,51 @@ FILLS = {
 def test_no_large_result_is_made_to_ask(case):
     func, args, kwargs = FILLS[case]  # a hundred terabytes
     refuse_misfits(func, args, kwargs)
+
+
+BY_ELEMENT = (
+    "add_", "sub_", "mul_", "div_", "pow_", "remainder_", "fmod_", "floor_divide_", "divide_", "atan2_", "arctan2_",
+    "copysign_", "hypot_", "igamma_", "igammac_", "xlogy_", "nextafter_", "heaviside_", "lt_", "less_", "le_",
+    "less_equal_", "gt_", "greater_", "ge_", "greater_equal_", "eq_", "ne_", "not_equal_", "clamp_", "clamp_min_",
+    "clamp_max_", "clip_", "logical_and_", "logical_or_", "logical_xor_", "bitwise_and_", "bitwise_or_", "bitwise_xor_",
+    "bitwise_left_shift_", "bitwise_right_shift_", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__",
+    "masked_fill_", "lerp_", "gcd_", "lcm_", "ldexp_", "multiply_", "subtract_", "true_divide_",
+    "addcmul_", "addcdiv_",
+)  # fmt: skip
+SHAPES = ((), (1,), (2,), (0,), (1, 2), (2, 2), (1, 0))
+REST = {"masked_fill_": (1,), "lerp_": (0.5,), "addcmul_": (torch.ones(()),), "addcdiv_": (torch.ones(()),)}
+
+
+def refuses(call):
+    try:
+        call()
+    except (RuntimeError, FailsOnFakes):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", BY_ELEMENT)
+def test_what_is_larger_than_its_place(name):
+    """Everything that torch writes by element, of every pair of sizes that could be one: what eager takes is taken."""
+    method, found = getattr(torch.Tensor, name), 0
+    for dtype, (size, other) in itertools.product(
+        (torch.float32, torch.int64, torch.bool), itertools.product(SHAPES, repeat=2)
+    ):
+        given = (torch.ones(other, dtype=dtype), *REST.get(name, ()))
+        if refuses(lambda: method(torch.ones(other, dtype=dtype), *given)):
+            continue
+        if refuses(lambda: torch.broadcast_shapes(size, other)):
+            continue
+        refused = refuses(lambda: method(torch.ones(size, dtype=dtype), *given))
+        assert refuses(lambda: refuse_misfits(method, (torch.ones(size, dtype=dtype), *given), {})) is refused
+        found += refused
+    assert found
+
+
+@pytest.mark.parametrize("function", [operator.ipow, operator.ifloordiv, operator.imod, operator.iand])
+@pytest.mark.parametrize("size", [(), (1,), (1, 2), (2,)])
+def test_operators_in_place_refuse_what_is_larger(function, size):
+    kind = torch.int64 if function is operator.iand else torch.float32
+    compiled = aotgrad.function(lambda x, y: function(x.clone(), y), forward=aotgrad.run_eagerly)
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):  # eager's own
+        compiled(torch.ones(size, dtype=kind), torch.ones((2, 2), dtype=kind))

@@ -23,22 +23,32 @@ from aotgrad.symbols import SYM_TYPES
 from aotgrad.torch_versions import DisableTorchDispatch, pytree
 
 _FILL = {
-    "full", "full_like", "new_full", "scalar_tensor", "fill", "fill_", "masked_fill", "masked_fill_", "index_fill",
-    "index_fill_", "scatter", "scatter_", "pad", "constant_pad_nd", "threshold", "threshold_", "_threshold",
+    "full", "full_like", "new_full", "scalar_tensor", "fill", "fill_", "fill_diagonal_", "masked_fill", "masked_fill_",
+    "index_fill", "index_fill_", "scatter", "scatter_", "pad", "constant_pad_nd", "threshold", "threshold_", "_threshold",
 }  # fmt: skip
 _SIZES: Mapping[str, tuple[int, str]] = {
     "full": (0, "size"), "new_full": (1, "size"), "pad": (1, "pad"), "constant_pad_nd": (1, "pad"),
 }  # fmt: skip
 """Which argument says how large the result is: whoever only asks makes none."""
 _HELD_BY_ALL = 127
+_OTHER_NAMES = {
+    "arctan2_": "atan2_", "clip_": "clamp_", "divide_": "div_", "true_divide_": "div_", "floor_divide_": "div_",
+    "greater_": "gt_", "greater_equal_": "ge_", "less_": "lt_", "less_equal_": "le_", "multiply_": "mul_",
+    "not_equal_": "ne_", "subtract_": "sub_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_",
+    "__ixor__": "bitwise_xor_", "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_",
+}  # fmt: skip
+"""What torch has by two names, and says of one of them alone that it computes by element."""
 
 
 def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """`func` is what the program calls."""
     name = getattr(func, "__name__", "").split(".")[0]
-    out = kwargs.get("out")
-    in_place = name.endswith("_") and not name.endswith("__") and name != "copy_"
-    writes = (in_place and _computes_by_element(name)) or (out is not None and not draws(name))
+    name, out = _OTHER_NAMES.get(name, name), kwargs.get("out")
+    in_place = name.endswith("_") and not name.endswith("__") and name != "copy_" and _computes_by_element(name)
+    if in_place and args and _is_larger_than(args[0], (args[1:], dict(kwargs))):
+        hint = "run it eagerly: the error is its own"
+        raise FailsOnFakes(f"{name} is refused by torch: an operand is larger than what is written to", hint)
+    writes = in_place or (out is not None and not draws(name))
     args, kwargs = _without_sizes(name, args, kwargs)
     fills = _has_large_number(args, kwargs) and (name in _FILL or _computes_by_element(name))
     if not writes and not fills:
@@ -81,6 +91,23 @@ def _has_large_number(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return any(type(each) in (int, float) and abs(each) > _HELD_BY_ALL for each in (*args, *kwargs.values()))
 
 
+def _is_larger_than(written: Any, others: Any) -> bool:
+    """Whether another operand would have to make the tensor that is written larger."""
+    if not isinstance(written, torch.Tensor):
+        return False
+    return any(
+        other.dim() > written.dim() or any(map(_grows, written.shape[::-1], other.shape[::-1]))
+        for other in pytree.tree_leaves(others)
+        if isinstance(other, torch.Tensor)
+    )
+
+
+def _grows(size: int | torch.SymInt, other: int | torch.SymInt) -> bool:
+    """A size that varies is what it is in this call; sizes that differ otherwise are refused by everybody."""
+    size, other = (each if isinstance(each, int) else each.node.hint for each in (size, other))
+    return size == 1 and other != 1
+
+
 def _may_not_fit(leaves: Sequence[Any]) -> bool:
     """Whether types differ, or are of integers, which most functions do not give."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -118,7 +145,9 @@ def _small(value: Any) -> Any:
 
 @cache
 def _computes_by_element(name: str) -> bool:
-    return name.startswith("_foreach_") or (torch.Tag.pointwise in _tags(name) and not draws(name))
+    """Torch does not say it of everything that writes what it computes by element."""
+    tags = _tags(name) | _tags(name.removesuffix("_"))
+    return name.startswith("_foreach_") or (torch.Tag.pointwise in tags and not draws(name))
 
 
 @cache
