@@ -133,10 +133,18 @@ _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
     ),
     **dict.fromkeys(
         (getattr(aten.linspace, kind) for kind in ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")),
-        lambda *_, dtype=None, **__: dtype is None or dtype.is_floating_point,
+        lambda start, end, *_, dtype=None, **__: _is_plain_range(start, end, dtype or torch.get_default_dtype()),
     ),
 }
 """Where torch's decompositions give eager's results, if not for all arguments."""
+
+
+def _is_plain_range(start: Any, end: Any, dtype: torch.dtype) -> bool:
+    """Whether torch's kernel refuses neither end, and steps between them are finite.  What a tensor tells is unknown."""
+    if not dtype.is_floating_point or isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor):
+        return False
+    largest = _largest(dtype)
+    return all(abs(end) <= largest for end in (start, end, end - start))
 
 
 def _spreads_over(x: torch.Tensor, like: torch.Tensor) -> bool:

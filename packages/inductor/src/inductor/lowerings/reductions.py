@@ -362,7 +362,8 @@ def layer_norm(
         return Declined("a norm of nothing")
     wide = widened(x)
     mean, rstd = moments(ctx, wide, dims, 0, True, lambda mean, variance: [mean, call("rsqrt", variance + eps)])
-    value = (Value(x.expr) - Value(broadcast_to(mean, x.sizes).expr)) * Value(broadcast_to(rstd, x.sizes).expr)
+    minus_mean = 0.0 - Value(broadcast_to(mean, x.sizes).expr)  # eager's zeros have no sign where all are -0.0
+    value = (Value(x.expr) + minus_mean) * Value(broadcast_to(rstd, x.sizes).expr)
     if weight is not None:
         value = value * Value(broadcast_to(weight, x.sizes).expr)
     if bias is not None:
