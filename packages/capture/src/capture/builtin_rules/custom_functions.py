@@ -35,6 +35,8 @@ def apply_function(ctx: Tracer, cls: ClassValue, *args: Value) -> Value:
         if isinstance(arg, TensorValue):
             arg.shape(ctx)  # before the rehearsal, whose nodes are forgotten
     followed = torch.is_grad_enabled()
+    if followed and torch.is_inference_mode_enabled():  # where torch's operators record nothing, and these do
+        ctx.stop("autograd", f"`{cls.cls.__name__}.apply` is called in inference mode, with gradients enabled")
     with ctx.rehearsal(args):
         context, output = _rehearse(ctx, cls, args)
         if followed and any(isinstance(arg, TensorValue) and arg.fake.requires_grad for arg in args):
