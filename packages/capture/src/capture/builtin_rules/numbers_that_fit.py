@@ -17,12 +17,14 @@ from capture.builtin_rules.registry import fallback
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
+from capture.values.sequence import SequenceValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 
 _ANYWHERE: dict[str, Collection[int]] = dict.fromkeys(
     (
-        "clamp", "clip", "clamp_min", "clamp_max", "fill", "masked_fill", "full_like", "where", "threshold", "lerp",
+        "clamp", "clip", "clamp_min", "clamp_max", "fill", "masked_fill", "full_like", "fill_diagonal", "where",
+        "threshold", "lerp",
         "leaky_relu", "elu", "celu", "hardtanh", "hardshrink", "softshrink", "softplus", "nan_to_num", "scalar_tensor",
     ),
     (),
@@ -55,6 +57,11 @@ class _Range:
         """Infinity and NaN are floats."""
         return self.least <= number <= self.greatest or (not self.whole and not math.isfinite(number))
 
+    def holds_all_of(self, dtype: torch.dtype) -> bool:
+        """Whether no number read out of such a tensor is refused."""
+        limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+        return self.least <= limits.min and limits.max <= self.greatest and not (self.whole and dtype in _FLOATS)
+
 
 @fallback(order=2)
 def numbers_that_may_not_fit(
@@ -64,6 +71,10 @@ def numbers_that_may_not_fit(
     if name not in _HOLDING or not any(map(_varies, (*args, *kwargs.values()))):
         return None
     kinds, others = frozenset(_kinds(name, args, kwargs)), _HOLDING[name]
+    if (
+        name in _FILLING and args and _is_one(args[1 if name == "new_full" and len(args) > 1 else 0])
+    ):  # which eager fills in another way, with infinity
+        kinds -= _FLOATS
     held = [arg if place in others else that_fits(ctx, arg, kinds, name) for place, arg in enumerate(args)]
     options = {key: value if key in _SIZES else that_fits(ctx, value, kinds, name) for key, value in kwargs.items()}
     before, after = (*args, *kwargs.values()), (*held, *options.values())
@@ -75,7 +86,7 @@ def numbers_that_may_not_fit(
 def that_fits(ctx: Tracer, number: Value, kinds: frozenset[torch.dtype], name: str = "fill") -> Value:
     """The number, relied on to be held by the types; as it is in this call where one of them cannot hold it.
 
-    Of numbers that only the run will tell nothing is known.
+    The run is asked about numbers that only it will tell, but for those that are sizes.
     """
     if not _varies(number) or (held := _held_by_all(kinds, number.python_type(), name in _FILLING)) is None:
         return number
@@ -95,13 +106,28 @@ def that_fits(ctx: Tracer, number: Value, kinds: frozenset[torch.dtype], name: s
 
 
 def _computed_that_fits(ctx: Tracer, number: ScalarValue, held: _Range) -> Value:
-    """Made of one number that was passed in, by Python's arithmetic."""
-    asked = ScalarValue(bool, function=held.holds, operands=[number])
-    if asked.decided(ctx) is not False:
+    """Made of one number that was passed in, by Python's arithmetic, or told by the run, which is asked."""
+    if number.read_from is not None and held.holds_all_of(number.read_from):
         return number
-    (leaf,) = {leaf for leaf in number._given() if leaf is not None}
+    asked = ScalarValue(bool, function=held.holds, operands=[number])
+    truth = asked.decided(ctx)
+    if truth is None and not ctx.expect(asked, True):
+        hint = "it runs as in eager; the rest of the function is captured"
+        ctx.stop("error in an operation", "eager looks whether a number fits the type of a tensor", hint)
+    if truth is not False:
+        return number
+    leaf = next((leaf for leaf in number._given() if leaf is not None), None)
+    if leaf is None:  # it follows from sizes
+        return ConstantValue(number.of_this_call())
     ctx.guard(leaf.source, "equals", leaf.now)
     return ConstantValue(number._computed(leaf.now))
+
+
+def _is_one(filled: Value) -> bool:
+    """Whether a tensor, or the sizes of one, have one element."""
+    if isinstance(filled, SequenceValue):
+        return all(isinstance(size, ConstantValue) and size.value == 1 for size in filled.items)
+    return isinstance(filled, TensorValue) and all(isinstance(size, int) and size == 1 for size in filled.fake.shape)
 
 
 def _varies(value: Value) -> bool:

@@ -66,7 +66,7 @@ def item(ctx: Tracer, tensor: TensorValue) -> Value:
     alone = ctx.record("reshape", [ctx.record("detach", [tensor], {}, method=True), ctx.literal(())], {}, method=True)
     copy = ctx.record("to", [alone, ConstantValue(dtype)], {"copy": ConstantValue(True)}, method=True)
     assert isinstance(copy, TensorValue)
-    return ScalarValue(cls, tensor=copy)
+    return ScalarValue(cls, tensor=copy, read_from=tensor.fake.dtype)
 
 
 @rule(torch.Tensor.tolist, kinds=(TensorValue,))

@@ -40,7 +40,7 @@ from capture.torch_versions import (
 from capture.torch_versions import (
     set_grad_enabled as set_grad_mode,
 )
-from capture.values.base import Tracer, Value, root_package
+from capture.values.base import Tracer, Value, realize, root_package
 from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
 from capture.values.context import (
     DefaultDevice,
@@ -254,6 +254,15 @@ def make_size(ctx: Tracer, items: Value | None = None) -> Value:
     made = ctx.call_builtin(tuple, [] if items is None else [items], {})
     made.cls = torch.Size  # type: ignore[attr-defined]
     return made
+
+
+@rule(torch.Tensor.new, kinds=(TensorValue,))
+def legacy_new(ctx: Tracer, like: TensorValue, *args: Value, **options: Value) -> Value:
+    """It takes a size for sizes and any other tuple for data, and a graph's sizes are tuples."""
+    sizes = realize(ctx, args[0]) if len(args) == 1 else None
+    if sizes is not None and sizes.python_type() is torch.Size:
+        return ctx.record("new_empty", [like, sizes], options, method=True)
+    return ctx.record("new", [like, *args], options, method=True)
 
 
 @rule(torch.Size.numel, kinds=(None,))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import torch
+
 from capture.sources import Source
 from capture.values.base import Tracer, Value
 from capture.values.symint import SymbolicNumber
@@ -23,6 +25,7 @@ class ScalarValue(Value):
         cls: type,
         *,
         tensor: TensorValue | None = None,
+        read_from: torch.dtype | None = None,
         function: Callable[..., Any] | None = None,
         operands: Sequence[Value] = (),
         source: Source | None = None,
@@ -30,6 +33,8 @@ class ScalarValue(Value):
     ) -> None:
         self.cls = cls
         self.tensor = tensor
+        self.read_from = read_from
+        """What the tensor was, that the number is read out of."""
         self.function = function
         self.operands = tuple(operands)
         self.source = source
