@@ -24,7 +24,8 @@ from aotgrad.torch_versions import DisableTorchDispatch, pytree
 
 _FILL = {
     "full", "full_like", "new_full", "scalar_tensor", "fill", "fill_", "fill_diagonal_", "masked_fill", "masked_fill_",
-    "index_fill", "index_fill_", "scatter", "scatter_", "pad", "constant_pad_nd", "threshold", "threshold_", "_threshold",
+    "index_fill", "index_fill_", "scatter", "scatter_", "pad", "constant_pad_nd",
+    "threshold", "threshold_", "_threshold",
 }  # fmt: skip
 _SIZES: Mapping[str, tuple[int, str]] = {
     "full": (0, "size"), "new_full": (1, "size"), "pad": (1, "pad"), "constant_pad_nd": (1, "pad"),

@@ -225,7 +225,7 @@ def _path(origin: Any) -> Source:
     return origin.path if isinstance(origin, ShapeSource) else AttrSource(_path(origin.base), origin.member)
 
 
-class _ExactPrinter(PythonPrinter):  # type: ignore[misc]
+class _ExactPrinter(PythonPrinter):
     def _print_Float(self, expr: Any) -> str:  # noqa: N802 - sympy asks for this name
         return repr(float(expr))
 

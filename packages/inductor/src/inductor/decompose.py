@@ -140,7 +140,7 @@ _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
 
 
 def _is_plain_range(start: Any, end: Any, dtype: torch.dtype) -> bool:
-    """Whether torch's kernel refuses neither end, and steps between them are finite.  What a tensor tells is unknown."""
+    """Whether torch's kernel refuses neither end, and steps between them are finite; a tensor's end is unknown."""
     if not dtype.is_floating_point or isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor):
         return False
     largest = _largest(dtype)

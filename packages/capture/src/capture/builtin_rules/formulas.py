@@ -92,7 +92,7 @@ class _Condition:
 
     def __call__(self, function: Any, *args: Any) -> bool:
         try:
-            found = self.source.read(Inputs(function, args))
+            found: Any = self.source.read(Inputs(function, args))
         except Exception:  # noqa: BLE001 - whatever it raises, the evaluation of this call will meet it
             return False
         if type(found) is not self.cls:
@@ -160,3 +160,8 @@ for _function in (math.floor, math.ceil, math.trunc, round, int):
 @rule(float, torch.sym_float, kinds=(SymbolicNumber,))
 def symbolic_float(ctx: Tracer, value: SymbolicNumber) -> Value:
     return value if value.python_type() is float else computed(ctx, float, [value])
+
+
+@rule(operator.index, kinds=(SymbolicNumber,))
+def symbolic_index(ctx: Tracer, value: SymbolicNumber) -> Value:
+    return value

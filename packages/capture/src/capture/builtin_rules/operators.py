@@ -584,11 +584,6 @@ def object_as_index(ctx: Tracer, value: UserObject) -> Value:
     return said
 
 
-@rule(operator.index, kinds=(SymbolicNumber,))
-def symbolic_index(ctx: Tracer, value: SymbolicNumber) -> Value:
-    return value
-
-
 @rule(operator.or_, kinds=(DictValue, DictValue))
 def merge(ctx: Tracer, left: DictValue, right: DictValue) -> Value:
     if MappingProxyType in (left.cls, right.cls):
