@@ -92,12 +92,14 @@ class _Condition:
 
     def __call__(self, function: Any, *args: Any) -> bool:
         try:
-            found: Any = self.source.read(Inputs(function, args))
+            found = self.source.read(Inputs(function, args))
         except Exception:  # noqa: BLE001 - whatever it raises, the evaluation of this call will meet it
             return False
         if type(found) is not self.cls:
             return False
-        return repr(found) == self.wanted if self.wanted is not None else self.cls is float or abs(found) < _LIMIT
+        if self.wanted is not None:
+            return repr(found) == self.wanted
+        return isinstance(found, float) or (isinstance(found, int) and abs(found) < _LIMIT)
 
 
 def _kind(cls: type) -> str:
