@@ -71,9 +71,7 @@ def numbers_that_may_not_fit(
     if name not in _HOLDING or not any(map(_varies, (*args, *kwargs.values()))):
         return None
     kinds, others = frozenset(_kinds(name, args, kwargs)), _HOLDING[name]
-    if (
-        name in _FILLING and args and _is_one(args[1 if name == "new_full" and len(args) > 1 else 0])
-    ):  # which eager fills in another way, with infinity
+    if name in _FILLING and any(map(_is_one, args[:2])):  # which eager fills in another way, with infinity
         kinds -= _FLOATS
     held = [arg if place in others else that_fits(ctx, arg, kinds, name) for place, arg in enumerate(args)]
     options = {key: value if key in _SIZES else that_fits(ctx, value, kinds, name) for key, value in kwargs.items()}
@@ -124,7 +122,7 @@ def _computed_that_fits(ctx: Tracer, number: ScalarValue, held: _Range) -> Value
 
 
 def _is_one(filled: Value) -> bool:
-    """Whether a tensor, or the sizes of one, have one element."""
+    """Whether it is a tensor of one element, or the sizes of one."""
     if isinstance(filled, SequenceValue):
         return all(isinstance(size, ConstantValue) and size.value == 1 for size in filled.items)
     return isinstance(filled, TensorValue) and all(isinstance(size, int) and size == 1 for size in filled.fake.shape)
