@@ -46,6 +46,7 @@ FILLS = {
     "clamp": lambda t, v: t.clamp(max=v),
     "full of two": lambda t, v: torch.full((2,), v, dtype=t.dtype),
     "new_full": lambda t, v: t.new_full((2,), v),
+    "new_full of one": lambda t, v: t[:1].new_full((2,), v),
     "full_like": lambda t, v: torch.full_like(t, v),
 }
 READS = {"item": lambda x: x.item(), "float": float, "int": int}

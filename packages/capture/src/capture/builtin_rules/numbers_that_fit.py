@@ -71,7 +71,8 @@ def numbers_that_may_not_fit(
     if name not in _HOLDING or not any(map(_varies, (*args, *kwargs.values()))):
         return None
     kinds, others = frozenset(_kinds(name, args, kwargs)), _HOLDING[name]
-    if name in _FILLING and any(map(_is_one, args[:2])):  # which eager fills in another way, with infinity
+    filled = args[1:2] if name == "new_full" else args[:1]
+    if name in _FILLING and any(map(_is_one, filled)):  # which eager fills in another way, with infinity
         kinds -= _FLOATS
     held = [arg if place in others else that_fits(ctx, arg, kinds, name) for place, arg in enumerate(args)]
     options = {key: value if key in _SIZES else that_fits(ctx, value, kinds, name) for key, value in kwargs.items()}
