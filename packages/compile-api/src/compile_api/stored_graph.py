@@ -193,6 +193,8 @@ def _import_line(name: str, value: Any) -> str:
 def _shaped(example: Any) -> Any:
     if isinstance(example, torch.Tensor):
         return Shape.of(example)
+    if isinstance(example, torch.SymFloat):
+        return float(example)
     return int(example) if isinstance(example, torch.SymInt) else example
 
 

@@ -37,6 +37,12 @@ def is_of_floats(function: Any, operands: Sequence[Value]) -> bool:
     return function is operator.pow and not _is_natural(operands[1])
 
 
+def whole(value: Value) -> Value:
+    """``True`` is 1 among numbers, of which sympy knows nothing."""
+    truth = isinstance(value, ConstantValue) and isinstance(value.value, bool)
+    return ConstantValue(int(value.constant())) if truth else value
+
+
 def _is_natural(exponent: Value) -> bool:
     return isinstance(exponent, ConstantValue) and exponent.value >= 0
 

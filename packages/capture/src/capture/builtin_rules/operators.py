@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from capture.builtin_rules.formulas import compared, computed, is_of_floats
+from capture.builtin_rules.formulas import compared, computed, is_of_floats, whole
 from capture.builtin_rules.registry import fallback, fold, pure, rule
 from capture.values.base import Tracer, Value, derives, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean, differs_from_itself
@@ -108,7 +108,7 @@ def _symbolic(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value | None
         if function in (operator.eq, operator.ne):
             return boolean(function is operator.ne)
         return fold(ctx, function, [_specialized(arg) for arg in args], {})
-    args, function = [_whole(arg) for arg in args], plain_in_place(function)
+    args, function = [whole(arg) for arg in args], plain_in_place(function)
     if is_of_floats(function, args):
         return (compared if function in _COMPARISONS else computed)(ctx, function, args)
     if function in _COMPARISONS:
@@ -120,12 +120,6 @@ def _symbolic(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value | None
 
 def _is_number(value: Value) -> bool:
     return isinstance(value, ConstantValue) and isinstance(value.value, (int, float))
-
-
-def _whole(value: Value) -> Value:
-    """``True`` is 1 among numbers, of which sympy knows nothing."""
-    truth = isinstance(value, ConstantValue) and isinstance(value.value, bool)
-    return ConstantValue(int(value.constant())) if truth else value
 
 
 def _specialized(value: Value) -> Value:

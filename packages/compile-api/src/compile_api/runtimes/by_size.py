@@ -75,7 +75,7 @@ class _BySize:
 def _kind(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.shape, value.stride() if value.layout is torch.strided else None, value.requires_grad
-    return type(value), value
+    return type(value), repr(value) if isinstance(value, float) else value  # of which 0.0 equals -0.0
 
 
 def _tensors(inputs: Sequence[Any]) -> list[Any]:
