@@ -61,6 +61,11 @@ def test_signatures_tell_apart_what_a_recording_bakes_in():
         x[:1],
         scalar,
         scalar + 1,
+        torch.tensor(0.0),
+        torch.tensor(-0.0),
+        0.0,
+        -0.0,
+        float("nan"),
         1,
         True,
         1.0,
@@ -70,6 +75,7 @@ def test_signatures_tell_apart_what_a_recording_bakes_in():
     ]
     assert len({signature(value, False) for value in different}) == len(different)
     assert signature(x, False) == signature(x + 1, False)
+    assert signature(float("nan"), False) == signature(float("inf") * 0, False)
     needs_grad = torch.ones(2, 3, requires_grad=True)
     assert signature(needs_grad, True) != signature(needs_grad, False) == signature(x, False)
 

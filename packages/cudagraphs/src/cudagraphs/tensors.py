@@ -108,10 +108,19 @@ def _is_memory(value: Any) -> bool:
 
 def _signature(value: Any, grad: bool, device: torch.device) -> Hashable:
     if not _is_memory(value):
-        return (type(value), value if isinstance(value, PLAIN) else None)
+        return (type(value), _told_apart(value) if isinstance(value, PLAIN) else None)
     if value.device.type == "cpu" and value.dim() == 0 and value.device != device:
-        return (value.dtype, value.item(), grad and value.requires_grad)  # a number: kernels take it as an argument
+        return (
+            value.dtype,
+            _told_apart(value.item()),
+            grad and value.requires_grad,
+        )  # a number: kernels take it as an argument
     return (value.shape, value.stride(), value.dtype, value.device, grad and value.requires_grad)
+
+
+def _told_apart(value: Any) -> Hashable:
+    """A plain value as part of a key: 0.0 equals -0.0, and NaN not even itself."""
+    return repr(value) if isinstance(value, (float, complex)) else value
 
 
 def copier(destinations: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Any]:
