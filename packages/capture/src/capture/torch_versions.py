@@ -124,6 +124,10 @@ INSIDES = Insides(
         # -- what graphs call
         Inside("torch._foreach_mul", "which a fused optimizer's step is made of", _BREAK),
         Inside("torch._foreach_copy_", "which a fused optimizer's step is made of", _BREAK),
+        Inside("torch.ops.aten._foreach_sub", "which refuses truths", "truths in lists are subtracted from by CPython"),
+        Inside(
+            "torch.ops.aten._foreach_sub_", "which refuses truths", "truths in lists are subtracted from by CPython"
+        ),
         Inside("torch._is_functional_tensor", "which knows a tensor that is traced", _KERNELS),
         Inside("torch.utils._pytree._broadcast_to_and_flatten", "which spreads `in_dims`", "`vmap` is a break"),
         Inside("torch.utils._contextlib.context_decorator", "which makes a decorator of a context", _BREAK),

@@ -67,7 +67,8 @@ def _with_a_factor(
     if not all(isinstance(part, TensorValue) for part in _parts(ctx, operands[1])):
         return None
     kinds = _types_of_results(ctx, function.__name__, operands, _parts(ctx, factor))
-    multiplied = [_in_single_precision(ctx, operand) for operand in _parts(ctx, operands[1])]
+    targets = _parts(ctx, operands[0])
+    multiplied = [_as_precise(ctx, *pair) for pair in zip(_parts(ctx, operands[1]), targets, strict=False)]
     factors = _as_tensors(ctx, _parts(ctx, factor), multiplied, exact=False)
     if many:
         operands[1] = ctx.record(foreach_mul, [ListValue(multiplied), ListValue(factors)], {})
@@ -163,6 +164,15 @@ def _parts(ctx: Tracer, value: Value) -> list[Value]:
 
 def _is_of_the_run(number: Value) -> bool:
     return isinstance(number, ScalarValue) or (isinstance(number, TensorValue) and number.fake.dim() == 0)
+
+
+def _as_precise(ctx: Tracer, operand: Value, target: Value) -> Value:
+    """As it is added to the target, in single precision at least."""
+    if isinstance(operand, TensorValue) and isinstance(target, TensorValue):
+        kind = torch.result_type(_of_one_element(target.fake), _of_one_element(operand.fake))
+        if kind in (torch.float64, torch.complex128) and operand.fake.dtype is not kind:
+            return ctx.record("to", [operand, ConstantValue(kind)], {}, method=True)
+    return _in_single_precision(ctx, operand)
 
 
 def _in_single_precision(ctx: Tracer, operand: Value) -> Value:
