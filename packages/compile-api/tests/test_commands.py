@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -118,6 +119,27 @@ def test_a_program_may_come_from_elsewhere(command, given, tmp_path, monkeypatch
     assert "['--flag', '-x'] __main__" in told.out
     assert "graph breaks (1)" in told.err
     assert "if x.sum() > 0:" in told.err
+
+
+WHERE = """
+import os, sys
+path = list(sys.path)
+os.chdir("/")
+import beside
+print(globals().get("__file__"), __name__, __package__, type(__spec__).__name__, type(__builtins__), sys.argv, path[0])
+"""
+
+
+@pytest.mark.parametrize("named", [["folder/__main__.py"], ["folder"], ["folder.zip"], ["-m", "folder"], ["-c", WHERE]])
+def test_a_program_finds_itself_and_its_modules_where_python_puts_them(named, tmp_path, python):
+    for name, text in (("folder/__main__.py", WHERE), ("folder/beside.py", ""), ("beside.py", "")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    shutil.make_archive(str(tmp_path / "folder"), "zip", tmp_path / "folder")
+    plain = subprocess.run([sys.executable, *named, "3"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    served = python("-m", "compile_api", "run", *named, "3", cwd=tmp_path)
+    assert (served.stdout, served.returncode) == (plain.stdout, plain.returncode), served.stderr
+    assert ("__main__" in plain.stdout) == (named[0] != "-c")
 
 
 LATE = """

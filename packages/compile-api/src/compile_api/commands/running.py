@@ -16,7 +16,7 @@ from types import ModuleType
 
 import capture
 from compile_api import dropin
-from compile_api.commands.programs import Program, folder_of, program_of_file, program_of_module, program_of_text
+from compile_api.commands.programs import Program, program_of_file, program_of_module, program_of_text
 from compile_api.errors import CompileApiError
 
 COMMANDS = {
@@ -65,16 +65,21 @@ def _run(chosen: argparse.Namespace, at_the_end: contextlib.ExitStack) -> int:
 
 
 def _program(chosen: argparse.Namespace) -> tuple[Program, list[str]]:
-    """What is to run, and its ``sys.argv``; its own modules are found from now on."""
-    arguments = chosen.module or chosen.text or chosen.program
-    named = not (chosen.module or chosen.text) and arguments[0] != "-"
-    sys.path.insert(0, folder_of(arguments[0]) if named else os.getcwd() if chosen.module else "")
+    """What is to run, and its ``sys.argv``; its own modules are found from now on, and those beside ours no longer."""
+    if chosen.whole_process and not sys.flags.safe_path:
+        del sys.path[0]  # what Python put there for `compile-api`
+    named, *arguments = chosen.module or chosen.text or chosen.program
     if chosen.module:
-        program = program_of_module(arguments[0])
-        return program, [program.name, *arguments[1:]]
+        sys.path.insert(0, os.getcwd())
+        program = program_of_module(named)
+        return program, [program.name, *arguments]
     if chosen.text:
-        return program_of_text("<string>", arguments[0]), ["-c", *arguments[1:]]
-    return program_of_file(arguments[0]) if named else program_of_text("<stdin>", sys.stdin.read()), arguments
+        program, named = program_of_text("<string>", named), "-c"
+        del program.main.__file__
+    else:
+        program = program_of_text("<stdin>", sys.stdin.read()) if named == "-" else program_of_file(named)
+    sys.path.insert(0, program.folder)
+    return program, [named, *arguments]
 
 
 def _restore(argv: list[str], path: list[str], main: ModuleType) -> None:
