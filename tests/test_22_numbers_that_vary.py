@@ -181,3 +181,11 @@ def test_a_factor_of_less_precision_loses_none_of_the_sums(add, backend):
     x, y = torch.linspace(-1, 1, 7, dtype=torch.float64), torch.linspace(0.1, 3, 7)
     for rate in (0.1, 0.2, 0.7):
         torch.testing.assert_close(compiled(x, y, rate), add(x, y, rate), rtol=1e-14, atol=1e-14)
+
+
+def test_lists_of_two_lengths_are_refused_as_in_eager():
+    compiled = compile_api.compile(lambda xs, ys, rate: torch._foreach_add(xs, ys, alpha=rate), backend="eager")
+    x = torch.ones(2)
+    for rate in (0.1, 0.2, 0.3):
+        with pytest.raises(RuntimeError, match=r"same number of tensors|same length|got 1 and 2"):
+            compiled([x], [x, x], rate)

@@ -121,20 +121,6 @@ class Descriptor:
         return self.said
 
 
-def plain():
-    class Base:
-        pass
-
-    class Thing(Base):
-        def __init__(self):
-            self.held = 5
-
-        def by_super(self):
-            return super().act()
-
-    return Thing
-
-
 def module():
     class Base(torch.nn.Module):
         pass
@@ -167,8 +153,12 @@ def dataclass():
     return Thing
 
 
-def of_container(base):
-    class Base(base):
+class Meta(type):
+    pass
+
+
+def below(root, metaclass=type):
+    class Base(root, metaclass=metaclass):
         pass
 
     class Thing(Base):
@@ -182,33 +172,15 @@ def of_container(base):
     return Thing
 
 
-class Meta(type):
-    pass
-
-
-def of_metaclass():
-    class Base(metaclass=Meta):
-        pass
-
-    class Thing(Base):
-        def __init__(self):
-            self.held = 5
-
-        def by_super(self):
-            return super().act()
-
-    return Thing
-
-
 SHAPES = {
-    "plain": plain,
+    "plain": lambda: below(object),
     "module": module,
     "dataclass": dataclass,
-    "dict": lambda: of_container(dict),
-    "list": lambda: of_container(list),
-    "set": lambda: of_container(set),
-    "exception": lambda: of_container(Exception),
-    "metaclass": of_metaclass,
+    "dict": lambda: below(dict),
+    "list": lambda: below(list),
+    "set": lambda: below(set),
+    "exception": lambda: below(Exception),
+    "metaclass": lambda: below(object, Meta),
 }
 
 

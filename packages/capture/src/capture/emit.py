@@ -199,26 +199,18 @@ class Writer:
                 emit.load_cell(source.name)
             case GlobalSource():
                 emit.load_global(source.name)
-            case CallSource():
-                emit.load_callable(source.function)
-                emit.call(0)
             case ConstSource():
                 emit.load_const(source.obj)
             case NumberSource():
                 emit.load_const(source.number)
+            case CallSource():
+                self._call(source.function)
             case FormulaSource():
-                emit.load_callable(source.function)
-                for operand in source.operands:
-                    self.load_source(operand)
-                emit.call(len(source.operands))
+                self._call(source.function, *source.operands)
             case TypeSource():
-                emit.load_callable(type)
-                self.load_source(source.parent)
-                emit.call(1)
+                self._call(type, source.parent)
             case MadeSource():
-                emit.load_callable(source.function)
-                self.load_source(source.parent)
-                emit.call(1)
+                self._call(source.function, source.parent)
             case AttrSource():
                 self.load_source(source.parent)
                 emit.load_attr(source.name)
@@ -241,6 +233,12 @@ class Writer:
                 emit.binary_subscr()
             case _:
                 raise TypeError(f"no instructions read {source!r}")
+
+    def _call(self, function: Callable[..., Any], *operands: Source) -> None:
+        self.emit.load_callable(function)
+        for operand in operands:
+            self.load_source(operand)
+        self.emit.call(len(operands))
 
     # -- effects -------------------------------------------------------------------------------------------------
 

@@ -64,11 +64,11 @@ def _with_a_factor(
     if factor is None or len(operands) < 2 or not any(_is_of_the_run(part) for part in _parts(ctx, factor)):
         return None
     many = isinstance(operands[1], SequenceValue)
-    if not all(isinstance(part, TensorValue) for part in _parts(ctx, operands[1])):
+    targets, added = _parts(ctx, operands[0]), _parts(ctx, operands[1])
+    if len(targets) != len(added) or not all(isinstance(part, TensorValue) for part in added):
         return None
     kinds = _types_of_results(ctx, function.__name__, operands, _parts(ctx, factor))
-    targets = _parts(ctx, operands[0])
-    multiplied = [_as_precise(ctx, *pair) for pair in zip(_parts(ctx, operands[1]), targets, strict=False)]
+    multiplied = [_as_precise(ctx, *pair) for pair in zip(added, targets, strict=True)]
     factors = _as_tensors(ctx, _parts(ctx, factor), multiplied, exact=False)
     if many:
         operands[1] = ctx.record(foreach_mul, [ListValue(multiplied), ListValue(factors)], {})

@@ -23,8 +23,7 @@ from compile_api.errors import CompileApiError
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What becomes ``sys.argv[0]``, ``sys.path[0]`` and ``__main__``, and the code to run in it; none for a file that is
-    no text."""
+    """What becomes ``sys.argv[0]``, ``sys.path[0]`` and ``__main__``; the code to run in it, if it is text."""
 
     name: str
     folder: str
