@@ -146,3 +146,13 @@ def test_export_says_what_to_do_about_sizes_that_vary():
         compile_api.export(plus, (X, Y), dynamic_shapes={"a": None, "b": None})
     with pytest.raises(TypeError, match="export takes a function or a module, not int"):
         compile_api.export(3)
+
+
+@pytest.mark.parametrize("disable", [compile_api.disable, torch.compiler.disable])
+def test_of_what_is_disabled_it_is_said(disable):
+    def left_out(x):
+        return x + 1
+
+    assert "left_out is disabled: it ran in Python" in str(compile_api.explain(disable(left_out))(torch.ones(2)))
+    with pytest.raises(capture.CaptureError, match=r"left_out.* is disabled, so it has no graph"):
+        compile_api.export(disable(left_out))(torch.ones(2))

@@ -3,7 +3,20 @@
 from capture import interface as interface  # first: an engine that does not fit says so here
 
 # isort: split
-from capture.api import LOG, Explanation, as_written, disable, eager, explain, export, optimize, records, reset, run
+from capture.api import (
+    LOG,
+    Explanation,
+    as_written,
+    disable,
+    eager,
+    explain,
+    export,
+    not_one_graph,
+    optimize,
+    records,
+    reset,
+    run,
+)
 from capture.errors import (
     BackendError,
     CaptureError,
@@ -12,6 +25,7 @@ from capture.errors import (
     RecompileRefused,
     Unsupported,
 )
+from capture.foreign_markers import is_left_out
 from capture.hook import install
 from capture.markers import (
     allow_in_graph,
@@ -53,8 +67,10 @@ __all__ = [
     "export",
     "graph_break",
     "is_compiling",
+    "is_left_out",
     "mark_dynamic",
     "mark_static",
+    "not_one_graph",
     "optimize",
     "records",
     "reset",

@@ -14,6 +14,7 @@ from torch import fx
 
 from capture import _engine, stance
 from capture.errors import CaptureError, Location, Reason, Unsupported
+from capture.foreign_markers import is_left_out
 from capture.hook import Config
 from capture.options import Options
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord, Record
@@ -233,14 +234,20 @@ def export(
         options = Options(nopython=True, strict=strict, capture_scalar_outputs=False)
         optimize(keep, options=options, log=log)(as_written(function))(*args, **kwargs)
         if len(graphs) != 1:
-            raise CaptureError(
-                f"{function} gave {len(graphs)} graphs where one was wanted: it runs no tensor operation, or "
-                "runs several frames"
-            )
+            raise not_one_graph(function, len(graphs))
         record = next(record for record in log.records() if isinstance(record, GraphRecord))
         return graphs[0], record.guards
 
     return run
+
+
+def not_one_graph(function: Any, count: int) -> CaptureError:
+    """What to say where one graph was wanted."""
+    if is_left_out(function):
+        return CaptureError(f"{function} is disabled, so it has no graph: remove `disable` to export it")
+    return CaptureError(
+        f"{function} gave {count} graphs where one was wanted: it runs no tensor operation, or runs several frames"
+    )
 
 
 def records() -> tuple[Record, ...]:

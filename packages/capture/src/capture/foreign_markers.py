@@ -34,6 +34,13 @@ def is_disabled(function: FunctionType) -> bool:
     return True
 
 
+def is_left_out(function: object) -> bool:
+    """Whether a program asked, by capture's ``disable`` or by torch's, that the function is not captured."""
+    if isinstance(function, _engine.Outside):
+        return True
+    return isinstance(function, FunctionType) and is_disabled(function)
+
+
 def is_triton_kernel(function: FunctionType) -> bool:
     """Whether a Triton kernel was made of the function, or of the text that its interpreter made this one of."""
     kernel = function.__globals__.get(function.__name__)

@@ -37,6 +37,8 @@ class Explanation:
     report: Report
     costs: tuple[BreakCost, ...] = ()
     """What each graph break costs, in the order in which they came."""
+    disabled: str = ""
+    """The function's name, where a program asked that it is not captured."""
 
     @property
     def graph_count(self) -> int:
@@ -78,7 +80,10 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"{place(cost.location)}: {cost}" for cost in self.costs]
-        return "\n".join([str(self.report), *section("what they cost", lines)])
+        first = (
+            [f"{self.disabled} is disabled: it ran in Python; remove `disable` to compile it"] if self.disabled else []
+        )
+        return "\n".join([*first, str(self.report), *section("what they cost", lines)])
 
     __repr__ = __str__
 
@@ -103,7 +108,8 @@ def explain(function: Any, *args: Any, backend: str | CompilerFn = "inductor", *
         plain = as_written(function)
         target = plain.__call__ if isinstance(plain, torch.nn.Module) else plain
         result = capture.optimize(seen, strict=options.strict, log=ledger.frames)(target)(*args, **kwargs)
-        return Explanation(result, tuple(graphs), of_ledger(ledger), order.costs())
+        disabled = getattr(plain, "__qualname__", str(plain)) if capture.is_left_out(plain) else ""
+        return Explanation(result, tuple(graphs), of_ledger(ledger), order.costs(), disabled)
 
     return run(*args, **kwargs) if args or kwargs else run
 

@@ -57,10 +57,7 @@ def exported(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     options = capture.Options(nopython=True, capture_scalar_outputs=False)
     result = capture.optimize(seen.backend, options=options, log=log)(function)(*args, **kwargs)
     if len(seen.graphs) != 1:
-        raise capture.CaptureError(
-            f"{function} gave {len(seen.graphs)} graphs where one was wanted: it runs no tensor operation, or "
-            "runs several frames"
-        )
+        raise capture.not_one_graph(function, len(seen.graphs))
     guards = next(record.guards for record in log.records() if isinstance(record, capture.GraphRecord))
     return Exported(_Writer(function, seen).module(args, kwargs, result), guards)
 

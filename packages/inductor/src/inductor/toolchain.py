@@ -124,7 +124,7 @@ def build(sources: Sequence[str], options: Options, done: Callable[[int, int], N
             built = _compile(compiler, flags, missing, Path(scratch), options.build_processes, done)
             for key, library in built.items():
                 found[key] = store.keep(key, library.with_suffix(".cpp"), library)
-    return [_load(found[key], store.source_path(key), key not in missing) for key in keys]
+    return [_load(found[key], store.source_path(key), key not in missing, compiler) for key in keys]
 
 
 def open_cache(options: Options) -> Cache:
@@ -162,8 +162,8 @@ def _compile(
                 key = waiting.pop(0)
                 running[key] = _start(compiler, flags, scratch / f"{key}.cpp", sources[key])
             key = next(iter(running))
-            _finish(running.pop(key), compiler)
             built[key] = scratch / f"{key}.so"
+            _finish(running.pop(key), built[key], compiler)
             if done is not None:
                 done(len(built), len(sources))
     finally:
@@ -185,9 +185,9 @@ def _start(compiler: str, flags: Sequence[str], source: Path, text: str) -> subp
         raise BuildError(f"cannot run {compiler}: {error.strerror}") from error
 
 
-def _finish(process: subprocess.Popen[bytes], compiler: str) -> None:
+def _finish(process: subprocess.Popen[bytes], library: Path, compiler: str) -> None:
     output, _ = process.communicate()
-    if process.returncode:
+    if process.returncode or not library.exists():
         complaint = output.decode(errors="replace").strip()
         lines = complaint.splitlines() or [_silent_end(process.returncode, compiler)]
         raise BuildError(f"{compiler} failed on a kernel: {_reason(lines)[:200]}", complaint)
@@ -207,14 +207,15 @@ def _silent_end(status: int, compiler: str) -> str:
             " option build_processes=1 runs one compiler at a time"
         )
     return (
-        f"it ended with status {status} and said nothing;"
+        f"it {f'ended with status {status}' if status else 'made no library'} and said nothing;"
         f" see whether `{compiler} --version` runs, or name another compiler by $CXX"
     )
 
 
-def _load(path: Path | None, source: Path, from_cache: bool) -> Library:
+def _load(path: Path | None, source: Path, from_cache: bool, compiler: str) -> Library:
     assert path is not None
     try:
         return Library(ctypes.CDLL(str(path)), source, from_cache)
     except OSError as error:
-        raise BuildError(f"cannot load the built kernel {path}: {error}") from error
+        advice = f"; a C++ compiler has to link it: see what $CXX names ({compiler})"
+        raise BuildError(f"cannot load the built kernel {path}: {error}{advice}") from error

@@ -66,7 +66,7 @@ COMPILERS = {
     "says nothing": ("exit 3", "failed on a kernel: it ended with status 3 .* see whether .*--version. runs"),
     "dies": ("kill -9 $$", "failed on a kernel: Killed ended it; if memory was short, option build_processes=1"),
     "finds no space": ("echo 'fatal error: No space left on device' >&2; exit 1", "No space left on device"),
-    "makes nothing": ("exit 0", "No such file"),
+    "makes nothing": ("exit 0", "it made no library and said nothing; see whether .*--version. runs"),
 }
 
 
@@ -203,3 +203,9 @@ def test_a_compiler_may_come_with_arguments(named, tmp_path, monkeypatch):
     (library,) = toolchain.build(['extern "C" int answer() { return 42; }'], inductor.Options())
     assert library.functions.answer() == 42
     assert len(list(tmp_path.glob("cache/kernels/*.so"))) == 1
+
+
+def test_a_compiler_that_links_no_cpp_is_named(tmp_path):
+    raising = '#include <stdexcept>\nextern "C" int answer(int x) { if (x) throw std::runtime_error("no"); return x; }'
+    with pytest.raises(inductor.BuildError, match=r"\$CXX names \(.*gcc\)"):
+        toolchain.build([raising], inductor.Options(compiler="gcc", cache_dir=str(tmp_path)))
