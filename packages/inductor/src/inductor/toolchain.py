@@ -21,6 +21,7 @@ from pathlib import Path
 
 from inductor import runtime
 from inductor.cache import Cache, key_of
+from inductor.compiler_faults import FAULTS, flags_against_faults
 from inductor.errors import BuildError, CacheError
 from inductor.options import Options
 
@@ -115,13 +116,14 @@ def build(sources: Sequence[str], options: Options, done: Callable[[int, int], N
     store = open_cache(options)
     flags = (*more, *FLAGS, *options.cpp_flags)
     called = (program for program in (compiler, *map(shutil.which, more)) if program is not None)
-    common = (*map(_identity, called), machine().features, _headers_digest(), *flags)
+    common = (*map(_identity, called), machine().features, _headers_digest(), *flags, repr(FAULTS))
     keys = [key_of((source, *common)) for source in sources]
     found = {key: store.find(key) for key in keys}
     missing = {key: source for key, source in zip(keys, sources, strict=True) if found[key] is None}
     if missing:
         with store.scratch() as scratch:
-            built = _compile(compiler, flags, missing, Path(scratch), options.build_processes, done)
+            safe = (*flags, *flags_against_faults([compiler, *more]))
+            built = _compile(compiler, safe, missing, Path(scratch), options.build_processes, done)
             for key, library in built.items():
                 found[key] = store.keep(key, library.with_suffix(".cpp"), library)
     return [_load(found[key], store.source_path(key), key not in missing, compiler) for key in keys]
