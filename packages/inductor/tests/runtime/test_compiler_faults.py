@@ -1,6 +1,7 @@
 """Known mistakes of C++ compilers are kept out of kernels."""
 
 import ctypes
+import shutil
 
 import pytest
 import torch
@@ -73,3 +74,18 @@ def test_a_compiler_is_asked_what_it_is(text, flags, tmp_path):
     compiler.write_text(f"#!/bin/sh\n{text}\n")
     compiler.chmod(0o755)
     assert flags_against_faults([str(compiler)]) == flags
+
+
+@pytest.mark.skipif(shutil.which("clang++") is None, reason="there is no clang++")
+def test_clang_builds_the_same(tmp_path):
+    x = torch.randn(9, 33)
+
+    def function(x):
+        half = (x.bfloat16() * 2, x.half() * 2)
+        return [x.exp() / 3, x.round().sqrt().nan_to_num(), *half, torch.lerp(x, x.sin(), 0.3), x.sum(0)]
+
+    options = inductor.Options(compiler="clang++", cache_dir=str(tmp_path))
+    for ours, expected in zip(
+        inductor.compile(make_fx(function)(x), [x], options=options)(x), function(x), strict=True
+    ):
+        torch.testing.assert_close(ours, expected)

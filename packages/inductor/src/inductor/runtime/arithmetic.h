@@ -34,18 +34,14 @@ INLINE f64 fma(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
 template <class V> INLINE V fma(V a, V b, V c) {
     return each<V>([&](i32 lane) { return fma(a[lane], b[lane], c[lane]); });
 }
-#if defined(__clang__)
-#define INDUCTOR_FMA(type, expression) template <> INLINE type fma(type a, type b, type c) { return __builtin_elementwise_fma(a, b, c); }
-#else
 #define INDUCTOR_FMA(type, expression) template <> INLINE type fma(type a, type b, type c) { return expression; }
-#endif
-#ifdef __FMA__
+#if GCC_BUILTINS && defined(__FMA__)
 INDUCTOR_FMA(f32x4, __builtin_ia32_vfmaddps(a, b, c))
 INDUCTOR_FMA(f64x2, __builtin_ia32_vfmaddpd(a, b, c))
 INDUCTOR_FMA(f32x8, __builtin_ia32_vfmaddps256(a, b, c))
 INDUCTOR_FMA(f64x4, __builtin_ia32_vfmaddpd256(a, b, c))
 #endif
-#ifdef __AVX512F__
+#if GCC_BUILTINS && defined(__AVX512F__)
 INDUCTOR_FMA(f32x16, __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4))
 INDUCTOR_FMA(f64x8, __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4))
 #endif

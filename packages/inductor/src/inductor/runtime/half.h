@@ -14,7 +14,7 @@ template <class V, class U> INLINE V widen(U x) {
     if constexpr (is_vector<V>) return __builtin_convertvector(x, V);
     else return (V)x;
 }
-#ifdef __AVX512F__  // one instruction each, where compilers take the vectors apart
+#if GCC_BUILTINS && defined(__AVX512F__)  // one instruction each, where compilers take the vectors apart
 template <> INLINE u32x16 widen<u32x16>(u16x16 x) { return (u32x16)__builtin_ia32_pmovzxwd512_mask((i16x16)x, i32x16{}, -1); }
 template <> INLINE u16x16 widen<u16x16>(u32x16 x) { return (u16x16)__builtin_ia32_pmovdw512_mask((i32x16)x, i16x16{}, -1); }
 #endif
@@ -32,7 +32,7 @@ template <class H, class V> INLINE H to_bf16_rounded(V x) {
 }
 template <class H, class V> INLINE H to_bf16(V x) { return to_bf16_rounded<H>(x); }
 
-#ifdef __AVX512BF16__
+#if GCC_BUILTINS && defined(__AVX512BF16__)
 // The instruction takes numbers below the normal ones for 0, so it is for vectors without any (class 0x20).
 template <> INLINE u16x16 to_bf16(f32x16 x) {
     if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0x20, (u16)-1), 0)) return to_bf16_rounded<u16x16>(x);
@@ -65,11 +65,11 @@ template <class H, class V> INLINE H to_f16(V x) {
     return widen<H>(value | sign);
 }
 
-#ifdef __F16C__
+#if GCC_BUILTINS && defined(__F16C__)
 template <> INLINE f32x8 from_f16(u16x8 bits) { return __builtin_ia32_vcvtph2ps256((i16x8)bits); }
 template <> INLINE u16x8 to_f16(f32x8 x) { return (u16x8)__builtin_ia32_vcvtps2ph256(x, 8); }
 #endif
-#ifdef __AVX512F__
+#if GCC_BUILTINS && defined(__AVX512F__)
 template <> INLINE f32x16 from_f16(u16x16 bits) { return __builtin_ia32_vcvtph2ps512_mask((i16x16)bits, f32x16{}, -1, 4); }
 template <> INLINE u16x16 to_f16(f32x16 x) { return (u16x16)__builtin_ia32_vcvtps2ph512_mask(x, 8, i16x16{}, -1); }
 #endif

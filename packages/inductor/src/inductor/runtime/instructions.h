@@ -15,7 +15,7 @@ INDUCTOR_LANEWISE(round_even, __builtin_nearbyintf, __builtin_nearbyint)
 INDUCTOR_LANEWISE(sqrt, __builtin_sqrtf, __builtin_sqrt)
 
 #define INDUCTOR_AS(type, name, expression) template <> INLINE type name(type x) { return (type)(expression); }
-#ifdef __AVX__
+#if GCC_BUILTINS && defined(__AVX__)
 INDUCTOR_AS(f32x8, sqrt, __builtin_ia32_sqrtps256(x))
 INDUCTOR_AS(f64x4, sqrt, __builtin_ia32_sqrtpd256(x))
 #define INDUCTOR_ROUNDED(name, way) \
@@ -26,7 +26,7 @@ INDUCTOR_ROUNDED(ceil, 10)
 INDUCTOR_ROUNDED(trunc, 11)
 #undef INDUCTOR_ROUNDED
 #endif
-#ifdef __AVX512F__
+#if GCC_BUILTINS && defined(__AVX512F__)
 INDUCTOR_AS(f32x16, sqrt, __builtin_ia32_sqrtps512_mask(x, x, -1, 4))
 INDUCTOR_AS(f64x8, sqrt, __builtin_ia32_sqrtpd512_mask(x, x, -1, 4))
 #define INDUCTOR_ROUNDED(name, way) \
@@ -44,7 +44,7 @@ INDUCTOR_ROUNDED(trunc, 11)
 
 template <class V> INLINE V at_most(V x, f32 high) { return where(x > splat<V>(high), splat<V>(high), x); }
 template <class V> INLINE V at_least(V x, f32 low) { return where(x < splat<V>(low), splat<V>(low), x); }
-#ifdef __AVX512F__
+#if GCC_BUILTINS && defined(__AVX512F__)
 template <> INLINE f32x16 at_most(f32x16 x, f32 high) { return __builtin_ia32_minps512_mask(splat<f32x16>(high), x, x, -1, 4); }
 template <> INLINE f32x16 at_least(f32x16 x, f32 low) { return __builtin_ia32_maxps512_mask(splat<f32x16>(low), x, x, -1, 4); }
 #endif
@@ -60,7 +60,7 @@ template <class V> INLINE V scale_by_power(V x, V n) {
     const Bits<V> whole = convert<Bits<V>>(n), half = whole >> 1;
     return x * power_of_two<V>(half) * power_of_two<V>(whole - half);
 }
-#ifdef __AVX512F__
+#if GCC_BUILTINS && defined(__AVX512F__)
 template <> INLINE f32x16 scale_by_power(f32x16 x, f32x16 n) { return __builtin_ia32_scalefps512_mask(x, n, x, -1, 4); }
 #endif
 
@@ -70,7 +70,7 @@ template <> INLINE f32x16 scale_by_power(f32x16 x, f32x16 n) { return __builtin_
 
 template <class V> INLINE V rough_reciprocal(V x) { return 1.0f / x; }
 template <class V> INLINE V quick_reciprocal(V x) { return 1.0f / x; }
-#ifdef __AVX512VL__
+#if GCC_BUILTINS && defined(__AVX512VL__)
 #define INDUCTOR_RECIPROCAL(type, estimate) \
     template <> INLINE type rough_reciprocal(type x) { return estimate; } \
     template <> INLINE type quick_reciprocal(type x) { \
@@ -88,13 +88,13 @@ INDUCTOR_RECIPROCAL(f32x16, __builtin_ia32_rcp14ps512_mask(x, x, -1))
 template <class V> INLINE V lookup(const f32 (&table)[16], Bits<V> place) {
     return each<V>([&](i32 lane) { return table[place[lane] & 15]; });
 }
-#ifdef __AVX2__
+#if GCC_BUILTINS && defined(__AVX2__)
 template <> INLINE f32x8 lookup<f32x8>(const f32 (&table)[16], i32x8 place) {
     const f32x8 low = __builtin_ia32_permvarsf256(load<f32x8>(table), place);
     return where((place & 8) == 0, low, (f32x8)__builtin_ia32_permvarsf256(load<f32x8>(table + 8), place));
 }
 #endif
-#ifdef __AVX512F__
+#if GCC_BUILTINS && defined(__AVX512F__)
 template <> INLINE f32x16 lookup<f32x16>(const f32 (&table)[16], i32x16 place) {
     return __builtin_ia32_permvarsf512_mask(load<f32x16>(table), place, f32x16{}, -1);
 }

@@ -28,6 +28,13 @@ INDUCTOR_VECTORS(16)
 #undef INDUCTOR_VECTORS
 #undef INDUCTOR_VECTOR
 
+// Single instructions are asked for by GCC's names.  clang has others; it finds the instruction in what is general.
+#ifdef __clang__
+#define GCC_BUILTINS 0
+#else
+#define GCC_BUILTINS 1
+#endif
+
 #define INLINE inline __attribute__((always_inline))
 #define RARE static __attribute__((noinline, cold))  // compiled once however often it is called
 
@@ -173,10 +180,10 @@ template <class M> INLINE bool any_lane(M mask) {
     return any;
 }
 
-#ifdef __AVX512F__
+#if GCC_BUILTINS && defined(__AVX512F__)
 template <> INLINE bool any_lane(maskx16 mask) { return __builtin_ia32_ptestmd512(mask, mask, -1) != 0; }
 #endif
-#ifdef __AVX__
+#if GCC_BUILTINS && defined(__AVX__)
 typedef long long Quads __attribute__((vector_size(32)));
 template <> INLINE bool any_lane(maskx8 mask) { return !__builtin_ia32_ptestz256((Quads)mask, (Quads)mask); }
 #endif
