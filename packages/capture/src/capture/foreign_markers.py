@@ -15,12 +15,19 @@ from capture import _engine
 
 MARK = "_torchdynamo_disable"
 _TRITON = "triton.runtime."
-_WRAPPERS = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
+_TORCH = os.path.dirname(torch.__file__)
+_WRAPPERS = os.path.join(_TORCH, "_dynamo") + os.sep
+_BY_TORCHS_COMPILER = {(torch.__file__, "compile")} | {
+    (os.path.join(_TORCH, "_higher_order_ops", f"{name}.py"), name) for name in ("cond", "while_loop", "scan", "map")
+}
 
 
 def is_disabled(function: FunctionType) -> bool:
     """Whether the function carries the mark; if so, the engine learns how to run its code."""
     marks = function.__dict__
+    if runs_torchs_compiler(function):
+        _engine.run_outside(function.__code__)
+        return True
     if not marks.get(MARK, False) or _is_a_copy(function):
         return False
     inner = marks.get("_torchdynamo_orig_callable")
@@ -32,6 +39,13 @@ def is_disabled(function: FunctionType) -> bool:
     else:
         _engine.run_as_is(function.__code__)
     return True
+
+
+def runs_torchs_compiler(function: FunctionType) -> bool:
+    """Whether torch's compiler does what the function is for: it would take our frames for the program's."""
+    if function.__code__.co_filename.startswith(_WRAPPERS):
+        return "_torchdynamo_orig_callable" in function.__dict__ and not function.__dict__.get(MARK, False)
+    return (function.__code__.co_filename, function.__qualname__) in _BY_TORCHS_COMPILER
 
 
 def is_left_out(function: object) -> bool:

@@ -28,7 +28,7 @@ from capture.effects import Effects
 from capture.errors import Break, Location, Reason, SkipFrame, UserRaised
 from capture.expectations import Expectations, add_expectation
 from capture.flow import raises_again
-from capture.foreign_markers import is_disabled, is_torchs_own, starts_triton_kernels
+from capture.foreign_markers import is_disabled, is_torchs_own, runs_torchs_compiler, starts_triton_kernels
 from capture.frame import Frame
 from capture.generating import does_something_at_the_end, made_by_a_call, resume, throw_into
 from capture.graph import GraphRecorder
@@ -372,6 +372,12 @@ class Machine:
         return self.call(hidden.attribute(self, "cell_contents"), args, kwargs)
 
     def _refuse(self, function: FunctionType) -> None:
+        if runs_torchs_compiler(function):
+            self.stop(
+                "torch's compiler",
+                f"torch's own compiler runs in `{function.__qualname__}`",
+                "what is around is captured",
+            )
         if id(function) in DISALLOWED or is_disabled(function):
             hint = "remove the marker to capture it"
             self.stop("disabled", f"`{function.__qualname__}` is marked to run outside of graphs", hint)

@@ -301,7 +301,7 @@ def _truth_of_tensor(ctx: Tracer, value: TensorValue) -> Value:
     answer = ctx.decide(value)
     if answer is not None:
         return boolean(answer)
-    hint = "use torch.where or torch.cond"
+    hint = "use torch.where"
     return ctx.stop("tensor value", f"the truth of {value.describe()} decides what happens next", hint)
 
 

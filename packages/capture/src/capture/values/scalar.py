@@ -88,9 +88,7 @@ class ScalarValue(Value):
         decided = self.decided(ctx)
         if decided is not None:
             return decided
-        return ctx.stop(
-            "tensor value", f"the truth of {self.describe()} decides what happens next", "use torch.where or torch.cond"
-        )
+        return ctx.stop("tensor value", f"the truth of {self.describe()} decides what happens next", "use torch.where")
 
     def parts(self) -> Iterator[Value]:
         if self.function is None and self.tensor is not None:
