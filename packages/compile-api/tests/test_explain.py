@@ -141,6 +141,39 @@ def test_export_as_people_call_it(way):
     assert any(node.op.startswith("call") for node in gm.graph.nodes)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (torch.ones(5), r"for a float32 tensor of sizes \(3,\) on cpu in x, not a float32 tensor of sizes \(5,\)"),
+        (torch.ones(3, dtype=torch.float64), "not a float64 tensor"),
+        (torch.ones(3, device="meta"), "on meta"),
+        (3.0, "not 3.0"),
+    ],
+)
+def test_an_exported_graph_refuses_other_tensors(given, said):
+    graph, _ = compile_api.export(lambda x: x.sum() / x.shape[0])(torch.ones(3))
+    assert graph(torch.full((3,), 2.0)) == 2
+    with pytest.raises(compile_api.CompileApiError, match=said):
+        graph(given)
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+
+def test_export_says_which_effects_are_left_out():
+    with pytest.warns(
+        capture.CaptureWarning, match="changes `self`, an object of class `Counting`: that is no part of the exported"
+    ):
+        compile_api.export(Counting())(torch.ones(1))
+
+
 def test_export_says_what_to_do_about_sizes_that_vary():
     with pytest.raises(compile_api.BadOption, match=r"dynamic=True.*torch.export.export"):
         compile_api.export(plus, (X, Y), dynamic_shapes={"a": None, "b": None})

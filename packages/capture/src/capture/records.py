@@ -27,6 +27,8 @@ class GraphRecord:
     capture_seconds: float
     backend_seconds: float
     code: str = field(repr=False, default="")
+    changed: tuple[str, ...] = ()
+    """The objects that the function changes besides: after the graph, and not in it."""
 
 
 @dataclass(frozen=True, slots=True)

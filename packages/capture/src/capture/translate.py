@@ -487,6 +487,7 @@ class _Translator:
                 self._captured - self.started,
                 self._compiled - self._captured,
                 module.code,
+                tuple(value.describe() for value in self.machine.effects.changed()),
             )
         )
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import inspect
 import operator
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -58,8 +60,15 @@ def exported(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     result = capture.optimize(seen.backend, options=options, log=log)(function)(*args, **kwargs)
     if len(seen.graphs) != 1:
         raise capture.not_one_graph(function, len(seen.graphs))
-    guards = next(record.guards for record in log.records() if isinstance(record, capture.GraphRecord))
-    return Exported(_Writer(function, seen).module(args, kwargs, result), guards)
+    record = next(record for record in log.records() if isinstance(record, capture.GraphRecord))
+    if record.changed:
+        warnings.warn(
+            f"the function changes {', '.join(record.changed)}: that is no part of the exported graph, whose calls "
+            "leave it as it is",
+            capture.CaptureWarning,
+            stacklevel=3,
+        )
+    return Exported(_Writer(function, seen).module(args, kwargs, result), record.guards)
 
 
 class _Writer:
@@ -85,9 +94,8 @@ class _Writer:
         taken = list(_parameters(self.function, args, kwargs))
         given = [self.graph.placeholder(spelled, default_value=default) for spelled, default, _ in taken]
         values = tuple(value for *_, value in taken)
-        if not all(isinstance(value, torch.Tensor) for value in values) or len(set(map(id, values))) < len(values):
-            names = tuple(spelled for spelled, *_ in taken)
-            expected = self.hold("_expected", Expected(names, values))
+        if values:
+            expected = self.hold("_expected", Expected(tuple(spelled for spelled, *_ in taken), values))
             self.graph.call_function(expect, (expected, tuple(given)))
         for node, value in zip(given, values, strict=True):
             self.find(node, value)
@@ -187,7 +195,7 @@ def _state(function: Any) -> dict[int, str]:
 
 
 class Expected:
-    """What calls of an exported graph have in common with the one it was made from: all but the tensors."""
+    """What calls of an exported graph have in common with the one it was made from: all but the values of tensors."""
 
     def __init__(self, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
         self.names = names
@@ -209,21 +217,28 @@ class Expected:
             )
 
 
+@dataclass(frozen=True, slots=True)
 class _Tensor:
+    """What an argument's tensor has to be; what the graph computes may hold for nothing else."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    device: torch.device
+
     def __repr__(self) -> str:
-        return "a tensor"
-
-
-_ANY = _Tensor()
+        return f"a {str(self.dtype).removeprefix('torch.')} tensor of sizes {self.sizes} on {self.device}"
 
 
 def _parts(value: Any) -> tuple[Any, list[Any]]:
     leaves, spec = pytree.tree_flatten(value)
-    return spec, [_ANY if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    return spec, [
+        _Tensor(leaf.dtype, tuple(leaf.shape), leaf.device) if isinstance(leaf, torch.Tensor) else leaf
+        for leaf in leaves
+    ]
 
 
 def _alike(was: Any, now: Any) -> bool:
-    return type(was) is type(now) and (was is now or (isinstance(was, _PLAIN) and bool(was == now)))
+    return type(was) is type(now) and (was is now or (isinstance(was, (*_PLAIN, _Tensor)) and bool(was == now)))
 
 
 def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
