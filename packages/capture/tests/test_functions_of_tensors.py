@@ -105,6 +105,30 @@ def test_a_tensor_is_what_it_is_to_cpython(name):
         assert outcome(optimize("eager")(program), x) == outcome(program, x), given
 
 
+_OF_TENSORS = [name for name in dir(torch.Tensor) if name.isidentifier() and name[0] != "_" and name not in _UNTOLD]
+ASKED = ["_typed_storage", "const_data_ptr", "storage", "storage_type", "untyped_storage", "data_ptr", "output_nr"]
+ASKED = [name for name in ASKED if hasattr(torch.Tensor, name)]
+if os.environ.get("VALUES_WHOLE"):
+    ASKED += _OF_TENSORS
+else:
+    ASKED += random.Random(1).sample(_OF_TENSORS, 30)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ASKED)
+def test_what_a_tensor_is_asked_for_is_its_own_and_not_that_of_a_stand_in(name):
+    def program(x):
+        made = getattr(x + 0, name)
+        made = made() if callable(made) else made
+        return made != 0 if name.endswith("data_ptr") else made
+
+    x = torch.ones(2, 3)
+    torch.manual_seed(0)
+    expected = outcome(program, x)
+    torch.manual_seed(0)
+    assert outcome(optimize("eager")(program), x) == expected
+
+
 class Second(int):
     """Its ``__index__`` is never called: it is an integer already."""
 

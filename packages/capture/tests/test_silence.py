@@ -89,3 +89,18 @@ def test_the_gradient_of_no_leaf_is_told_as_often(function):
             yield [str(one.message) for one in told]
 
     assert list(each_call(capture.optimize("eager")(function))) == list(each_call(function))
+
+
+def looks_while_it_records(x):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        y = F.mse_loss(x[None], x)
+        first = len(told)
+        x.std()
+        return y, first, [str(one.message) for one in told]
+
+
+def test_what_warnings_are_recorded_in_is_read_after_the_graph():
+    compiled = capture.optimize("eager")(looks_while_it_records)
+    for size in (1, 2, 1):
+        assert compiled(torch.ones(size))[1:] == looks_while_it_records(torch.ones(size))[1:]

@@ -101,6 +101,8 @@ def record_operation(
     if isinstance(result, (str, bytes)) and name != "type":  # the stand-in's, not the tensor's
         ctx.stop("tensor value", "a tensor is turned into text", "print shapes, or print after the compiled part")
     if not _needs_a_node(result):
+        if not _says_what_it_is(result):
+            ctx.stop("tensor value", f"`{name}` gives an object of class `{type(result).__qualname__}`, of a stand-in")
         return ctx.literal(result)
     if method:
         node = ctx.graph.call_method(target, nodes, node_options, result)
@@ -206,6 +208,17 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
 def _sizes_may_vary(ctx: Recording) -> AbstractContextManager[None]:
     """Some operators take sizes that vary only in the versions of them that torch has in Python."""
     return contextlib.nullcontext() if ctx.graph.shape_env is None else enable_python_dispatcher()
+
+
+_METADATA = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)
+_WORDS = (int, float, complex, str, bytes, type(None), *_METADATA)
+
+
+def _says_what_it_is(result: Any) -> bool:
+    """Whether it is about a tensor's metadata, and no object that goes with the stand-in: its storage, its iterator."""
+    if isinstance(result, (tuple, list)):
+        return all(map(_says_what_it_is, result))
+    return isinstance(result, _WORDS)
 
 
 def _needs_a_node(result: Any) -> bool:

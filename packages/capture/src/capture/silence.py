@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
@@ -31,6 +32,12 @@ def silenced() -> AbstractContextManager[None]:
 def raised() -> AbstractContextManager[None]:
     """Warnings are exceptions: for who asks whether there would be one."""
     return _each_warning("error")
+
+
+def records_warnings(log: list[Any]) -> bool:
+    """Whether this is the list of ``warnings.catch_warnings(record=True)``: each warning is added to it as it comes."""
+    shows = getattr(warnings, "_showwarnmsg_impl", None)
+    return getattr(shows, "__self__", None) is log
 
 
 @contextlib.contextmanager

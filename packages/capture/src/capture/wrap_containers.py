@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from capture.silence import records_warnings
 from capture.sources import (
     AttrSource,
     ConstSource,
@@ -34,6 +35,8 @@ from capture.wrap_rules import World, symbol_for, wraps
 
 @wraps(list)
 def wrap_list(ctx: World, obj: list[Any], source: Source) -> Value:
+    if records_warnings(obj):
+        ctx.stop("warnings", f"{source.expression()} is what warnings are recorded in, those of the graph too")
     ctx.guard(source, "type", list)
 
     def read() -> list[Value]:
