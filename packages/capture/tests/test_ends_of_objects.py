@@ -121,6 +121,42 @@ def test_an_object_that_is_deleted_does_something_at_its_end(x):
     assert outcome(play, x) == (([0, 1], 2, None),) * 2
 
 
+def made_by_a_call(ended):
+    return ended, Noted(ended)
+
+
+def in_a_tensor(ended):
+    ended, noted = made_by_a_call(ended)
+    held = torch.ones(2)
+    held.noted = noted
+    del noted
+    before = len(ended)
+    del held
+    return before, len(ended)
+
+
+def in_a_list(ended):
+    ended, noted = made_by_a_call(ended)
+    held = [torch.ones(2), noted]
+    del noted
+    before = len(ended)
+    held = None
+    return before, len(ended), held
+
+
+def in_a_cell(ended):
+    ended, noted = made_by_a_call(ended)
+    held = (lambda: noted), torch.ones(2)
+    before = len(ended)
+    noted = None
+    return before, len(ended), len(held)
+
+
+@pytest.mark.parametrize("play", [in_a_tensor, in_a_list, in_a_cell])
+def test_an_object_that_came_with_others_ends_when_its_last_name_goes(play):
+    assert play([])[:2] == capture.optimize("eager", strict=True)(play)([])[:2] == (0, 1)
+
+
 def test_a_class_that_only_a_variable_holds_outlives_breaks(x):
     def play(a):
         class Base:

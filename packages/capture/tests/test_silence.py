@@ -18,6 +18,7 @@ OPERATIONS = {
     "too few": lambda x: x[:1].std(),
     "copies": lambda x: torch.tensor(x) + 1,
     "gradient of an argument": lambda x: x.grad is None,
+    "gradient of a result": lambda x: (x * 2).grad is None,
     "arithmetic": lambda x: x.add_(1),
 }
 

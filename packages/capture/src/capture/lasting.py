@@ -17,7 +17,7 @@ import torch
 
 from capture.errors import Reason, SkipFrame
 from capture.leaves import is_leaf
-from capture.sources import ArgSource
+from capture.sources import ArgSource, ClosureSource, Source
 from capture.values.base import LazyValue, Value, module_name, reachable, settled
 from capture.values.function import CellValue, ClassValue
 from capture.values.mapping import DictValue
@@ -73,12 +73,20 @@ def _has_steps(value: Value) -> bool:
 def require_quiet_end(value: Value) -> None:
     """Leaves a frame to CPython that unbinds an argument whose end may run code: nothing else may refer to it."""
     value = settled(value)
-    if isinstance(value.source, ArgSource) and isinstance(value, (LazyValue, UserObject)):
+    if isinstance(value, (LazyValue, UserObject)) and _may_be_the_last(value.source):
         cls = type(value.obj)
         if isinstance(getattr(cls, "__del__", None), FunctionType):
             raise SkipFrame(
                 Reason("finalizer", f"an object of class `{cls.__qualname__}` may end here, with its `__del__`")
             )
+
+
+def _may_be_the_last(source: Source | None) -> bool:
+    """Whether a variable may be all that refers to what comes from there: an argument, a cell, part of a temporary."""
+    if source is None or isinstance(source, (ArgSource, ClosureSource)):
+        return source is not None
+    root = source.root()
+    return isinstance(root, ArgSource) and root.name.startswith(".")
 
 
 def _end_of_object_is_noticed(obj: Any) -> bool:

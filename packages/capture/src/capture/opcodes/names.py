@@ -97,14 +97,17 @@ def bound_cell(ctx: Tracer, frame: Frame, name: str) -> CellValue:
 
 @opcode("STORE_DEREF")
 def store_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    cell = frame.cell(inst.arg)
+    cell, value = frame.cell(inst.arg), frame.pop_unseen()
+    if cell.content is not value:
+        require_quiet_end(cell.content)
     ctx.changed(cell)
-    cell.content = frame.pop_unseen()
+    cell.content = value
 
 
 @opcode("DELETE_DEREF")
 def delete_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     cell = bound_cell(ctx, frame, inst.arg)
+    require_quiet_end(cell.content)
     ctx.changed(cell)
     cell.content = UNBOUND
 

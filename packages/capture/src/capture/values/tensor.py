@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from capture.leaves import has_known_history
+from capture.leaves import has_known_history, is_leaf
 from capture.sources import AttrSource, ConstSource, DictSource, KeySource, Source
 from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.constant import NONE, ConstantValue, boolean
@@ -74,6 +74,8 @@ class TensorValue(Value):
         if "grad" in self.written:
             return realize(ctx, self.written["grad"])
         if self.source is None:
+            if self.fake.requires_grad and not is_leaf(self.fake):
+                ctx.stop("tensor attribute", f"`grad` of {self.describe()}, which is no leaf, is read")
             return NONE
         self._rely_on_being_a_leaf_or_not(ctx)
         if not self.obj.is_leaf:
