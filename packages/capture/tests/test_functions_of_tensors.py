@@ -106,7 +106,10 @@ def test_a_tensor_is_what_it_is_to_cpython(name):
 
 
 _OF_TENSORS = [name for name in dir(torch.Tensor) if name.isidentifier() and name[0] != "_" and name not in _UNTOLD]
-ASKED = ["_typed_storage", "const_data_ptr", "storage", "storage_type", "untyped_storage", "data_ptr", "output_nr"]
+ASKED = [
+    *("__getstate__", "_typed_storage", "const_data_ptr", "data_ptr", "is_shared"),
+    *("output_nr", "storage", "storage_type", "untyped_storage"),
+]
 ASKED = [name for name in ASKED if hasattr(torch.Tensor, name)]
 if os.environ.get("VALUES_WHOLE"):
     ASKED += _OF_TENSORS
@@ -114,7 +117,8 @@ else:
     ASKED += random.Random(1).sample(_OF_TENSORS, 30)
 
 
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings("error::capture.CaptureWarning")
 @pytest.mark.parametrize("name", ASKED)
 def test_what_a_tensor_is_asked_for_is_its_own_and_not_that_of_a_stand_in(name):
     def program(x):

@@ -100,9 +100,9 @@ def record_operation(
             ctx.stop("data-dependent operation", f"`{name}` needs a size to be what only the data can tell")
     if isinstance(result, (str, bytes)) and name != "type":  # the stand-in's, not the tensor's
         ctx.stop("tensor value", "a tensor is turned into text", "print shapes, or print after the compiled part")
+    if (alien := _alien(result)) is not None:
+        ctx.stop("tensor value", f"`{name}` gives an object of class `{type(alien).__qualname__}`")
     if not _needs_a_node(result):
-        if not _says_what_it_is(result):
-            ctx.stop("tensor value", f"`{name}` gives an object of class `{type(result).__qualname__}`, of a stand-in")
         return ctx.literal(result)
     if method:
         node = ctx.graph.call_method(target, nodes, node_options, result)
@@ -211,14 +211,15 @@ def _sizes_may_vary(ctx: Recording) -> AbstractContextManager[None]:
 
 
 _METADATA = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)
-_WORDS = (int, float, complex, str, bytes, type(None), *_METADATA)
+_KNOWN = (torch.Tensor, *_SYMBOLIC, int, float, complex, str, bytes, type(None), *_METADATA)
 
 
-def _says_what_it_is(result: Any) -> bool:
-    """Whether it is about a tensor's metadata, and no object that goes with the stand-in: its storage, its iterator."""
-    if isinstance(result, (tuple, list)):
-        return all(map(_says_what_it_is, result))
-    return isinstance(result, _WORDS)
+def _alien(result: Any) -> Any:
+    """What goes with a stand-in and means nothing to the tensor: its storage, its iterator, an object made of those."""
+    if isinstance(result, (tuple, list, dict)):
+        items = list(result.values()) if isinstance(result, dict) else result
+        return next((alien for alien in map(_alien, items) if alien is not None), None)
+    return None if isinstance(result, _KNOWN) else result
 
 
 def _needs_a_node(result: Any) -> bool:
