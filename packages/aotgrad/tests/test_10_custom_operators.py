@@ -156,3 +156,50 @@ def test_a_triton_kernel_behind_an_operator():
 def test_inference_mode(same_as_eager):
     with torch.inference_mode():
         same_as_eager(lambda x: (x.add_(1), x @ x, x.view(3, 1)), torch.ones(3))
+
+
+noted = []
+
+
+@torch.library.custom_op("aotgrad_tests::note", mutates_args=())
+def note(x: torch.Tensor) -> None:
+    noted.append(float(x.sum()))
+
+
+note.register_fake(lambda x: None)
+
+
+class Noting(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        note(grad)
+        return grad
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_an_operator_that_gives_nothing_runs_for_what_it_does(wanted):
+    def program(x):
+        note(x * 2)
+        return Noting.apply(x) + 1
+
+    compiled = aotgrad.function(program, forward=aotgrad.run_eagerly)
+    told = {}
+    for run in (program, compiled, compiled):
+        noted.clear()
+        result = run(torch.ones(2, requires_grad=wanted))
+        if wanted:
+            result.sum().backward()
+        told.setdefault(run, []).append(list(noted))
+    assert told[program] * 2 == told[compiled] == [[4.0, 2.0] if wanted else [4.0]] * 2
+
+
+@pytest.mark.parametrize("check", [torch._assert_async, torch.ops.aten._assert_async.default])
+def test_a_check_without_words_is_made(check):
+    compiled = aotgrad.function(lambda x: (check(x > 0), x + 1)[1:], forward=aotgrad.run_eagerly)
+    compiled(torch.ones(1))
+    with pytest.raises(RuntimeError, match="nonzero"):
+        compiled(-torch.ones(1))

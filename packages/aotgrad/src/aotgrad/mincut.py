@@ -19,7 +19,7 @@ from torch import fx
 from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.maxflow import INFINITE, FlowNetwork
-from aotgrad.partition import Pair, as_joint, cut, is_random, needed, runs_in_backward
+from aotgrad.partition import Pair, as_joint, cut, has_effect, is_random, needed, runs_in_backward
 from aotgrad.roles import Gradient, Primal, Result, UpdatedInput
 from aotgrad.symbols import is_size, size_hint
 from aotgrad.torch_versions import OpOverload, aten
@@ -132,7 +132,7 @@ def _may_run_again(node: fx.Node) -> bool:
         return False
     if node.target is operator.getitem:
         return True
-    return is_cheap(node.target) and not is_random(node) and not node.is_impure()
+    return is_cheap(node.target) and not is_random(node) and not has_effect(node)
 
 
 @cache

@@ -19,6 +19,7 @@ from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.roles import AliasBase, Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
 from aotgrad.symbols import is_size, may_divide_by_zero, size_hint, symbols_of, tell
+from aotgrad.torch_versions import OpOverload, schema_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,14 @@ def inference(joint: JointGraph) -> Half:
 
 
 def must_run(node: fx.Node) -> bool:
-    """Operators that count even unread: they move the random state or check something."""
-    return node.op == "call_function" and (is_random(node) or node.is_impure())
+    """Operators that count even unread: they move the random state, check something, or give nothing at all."""
+    return node.op == "call_function" and (is_random(node) or has_effect(node))
+
+
+def has_effect(node: fx.Node) -> bool:
+    """Does this operator do something besides what it gives?  What gives nothing was called for that alone."""
+    gives_nothing = isinstance(node.target, OpOverload) and not schema_of(node.target).returns
+    return gives_nothing or node.is_impure()
 
 
 def is_random(node: fx.Node) -> bool:

@@ -16,7 +16,7 @@ from torch import fx
 from aotgrad.connected import ANSWERS
 from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
-from aotgrad.partition import is_random, must_run, runs_in_backward
+from aotgrad.partition import has_effect, is_random, must_run, runs_in_backward
 from aotgrad.symbols import symbols_of
 from aotgrad.torch_versions import aten, pytree
 
@@ -126,7 +126,7 @@ def _memories(value: Any) -> set[Any]:
 
 def _is_repeatable(node: fx.Node) -> bool:
     """Does this node compute the same from the same arguments, for all we know?"""
-    if node.op != "call_function" or is_random(node) or node.is_impure() or _brings_sizes(node):
+    if node.op != "call_function" or is_random(node) or has_effect(node) or _brings_sizes(node):
         return False
     return node.target is operator.getitem or getattr(node.target, "namespace", None) == "aten"
 
