@@ -81,6 +81,36 @@ def test_places_outside_raise():
         run_program(program, [x, torch.tensor([0, 5])])
 
 
+READS = {
+    "index": lambda x, k: x[k],
+    "index of columns": lambda x, k: x[:, k],
+    "index of both": lambda x, k: x[torch.zeros_like(k), k],
+    "index_select": lambda x, k: x.index_select(1, k),
+    "gather": lambda x, k: x.gather(1, k[None]),
+    "embedding": lambda x, k: F.embedding(k, x),
+    "take": torch.take,
+    "nll_loss": lambda x, k: F.nll_loss(x[:1], k),
+}
+ALIKE = {
+    "zeros": lambda x: torch.zeros(3, 3),
+    "one": lambda x: x[0, 0].expand(3, 3),
+    "one row": lambda x: x[0].expand(3, 3) * 2,
+    "one column": lambda x: x[:, :1].expand(3, 3),
+    "a condition": lambda x: torch.zeros(3, 3).gt(1).float(),
+}
+
+
+@pytest.mark.parametrize("of", ALIKE)
+def test_places_outside_of_what_is_the_same_everywhere_raise(of):
+    """No element is read there that is not known already, but the place is looked at."""
+    x, inside, outside = torch.randn(3, 3), torch.tensor([2]), torch.tensor([70])
+    for name, read in READS.items():
+        program = program_of(lambda x, k: READS[name](ALIKE[of](x), k), x, inside)
+        torch.testing.assert_close(run_program(program, [x, inside])[0], read(ALIKE[of](x), inside))
+        with pytest.raises(IndexError):
+            run_program(program, [x, outside])
+
+
 def test_gathers_and_scatters_are_no_fallback():
     assert fallbacks(lambda x, k: x.scatter(1, k, 1.0).scatter_add(1, k, x), torch.randn(5, 7), PICK) == []
     assert fallbacks(lambda x, k: x.index_put((k,), x[:3]).index_add(0, k, x[:3]), torch.randn(5, 7), IDX) == []

@@ -28,6 +28,7 @@ from inductor.lowerings.values import (
     cost,
     positions,
     reindex,
+    unread,
 )
 from inductor.lowerings.views import wrap
 from inductor.torch_versions import aten
@@ -65,8 +66,10 @@ def gather_at(
     most = _most_inlined(x, sizes)
     if cost(x.expr, most + 1) > most or _has_places(x) or not bindable(x.expr, symbols):
         x = ctx.realize(x)
-    element = bind(at(x, indices), places)
-    return Tensor(sizes, x.dtype, x.device, element)
+    element = at(x, indices)
+    if unread(element, symbols) and not any(loads(element)):
+        element = at(ctx.realize(x), indices)  # numbers take no positions, which have to be checked
+    return Tensor(sizes, x.dtype, x.device, bind(element, places))
 
 
 def _most_inlined(x: Tensor, sizes: tuple[Index, ...]) -> int:

@@ -233,11 +233,18 @@ def cost(expr: Expr, limit: int = 1 << 30) -> int:
     return total
 
 
+def unread(expr: Expr, symbols: Iterable[Symbol]) -> frozenset[Symbol]:
+    """Those of the symbols that no index and no value mentions: positions along an axis of one element, or of many
+    that are the same."""
+    read = {symbol for node in walk(expr) if isinstance(node, Load | IndexValue) for symbol in node.index.symbols}
+    return frozenset(symbols) - read
+
+
 def bind(expr: Expr, bindings: Sequence[tuple[Symbol, Expr]]) -> Expr:
-    """``expr`` with symbols that were put into its indices read from tensors.  One below 1 is in no index, but
-    its value has to be checked."""
+    """``expr`` with symbols that were put into its indices read from tensors.  Every load takes those that are in no
+    index, too: their values have to be checked."""
     values = dict(bindings)
-    unseen = [symbol for symbol in values if symbol.size == ONE]
+    unseen = unread(expr, values)
 
     def rule(node: Expr) -> Expr | None:
         if isinstance(node, Load):
