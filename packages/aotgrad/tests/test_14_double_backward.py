@@ -159,3 +159,27 @@ def test_a_backward_that_keeps_nothing_frees_the_inputs():
     y = compiled(lambda v: v.exp() * v)(x)
     y.sum().backward()
     assert y.grad_fn.inputs is None
+
+
+@pytest.mark.parametrize("kink", [torch.abs, torch.sgn, torch.ceil, lambda y: y.clamp(-1, 1), F.relu, F.hardtanh])
+@pytest.mark.parametrize("moved", ["view", "reshape", "t", "squeeze", "expand", "index"])
+def test_second_gradients_of_kinks_through_views(kink, moved):
+    """Torch's formula gives zeros without memory, which the formula before it turned into a crash of the process."""
+    moves = {
+        "view": lambda y: y.view(3),
+        "reshape": lambda y: y.reshape(3, 1),
+        "t": lambda y: y.t(),
+        "squeeze": lambda y: y.squeeze(0),
+        "expand": lambda y: y.expand(2, 3),
+        "index": lambda y: y[:, 1:],
+    }
+
+    def program(x, w):
+        y = kink(moves[moved](torch.addmm(w[0], x, w.t())))
+        return torch.autograd.grad(y.sum(), x, create_graph=True)[0]
+
+    def gradients(f):
+        x, w = torch.ones(1, 3, requires_grad=True), torch.linspace(-1, 2, 9).view(3, 3).requires_grad_()
+        return torch.autograd.grad(f(x, w).square().sum(), (x, w), allow_unused=True, materialize_grads=True)
+
+    torch.testing.assert_close(gradients(compiled(program)), gradients(program))

@@ -38,7 +38,6 @@ from aotgrad.torch_versions import (
     aten,
     current_autograd_node,
     dispatch_has_kernel_for_dispatch_key,
-    is_zerotensor,
     schema_of,
 )
 
@@ -144,6 +143,8 @@ class Recorder(TorchDispatchMode):
                 return in_memory_order(*args, **kwargs)
         if func is aten.detach.default and self.phase == "backward" and _is_kept_by_checkpoint():
             func = aten.alias.default
+        if func is aten._efficientzerotensor.default and current_autograd_node() is not None:
+            func = aten.zeros.default  # what comes of those without memory, in a formula of torch's own, may crash it
         if func in BY_STRIDES | WINDOWS and current_autograd_node() is None:
             self.taken.add(func)
         refuse_lost_writes(func, args, self.taken)
@@ -260,9 +261,7 @@ class Recorder(TorchDispatchMode):
             self.sizes.bind(result, node)
 
     def _refuse_odd(self, what: str, value: torch.Tensor) -> None:
-        """But zeros without memory that autograd's own formulas make: the next of them, `sgn`'s for one, reads them."""
-        odd = oddity(value)
-        if odd and (current_autograd_node() is None or value.layout is not torch.strided or not is_zerotensor(value)):
+        if odd := oddity(value):
             raise Unsupported(f"{what} {odd}", "keep such tensors out of the graph, or leave it uncompiled")
 
     def _remember(self, value: torch.Tensor, node: fx.Node) -> None:
