@@ -131,3 +131,36 @@ def test_questions(name, place):
         _, expected = answer(torch.ones(2))
         _, actual = capture.optimize("eager", strict=True)(answer)(torch.ones(2))
         assert actual == expected, question
+
+
+class Overriding:
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return function.__name__
+
+
+class LikeOne:
+    def __init__(self):
+        self.__torch_function__ = None
+
+
+_OVERRIDES = torch.overrides
+OF_TORCH = {
+    "is_tensor": torch.is_tensor,
+    "is_tensor_like": _OVERRIDES.is_tensor_like,
+    "has_torch_function": lambda value: _OVERRIDES.has_torch_function((torch.ones(1), value)),
+    "unary": lambda value: _OVERRIDES.has_torch_function_unary(value),
+    "variadic": lambda value: _OVERRIDES.has_torch_function_variadic(torch.ones(1), value),
+    "an operator": lambda value: torch.max(value) if _OVERRIDES.is_tensor_like(value) else None,
+    "a function": lambda value: torch.nn.functional.relu(value) if _OVERRIDES.is_tensor_like(value) else None,
+}
+
+
+@pytest.mark.parametrize("name", OF_TORCH)
+def test_what_torch_takes_for_a_tensor(name, x):
+    """It was told that nothing but a tensor is like one."""
+    given = [Overriding(), Plain(), torch.ones(2), 4, None, "text", [1]]
+    given += [] if name in ("an operator", "a function") else [LikeOne(), Overriding]
+    for value in given:
+        captured = capture.optimize("eager")(lambda value: (OF_TORCH[name](value), x + 1))
+        assert str(captured(value)[0]) == str(OF_TORCH[name](value)), value

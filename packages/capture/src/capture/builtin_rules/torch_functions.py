@@ -53,6 +53,7 @@ from capture.values.context import (
     leave_context,
 )
 from capture.values.function import BuiltinValue, FunctionValue
+from capture.values.sequence import SequenceValue
 from capture.values.tensor import TensorValue
 
 # -- what is recorded --------------------------------------------------------------------------------------------
@@ -224,9 +225,14 @@ def is_complex(ctx: Tracer, tensor: TensorValue) -> Value:
     return boolean(tensor.fake.is_complex())
 
 
-@rule(torch.is_tensor, torch.overrides.is_tensor_like, kinds=(None,))
+@rule(torch.is_tensor, kinds=(None,))
 def is_tensor(ctx: Tracer, value: Value) -> Value:
     return boolean(isinstance(value, TensorValue))
+
+
+@rule(torch.overrides.is_tensor_like, kinds=(None,))
+def is_tensor_like(ctx: Tracer, value: Value) -> Value:
+    return ctx.call_builtin(hasattr, [value, ConstantValue("__torch_function__")], {})
 
 
 @rule(torch.Tensor.__len__, kinds=(TensorValue,))
@@ -295,14 +301,20 @@ for _function in (
     rule(_function)(_answer(NONE if _function is get_tracing_state else FALSE))
 if hasattr(torch.compiler, "is_exporting"):
     rule(torch.compiler.is_exporting)(_answer(FALSE))
-for _function in (
-    torch.overrides.has_torch_function,
-    torch.overrides.has_torch_function_unary,
-    torch.overrides.has_torch_function_variadic,
-):
-    rule(_function)(_answer(FALSE))
 if get_privateuse1_backend_name:
     rule(get_privateuse1_backend_name)(_answer(ConstantValue(get_privateuse1_backend_name())))
+
+
+@rule(torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
+def has_torch_function(ctx: Tracer, *args: Value) -> Value:
+    """Tensors of subclasses do not come into graphs; other objects may have one as well."""
+    others = (arg for arg in args if not isinstance(realize(ctx, arg), (TensorValue, ConstantValue)))
+    return boolean(any(is_tensor_like(ctx, each).truth(ctx) for each in others))
+
+
+@rule(torch.overrides.has_torch_function, kinds=(SequenceValue,))
+def any_has_torch_function(ctx: Tracer, args: SequenceValue) -> Value:
+    return has_torch_function(ctx, *args.elements(ctx))
 
 
 @rule(DisableTorchFunctionSubclass, torch.autograd.profiler.record_function)
