@@ -166,3 +166,33 @@ def test_state_dicts_are_made_inside(x, same):
     same(average(plain, model, 0.9), region(captured, model, 0.9))
     same(dict(plain.state_dict()), dict(captured.state_dict()))
     assert [type(record) for record in log.records()] == [capture.GraphRecord]
+
+
+class Queue(collections.deque):
+    pass
+
+
+class Names(set):
+    pass
+
+
+INTO_ITSELF = {
+    list: ("a.extend(a)", "a += a", "a[1:] = a", "a[:] = reversed(a)"),
+    collections.deque: ("a.extend(a)", "a += a", "a.extendleft(a)"),
+    set: ("a.update(a)", "a |= a", "a -= a", "a.symmetric_difference_update(a)"),
+    dict: ("a.update(a)", "a |= a"),
+}
+
+
+@pytest.mark.parametrize("kind", [list, Stack, collections.deque, Queue, set, Names, dict, collections.OrderedDict])
+def test_a_container_takes_itself(kind, x):
+    """That of a subclass of list was read while it grew, without end."""
+    base = next(base for base in INTO_ITSELF if issubclass(kind, base))
+    items = {1: 2, 3: 4} if base is dict else [3, 1]
+    for statement in INTO_ITSELF[base]:
+        played = {}
+        exec(f"def play(a, x):\n    {statement}\n    return a, x + 1", played)
+        mine, eagers = kind(items), kind(items)
+        played["play"](eagers, x)
+        assert capture.optimize("eager")(played["play"])(mine, x)[0] is mine
+        assert mine == eagers, statement

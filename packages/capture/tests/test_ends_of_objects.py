@@ -369,3 +369,21 @@ def test_steps_of_autograd_go_with_their_tensors(name):
         captured()
         ends.append(weakref.ref(kept.pop()))
     assert [end() for end in ends] == [None] * 3
+
+
+def test_a_module_that_torch_knows_weakly_outlives_breaks(x):
+    """Hooks on its backward, and what removes a hook, end with it."""
+
+    def play(x):
+        module, x = torch.nn.Sigmoid(), x.detach().requires_grad_()
+        module.register_full_backward_hook(lambda module, *gradients: (gradients[0][0] * 2,))
+        forward = module.register_forward_hook(lambda module, inputs, output: output)
+        out = module(x)
+        print(end="")
+        out.sum().backward()
+        forward.remove()
+        return x.grad, len(forward.hooks_dict_ref())
+
+    eager, captured = outcome(play, x)
+    assert torch.equal(eager[0], captured[0])
+    assert captured[1] == 0

@@ -2,7 +2,8 @@
 
 A break hands over what the rest of a function reads.  In CPython a frame keeps the others, too, until it returns: a
 temporary directory that is deleted with its object, a view that keeps its buffer from growing, a class that its bases
-know. Tensors, numbers, code and modules are let go at once: nothing but memory hangs on them.
+know, a module that its hooks refer to weakly. Tensors, numbers and code are let go at once: nothing but memory hangs on
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from capture.values.user_object import UserObject
 _QUIET = (
     *(type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum),
     *(FunctionType, MethodType, ModuleType, type(len)),
-    *(torch.Tensor, torch.nn.Module, torch.dtype, torch.device, torch.layout, torch.memory_format),
+    *(torch.Tensor, torch.dtype, torch.device, torch.layout, torch.memory_format),
 )
 _CONTAINERS = (list, tuple, dict, set, frozenset, torch.Size)
 _MADE_OF_OTHERS = (SequenceValue, DictValue, SetValue, UserObject, CellValue)

@@ -12,7 +12,7 @@ from capture.builtin_rules.operators import index_of, values_equal
 from capture.builtin_rules.registry import constant_of, rule
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
-from capture.values.container_object import ContainerObject, leave_subclass
+from capture.values.container_object import ContainerObject, contents_of, leave_subclass
 from capture.values.function import BuiltinValue
 from capture.values.iterating import iterate
 from capture.values.iterator import IteratorValue
@@ -41,7 +41,7 @@ def _respect_maxlen(items: ListValue) -> None:
 @rule(list.extend, collections.deque.extend, kinds=(ListValue, None))
 def extend(ctx: Tracer, items: ListValue, more: Value) -> Value:
     ctx.changed(items)
-    if isinstance(realize(ctx, more), SequenceValue):
+    if isinstance(contents_of(realize(ctx, more)), SequenceValue):  # read to its end first: it may be this very one
         items.grow(iterate(ctx, more).rest(ctx))
         _respect_maxlen(items)
         return NONE
