@@ -39,3 +39,49 @@ def test_results_share_memory_as_eagers_do(name, trains, backend):
     compiled = compile_api.compile(PROGRAMS[name], backend=backend)
     expected = shared(PROGRAMS[name](x.clone().requires_grad_(trains)))
     assert shared(compiled(x.clone().requires_grad_(trains))) == expected
+
+
+MADE = {
+    "tensor": lambda x: torch.tensor([[1.0, 2.0], [3.0, 4.0]]),
+    "as_tensor": lambda x: torch.as_tensor([[1, 2], [3, 4]]),
+    "new_tensor": lambda x: x.new_tensor([[1.0, 2.0], [3.0, 4.0]]),
+    "one number": lambda x: torch.tensor(5.0).expand(2, 2),
+    "arange": lambda x: torch.arange(4.0).view(2, 2),
+    "zeros": lambda x: torch.zeros(2, 2),
+    "computed": lambda x: x.detach()[:2, :2] * 2,
+}
+VIEWS = {
+    "every other row": lambda t: t[::2],
+    "transposed": lambda t: t.T,
+    "a window": lambda t: t[0, 1:],
+    "flat": lambda t: t.reshape(-1)[1:],
+    "a row": lambda t: t.unbind()[1],
+    "detached": lambda t: t[1].detach(),
+    "by strides": lambda t: t.as_strided((1,), (1,), 0),
+    "written": lambda t: t.T.clone().t()[1:].add_(1),
+    "all and a part": lambda t: (t, t[:, 1]),
+}
+
+
+def memories(results):
+    """How results lie in their memory, which of them share one, and what is in them after each was written to."""
+    results = [each for result in results for each in (result if isinstance(result, tuple) else [result])]
+    lie = [(each.stride(), each.storage_offset(), each.untyped_storage().nbytes(), each._is_view()) for each in results]
+    for number, each in enumerate(results):
+        if 0 not in each.stride():
+            each.fill_(number)
+    return lie, shared(results), [each.tolist() for each in results]
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_of_what_a_function_makes_keep_the_memory_they_view(view, trains, backend):
+    def program(x):
+        return [VIEWS[view](make(x)) for make in MADE.values()] + [x.sum() * 2]
+
+    x = torch.ones(3, 3, requires_grad=trains)
+    compiled = compile_api.compile(program, backend=backend)
+    for _ in range(2):  # and the next call gets others
+        found, expected = compiled(x), program(x)
+        assert memories(found[: len(MADE)]) == memories(expected[: len(MADE)])

@@ -378,7 +378,7 @@ class _Outputs:
         """May autograd have to know what this is a view of?"""
         base = base_of(output)
         if not self.training or not output.requires_grad:
-            return False
+            return self.training and base is not None and not base.requires_grad
         _is_followed(output)  # refuses what torch forbids to use
         return base is None or not _has_function_between(output, base)
 

@@ -113,6 +113,15 @@ def _take_over_views(known: fx.Node, node: fx.Node, sharing: dict[Any, list[fx.N
     return True
 
 
+def read_constants_in_place(joint: JointGraph) -> JointGraph:
+    """A constant of the program is copied in each call, as eager makes it anew, where the caller gets that memory."""
+    returned = _memories_returned(joint)
+    for node in joint.graph.find_nodes(op="call_function", target=aten.lift_fresh_copy.default):
+        if returned.isdisjoint(_memories(node)):
+            node.target = aten.lift_fresh.default
+    return joint
+
+
 def _memories_returned(joint: JointGraph) -> set[Any]:
     return {memory for node in joint.values for memory in _memories(node)}
 
@@ -151,6 +160,7 @@ def _frozen(value: Any) -> Any:
 JOINT_PASSES: Sequence[JointPass] = (
     forget_unread_statistics,
     forget_what_only_tells_a_size,
+    read_constants_in_place,
     share_equal_work,
     drop_dead_code,
 )

@@ -160,8 +160,9 @@ class Recorder(TorchDispatchMode):
         result = corrected(func, args, func(*self._faked(func, args), **self._faked(func, kwargs)))
         if isinstance(result, (bool, int, float)):  # known from the shapes: which kernel suits, how many of something
             return result
+        written = aten.lift_fresh_copy.default if func is aten.lift_fresh.default else func
         node = self.graph.create_node(
-            "call_function", func, self._encode(args), self._encode(kwargs), func.overloadpacket.__name__
+            "call_function", written, self._encode(args), self._encode(kwargs), func.overloadpacket.__name__
         )
         self._annotate(node, result)
         if (original := in_place(func)) is not None:
