@@ -11,6 +11,7 @@ import gc
 import inspect
 import itertools
 import linecache
+import re
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,8 @@ import torch
 from search.observed import Sight, observe, tensors_in
 
 CALLS = 3
-HALVES = ("torch.float32", "torch.bfloat16", "torch.float16")
+_TYPES = r"torch\.(float32|bfloat16|float16)\b"
+_SMALLER = re.compile(rf"(?P<cast>\.to\({_TYPES}\)|\.(float|bfloat16|half)\(\))|{_TYPES}")
 _NUMBERS = itertools.count()
 
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -51,10 +53,20 @@ def load(text: str) -> Program:
 
 
 def in_float64(text: str) -> str:
-    """The same program with every smaller floating type made larger."""
-    for name in HALVES:
-        text = text.replace(name, "torch.float64")
-    return text.replace(".float()", ".double()").replace(".bfloat16()", ".double()").replace(".half()", ".double()")
+    """The same program with every smaller floating type made larger.
+
+    What changes between two calls is rounded as it is for the program, which is given the same numbers.
+    """
+    program, between, changes = text.partition("def change(")
+    return _SMALLER.sub(_larger, program) + between + _SMALLER.sub(_rounded, changes)
+
+
+def _larger(found: re.Match[str]) -> str:
+    return ".double()" if found["cast"] else "torch.float64"
+
+
+def _rounded(found: re.Match[str]) -> str:
+    return (found["cast"] or "") + _larger(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,21 @@ def of_other_types(op):
             yield dtype, [changed(leaf, dtype) for leaf in leaves], structure
 
 
+def beside_other_types(op):
+    """The samples that eager takes, one tensor of single precision in another floating type, or all others in it."""
+    for sample in itertools.islice(op.sample_inputs("cpu", torch.float32), 0, 40, 20):
+        leaves, structure = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
+        leaves = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float32]
+        few = len(places) > 1 and sum(leaves[i].numel() for i in places) < 100_000
+        if not few or error_of(op, leaves, structure) is not None:
+            continue
+        for place, dtype in itertools.product(places[:4], (torch.bfloat16, torch.float64)):
+            yield [changed(leaf, dtype) if i == place else leaf for i, leaf in enumerate(leaves)], structure
+            if dtype == torch.bfloat16:
+                yield [changed(leaf, dtype) if i != place else leaf for i, leaf in enumerate(leaves)], structure
+
+
 def changed(leaf, dtype):
     if not isinstance(leaf, torch.Tensor):
         return leaf
@@ -71,6 +86,34 @@ def test_what_eager_does_not_implement_is_refused(name):
                 compile_api.reset()
             compiled = compile_api.compile(lambda *args, op=op, **kwargs: op(*args, **kwargs))
             assert type(error_of(compiled, leaves, structure)) is type(expected), (dtype, leaves)
+
+
+TOGETHER = OPERATORS if ALL else ["native_layer_norm", "nn.functional.batch_norm", "nn.functional.grid_sample", "lerp"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TOGETHER)
+def test_types_that_eager_refuses_beside_one_another_are_refused(name):
+    for op in (op for op in op_db if op.name == name):
+        for leaves, structure in beside_other_types(op):
+            expected = error_of(op, leaves, structure)
+            if expected is not None:
+                compiled = compile_api.compile(lambda *args, op=op, **kwargs: op(*args, **kwargs))
+                assert type(error_of(compiled, leaves, structure)) is type(expected), leaves
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16, None])
+def test_statistics_are_as_exact_as_the_weights(weights, backend):
+    def program(x, weight):
+        results = [torch.native_layer_norm(x, (3,), weight, weight, 1e-5)]
+        results += [torch.native_group_norm(x, weight, weight, 4, 3, 1, 1, 1e-5)]
+        results += [torch.native_batch_norm(x, weight, weight, None, None, True, 0.1, 1e-5)]
+        return [each for result in results for each in result]
+
+    x, weight = torch.randn(4, 3, dtype=torch.bfloat16), None if weights is None else torch.ones(3, dtype=weights)
+    found = compile_api.compile(program, backend=backend)(x, weight)
+    assert [each.dtype for each in found] == [each.dtype for each in program(x, weight)]
 
 
 def test_what_came_before_is_done():

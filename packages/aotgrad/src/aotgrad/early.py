@@ -222,12 +222,19 @@ def batch_norm(
     nothing has a path without them."""
     if isinstance(count := input.size(0), int) and count == 0:
         return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
-    if not training and mean is not None and torch.is_grad_enabled() and input.dim() >= 2:
+    plain = input.dim() >= 2 and _fit(input, (weight, bias, mean, var))
+    if plain and not training and mean is not None and torch.is_grad_enabled():
         return _with_fixed_statistics(input, weight, bias, mean, var, eps)
     if not training or mean is None or input.dim() < 2:
         return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
     normalised: torch.Tensor = native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)[0]
     return normalised
+
+
+def _fit(input: torch.Tensor, others: Sequence[Any]) -> bool:
+    """Whether torch's kernels take these types beside one another: one for all, or halves beside single precision."""
+    types = {given.dtype for given in others if given is not None}
+    return types <= {input.dtype} or (types == {torch.float32} and input.dtype in (torch.float16, torch.bfloat16))
 
 
 def _with_fixed_statistics(

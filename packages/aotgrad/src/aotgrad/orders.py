@@ -58,8 +58,17 @@ def _positions(result: Sequence[torch.Tensor], *_: Any) -> Sequence[torch.Tensor
     return result[0], *(_of_dtype(tensor, torch.int64) for tensor in result[1:])
 
 
+def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> Sequence[torch.Tensor]:
+    """Statistics of halves are as exact as the weights beside them on CPUs; fake kernels say halves, or floats."""
+    if x.device.type != "cpu" or x.dtype not in (torch.float16, torch.bfloat16):
+        return result
+    beside = next((given.dtype for given in rest if isinstance(given, torch.Tensor)), x.dtype)
+    return result[0], *(_of_dtype(tensor, beside) for tensor in result[1:3]), *result[3:]
+
+
 def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> Sequence[torch.Tensor]:
     """Batch norm's kernels for CPUs lay out what they normalise by its own statistics by channels, or contiguously."""
+    result = _with_statistics(result, x, *rest)
     training = next((value for value in rest if isinstance(value, bool)), False)
     if not training or x.device.type != "cpu" or not _known(x) or _has_channels_innermost(x):
         return result
@@ -94,6 +103,7 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten._native_batch_norm_legit.no_stats: _normalized,
     aten._native_batch_norm_legit_functional.default: _normalized,
     aten.native_batch_norm.default: _normalized,
+    **dict.fromkeys((aten.native_layer_norm.default, aten.native_group_norm.default), _with_statistics),
     **dict.fromkeys((aten._unique2.default, aten.unique_consecutive.default, aten.unique_dim.default), _positions),
 }
 

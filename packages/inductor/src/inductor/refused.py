@@ -1,4 +1,5 @@
-"""Operators on dtypes that torch's own kernels do not implement: torch is asked, so that its error is the user's.
+"""Operators on dtypes that torch's own kernels do not implement, or not beside one another: torch is asked, so that its
+error is the user's.
 
 Must not know: graphs, kernels of ours.
 """
@@ -10,7 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,7 +31,8 @@ def is_unimplemented(target: OpOverload, args: Sequence[Any], kwargs: Mapping[st
     """Whether torch refuses the operator on CPU tensors of these dtypes; asked once, of tensors of one element."""
     leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    if _EVERYWHERE.issuperset(tensor.dtype for tensor in tensors) or not _may_be_asked(target):
+    dtypes = {tensor.dtype for tensor in tensors}
+    if (_EVERYWHERE.issuperset(dtypes) and len(dtypes) < 2) or not _may_be_asked(target):
         return False
     if any(tensor.device.type != "cpu" or tensor.layout is not torch.strided for tensor in tensors):
         return False
@@ -97,6 +99,16 @@ def _ask(target: OpOverload, leaves: tuple[Any, ...], types: tuple[type, ...], s
 
     ``types`` tell 1 from 1.0 and from True.
     """
+    error = _error(target, leaves, structure)
+    if error is None:
+        return False
+    if _UNIMPLEMENTED.search(str(error)):
+        return True
+    alike = tuple(_in_single_precision(leaf) for leaf in leaves)
+    return True if alike != leaves and _error(target, alike, structure) is None else None
+
+
+def _error(target: OpOverload, leaves: Sequence[Any], structure: Any) -> Exception | None:
     with DisableTorchDispatch(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = [leaf.made() if isinstance(leaf, _Kind) else leaf for leaf in leaves]
@@ -104,5 +116,10 @@ def _ask(target: OpOverload, leaves: tuple[Any, ...], types: tuple[type, ...], s
         try:
             target(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever it raises is an answer
-            return True if _UNIMPLEMENTED.search(str(error)) else None
-    return False
+            return error
+    return None
+
+
+def _in_single_precision(leaf: Any) -> Any:
+    floating = isinstance(leaf, _Kind) and leaf.dtype.is_floating_point
+    return replace(leaf, dtype=torch.float32) if floating else leaf
