@@ -6,6 +6,7 @@ RANDOM_PROGRAMS says how many are generated.
 
 import math
 import os
+import random
 
 import hypothesis.strategies as st
 import pytest
@@ -24,6 +25,7 @@ def f(x, n, m):
     return y, {use}, {0}, {2}
 """
 USES = ("x * ({3})", "x.double() + ({3})", "torch.add(x, x, alpha={3})", "torch.full((2,), {3}, dtype=torch.float64)")
+SMOOTH = ("sqrt", "exp", "atan", "sin", "cos", "log", "tanh", "erf", "expm1", "cbrt", "degrees", "fabs", "ceil")
 LEAVES = st.sampled_from(
     ["n", "n", "n", "m", "size", "0.1", "0.3", "-0.0", "0.0", "3", "-2", "7", "2.5", "1e16", "1e-9", "True"]
 )
@@ -36,7 +38,7 @@ def larger(parts):
         st.builds("({} {} {})".format, parts, st.sampled_from(["//", "%"]), st.sampled_from(["3", "0.3", "-2.5"])),
         st.builds("({} ** {})".format, parts, st.sampled_from(["2", "0.5", "-1"])),
         st.builds("{}({})".format, st.sampled_from(["-", "abs", "int", "float", "round", "math.floor"]), parts),
-        st.builds("{}({})".format, st.sampled_from(["math.sqrt", "math.exp", "math.atan"]), parts),
+        st.builds("{}({})".format, st.sampled_from([f"math.{name}" for name in SMOOTH]), parts),
         st.builds("{1}({0[0]}, {0[1]})".format, pair, st.sampled_from(["min", "max"])),
         st.builds("sum([{0[0]}, {0[1]}, {0[1]}])".format, pair),
     )
@@ -96,3 +98,70 @@ def test_a_float_that_varies_costs_no_further_graph():
     for n in (3, 4, 5, 9):
         compiled(torch.ones(n), n)
     assert len(graphs) == 2
+
+
+OF_ITERABLES = ("dist", "fsum", "prod", "sumprod")
+NAMES = [name for name, value in vars(math).items() if callable(value) and name not in OF_ITERABLES and name[0] != "_"]
+EVERYTHING = [f"math.{name}({given})" for name in NAMES for given in ("a", "a, b")]
+EVERYTHING += [f"a {sign} {given}" for sign in ("//", "%", "**", "/", "<", "==") for given in ("b", "2")]
+EVERYTHING += [f"{name}({given})" for name in ("min", "max", "divmod", "pow") for given in ("a, b", "a, 3")]
+EVERYTHING += [f"a.{name}" for name in ("is_integer()", "as_integer_ratio()", "hex()", "conjugate()", "bit_length()")]
+EVERYTHING += ["a.real", "abs(a)", "-a", "~a", "int(a)", "float(a)", "bool(a)", "2 ** a", "(a / 7).is_integer()"]
+EVERYTHING += ["round(a)", "round(a, 1)", "round(a, -1)", "round(a, None)", "round(a / b, 1)", "int(a * 1.5)"]
+EVERYTHING += ["math.isclose(a, b, abs_tol=1)", "math.log(a, 2)", "math.cos(a * math.pi / 12)", "math.hypot(a, b, 2)"]
+EVERYTHING += ["math.fsum([a, b])", "math.prod([a, b])", "sum([a, b])", "str(a)", "f'{a:.2f}'", "complex(a, 1)"]
+INTS = (3, 2, 7, -4, 12, 1, 0, 30)
+FLOATS = (0.75, 2.5, -1.5, 3.0, 0.1, 0.0, -0.0, math.inf, math.nan, -7.25, 1e300)
+PAIRS = {
+    "ints": [*zip(INTS, INTS[3:] + INTS[:3], strict=True)],
+    "floats": [*zip(FLOATS, FLOATS[4:] + FLOATS[:4], strict=True)],
+    "both": [*zip(INTS, FLOATS, strict=False)],
+}
+EVERY_FUNCTION = """
+def f(x, a, b, seen):
+    seen.append(len(seen))
+    v = {}
+    seen.append(len(seen))
+    return x * (v if isinstance(v, (int, float)) and abs(v) < 2**60 else 1), v
+"""
+
+
+def all_that_shows(function, *args):
+    seen = []
+    try:
+        return repr(function(torch.ones(1, dtype=torch.float64), *args, seen)), seen
+    except Exception as error:  # noqa: BLE001 - whatever Python raises
+        return type(error), error.args, seen
+
+
+@pytest.mark.filterwarnings("ignore:.*versions exist already:UserWarning")  # texts are constants of a graph
+@pytest.mark.parametrize("pairs", PAIRS)
+def test_every_function_of_numbers_is_pythons(pairs):
+    drawn = random.Random(os.environ.get("NUMBER_SEED")).sample(EVERYTHING, 30)
+    for expression in EVERYTHING if "NUMBER_SEED" in os.environ else drawn:
+        names = {"math": math}
+        exec(EVERY_FUNCTION.format(expression), names)
+        expected = [all_that_shows(names["f"], *pair) for pair in PAIRS[pairs]]
+        compile_api.reset()
+        compiled = compile_api.compile(names["f"], backend="eager")
+        for pair, wanted in zip(PAIRS[pairs] * 2, expected * 2, strict=True):
+            assert all_that_shows(compiled, *pair) == wanted, f"{expression}, a, b = {pair}"
+
+
+def schedule(x, epoch, rate):
+    factor = 0.5 * (1 + math.cos(math.pi * epoch / 50)) * math.exp(-rate) + math.pow(0.9, epoch)
+    return x * factor, x.float() * round(epoch / 7, 1), factor
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_schedule_is_pythons_to_the_bit(backend):
+    compiled, x = compile_api.compile(schedule, backend=backend), torch.linspace(-1, 1, 5, dtype=torch.float64)
+    for epoch in range(3, 13):
+        assert repr(compiled(x, epoch, epoch / 10)) == repr(schedule(x, epoch, epoch / 10))
+
+
+def test_a_schedule_costs_one_graph_more(recording):
+    compiled = compile_api.compile(schedule, backend=recording)
+    for epoch in range(3, 13):
+        compiled(torch.ones(2), epoch, epoch / 10)
+    assert len(recording.graphs) == 2

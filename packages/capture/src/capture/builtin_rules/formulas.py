@@ -1,4 +1,4 @@
-"""Floats computed from sizes and ints that vary: left to Python, which computes them before the graph.
+"""Floats computed from sizes and numbers that vary: left to Python, which computes them before the graph.
 
 Floats are not real numbers: ``n * 0.1 + n * 0.2`` is not ``n * (0.1 + 0.2)``, and zero has a sign.  So no such number
 is ever an expression that may be put into another order.  What Python computes, in the program's order, is an input
@@ -19,6 +19,7 @@ from capture.builtin_rules.registry import fold, rule
 from capture.sources import FormulaSource, Inputs, NumberSource, Source
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue, boolean
+from capture.values.scalar import ScalarValue
 from capture.values.symint import SymbolicNumber
 
 _SIGNS = {
@@ -50,31 +51,65 @@ def _is_natural(exponent: Value) -> bool:
 def computed(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> Value:
     """A number as Python computes it, in each call."""
     source = _formula(ctx, function, operands)
-    try:
-        result = function(*map(_now, operands))
-    except Exception:  # noqa: BLE001 - whatever it raises for these numbers
-        result = None
+    result = _outcome(ctx, source, function, operands)
+    if type(result) is bool:
+        return exactly(ctx, source, result)
     if type(result) not in (int, float):
         known = [ConstantValue(_relied_on(operand)) for operand in operands]
         folded = fold(ctx, function, known, {})
         assert folded is not None
         return folded
-    if not _may_vary(result):
+    given = any(isinstance(operand, ScalarValue) for operand in operands)  # which is a tensor in the graph
+    if not _may_vary(result) and not (given and isinstance(result, float)):
         return exactly(ctx, source, result)
     if not _never_raises(ctx, function, operands):
         kind = type(result)
         _rely(ctx, _Condition(source, f"{source.expression()} is {_kind(kind)}", kind))
+    if given and isinstance(result, float):
+        return ScalarValue(float, source=source, now=result)
     node = ctx.graph.inputs.get(source)
     if node is None:
+        ctx.need_symbols()
         node = ctx.graph.add_input(source, ctx.graph.symbolic_number(result, source))
-    return SymbolicNumber(node, node.meta["val"])
+    return SymbolicNumber(node, node.meta["val"], source)
+
+
+def parts_of(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value], count: int) -> list[Value]:
+    """The numbers of which Python makes a tuple."""
+    return [computed(ctx, _part(function, place), operands) for place in range(count)]
+
+
+def _part(function: Callable[..., Any], place: int) -> Callable[..., Any]:
+    return named(f"{_name(function)}[{place}]", lambda *numbers: function(*numbers)[place])
+
+
+def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that formulas are told apart by."""
+    function.__qualname__, function.__module__ = name, "builtins"
+    return function
+
+
+def is_known_before(ctx: Tracer, operand: Value) -> bool:
+    """Whether a number is the program's own, was passed in, or follows from such."""
+    if isinstance(operand, ConstantValue):
+        return isinstance(operand.value, (int, float, type(None)))
+    return isinstance(operand, (SymbolicNumber, ScalarValue)) and _source(ctx, operand) is not None
 
 
 def compared(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> Value:
     """What Python says of these numbers, from now on relied on."""
-    answer = bool(function(*map(_now, operands)))
-    exactly(ctx, _formula(ctx, function, operands), answer)
+    source = _formula(ctx, function, operands)
+    answer = bool(_outcome(ctx, source, function, operands))
+    exactly(ctx, source, answer)
     return boolean(answer)
+
+
+def _outcome(ctx: Tracer, source: Source, function: Callable[..., Any], operands: Sequence[Value]) -> Any:
+    try:
+        return function(*map(_now, operands))
+    except Exception as error:  # noqa: BLE001 - whatever it raises for these numbers
+        _rely(ctx, _Raises(source, f"{source.expression()} raises {error!r}", type(error), error.args))
+        return ctx.throw(type(error), *error.args)
 
 
 def exactly(ctx: Tracer, source: Source, number: float) -> ConstantValue:
@@ -83,7 +118,7 @@ def exactly(ctx: Tracer, source: Source, number: float) -> ConstantValue:
     return ConstantValue(number)
 
 
-def _rely(ctx: Tracer, condition: _Condition) -> None:
+def _rely(ctx: Tracer, condition: _Condition | _Raises) -> None:
     ctx.guard(None, "relation", (), None, condition, text=condition.text)
 
 
@@ -106,6 +141,23 @@ class _Condition:
         if self.wanted is not None:
             return repr(found) == self.wanted
         return isinstance(found, float) or (isinstance(found, int) and abs(found) < _LIMIT)
+
+
+@dataclass(frozen=True)
+class _Raises:
+    """A guard: the formula raises just that."""
+
+    source: Source
+    text: str
+    cls: type[BaseException]
+    told: tuple[Any, ...]
+
+    def __call__(self, function: Any, *args: Any) -> bool:
+        try:
+            self.source.read(Inputs(function, args))
+        except Exception as error:  # noqa: BLE001 - which one is the question
+            return type(error) is self.cls and error.args == self.told
+        return False
 
 
 def _kind(cls: type) -> str:
@@ -131,6 +183,8 @@ def _never_raises(ctx: Tracer, function: Any, operands: Sequence[Value]) -> bool
 
 
 def _now(operand: Value) -> Any:
+    if isinstance(operand, ScalarValue):
+        return operand.now if operand.function is None else operand.function(*map(_now, operand.operands))
     return operand.example.node.hint if isinstance(operand, SymbolicNumber) else operand.constant()
 
 
@@ -145,10 +199,20 @@ def _formula(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value
         ctx.stop("data-dependent operation", "a number is read out of a tensor")
     if function in _SIGNS:
         return FormulaSource(function, found, f"({{}} {_SIGNS[function]} {{}})")
-    return FormulaSource(function, found, f"{function.__name__}({', '.join('{}' for _ in found)})")
+    return FormulaSource(function, found, f"{_name(function)}({', '.join('{}' for _ in found)})")
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """``math.pow`` is not ``pow``."""
+    return f"math.{function.__name__}" if getattr(function, "__module__", "") == "math" else function.__qualname__
 
 
 def _source(ctx: Tracer, operand: Value) -> Source | None:
+    if isinstance(operand, ScalarValue):
+        if operand.source is not None or None in operand._given():
+            return operand.source
+        assert operand.function is not None
+        return _formula(ctx, operand.function, operand.operands)
     if isinstance(operand, SymbolicNumber):
         source: Source | None = ctx.graph.source_of(operand.example)
         return source
@@ -157,8 +221,11 @@ def _source(ctx: Tracer, operand: Value) -> Source | None:
 
 def _rounding(function: Any) -> None:
     @rule(function, kinds=(SymbolicNumber,))
-    def rounded(ctx: Tracer, value: SymbolicNumber) -> Value:
-        return value if value.python_type() is int else computed(ctx, function, [value])
+    def rounded(ctx: Tracer, value: SymbolicNumber, *more: Value) -> Value:
+        if not all(is_known_before(ctx, each) for each in more):
+            ctx.stop("call", f"a number is rounded as {more[0].describe()} says")
+        whole = value.python_type() is int and not more
+        return value if whole else computed(ctx, function, [value, *more])
 
 
 for _function in (math.floor, math.ceil, math.trunc, round, int):

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from capture.builtin_rules.formulas import computed, is_known_before
 from capture.builtin_rules.operators import plain_in_place
 from capture.builtin_rules.registry import fallback, rule
 from capture.sources import MadeSource
@@ -27,19 +28,7 @@ _NEVER_RAISE = frozenset({*_ARITHMETIC, *_COMPARISONS, *_QUESTIONS, operator.neg
 _QUOTIENTS = (operator.truediv, operator.itruediv)
 _WHOLE_QUOTIENTS = (operator.floordiv, operator.ifloordiv, operator.mod, operator.imod)
 _EXACT = (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.abs, abs, float)
-_OF_SIZES: dict[Any, Any] = {
-    math.sqrt: torch.sqrt,
-    math.exp: torch.exp,
-    math.log: torch.log,
-    math.log2: torch.log2,
-    math.log10: torch.log10,
-    math.cos: torch.cos,
-    math.sin: torch.sin,
-    math.tanh: torch.tanh,
-    math.atan: torch.atan,
-}
-_IN_DOUBLES = {function: function for function in _EXACT} | _OF_SIZES
-_LARGEST_EXPONENT = 700  # whose power of e is a float
+_IN_DOUBLES = {function: function for function in _EXACT}
 _WITH_TENSORS = frozenset(
     {"add", "sub", "mul", "truediv", "iadd", "isub", "imul", "itruediv", "div", "true_divide"}
     | {"lt", "le", "eq", "ne", "gt", "ge"}
@@ -117,26 +106,8 @@ def _is_never_zero(ctx: Tracer, divisor: Value) -> bool:
         return divisor.truth(ctx)
     if not isinstance(divisor, ScalarValue):
         return False
-    if divisor.function in (math.sqrt, math.exp):
-        (operand,) = divisor.operands
-        return divisor.function is math.exp or operand.truth(ctx)
     decided = divisor.decided(ctx)
     return ctx.expect(divisor, True) if decided is None else decided
-
-
-@fallback(order=5)
-def functions_of_sizes(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """``math.sqrt(n)``: a number of its own for every size or quotient of sizes, unless it raises for some."""
-    if not isinstance(function, type(math.sqrt)) or function not in _OF_SIZES or len(args) != 1:
-        return None
-    size = args[0]
-    if not isinstance(size, SymbolicNumber) or not isinstance(size.example, (torch.SymInt, torch.SymFloat)):
-        return None
-    if function is math.exp and not size.example < _LARGEST_EXPONENT:
-        return None
-    if function in (math.sqrt, math.log, math.log2, math.log10) and not size.example > 0:
-        return None
-    return ScalarValue(float, function=function, operands=args)
 
 
 @fallback(order=90)
@@ -160,6 +131,8 @@ def magnitude(ctx: Tracer, value: SymbolicNumber) -> Value:
 
 @rule(divmod, kinds=(SymbolicNumber, None))
 @rule(divmod, kinds=(None, SymbolicNumber))
+@rule(divmod, kinds=(ScalarValue, None))
+@rule(divmod, kinds=(None, ScalarValue))
 def quotient_and_rest(ctx: Tracer, value: Value, divisor: Value) -> Value:
     operands = [value, divisor]
     return TupleValue([ctx.call_builtin(function, operands, {}) for function in (operator.floordiv, operator.mod)])
@@ -173,6 +146,8 @@ def to_float(ctx: Tracer, value: ScalarValue) -> Value:
 @rule(int, operator.index, kinds=(ScalarValue,))
 def to_int(ctx: Tracer, value: ScalarValue) -> Value:
     if value.cls is float:
+        if is_known_before(ctx, value):
+            return computed(ctx, int, [value])
         if (known := value.of_this_call()) is not None:
             return ConstantValue(int(known))
         ctx.stop("tensor value", f"{value.describe()} is rounded")  # not every float has an integer

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from capture.sources import Source
+from capture.sources import FormulaSource, Inputs, Source
 from capture.values.base import Tracer, Value
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
@@ -56,7 +56,11 @@ class ScalarValue(Value):
             return None
         answer = bool(self._computed(leaf.now))
         same_answer = lambda number: type(number) is leaf.cls and bool(self._computed(number)) is answer  # noqa: E731
-        ctx.guard(leaf.source, "python", same_answer, text=f"a condition on {leaf.describe()} is {answer}")
+        text = f"a condition on {leaf.describe()} is {answer}"
+        if isinstance(formula := leaf.source, FormulaSource):  # which is Python's to read
+            ctx.guard(None, "relation", (), None, lambda *call: same_answer(_read(formula, call)), text=text)
+        else:
+            ctx.guard(leaf.source, "python", same_answer, text=text)
         return answer
 
     def of_this_call(self) -> Any:
@@ -99,6 +103,14 @@ class ScalarValue(Value):
         if self.source is not None:
             return f"a number that varies ({self.source.expression()})"
         return "a number read out of a tensor" if self.function is None else "a number computed from a tensor's"
+
+
+def _read(formula: FormulaSource, call: Sequence[Any]) -> Any:
+    """The number in a call of the function that is ahead of the call's arguments; None where there is none."""
+    try:
+        return formula.read(Inputs(call[0], call[1:]))
+    except Exception:  # noqa: BLE001 - whatever it raises, the evaluation of that call will meet it
+        return None
 
 
 def _operand(value: Value, number: Any) -> Any:
