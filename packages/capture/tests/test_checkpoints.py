@@ -159,3 +159,29 @@ def outcome_of_backward(result):
         return result.sum().backward()
     except RuntimeError as error:
         return str(error)
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+def test_a_list_grows_behind_a_function_of_its_own_within_a_checkpoint():
+    seen = []
+
+    def inside(x):
+        x = Twice.apply(x)
+        seen.append(x.shape)
+        return x.sin()
+
+    def f(x):
+        return checkpoint(inside, x, use_reentrant=False).sum()
+
+    x = torch.ones(3, requires_grad=True)
+    capture.optimize("eager", strict=True)(f)(x)
+    assert seen == [(3,)]

@@ -1,9 +1,8 @@
 """What the evaluated code changed in objects that existed before it: seen at once inside, replayed when the frame
 leaves.
 
-The new state lives in the values themselves (a list's items, an object's overlay); here is only who changed, in
-order.  How a
-change is replayed is the emitter's business.
+The new state lives in the values themselves (a list's items, an object's overlay); here is only who changed, in order.
+How a change is replayed is the emitter's business.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Effects:
         try:
             yield changes.keys()
         finally:
-            self._watched.remove(changes)
+            self._watched = [each for each in self._watched if each is not changes]  # others may be equal
 
     def let_go(self) -> None:
         """Values that were written to may refer to one another, and to themselves."""
