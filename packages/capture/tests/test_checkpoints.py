@@ -185,3 +185,50 @@ def test_a_list_grows_behind_a_function_of_its_own_within_a_checkpoint():
     x = torch.ones(3, requires_grad=True)
     capture.optimize("eager", strict=True)(f)(x)
     assert seen == [(3,)]
+
+
+def rebound(x):
+    w = x.sin()
+    y = checkpoint(lambda t: t * w, x, use_reentrant=False)
+    w = w * 3
+    return (y + w).sum()
+
+
+def rebound_by_the_result(x):
+    c = x * 1
+    c = checkpoint(lambda t: t * c, c, use_reentrant=False)
+    return c.sum()
+
+
+def rebound_in_a_loop(x):
+    for scale in (1.0, 2.0, 3.0):
+        x = checkpoint(lambda t: t.sin() * scale, x, use_reentrant=False)
+    return x.sum()
+
+
+def rebound_within(x):
+    count = 0
+
+    def inside(t):
+        nonlocal count
+        count += 1
+        return t.exp() * count
+
+    return checkpoint(inside, x, use_reentrant=False).sum()
+
+
+def kept(x):
+    w = x.sin()
+    return checkpoint(lambda t: t * w, x, use_reentrant=False).sum()
+
+
+@pytest.mark.parametrize("f", [rebound, rebound_by_the_result, rebound_in_a_loop, rebound_within, kept])
+def test_backward_reads_the_closure_as_it_is_by_then(f):
+    log = capture.Log()
+    captured = capture.optimize("eager", log=log)(f)
+    for _ in range(2):
+        x, y = (torch.linspace(0.5, 2, 3, requires_grad=True) for _ in range(2))
+        f(x).backward()
+        captured(y).backward()
+        assert torch.equal(x.grad, y.grad)
+    assert f is not kept or not [record for record in log.records() if isinstance(record, capture.BreakRecord)]

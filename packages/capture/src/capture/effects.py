@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from capture.locks import Locks
 from capture.values.base import Value
@@ -25,6 +26,7 @@ class Effects:
         self.locks = Locks()
         self.clocks: list[ClockReading] = []  # in their order
         self.classes = False  # whether members of some were written
+        self.final: dict[Value, Any] = {}  # what must not change any more; else evaluation stops where that began
         self._watched: list[dict[Value, None]] = []  # what changes while somebody watches, once for each who does
 
     def note(self, value: Value) -> None:

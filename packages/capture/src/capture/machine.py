@@ -537,6 +537,8 @@ class Machine:
         return True
 
     def changed(self, value: Value) -> None:
+        if value in self.effects.final:
+            raise StopEarlier(self.effects.final[value])
         self._changes += 1
         self._inlined += 1  # the step cannot be taken back
         self.effects.note(value)

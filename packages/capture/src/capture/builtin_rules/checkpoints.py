@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 import torch.utils.checkpoint
 
 from capture.builtin_rules.registry import rule
-from capture.values.base import Tracer, Value, reachable, realize
+from capture.errors import Reason
+from capture.outcomes import Stopped
+from capture.values.base import Tracer, Value, reachable, realize, settled
 from capture.values.constant import FALSE, NONE, TRUE
+from capture.values.function import CellValue, FunctionValue
 from capture.values.tensor import TensorValue
 
 _OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
@@ -32,7 +37,28 @@ def checkpoint(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> V
     if reentrant.truth(ctx):
         for value in reachable([result]):
             _note_reentrant(ctx, value)
+    _read_again(ctx, function)
     return result
+
+
+def _read_again(ctx: Tracer, function: Value) -> None:
+    """Backward calls the function once more, which then finds in its closure what is there by that time."""
+    instruction, step = ctx.graph.mode.journal.place
+    for cell in _cells(function, set()):
+        explanation = "a variable of the function in a `checkpoint` is bound anew before backward calls it again"
+        stopped = Stopped(instruction, step, Reason("checkpoint", explanation), ctx.location())
+        ctx.effects.final.setdefault(cell, stopped)
+
+
+def _cells(function: Value, met: set[int]) -> Iterator[CellValue]:
+    """The closure of a function, and those of functions in it."""
+    function = settled(function)
+    if not isinstance(function, FunctionValue) or id(function) in met:
+        return
+    met.add(id(function))
+    for cell in function.closure:
+        yield cell
+        yield from _cells(cell.content, met)
 
 
 def _note_reentrant(ctx: Tracer, value: Value) -> None:
