@@ -97,3 +97,54 @@ def test_answers_that_do_not_hang_on_what_arrives_are_refused_where_sizes_vary()
     compiled = aotgrad.function(lambda v: (own(v, v)[0], v * 2), forward=aotgrad.run_eagerly, dynamic=True)
     with pytest.raises(aotgrad.Unsupported, match="whatever arrives"):
         compiled(torch.ones(3, requires_grad=True))
+
+
+class ItsInput(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class ItsView(ItsInput):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+
+class ViewOfItsOwn(ItsInput):
+    @staticmethod
+    def forward(ctx, x):
+        return (x * 2).view(-1)
+
+
+class TwoViews(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x), x[:1]
+
+    @staticmethod
+    def backward(ctx, grad, of_part):
+        return grad
+
+
+@pytest.mark.parametrize("function", [ItsInput, ItsView, ViewOfItsOwn, TwoViews])
+@pytest.mark.parametrize("viewed", [False, True])
+def test_views_that_a_function_returned_refuse_to_be_written_to(function, viewed):
+    def program(x):
+        result = function.apply(x.clone())
+        result = result[0] if isinstance(result, tuple) else result
+        return result.view(1, -1) if viewed else result
+
+    def after(f):
+        x = torch.ones(3, requires_grad=True)
+        result = f(x)
+        gradient = torch.autograd.grad(result.sum(), x, retain_graph=True)[0]
+        with pytest.raises(RuntimeError) as refused:
+            result.mul_(2)
+        return gradient.tolist(), str(refused.value).split("This view", 1)[1]
+
+    assert after(aotgrad.function(program, forward=aotgrad.run_eagerly)) == after(program)

@@ -23,6 +23,7 @@ from aotgrad.facts import (
     Detach,
     Facts,
     Followed,
+    Frozen,
     Mutation,
     OfInput,
     OfResult,
@@ -239,6 +240,7 @@ def _made_unfollowed(view: torch.Tensor) -> tuple[Unfollowed, ...]:
     return ()
 
 
+_OF_FUNCTIONS = (CreationMeta.IN_CUSTOM_FUNCTION, CreationMeta.MULTI_OUTPUT_NODE)
 _ALIAS, _DETACH = Step(torch.ops.aten.alias.default), Step(torch.ops.aten.detach.default)
 
 
@@ -383,10 +385,13 @@ class _Outputs:
         return base is None or not _has_function_between(output, base)
 
     def _own_steps(self, output: torch.Tensor, node: fx.Node) -> tuple[Any, ...]:
-        """What a result is to autograd though nobody has what it views: made without gradients it refuses to be written
-        to with them."""
+        """What a result is to autograd though nobody has what it views: made without gradients, or by a function with a
+        backward of its own, it refuses to be written to with them."""
         if self._is_seen_as_view(output, node):
             return (Detach(),)
+        if self.training and output.requires_grad and id(output) not in self._passed:
+            made_in = CreationMeta.DEFAULT if base_of(output) is None else get_creation_meta(output)
+            return (_ALIAS, Frozen(made_in)) if made_in in _OF_FUNCTIONS else ()
         records = torch.is_grad_enabled() and not output.requires_grad and base_of(output) is not None
         unfollowed = _made_unfollowed(output) if records and len(self._sharing_with(output)) == 1 else ()
         return (_ALIAS, *unfollowed) if unfollowed else ()

@@ -54,6 +54,14 @@ class Unfollowed:
 
 
 @dataclass(frozen=True, slots=True)
+class Frozen:
+    """The output is a view that a function with a backward of its own returned: torch refuses to write to it, for the
+    reason `made_in`."""
+
+    made_in: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Followed:
     """The output was made as a view while gradients were on, which they are not where the graph is called."""
 

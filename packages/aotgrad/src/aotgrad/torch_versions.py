@@ -140,6 +140,7 @@ INSIDES = Insides(
         Inside(
             "torch._C._autograd._get_creation_meta", "which says in what mode a view was made", _NOTHING, essential=True
         ),
+        Inside("torch._C._autograd._set_creation_meta", "which says it of another view", _NOTHING, essential=True),
         Inside("torch._C._autograd.CreationMeta", "which names these modes", _NOTHING, essential=True),
         Inside(
             "torch._C._autograd._unsafe_set_version_counter",

@@ -23,6 +23,7 @@ from aotgrad.facts import (
     Detach,
     Facts,
     Followed,
+    Frozen,
     OfInput,
     OfResult,
     OfSize,
@@ -37,7 +38,7 @@ from aotgrad.inside import note_changes
 from aotgrad.saved_inputs import Noted, SavedInput, note_saved
 from aotgrad.source import Source
 from aotgrad.symbols import size_hint
-from aotgrad.torch_versions import foreach_copy_, op_of, unsafe_set_version_counter
+from aotgrad.torch_versions import foreach_copy_, op_of, set_creation_meta, unsafe_set_version_counter
 
 Call = Callable[..., Sequence[Any]]
 _NOTHING: tuple[Noted, Sequence[int]] = Noted(), ()
@@ -222,6 +223,9 @@ def _path(source: Source, base: str, steps: Sequence[Any]) -> str:
     if steps and isinstance(steps[-1], (Followed, Unfollowed)):
         mode = source.constant(_mode_of(steps[-1]), "mode")
         return f"{source.constant(_within, 'within')}({mode}, lambda: {_path(source, base, steps[:-1])})"
+    if steps and isinstance(steps[-1], Frozen):
+        reason = source.constant(steps[-1].made_in, "reason")
+        return f"{source.constant(_frozen, 'frozen')}({_path(source, base, steps[:-1])}, {reason})"
     expression = base
     for step in steps:
         if isinstance(step, Data):
@@ -247,6 +251,12 @@ def _mode_of(step: Followed | Unfollowed) -> Callable[[], AbstractContextManager
 def _within(mode: Callable[[], AbstractContextManager[None]], view: Callable[[], torch.Tensor]) -> torch.Tensor:
     with mode():
         return view()
+
+
+def _frozen(view: torch.Tensor, reason: Any) -> torch.Tensor:
+    if view._is_view():  # where the caller asks for no gradients it is none to autograd
+        set_creation_meta(view, reason)
+    return view
 
 
 def _step(source: Source, expression: str, step: Step) -> str:
