@@ -1,5 +1,6 @@
 """Changed inputs that the graph for inference writes itself."""
 
+import pytest
 import torch
 
 import aotgrad
@@ -67,3 +68,25 @@ def test_what_is_written_by_out_keeps_its_layout():
     eager, ours = program(x, y), aotgrad.function(program, forward=aotgrad.run_eagerly)(x, y)
     assert [value.stride() for value in ours] == [value.stride() for value in eager]
     torch.testing.assert_close(ours, eager)
+
+
+KEEPS_EVERYTHING = {
+    "resize_": lambda x: x.resize_(2, 3),
+    "resize_ to a size": lambda x: x.resize_(x.shape),
+    "resize_as_": lambda x: x.resize_as_(torch.ones(2, 3)),
+    "squeeze_": lambda x: x.squeeze_(),
+    "transpose_": lambda x: x.transpose_(0, 0),
+    "copy_": lambda x: x.copy_(x),
+    "mul_": lambda x: x.mul_(1),
+    "a part of nothing": lambda x: x[:0].zero_(),
+    "an index of nothing": lambda x: x.index_put_((torch.tensor([], dtype=torch.long),), torch.ones(())),
+}
+
+
+@pytest.mark.parametrize("name", KEEPS_EVERYTHING)
+def test_what_changes_nothing_counts_as_in_eager(name):
+    """`resize_` to the size that a tensor has counted as a write."""
+    eagers, ours = torch.ones(2, 3), torch.ones(2, 3)
+    KEEPS_EVERYTHING[name](eagers)
+    aotgrad.function(KEEPS_EVERYTHING[name], forward=aotgrad.run_eagerly)(ours)
+    assert ours._version == eagers._version

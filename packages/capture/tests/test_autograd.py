@@ -1,6 +1,7 @@
 """Autograd in the user's code: the same gradients, in the same places, as part of the graph."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -353,3 +354,26 @@ def test_what_a_backward_of_its_own_changes_changes_once(f):
             True
         ] * len(expected)
         assert counted == count
+
+
+READS_OF_GRADIENTS = {
+    "of what is computed": lambda x: (x * 2).grad,
+    "after its backward": lambda x: ((y := x * 2).sum().backward(), y.grad)[1],
+    "of a view": lambda x: (x * 2)[0].grad,
+    "asked for": lambda x: (hasattr(x * 2, "grad"), getattr(x * 2, "grad", 3)),
+    "of a leaf": lambda x: x.detach().clone().requires_grad_().grad,
+    "of a constant": lambda x: torch.ones(2).grad,
+}
+
+
+@pytest.mark.parametrize("name", READS_OF_GRADIENTS)
+def test_who_reads_the_gradient_of_what_is_no_leaf_is_warned_at_each_call(name):
+    def told(function):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            result = function(torch.ones(3, requires_grad=True))
+        return result, [(str(each.message), each.filename, each.lineno) for each in said]
+
+    captured = capture.optimize("eager")(READS_OF_GRADIENTS[name])
+    for _ in range(2):
+        assert told(captured) == told(READS_OF_GRADIENTS[name])

@@ -172,6 +172,14 @@ def set_data(tensor: torch.Tensor, other: torch.Tensor) -> None:
     raise Unsupported("the data of a tensor is exchanged", "write to it, or keep that out of the graph")
 
 
+@early(torch.Tensor.resize_, torch.ops.aten.resize_.default)
+def resize_(tensor: torch.Tensor, *size: Any, **options: Any) -> torch.Tensor:
+    """To the size that it has it does nothing, which functionalization counts as a write."""
+    wanted = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    keeps = not options and not tensor.requires_grad and wanted == tuple(tensor.shape)
+    return tensor if keeps else tensor.resize_(*size, **options)
+
+
 @early(torch.bernoulli, torch.Tensor.bernoulli)
 def bernoulli(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """It draws in the order of a contiguous tensor, unlike what is drawn in place."""

@@ -165,7 +165,7 @@ def get_attribute(ctx: Tracer, value: Value, name: ConstantValue, default: Value
 
 @rule(hasattr, kinds=(None, ConstantValue))
 def has_attribute(ctx: Tracer, value: Value, name: ConstantValue) -> Value:
-    if isinstance(value, TensorValue) and hasattr(torch.Tensor, name.value):
+    if isinstance(value, TensorValue) and hasattr(torch.Tensor, name.value) and name.value != "grad":  # which may warn
         return boolean(hasattr(value.fake, name.value))
     bound = BuiltinValue(getattr, receiver=value)
     return boolean(ctx.attempt(PartialValue(bound, [name], {}), AttributeError) is not None)
