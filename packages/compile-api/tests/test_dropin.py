@@ -241,6 +241,7 @@ def test_torchs_compiler_answers_with_ours():
     torch._dynamo.reset()
     f = torch._dynamo.optimize("eager")(plain)
     assert torch.equal(torch._dynamo.run(f)(torch.ones(1)), torch.full((1,), 2.0))
+    assert torch.equal(torch._dynamo.run()(f)(torch.ones(1)), torch.full((1,), 2.0))
     assert isinstance(torch._dynamo.lookup_backend("eager")(torch.fx.symbolic_trace(plain), [])(1), int)
 
 

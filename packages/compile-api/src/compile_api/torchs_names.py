@@ -71,7 +71,7 @@ def _of_dynamo(told: Told, serve: Callable[..., Any]) -> Mapping[str, Any]:
         "optimize_assert": functools.partial(optimize, nopython=True),
         "explain": _explain,
         "export": _export(told),
-        "run": capture.run,
+        "run": _run,
         "graph_break": capture.torchs_graph_break,
         "skip_frame": capture.torchs_graph_break,
         "disallow_in_graph": _each(capture.disallow_in_graph),
@@ -130,6 +130,11 @@ def lookup_function(backend: Any) -> Any:
         return backend
     entry = lookup(backend)
     return entry.function if entry.function is not None else backend_function(backend)
+
+
+def _run(fn: Any = None) -> Any:
+    """torch's is a decorator as well."""
+    return capture.run if fn is None else capture.run(fn)
 
 
 def _each(mark: Callable[[Any], Any]) -> Callable[[Any], Any]:
