@@ -183,3 +183,39 @@ def test_second_gradients_of_kinks_through_views(kink, moved):
         return torch.autograd.grad(f(x, w).square().sum(), (x, w), allow_unused=True, materialize_grads=True)
 
     torch.testing.assert_close(gradients(compiled(program)), gradients(program))
+
+
+class _Squared(torch.autograd.Function):
+    """Gives one tensor twice, and its gradient reads the tensor."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x, x.exp()
+
+    @staticmethod
+    def backward(ctx, grad, of_exp):
+        return 2 * ctx.saved_tensors[0] * grad + of_exp
+
+
+SUMMED = {
+    "two ways": lambda x: x * x.sum() + x.sin(),
+    "with zeros": lambda x: x.ceil() + x * x,
+    "a function of its own": lambda x: _Squared.apply(x)[0] * 2,
+    "its other result": lambda x: _Squared.apply(x)[1] * 2,
+    "written": lambda x: (y := x.clone(), y[:2].mul_(2), y * x)[-1],
+    "complex": lambda x: torch.view_as_real(torch.complex(x, x * 2)).sum(1) + x.abs(),
+}
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_gradients_for_several_tangents_at_once(name):
+    """A gradient that depends on none of them was written to with one that depends on all."""
+
+    def gradients(f):
+        x, batch = torch.tensor([1.0, -2.0, 0.5], requires_grad=True), torch.eye(3)
+        (first,) = torch.autograd.grad(f(x), x, batch, is_grads_batched=True)
+        (once,) = torch.autograd.grad(f(x).square().sum(), x, create_graph=True)
+        return first, torch.autograd.grad(once, x, batch, is_grads_batched=True)[0]
+
+    torch.testing.assert_close(gradients(compiled(SUMMED[name])), gradients(SUMMED[name]))

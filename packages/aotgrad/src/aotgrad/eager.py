@@ -1,7 +1,7 @@
 """The plainest compiler of an ATen graph: its operators one after another, each value freed after its last use.
 
 What `aot_eager` means, and what the tests run.
-Must not know: forward, backward, roles.
+Must not know: forward, backward, and of roles but which inputs are tangents.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import fx
 
 from aotgrad.errors import WrongArguments, kind
 from aotgrad.functional import memory_of
+from aotgrad.roles import Tangent
 from aotgrad.source import Source
 from aotgrad.torch_versions import OpOverload, op_of
 
@@ -86,8 +87,10 @@ def _last_uses(nodes: Sequence[fx.Node]) -> dict[fx.Node, list[fx.Node]]:
 def _sums_in_place(nodes: Sequence[fx.Node], dying: Mapping[fx.Node, Sequence[fx.Node]]) -> set[fx.Node]:
     """Sums that may overwrite their first operand, which nobody else reads: so autograd adds up gradients, too.
 
-    Others that are returned have not been written to, for those who ask.
+    Others that are returned have not been written to, for those who ask.  Backward may be run for several tangents at
+    once (``is_grads_batched``), and what depends on one does not fit into what does not.
     """
+    behind = _tangents_behind(nodes)
     sharing = Counter(map(_memory, nodes))
     returned = {_memory(node) for node in nodes[-1].all_input_nodes if node.meta.get("phase") != "backward"}
     return {
@@ -101,7 +104,17 @@ def _sums_in_place(nodes: Sequence[fx.Node], dying: Mapping[fx.Node, Sequence[fx
         and _memory(node) not in returned
         and _kind(node.args[0]) == _kind(node) is not None
         and isinstance(node.args[1], fx.Node)
+        and behind[node.args[1]] <= behind[node.args[0]]
     }
+
+
+def _tangents_behind(nodes: Sequence[fx.Node]) -> dict[fx.Node, frozenset[fx.Node]]:
+    """For each node, the tangents that it depends on."""
+    behind: dict[fx.Node, frozenset[fx.Node]] = {}
+    for node in nodes:
+        own = frozenset({node}) if isinstance(node.meta.get("role"), Tangent) else frozenset()
+        behind[node] = own.union(*(behind[each] for each in node.all_input_nodes))
+    return behind
 
 
 def _memory(node: fx.Node) -> int | None:
