@@ -83,6 +83,35 @@ def test_results_and_errors_are_eagers(name):
         assert outcome(compiled, torch.tensor(values)) == outcome(program, torch.tensor(values))
 
 
+def added_and_multiplied(b, n):
+    b[:n] += 1
+    b[n:].mul_(3)
+    return b
+
+
+SLICED = {
+    "the first": lambda b, n: (b[:n] * 2, b[:n]),
+    "the others": lambda b, n: b[n:].exp(),
+    "the last": lambda b, n: (b[-n:] + 1, b[:-n].sum()),
+    "some": lambda b, n: b[1:n].cumsum(0),
+    "how many": lambda b, n: (b[:n].shape[0], b[n:] * b[:n].numel(), torch.zeros(b[:n].shape[0]) + 1),
+    "rows": lambda b, n: (b[:n, None] * b[None, n:]).sum(1),
+    "written": added_and_multiplied,
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", SLICED)
+def test_slices_by_a_number_that_varies_are_eagers(name, backend):
+    def program(x, n):
+        return SLICED[name](x[x > 0], n)
+
+    compiled = compile_api.compile(program, backend=backend)
+    for values, n in zip(GIVEN * 2, (2, 3, 4, 5, 6, 2, 3, 2), strict=True):
+        given = torch.tensor(values)
+        assert outcome(lambda x, n=n: compiled(x, n), given) == outcome(lambda x, n=n: program(x, n), given)
+
+
 FIXED = {**READ, **WRITTEN, "take_along_dim": lambda b: b.take_along_dim(INDEX, 0)}
 
 

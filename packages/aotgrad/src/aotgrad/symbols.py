@@ -120,11 +120,25 @@ def _arithmetic() -> Any:
         @staticmethod
         def pow_by_natural(a: Any, b: Any) -> Any:
             if isinstance(b, fx.Proxy) and isinstance(a, (int, float)):
-                # Not as an operator: FX writes those without brackets, and `-2 ** n` is minus `2 ** n`.
-                return b.tracer.create_proxy("call_function", pow, (a, b), {})
+                return _written(pow, a, b)  # FX writes operators without brackets, and `-2 ** n` is minus `2 ** n`
             return a**b
 
+        @staticmethod
+        def minimum(a: Any, b: Any) -> Any:
+            return _written(torch.sym_min, a, b)
+
+        @staticmethod
+        def maximum(a: Any, b: Any) -> Any:
+            return _written(torch.sym_max, a, b)
+
     return Arithmetic
+
+
+def _written(function: Callable[..., Any], *operands: Any) -> Any:
+    """A call as a node.  The function itself knows proxies only where torch asks operands for theirs, as it does not
+    within an operator."""
+    tracer = next((operand.tracer for operand in operands if isinstance(operand, fx.Proxy)), None)
+    return function(*operands) if tracer is None else tracer.create_proxy("call_function", function, operands, {})
 
 
 def symbols_of(node: fx.Node) -> set[sympy.Symbol]:

@@ -47,9 +47,6 @@ class Recording(Tracer, Protocol):
 
     def location(self) -> Location: ...
 
-    def need_symbols(self) -> None:
-        """Start again with symbols for sizes that only data can tell, unless there are some or they are not wanted."""
-
     def fixed_sizes(self) -> int:
         """How often something took what varies for a constant; nothing counts where it may."""
 

@@ -63,6 +63,9 @@ class Tracer(Protocol):
     def throw_into(self, generator: Any, raised: Any, *, closes: bool = True) -> Value | None:
         """The same, with an exception raised where the generator waits."""
 
+    def need_symbols(self) -> None:
+        """Start again with symbols for sizes that only data can tell, unless there are some or they are not wanted."""
+
     def run_class_body(self, function: Any, names: Any) -> Value:
         """Evaluate the body of a class statement, which fills a namespace."""
 

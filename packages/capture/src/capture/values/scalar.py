@@ -58,7 +58,7 @@ class ScalarValue(Value):
         same_answer = lambda number: type(number) is leaf.cls and bool(self._computed(number)) is answer  # noqa: E731
         text = f"a condition on {leaf.describe()} is {answer}"
         if isinstance(formula := leaf.source, FormulaSource):  # which is Python's to read
-            ctx.guard(None, "relation", (), None, lambda *call: same_answer(_read(formula, call)), text=text)
+            ctx.guard(None, "relation", (), None, lambda *call: _is_answered(formula, call, same_answer), text=text)
         else:
             ctx.guard(leaf.source, "python", same_answer, text=text)
         return answer
@@ -105,12 +105,12 @@ class ScalarValue(Value):
         return "a number read out of a tensor" if self.function is None else "a number computed from a tensor's"
 
 
-def _read(formula: FormulaSource, call: Sequence[Any]) -> Any:
-    """The number in a call of the function that is ahead of the call's arguments; None where there is none."""
+def _is_answered(formula: FormulaSource, call: tuple[Any, ...], as_before: Callable[[Any], bool]) -> bool:
+    """Of the number in a call, of a function and its arguments."""
     try:
-        return formula.read(Inputs(call[0], call[1:]))
+        return as_before(formula.read(Inputs(call[0], call[1:])))
     except Exception:  # noqa: BLE001 - whatever it raises, the evaluation of that call will meet it
-        return None
+        return False
 
 
 def _operand(value: Value, number: Any) -> Any:

@@ -6,6 +6,7 @@ whoever has a ``SymInt`` has paid that.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,10 +83,25 @@ class Sizes:
             for _ in range(exponent):
                 product = product * args[0]
             return product
+        if kind in ("Min", "Max"):
+            return functools.reduce(_smaller if kind == "Min" else _larger, args)
         raise UnsupportedGraph(
-            f"{expr}: of sizes and numbers that vary only +, *, // and % are understood; mark the dimension static, or "
-            "compute the number outside of the function"
+            f"{expr}: of sizes and numbers that vary only +, *, //, %, min and max are understood; mark the dimension "
+            "static, or compute the number outside of the function"
         )
+
+
+_FAR = 1 << 62
+
+
+def _smaller(one: Index, other: Index) -> Index:
+    """By the sign of their difference: divided by a number beyond it, that is 0, or -1 where it is negative."""
+    apart = one - other
+    return other - apart * (apart // _FAR)
+
+
+def _larger(one: Index, other: Index) -> Index:
+    return one + other - _smaller(one, other)
 
 
 def _without_max(value: torch.SymInt) -> Any:
