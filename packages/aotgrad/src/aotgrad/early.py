@@ -255,9 +255,8 @@ def _with_fixed_statistics(
     normalised = (input.to(dtype) - mean.to(dtype).view(per_channel)) * scale.view(per_channel)
     if weight is not None:
         normalised = normalised * weight.to(dtype).view(per_channel)
-    if bias is not None:
-        normalised = normalised + bias.to(dtype).view(per_channel)
-    return normalised.to(input.dtype)
+    shift = 0.0 if bias is None else bias.to(dtype).view(per_channel)  # torch's kernels add a zero: none is negative
+    return (normalised + shift).to(input.dtype)
 
 
 @early(nnf.batch_norm)

@@ -108,7 +108,7 @@ def graph(x: f32[2, 8, 16, 16], w: f32[8, 8, 3, 3], g: f32[8], m: f32[8], v: f32
         b2 = rsqrt(v[i0] + 0.5) * g[i0]
         b2[i0] = b2
     nest b3 (i0 in 8)
-        b3 = g[i0] + neg(m[i0] * b2[i0])
+        b3 = g[i0] - m[i0] * b2[i0]
         b3[i0] = b3
     nest b4 (i0 in 8, i1 in 8, i2 in 3, i3 in 3)
         b4 = w[72 * i0 + 9 * i1 + 3 * i2 + i3] * b2[i0]

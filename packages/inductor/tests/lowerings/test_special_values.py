@@ -104,3 +104,30 @@ def test_special_values(dtype, operands):
             odd = ~close(result := next(found), wanted)
             first = [tensor[odd][:5].tolist() for tensor in (*group, result, wanted) if tensor.shape == odd.shape]
             assert not odd.any(), f"{name} of {first}"
+
+
+NORMS = {
+    "batch norm": lambda x, one: F.batch_norm(x, None, None, training=True),
+    "batch norm with weights": lambda x, one: F.batch_norm(x, None, None, one, -0.0 * one, training=True),
+    "batch norm by statistics": lambda x, one: F.batch_norm(x, 0 * one, one),
+    "instance norm": lambda x, one: F.instance_norm(x),
+    "layer norm": lambda x, one: F.layer_norm(x, (3,)),
+    "layer norm with weights": lambda x, one: F.layer_norm(x, (3,), -one, -0.0 * one),
+    "group norm": lambda x, one: F.group_norm(x, 1),
+    "pool": lambda x, one: F.avg_pool1d(x, 2, 1),
+    "pool of a plane": lambda x, one: F.avg_pool2d(x, 2, 1),
+    "pool to a size": lambda x, one: F.adaptive_avg_pool1d(x, 2),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: str(dtype)[6:])
+def test_zeros_of_norms_and_pools_have_eagers_signs(dtype):
+    def program(x, one):
+        return [function(x, one) for function in NORMS.values()]
+
+    zeros = torch.tensor([-0.0, -0.0, 0.0], dtype=dtype)
+    given = [torch.stack([zeros[:1].expand(3, 3), zeros.expand(3, 3), zeros[:, None].expand(3, 3)]).contiguous()]
+    given.append(torch.ones(3, dtype=dtype))
+    graph = make_fx(program, decomposition_table=inductor.decompositions())(*given)
+    for name, found, expected in zip(NORMS, inductor.compile(graph, given)(*given), program(*given), strict=True):
+        assert torch.equal(found.signbit(), expected.signbit()), name

@@ -44,7 +44,7 @@ def add_native_layer_norm_gelu_0(in0: read[float32, 64], in1: read[float32, 64],
             v0 = welford(in0[16 * i0 + r0] + in1[16 * i0 + r0], float32)
         v1 = rsqrt(v0.m2 / 16.0 + 1e-05)
         for r0 in reduce(16):
-            v2 = (in0[16 * i0 + r0] + in1[16 * i0 + r0] + (0.0 - v0.mean)) * v1
+            v2 = (in0[16 * i0 + r0] + in1[16 * i0 + r0] - v0.mean) * v1 + 0.0
             out0[16 * i0 + r0] = v2 * 0.5 * (erf(v2 * 0.7071067811865476) + 1.0)
 """)  # fmt: skip
 

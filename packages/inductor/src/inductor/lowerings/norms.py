@@ -37,12 +37,17 @@ FEW_READS = 4
 # -- batch normalisation ----------------------------------------------------------------------------------------------
 
 
-def _normalised(x: Tensor, mean: Value, scale: Value, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def _normalised(
+    x: Tensor, mean: Value, scale: Value, weight: Tensor | None, bias: Tensor | None, *, plus_zero: bool
+) -> Tensor:
+    """``plus_zero``: eager adds a zero where there is no bias, so that no zero is negative."""
     value = (Value(x.expr) - mean) * scale
     if weight is not None:
         value = value * along(weight, x)
     if bias is not None:
         value = value + along(bias, x)
+    elif plus_zero:
+        value = value + 0.0
     return pure(x, value.expr)
 
 
@@ -65,7 +70,8 @@ def _with_statistics(
         return [mean, rsqrt(variance + eps), variance * (n / (n - 1.0))]
 
     mean, scale, variance = moments(ctx, widened(x), dims, 0, False, kept)
-    return _normalised(x, along(mean, x), along(scale, x), weight, bias), mean, scale, variance
+    output = _normalised(x, along(mean, x), along(scale, x), weight, bias, plus_zero=True)
+    return output, mean, scale, variance
 
 
 def _without_statistics(
@@ -79,15 +85,14 @@ def _without_statistics(
 ) -> Tensor:
     """``x * scale + shift`` with one scale and shift per channel, which the convolution behind ``x`` may do."""
     if x.device.type != "cpu":
-        return _normalised(x, along(mean, x), rsqrt(along(variance, x) + eps), weight, bias)
+        return _normalised(x, along(mean, x), rsqrt(along(variance, x) + eps), weight, bias, plus_zero=True)
     dtype = compute_dtype(x.dtype)
     factor = rsqrt(Value(variance.expr).to(dtype) + eps)
     if weight is not None:
         factor = factor * Value(weight.expr).to(dtype)
     scale = ctx.realize(pure(variance, factor.expr, dtype))
-    offset = -(Value(mean.expr).to(dtype) * Value(scale.expr))
-    if bias is not None:
-        offset = Value(bias.expr).to(dtype) + offset
+    without = 0.0 if bias is None else Value(bias.expr).to(dtype)
+    offset = without - Value(mean.expr).to(dtype) * Value(scale.expr)
     shift = ctx.realize(pure(mean, offset.expr, dtype))
     if (folded := fold(ctx, x, scale, shift)) is not None:
         return folded
@@ -221,4 +226,5 @@ def group_norm(
         for part in (mean, scale)
     ]
     kept = _saved_dtype(ctx, x)
-    return [_normalised(x, laid[0], laid[1], weight, bias), convert(mean, kept), convert(scale, kept)]
+    output = _normalised(x, laid[0], laid[1], weight, bias, plus_zero=False)
+    return [output, convert(mean, kept), convert(scale, kept)]

@@ -206,7 +206,8 @@ def largest_backward(
 
 
 def _gathered(x: Tensor, windows: Sequence[Windows], part: Callable[[Sequence[Index]], Value]) -> Tensor | Declined:
-    """Adds up, for every element of ``x``, what the windows over it give, in the order of the windows."""
+    """Adds up, for every element of ``x``, what the windows over it give, in the order of the windows; from zero on, as
+    eager does, so that no zero is negative."""
     orders = [range(w.most_over_one) for w in windows]
     if math.prod(len(order) for order in orders) > WRITTEN_OUT:
         return Declined("too many windows over one element")
@@ -217,7 +218,7 @@ def _gathered(x: Tensor, windows: Sequence[Windows], part: Callable[[Sequence[In
         over = [w.window_over(at_, k) for w, at_, k in zip(windows, inner, order, strict=True)]
         checks = [check for w, at_, k in zip(windows, inner, order, strict=True) for check in w.covers(at_, k)]
         term = masked(_every(checks), part([*lead, *over]), 0.0)
-        total = term if total is None else total + term
+        total = term + 0.0 if total is None else total + term
     return EMPTY if total is None else pure(x, total.expr)
 
 
@@ -241,7 +242,7 @@ def average(
     place, total = positions(sizes), None
     for taps in _taps(windows):
         value = _element(x, windows, place, taps, 0.0)
-        total = value if total is None else total + value
+        total = value + 0.0 if total is None else total + value
     assert total is not None
     return Tensor(sizes, x.dtype, x.device, _mean(total, windows, outer, with_padding, divisor).expr)
 

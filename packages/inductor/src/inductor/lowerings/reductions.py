@@ -362,12 +362,13 @@ def layer_norm(
         return Declined("a norm of nothing")
     wide = widened(x)
     mean, rstd = moments(ctx, wide, dims, 0, True, lambda mean, variance: [mean, call("rsqrt", variance + eps)])
-    minus_mean = 0.0 - Value(broadcast_to(mean, x.sizes).expr)  # eager's zeros have no sign where all are -0.0
-    value = (Value(x.expr) + minus_mean) * Value(broadcast_to(rstd, x.sizes).expr)
+    middle = Value(broadcast_to(mean, x.sizes).expr)
+    if bias is not None:
+        middle = middle + 0.0  # eager adds up from zero: it is not -0.0; without a bias, adding a zero tells the sign
+    value = (Value(x.expr) - middle) * Value(broadcast_to(rstd, x.sizes).expr)
     if weight is not None:
         value = value * Value(broadcast_to(weight, x.sizes).expr)
-    if bias is not None:
-        value = value + Value(broadcast_to(bias, x.sizes).expr)
+    value = value + (0.0 if bias is None else Value(broadcast_to(bias, x.sizes).expr))
     kept = ctx.dtypes[1] if len(ctx.dtypes) == 3 else x.dtype
     return [pure(x, value.expr), convert(mean, kept), convert(rstd, kept)]
 
