@@ -195,3 +195,28 @@ def test_batch_norm_of_nothing():
     result = aotgrad.module(norm, forward=aotgrad.run_eagerly)(torch.ones(0, 3))
     assert result.shape == (0, 3)
     assert norm.running_mean.tolist() == [0.0] * 3
+
+
+LABELS = torch.tensor([[0, 1, -1, 0]])  # what stands behind -1 is no label
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: F.multilabel_margin_loss(x, LABELS.expand(len(x), 4)),
+        lambda x: F.multilabel_margin_loss(x, LABELS.expand(len(x), 4), reduction="none"),
+        lambda x: x * (F.dropout(x, 0.5, training=False) is x),
+    ],
+)
+def test_operators_that_torch_has_a_wrong_rule_for_where_sizes_vary(counted, program):
+    fn = counted(program)
+    for batch in (3, 5):
+        x = torch.randn(batch, 4)
+        torch.testing.assert_close(fn(x), program(x))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_not_interpolated_in_floats(counted, mode):
+    fn = counted(lambda x: F.interpolate(x, size=(7, 9), mode=mode))
+    with pytest.raises(aotgrad.Unsupported, match="bytes"):
+        fn(torch.randint(0, 256, (1, 2, 5, 6), dtype=torch.uint8))

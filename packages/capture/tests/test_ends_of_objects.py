@@ -157,6 +157,28 @@ def test_an_object_that_came_with_others_ends_when_its_last_name_goes(play):
     assert play([])[:2] == capture.optimize("eager", strict=True)(play)([])[:2] == (0, 1)
 
 
+def hooks_of_a_module(x):
+    module = torch.nn.Sigmoid()
+    handle = module.register_forward_hook(lambda *given: None)
+    x = module(x)
+    print(end="")
+    return handle.id in handle.hooks_dict_ref()
+
+
+def backward_hooks_of_a_module(x):
+    seen = []
+    module = torch.nn.Sigmoid()
+    module.register_full_backward_hook(lambda *given: seen.append(1))
+    module(x * x.new_ones(2).requires_grad_()).sum().backward()
+    return seen
+
+
+@pytest.mark.parametrize("play", [hooks_of_a_module, backward_hooks_of_a_module])
+def test_a_module_lives_as_long_as_its_variable(play):
+    expected, found = outcome(play, torch.ones(2))
+    assert expected == found
+
+
 def test_a_class_that_only_a_variable_holds_outlives_breaks(x):
     def play(a):
         class Base:

@@ -23,6 +23,7 @@ from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
 from aotgrad.recurrences import GATES
 from aotgrad.torch_versions import (
+    DisablePythonDispatcher,
     DisableTorchDispatch,
     TensorBase,
     engine_run_backward,
@@ -198,6 +199,28 @@ def functional_dropout(input: torch.Tensor, p: float = 0.5, training: bool = Tru
     if inplace or not 0.0 <= p <= 1.0:
         return nnf.dropout(input, p, training, inplace)
     return dropout(input, p, training)
+
+
+def _by_its_kernel(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Where sizes vary, torch prefers its rules in Python, also to kernels that take such sizes."""
+    with DisablePythonDispatcher():
+        return func(*args, **kwargs)
+
+
+@early(nnf.multilabel_margin_loss)
+def multilabel_margin_loss(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """The rule counts what stands behind the last label, too."""
+    return _by_its_kernel(nnf.multilabel_margin_loss, input, *args, **kwargs)
+
+
+@early(nnf.interpolate)
+def interpolate(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Of bytes torch's kernels compute in integers, as its rules in Python do not."""
+    if input.dtype != torch.uint8:
+        return nnf.interpolate(input, *args, **kwargs)
+    if any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves((tuple(input.shape), args, kwargs))):
+        raise FailsOnFakes("bytes are interpolated to or from sizes that vary", "run it eagerly")
+    return _by_its_kernel(nnf.interpolate, input, *args, **kwargs)
 
 
 @early(torch.max_pool1d, nnf.max_pool1d)

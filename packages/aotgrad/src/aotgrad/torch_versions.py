@@ -68,6 +68,7 @@ INSIDES = Insides(
         Inside(
             "torch._dispatch.python.enable_python_dispatcher", "which prefers rules in Python", _NOTHING, essential=True
         ),
+        Inside("torch._C._DisablePythonDispatcher", "which ends that preference", _NOTHING, essential=True),
         Inside("torch._C._DisableTorchDispatch", "which looks below a tensor subclass", _NOTHING, essential=True),
         Inside("torch._C._set_grad_enabled", "which sets the mode without a scope", _NOTHING, essential=True),
         Inside("torch.amp.autocast_mode._enter_autocast", "which a graph enters autocast by", _NOTHING, essential=True),
@@ -183,7 +184,6 @@ INSIDES = Insides(
         Inside("torch._C._dispatch_kernel_for_dispatch_key_is_fallthrough", "which says what these do", _PLAIN),
         # -- recurrent networks
         Inside("torch._C._AutoDispatchBelowAutograd", "which runs a kernel without autograd", _NETWORKS),
-        Inside("torch._C._DisablePythonDispatcher", "which ends the preference for rules in Python", _NETWORKS),
         Inside("torch._C._get_mkldnn_enabled", "which says whether oneDNN may run", _NETWORKS),
         Inside("torch._C._set_mkldnn_enabled", "which switches it", _NETWORKS),
         *operators(

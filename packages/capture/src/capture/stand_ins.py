@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from capture.torch_versions import DisablePythonDispatcher
+
 StandIn = Callable[..., Any]
 
 _STAND_INS: dict[Callable[..., Any], StandIn] = {}
@@ -60,9 +62,10 @@ def _dropped(
     """In inference mode, too, nothing is dropped from the tensor itself."""
     if torch.is_inference_mode_enabled() and (not (training and train) or p == 0 or 0 in input.shape):
         return input
-    if function is torch.dropout:
-        return function(input, p, training and train)
-    return function(input, p, training, inplace)
+    with DisablePythonDispatcher():  # whose rule gives a copy of what nothing is dropped from
+        if function is torch.dropout:
+            return function(input, p, training and train)
+        return function(input, p, training, inplace)
 
 
 for _function in (torch.dropout, torch.nn.functional.dropout):

@@ -36,6 +36,7 @@ INSIDES = Insides(
         Inside(
             "torch._dispatch.python.enable_python_dispatcher", "which prefers rules in Python", _NOTHING, essential=True
         ),
+        Inside("torch._C._DisablePythonDispatcher", "which ends that preference", _NOTHING, essential=True),
         Inside("torch._ops.OpOverload", "which is one form of an operator", _NOTHING, essential=True),
         Inside("torch._ops.OpOverloadPacket", "which is an operator with all its forms", _NOTHING, essential=True),
         Inside(

@@ -48,9 +48,9 @@ TAKEN_APART = (
     "block_diag", "bucketize", "channel_shuffle", "col2im", "count_nonzero", "cudnn_batch_norm",
     "cudnn_batch_norm_backward", "diag_embed", "diagonal_backward", "diagonal_copy", "diagonal_scatter", "dist",
     "elu_backward", "expand_copy", "glu", "glu_backward", "grid_sampler_2d", "hann_window", "huber_loss",
-    "huber_loss_backward", "im2col", "index_fill", "isin", "ldexp", "linalg_cross", "linspace",
+    "huber_loss_backward", "im2col", "isin", "ldexp", "linalg_cross", "linspace",
     "log_sigmoid_backward", "log_sigmoid_forward", "logaddexp2", "logit_backward", "miopen_batch_norm_backward",
-    "mish_backward", "mse_loss", "mse_loss_backward", "multi_margin_loss", "multilabel_margin_loss_forward", "mvlgamma",
+    "mish_backward", "mse_loss", "mse_loss_backward", "multi_margin_loss", "mvlgamma",
     "nansum", "narrow_copy", "native_group_norm_backward", "nll_loss2d_backward", "nll_loss2d_forward",
     "nll_loss_backward", "nll_loss_forward", "norm", "permute_copy", "pixel_shuffle", "pixel_unshuffle",
     "reflection_pad1d", "reflection_pad1d_backward", "reflection_pad2d", "reflection_pad2d_backward",
@@ -105,8 +105,19 @@ def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
     return (result if half_to_float else result.to(x.dtype)).contiguous()  # as eager's, whatever the strides of x
 
 
+def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
+    """Torch's kernels count from the end where a position is negative; its decomposition refuses that."""
+    from inductor.torch_versions import decomposition_table
+
+    if x.ndim:
+        index = torch.where(index < 0, index + x.shape[dim], index)
+    return decomposition_table[aten.index_fill.int_Scalar](x, dim, index, value)
+
+
 _OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten._log_softmax.default: _log_softmax,
+    aten.index_fill.int_Scalar: _index_fill,
+    aten.index_fill.int_Tensor: _index_fill,
     aten._amp_foreach_non_finite_check_and_unscale.default: _unscaled,
 }
 
@@ -126,6 +137,10 @@ _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
     aten.soft_margin_loss.default: lambda x, target, *_: _spreads_over(target, x),
     aten.binary_cross_entropy_with_logits.default: lambda x, _, weight=None, positive=None, *__: all(
         given is None or _spreads_over(given, x) for given in (weight, positive)
+    ),
+    # Of bytes torch's kernels compute in integers.
+    **dict.fromkeys(
+        (aten.upsample_bicubic2d.default, aten.upsample_bicubic2d.vec), lambda x, *_, **__: x.dtype != torch.uint8
     ),
     # Another size would be broadcast, where torch's kernel refuses it.
     aten.nll_loss2d_forward.default: lambda x, target, weight, *_: (

@@ -153,3 +153,9 @@ def test_lists_of_tensors(name):
 
 def test_a_copy_into_a_view_is_no_fallback():
     assert fallbacks(lambda x: x[1].copy_(x[0] + 1), torch.randn(3, 4)) == []
+
+
+@pytest.mark.parametrize("labels", [[0, 1, -1, 0], [3, 0, -1, 1], [-1, 0, 1, 2], [0, 1, 2, 3]])
+def test_what_stands_behind_the_last_label_is_none(labels):
+    """Torch's own decomposition counts it."""
+    check(lambda x, target: F.multilabel_margin_loss(x, target), torch.randn(3, 4), torch.tensor([labels] * 3))

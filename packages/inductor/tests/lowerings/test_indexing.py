@@ -34,6 +34,7 @@ CASES = {
     "index_add": (lambda x, k: x.index_add(0, k, x[:3]), IDX.abs()),
     "index_put of doubles": (lambda x, k: x.index_put((k,), x[:3]), torch.tensor([1, 3, 1])),
     "index_copy and fill": (lambda x, k: (x.index_copy(1, k, x[:, :3]), x.index_fill(0, k, 2.0)), IDX.abs()),
+    "index_fill from the end": (lambda x, k: (x.index_fill(0, k, 2.0), x.index_fill(-1, k, x[0, 0])), IDX),
     "index_add scaled": (lambda x, k: x.index_add(1, k, x[:, :3], alpha=0.5), IDX.abs()),
     "scatter of a tensor": (lambda x, k: x.scatter(1, k, x[:, :3] * 2), PICK),
     "scatter numbers": (lambda x, k: torch.tensor(2.0).scatter(0, k, torch.tensor(3.0)), torch.tensor(0)),

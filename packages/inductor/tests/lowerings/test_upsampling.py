@@ -41,3 +41,9 @@ def test_the_gradient_of_nearest_adds_up_what_was_made_of_an_element():
     inputs = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 8, 10)
     assert fallbacks(gradient, *inputs) == []
     check(gradient, *inputs, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_interpolated_in_integers(mode):
+    x = torch.randint(0, 256, (1, 2, 5, 6), dtype=torch.uint8)
+    check(lambda x: F.interpolate(x, size=(7, 9), mode=mode), x, atol=0, rtol=0)
