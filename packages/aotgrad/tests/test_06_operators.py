@@ -189,3 +189,16 @@ def test_all_samples(op, dtype):
 def test_first_sample_in_core_operators(op):
     dtype = torch.float32 if op.supports_dtype(torch.float32, "cpu") else min(op.dtypes, key=str)
     check(op, next(iter(samples(op, dtype))), decompositions=aotgrad.decompositions.core())
+
+
+@pytest.mark.parametrize("name", ["copysign", "heaviside", "logaddexp", "xlogy", "logical_and", "floor_divide", "pow"])
+def test_results_of_operands_in_another_order_lie_as_in_eager(same_as_eager, name):
+    """Torch's fakes of most of these spread the operands out first."""
+    x, y = torch.rand(5, 1, 6).permute(2, 1, 0), torch.rand(5, 6).t() + 1
+    same_as_eager(lambda x, y: getattr(torch, name)(x, y), x, y, times=1)
+    same_as_eager(lambda y: 2.0**y, y, times=1)
+
+
+def test_channels_that_are_shuffled_lie_as_in_eager(same_as_eager):
+    image = torch.rand(2, 4, 3, 5).contiguous(memory_format=torch.channels_last)
+    same_as_eager(lambda x: torch.nn.functional.channel_shuffle(x, 2), image)

@@ -81,6 +81,18 @@ def _unpooled(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
     return _laid_out_as(result, torch.channels_last)
 
 
+def _contiguous(result: torch.Tensor, *_: Any) -> torch.Tensor:
+    return _laid_out_as(result, torch.contiguous_format) if _known(result) else result
+
+
+def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
+    """Element by element, as all such kernels; torch's rules in Python spread the operands out first."""
+    operands = [each for each in (x, y) if isinstance(each, torch.Tensor)]
+    if len(operands) < 2 or not all(map(_known, operands)) or all(each.is_contiguous() for each in operands):
+        return result
+    return torch.empty_like(torch.mul(x, y), dtype=result.dtype)
+
+
 def _has_channels_innermost(x: torch.Tensor) -> bool:
     return x.dim() == 4 and x.stride(1) <= min(x.stride(2), x.stride(3)) and x.stride(0) >= x.stride(2) >= x.stride(3)
 
@@ -100,6 +112,16 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
     aten.bincount.default: _counts,
     aten.max_unpool2d.default: _unpooled,
+    aten.channel_shuffle.default: _unpooled,
+    aten.pow.Scalar: _contiguous,
+    **dict.fromkeys(
+        (
+            *(aten.copysign.Tensor, aten.heaviside.default, aten.logaddexp.default, aten.xlogy.Tensor),
+            *(aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default),
+            *(aten.div.Tensor_mode, aten.floor_divide.default, aten.special_xlog1py.default),
+        ),
+        _as_products,
+    ),
     aten._native_batch_norm_legit.no_stats: _normalized,
     aten._native_batch_norm_legit_functional.default: _normalized,
     aten.native_batch_norm.default: _normalized,

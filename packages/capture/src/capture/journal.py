@@ -14,6 +14,7 @@ import torch
 
 from capture.doubts import doubtful
 from capture.draws import NotingDraws
+from capture.orders import corrected
 from capture.torch_versions import cdata_of, pytree, schema_of
 
 # Operators that look at the values of floats, as the others do at positions only: by how their names begin.
@@ -129,4 +130,4 @@ class Noting(NotingDraws):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.journal.note(func, args, kwargs or {})
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        return corrected(func, args, super().__torch_dispatch__(func, types, args, kwargs))
