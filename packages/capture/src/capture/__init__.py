@@ -7,7 +7,6 @@ from capture.api import (
     LOG,
     Explanation,
     as_written,
-    disable,
     eager,
     explain,
     export,
@@ -17,11 +16,14 @@ from capture.api import (
     reset,
     run,
 )
+from capture.builtin_rules.notices import remark
 from capture.errors import (
     BackendError,
     CaptureError,
     CaptureWarning,
     InternalError,
+    Location,
+    RecompileLimitHit,
     RecompileRefused,
     Unsupported,
 )
@@ -30,13 +32,17 @@ from capture.hook import install
 from capture.markers import (
     allow_in_graph,
     assume_constant_result,
+    disable,
+    disable_alone,
     disallow_in_graph,
+    error_on_graph_break,
     graph_break,
     is_compiling,
     torchs_graph_break,
 )
 from capture.marks import mark_dynamic, mark_static
 from capture.options import Options
+from capture.program_settings import ProgramSettings, heed
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord
 from capture.stance import STANCES, set_stance
 
@@ -52,8 +58,11 @@ __all__ = [
     "FallbackRecord",
     "GraphRecord",
     "InternalError",
+    "Location",
     "Log",
     "Options",
+    "ProgramSettings",
+    "RecompileLimitHit",
     "RecompileRecord",
     "RecompileRefused",
     "Unsupported",
@@ -61,11 +70,14 @@ __all__ = [
     "as_written",
     "assume_constant_result",
     "disable",
+    "disable_alone",
     "disallow_in_graph",
     "eager",
+    "error_on_graph_break",
     "explain",
     "export",
     "graph_break",
+    "heed",
     "is_compiling",
     "is_left_out",
     "mark_dynamic",
@@ -73,6 +85,7 @@ __all__ = [
     "not_one_graph",
     "optimize",
     "records",
+    "remark",
     "reset",
     "run",
     "set_stance",

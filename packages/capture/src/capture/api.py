@@ -141,13 +141,6 @@ class CapturedModule:
         return f"CapturedModule({self.module!r})"
 
 
-def disable(function: Any) -> Any:
-    """Runs ``function``, and what it calls, as if there were no capture."""
-    outside = _engine.Outside(function)
-    functools.update_wrapper(outside, function)
-    return outside
-
-
 def run(function: Any) -> Any:
     """Uses what was captured and captures nothing more: what no version fits runs in CPython."""
 

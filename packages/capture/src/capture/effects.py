@@ -8,9 +8,10 @@ How a change is replayed is the emitter's business.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+from capture import break_errors
 from capture.locks import Locks
 from capture.values.base import Value
 from capture.values.clock import ClockReading
@@ -24,6 +25,8 @@ class Effects:
         self._made: dict[Value, None] = {}  # what exists only here, and was changed
         self.contexts: list[TorchContext] = []
         self.locks = Locks()
+        self.calls: list[tuple[Callable[..., Any], Sequence[Value]]] = []  # made after the graph, in their order
+        self.breaks_are_errors = break_errors.set_here()
         self.clocks: list[ClockReading] = []  # in their order
         self.classes = False  # whether members of some were written
         self.final: dict[Value, Any] = {}  # what must not change any more; else evaluation stops where that began
@@ -61,6 +64,8 @@ class Effects:
         """Everything that the changed objects now refer to."""
         for value in self._changed:
             yield from value.changes()
+        for _, operands in self.calls:
+            yield from operands
 
     def __bool__(self) -> bool:
         return bool(self._changed)

@@ -61,7 +61,11 @@ class Unsupported(CaptureError, RuntimeError):
 
 
 class RecompileRefused(CaptureError, RuntimeError):
-    """A function would have to be captured, which the stance "fail_on_recompile" forbids."""
+    """A function would have to be captured, and the stance "fail_on_recompile" or a setting of the program says no."""
+
+
+class RecompileLimitHit(CaptureError, RuntimeError):
+    """No version fits and there are as many as there may be, where a setting of the program makes that an error."""
 
 
 class BackendError(CaptureError, RuntimeError):

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from types import FunctionType
+from typing import Any
 
 import torch
 
 from capture import _engine
+from capture.errors import Reason
 
 MARK = "_torchdynamo_disable"
+WHY = "_torchdynamo_disable_msg"
 _TRITON = "triton.runtime."
 _TORCH = os.path.dirname(torch.__file__)
 _WRAPPERS = os.path.join(_TORCH, "_dynamo") + os.sep
@@ -46,6 +49,21 @@ def runs_torchs_compiler(function: FunctionType) -> bool:
     if function.__code__.co_filename.startswith(_WRAPPERS):
         return "_torchdynamo_orig_callable" in function.__dict__ and not function.__dict__.get(MARK, False)
     return (function.__code__.co_filename, function.__qualname__) in _BY_TORCHS_COMPILER
+
+
+def why_disabled(function: Any) -> Reason:
+    """What to say of a function that was disabled, with the program's own reason."""
+    marked = getattr(function, "callable", function)
+    name = _name(marked)
+    said = getattr(function, "__dict__", {}).get(WHY)
+    return Reason("disabled", f"`{name}` is disabled{f': {said}' if said else ''}", "remove `disable` to capture it")
+
+
+def _name(function: Any) -> str:
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        return type(owner).__qualname__
+    return str(getattr(function, "__qualname__", "a function"))
 
 
 def is_left_out(function: object) -> bool:

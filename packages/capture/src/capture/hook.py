@@ -20,13 +20,24 @@ import torch
 
 from capture import _engine, default_devices, forward_mode, saved_tensors, stance
 from capture.cache import Cache, CodeState, too_many, without_objects
-from capture.errors import BackendError, CaptureWarning, InternalError, Location, Reason, SkipFrame, Unsupported
+from capture.errors import (
+    BackendError,
+    CaptureWarning,
+    InternalError,
+    Location,
+    Reason,
+    RecompileLimitHit,
+    RecompileRefused,
+    SkipFrame,
+    Unsupported,
+)
 from capture.foreign_markers import is_disabled, is_triton_kernel
 from capture.forks import CollectionPause, ProcessLock
 from capture.guards import to_spec
 from capture.idleness import Idleness, LeftIdle, is_left_for_good
 from capture.options import Options
 from capture.outcomes import SizesFixed
+from capture.program_settings import program_settings
 from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.resume import Continuations
 from capture.signals import HeldSignals
@@ -62,6 +73,7 @@ _LEFT_ALONE = frozenset(
 
 
 _UNCOLLECTED = CollectionPause()
+_DEFAULT_LIMIT = Options().recompile_limit
 
 
 class Config:
@@ -82,6 +94,12 @@ class Config:
     @property
     def nopython(self) -> bool:
         return self.options.nopython
+
+    @property
+    def recompile_limit(self) -> int:
+        """The limit that was given; in the place of the default one, what the program's settings say now."""
+        asked, given = program_settings().recompile_limit, self.options.recompile_limit
+        return given if asked is None or given != _DEFAULT_LIMIT else asked
 
     @property
     def leave_idle(self) -> bool:
@@ -114,6 +132,8 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
     if not INSIDES.unusable and _is_transformed():
         return _engine.SKIP_ONCE
     location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
+    if program_settings().disabled:
+        return _engine.SKIP_ONCE
     if not stance.may_translate(location, lambda: config.cache.state(code).why(Inputs(function, args))):
         return _engine.SKIP_ONCE
     try:
@@ -132,7 +152,11 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
         _require_insides()
         with config.lock.held(), config.signals.held(), _UNCOLLECTED.held():
             return _translate(config, inputs, location)
-    except (Unsupported, BackendError, CaptureWarning):  # the last where the user made warnings errors
+    except BackendError as error:
+        if config.nopython or not program_settings().failures_run_eagerly:
+            raise
+        return _run_eagerly(config, location, error)
+    except (Unsupported, RecompileRefused, RecompileLimitHit, CaptureWarning):  # the last where warnings are errors
         raise
     except SkipFrame as skip:
         if config.nopython:
@@ -198,6 +222,12 @@ def _give_up(config: Config, record: FallbackRecord) -> Any:
     return _engine.SKIP_ALWAYS
 
 
+def _run_eagerly(config: Config, location: Location, error: BackendError) -> Any:
+    reason = Reason("backend", str(error), "its own exception says more where failures are not suppressed")
+    warnings.warn(f"{location}: {error} (the function runs uncompiled)", CaptureWarning, stacklevel=3)
+    return _give_up(config, FallbackRecord(location, reason))
+
+
 def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     code = inputs.function.__code__
     state = config.cache.state(code)
@@ -207,8 +237,8 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     sentence, allowance = state.why(inputs), config.idleness.allowance(inputs)
     if sentence is not None:
         if not state.is_idle():
-            config.log.add(RecompileRecord(location, sentence))
-        if len(state.versions) >= config.options.recompile_limit and not _may_open(config, state):
+            _note_recompilation(config, location, state, sentence)
+        if len(state.versions) >= config.recompile_limit and not _may_open(config, state):
             return _too_many(config, location, state)
         if config.options.dynamic is not False and allowance is None:
             state.learn(inputs, config.options)
@@ -232,6 +262,15 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     return entry
 
 
+def _note_recompilation(config: Config, location: Location, state: CodeState, sentence: str) -> None:
+    asked = program_settings()
+    if asked.recompiling_is_an_error:
+        raise RecompileRefused(f"{location} would be captured again, which is an error by the settings: {sentence}")
+    if asked.limit_is_an_error and len(state.versions) >= config.recompile_limit:
+        raise RecompileLimitHit(f"{location}: {too_many(location, state, config.recompile_limit).reason.explanation}")
+    config.log.add(RecompileRecord(location, sentence))
+
+
 def _leave_idle(config: Config, record: FallbackRecord, state: CodeState) -> Any:
     state.left_idle += 1
     if state.left_idle == 1:
@@ -248,7 +287,7 @@ def _may_open(config: Config, state: CodeState) -> bool:
 
 
 def _too_many(config: Config, location: Location, state: CodeState) -> Any:
-    record = too_many(location, state, config.options.recompile_limit)
+    record = too_many(location, state, config.recompile_limit)
     if not state.is_idle():
         warnings.warn(f"{location}: {record.reason.explanation}", CaptureWarning, stacklevel=2)
     return _give_up(config, record)

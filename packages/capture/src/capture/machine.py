@@ -12,23 +12,24 @@ import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any, NoReturn
 
 import torch
 
+from capture.break_errors import LEAVING
 from capture.builtin_rules.assumed import assumed_result, is_assumed
-from capture.builtin_rules.left_to_python import leave_event_loop, leave_schedule, leave_transform
+from capture.builtin_rules.left_to_python import leave_to_python
 from capture.builtin_rules.registry import call_builtin, has_rule_for
-from capture.builtin_rules.torch_functions import DISALLOWED, is_operation
+from capture.builtin_rules.torch_functions import is_operation
 from capture.builtin_rules.transforms import transform_of
 from capture.class_guards import ReliedClasses
 from capture.decisions import decided_by_arguments
 from capture.effects import Effects
-from capture.errors import Break, Location, Reason, SkipFrame, UserRaised
+from capture.errors import Break, Location, Reason, SkipFrame, Unsupported, UserRaised
 from capture.expectations import Expectations, add_expectation
 from capture.flow import raises_again
-from capture.foreign_markers import is_disabled, is_torchs_own, runs_torchs_compiler, starts_triton_kernels
+from capture.foreign_markers import is_torchs_own
 from capture.frame import Frame
 from capture.generating import does_something_at_the_end, made_by_a_call, resume, throw_into
 from capture.graph import GraphRecorder
@@ -195,6 +196,8 @@ class Machine:
     def _stopped(self, frame: Frame, step: int, signal: Break | UserRaised) -> Stopped:
         if isinstance(signal, Break):
             location = signal.location or frame.location()
+            if self.effects.breaks_are_errors and signal.reason.kind not in ("error in an operation", LEAVING):
+                raise Unsupported(signal.reason, location)
             return Stopped(frame.current, step, signal.reason, location)
         reason = Reason("exception", f"the program raises {signal.value.python_type().__name__}")
         return Stopped(frame.current, step, reason, frame.location())
@@ -323,7 +326,7 @@ class Machine:
                 return self.call(transform, args, kwargs)
             if is_torchs_own(real):
                 return self._call_wrapped(function, args, kwargs)
-            self._refuse(real)
+            leave_to_python(self, real)
             if is_assumed(real):
                 return assumed_result(self, real, args, kwargs)
         self._inlined += 1
@@ -370,22 +373,6 @@ class Machine:
         """What a wrapper of torch's hides from torch's compiler alone, or one of ours runs in a region."""
         hidden = realize(self, wrapper.closure[wrapper.code.co_freevars.index("fn")])
         return self.call(hidden.attribute(self, "cell_contents"), args, kwargs)
-
-    def _refuse(self, function: FunctionType) -> None:
-        if runs_torchs_compiler(function):
-            self.stop(
-                "torch's compiler",
-                f"torch's own compiler runs in `{function.__qualname__}`",
-                "what is around is captured",
-            )
-        if id(function) in DISALLOWED or is_disabled(function):
-            hint = "remove the marker to capture it"
-            self.stop("disabled", f"`{function.__qualname__}` is marked to run outside of graphs", hint)
-        if starts_triton_kernels(function):
-            self.stop("triton", "a Triton kernel is started as it is", "what is before and behind it is compiled")
-        leave_transform(self, function)
-        leave_schedule(self, function)
-        leave_event_loop(self, function)
 
     def resume(self, suspended: SuspendableValue, sent: Value) -> Value | None:
         return resume(self, suspended, sent)

@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 
 from capture._engine import Outside
+from capture.break_errors import LEAVING, switch
 from capture.builtin_rules.assumed import ASSUMED
 from capture.builtin_rules.registry import fallback, rule
 from capture.builtin_rules.torch_functions import ALLOWED, DISALLOWED
+from capture.foreign_markers import MARK, WHY, why_disabled
 from capture.values.base import Tracer, Value
 from capture.values.constant import FALSE, NONE, TRUE
+from capture.values.function import BoundMethod
+
+
+class error_on_graph_break(contextlib.ContextDecorator):  # noqa: N801 - called like a function
+    """A break of what is captured within is an error, whatever ``optimize`` was asked for; or a record again."""
+
+    def __init__(self, error_on_graph_break: bool) -> None:
+        self.error = error_on_graph_break
+        self.before = False
+
+    def _recreate_cm(self) -> error_on_graph_break:
+        return error_on_graph_break(self.error)  # calls of one function may be under way at the same time
+
+    def __enter__(self) -> None:
+        self.before = switch(self, self.error)
+
+    def __exit__(self, *_: object) -> None:
+        switch(self, self.before)
+
+
+@rule(switch)
+def switch_while_captured(ctx: Tracer, context: Value, error: Value) -> Value:
+    if context.source is not None:  # entered outside, where CPython has to leave it
+        explanation = "an `error_on_graph_break` that was made outside is entered or left"
+        ctx.stop(LEAVING, explanation, "make it where it is used")
+    before, ctx.effects.breaks_are_errors = ctx.effects.breaks_are_errors, bool(error.constant())
+    return TRUE if before else FALSE
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,6 +122,29 @@ def compiling_by_torch(ctx: Tracer) -> Value:
 @fallback(order=5)
 def disabled(ctx: Tracer, function: Any, args: Any, kwargs: Any) -> Value | None:
     if isinstance(function, Outside):
-        name = getattr(function.callable, "__qualname__", "a function")
-        ctx.stop("disabled", f"`{name}` is disabled", "remove `disable` to capture it")
+        said = why_disabled(function)
+        ctx.stop(said.kind, said.explanation, said.hint)
     return None
+
+
+def disable(function: Any, reason: str | None = None) -> Any:
+    """Runs ``function``, and what it calls, as if there were no capture.  ``reason``: why, for whoever reads it."""
+    outside = Outside(function)
+    functools.update_wrapper(outside, function)
+    vars(outside)[WHY] = reason
+    return outside
+
+
+def disable_alone(function: FunctionType, reason: str | None = None) -> FunctionType:
+    """Leaves ``function`` to CPython, and captures what it calls."""
+    vars(function).update({MARK: True, WHY: reason})
+    return function
+
+
+@rule(disable, disable_alone)
+def disabled_in_passing(ctx: Tracer, function: Value, reason: Value = NONE) -> Value:
+    """What is disabled where it is called: the function may be another one in every call."""
+    why, name = reason.constant(), function.describe()
+    if isinstance(function, BoundMethod) and issubclass(function.receiver.python_type(), torch.nn.Module):
+        name = f"`{function.receiver.python_type().__qualname__}`"
+    return ctx.stop("disabled", f"{name} is disabled{f': {why}' if why else ''}", "remove `disable` to capture it")

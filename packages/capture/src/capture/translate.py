@@ -187,6 +187,7 @@ class _Translator:
             self._read_clocks(early=False)
             if not holds_over_graph:
                 held.enter_context(holding.held())
+            self._make_calls()
             self._load_before_changes(wanted)
             for value in self.machine.effects.changed():
                 self.writer.replay(value)
@@ -368,6 +369,12 @@ class _Translator:
                 self.writer.keep(reading, "clock")
 
     # -- around it -----------------------------------------------------------------------------------------------
+
+    def _make_calls(self) -> None:
+        for function, operands in self.machine.effects.calls:
+            self.emit.load_callable(function)
+            self.emit.call(self.writer.load_all(operands))
+            self.emit.pop()
 
     def _load_before_changes(self, wanted: Sequence[Value]) -> None:
         """What is read from a path must be read before the paths change."""

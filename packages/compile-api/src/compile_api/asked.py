@@ -14,9 +14,11 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 import torch
 
+from capture import Location
 from compile_api import logs
 from compile_api.errors import BadOption
 from compile_api.options import SETTABLE, Overrides, as_mapping, nearest
@@ -28,6 +30,7 @@ SAME_SETTING: Mapping[str, str] = {
 }
 """Options of torch's code generator that mean a setting of ours."""
 
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 _OF_THE_CALL = ("guard_filter_fn", "use_aoti")
 """Options that ``torch.compile`` itself takes, whatever the backend."""
 
@@ -49,14 +52,30 @@ class Told:
         if not str(above.f_globals.get("__name__", "")).startswith("torch."):
             self.once(text)
 
+    def hear(self, text: str, where: Location | None) -> None:
+        """Of a mark, in captured code or outside of it."""
+        if where is None:
+            self.of_mark(text)
+        elif text not in self.said and not where.filename.startswith(_TORCH):
+            warnings.warn_explicit(text, UserWarning, where.filename, where.line)
+            self.said.add(text)
+
 
 def _frames_of_ours() -> int:
     """How far up the stack the program is that called us."""
-    home = os.path.dirname(__file__) + os.sep
     frame, count = sys._getframe(1), 1
-    while frame is not None and frame.f_code.co_filename.startswith(home):
-        frame, count = frame.f_back, count + 1  # type: ignore[assignment]
+    while frame.f_back is not None and _passes_on(frame):
+        frame, count = frame.f_back, count + 1
     return count
+
+
+def _passes_on(frame: FrameType) -> bool:
+    """Whether the frame is ours, or of what changes settings for a while on behalf of the program."""
+    home = os.path.dirname(__file__) + os.sep
+    return frame.f_code.co_filename.startswith(home) or frame.f_globals.get("__name__") in _ON_BEHALF
+
+
+_ON_BEHALF = ("contextlib", "unittest.mock", "torch.utils._config_module", "capture.builtin_rules.notices")
 
 
 def understood_options(options: Overrides, told: Told, *, others_ignore: bool = False) -> dict[str, object]:

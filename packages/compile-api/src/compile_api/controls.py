@@ -51,13 +51,12 @@ def disable(fn: Any = None, *, recursive: bool = True, reason: str | None = None
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, torch.nn.Module):
         again = functools.partial(disable, recursive=recursive, reason=reason)
-        return compiled_module(fn, capture.disable(fn.__call__), again)
+        return compiled_module(fn, capture.disable(fn.__call__, reason), again)
     if not callable(fn):
         raise TypeError(f"disable takes a function or a module, not {type(fn).__name__}")
     if not recursive and isinstance(fn, FunctionType):
-        vars(fn)["_torchdynamo_disable"] = True  # the mark that capture honours on functions of torch's users too
-        return fn
-    return capture.disable(fn)
+        return capture.disable_alone(fn, reason)
+    return capture.disable(fn, reason)
 
 
 class set_stance:  # noqa: N801 - called like a function, and named as its users know it

@@ -21,12 +21,13 @@ from typing import Any, NoReturn
 
 import torch
 
-from compile_api import logs
+from compile_api import logs, torchs_settings
 from compile_api.asked import Told, settings, torchs_logs, understood_options
 from compile_api.backends import CompilerFn, lookup
 from compile_api.compile import compile
 from compile_api.deferred import deferral_of
 from compile_api.errors import BackendNotReady, BadOption, CompileApiError, UnknownBackend
+from compile_api.fx_traces import trace_as_written
 from compile_api.options import Overrides
 from compile_api.report import Report, report
 from compile_api.torchs_errors import adopt
@@ -50,7 +51,7 @@ class Served:
     told: Told = field(default_factory=Told)
     backend: str | CompilerFn | None = None
     """What ``torch.compiler.set_default_backend`` was called with."""
-    put_back_errors: list[Callable[[], None]] = field(default_factory=list)
+    put_back: list[Callable[[], None]] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -69,6 +70,8 @@ def install() -> None:
             deferral = deferral_of(module)
             if deferral is not None and _put not in deferral.then:
                 deferral.then.append(_put)  # its own names come when it is loaded
+        _SERVED.put_back.append(torchs_settings.follow(_SERVED.told))
+        _SERVED.put_back.append(trace_as_written())
         _follow_torchs_logs()
 
 
@@ -84,8 +87,8 @@ def uninstall() -> None:
         for deferral in map(deferral_of, _replacements()):
             if deferral is not None and _put in deferral.then:
                 deferral.then.remove(_put)
-        while _SERVED.put_back_errors:
-            _SERVED.put_back_errors.pop()()
+        while _SERVED.put_back:
+            _SERVED.put_back.pop()()
         _SERVED.before.clear()
         _SERVED.compiled.clear()
         _SERVED.told, _SERVED.backend, _SERVED.switched_off = Told(), None, False
@@ -99,7 +102,7 @@ def _put(module: ModuleType) -> None:
             _SERVED.before[module.__name__, name] = namespace.get(name, _ABSENT)
             namespace[name] = replacement
     if module.__name__ == "torch._dynamo":
-        _SERVED.put_back_errors.append(adopt())
+        _SERVED.put_back.append(adopt())
         if _WITH_THE_PEER in sys.modules:
             _put(sys.modules[_WITH_THE_PEER])
 
@@ -166,6 +169,7 @@ def serve(
         raise BadOption("torch.compile takes either a mode or options, not both")
     asked.update(_further(more))
     general = settings()
+    torchs_settings.tell_of_changes_in_place(_SERVED.told)
     how = _how(_default() if backend is None else backend, asked)
     if disable or general.disable:
         _SERVED.switched_off = True
@@ -241,6 +245,7 @@ def _how(backend: str | CompilerFn, asked: Mapping[str, Any]) -> dict[str, Any]:
     else:
         # torch's backends that do not generate code take any options and look at none.
         ours = understood_options(options, _SERVED.told, others_ignore=backend != "inductor")
+        ours = {**torchs_settings.generator_settings(), **ours}
     if limit is not None or general.recompile_limit is not None:
         ours.setdefault("recompile_limit", general.recompile_limit if limit is None else limit)
     if general.debug:

@@ -28,7 +28,7 @@ def late_disable(peer: Deferral) -> Callable[..., Any]:
         if not isinstance(fn, FunctionType | BuiltinFunctionType | MethodType):  # a module, a class: the peer's to wrap
             return vars(peer.load())["disable"](fn, recursive, **options)
         if not recursive and isinstance(fn, FunctionType):
-            vars(fn).update(_torchdynamo_disable=True)
+            vars(fn).update(_torchdynamo_disable=True, _torchdynamo_disable_msg=options.get("reason"))
             return fn
         return _disabled_late(peer, fn, recursive, options)
 
@@ -47,7 +47,7 @@ def _disabled_late(peer: Deferral, function: Any, recursive: bool, options: Mapp
         return genuine[0](*args, **kwargs)
 
     # Capture reads these: a function that the program disabled stays disabled for it.
-    vars(call).update(_torchdynamo_disable=True, _wraps_disabled=True)
+    vars(call).update(_torchdynamo_disable=True, _torchdynamo_disable_msg=options.get("reason"), _wraps_disabled=True)
     return call
 
 

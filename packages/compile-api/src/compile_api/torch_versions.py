@@ -23,6 +23,11 @@ INSIDES = Insides(
         ),
         Inside("torch._guards.Source", "which torch names a symbol by", "varying sizes import torch's compiler"),
         Inside("torch.fx.experimental._config", "which says whether symbols are checked twice", "they are not"),
+        Inside(
+            "torch.utils._config_module.ConfigModule",
+            "which the settings of torch's compiler are instances of",
+            "no program hears of settings that are left out",
+        ),
         Inside("torch.utils._pytree", "which walks nested results", "accuracy checks look at plain results only"),
         Inside("torch.nn.Module._call_impl", "which runs a module with its hooks", _IN_PLACE, attribute=True),
         Inside("torch.nn.Module._compiled_call_impl", "which a module is called by instead", _IN_PLACE, attribute=True),

@@ -16,6 +16,7 @@ _COUNTERPARTS: Mapping[type[Exception], str] = {
     capture.Unsupported: "Unsupported",
     capture.BackendError: "BackendCompilerFailed",
     capture.RecompileRefused: "RecompileError",
+    capture.RecompileLimitHit: "FailOnRecompileLimitHit",
     UnknownBackend: "InvalidBackend",
 }
 
@@ -26,10 +27,11 @@ def adopt() -> Callable[[], None]:
     before = {ours: ours.__bases__ for ours in _COUNTERPARTS}
     for ours, name in _COUNTERPARTS.items():
         theirs = getattr(home, name, None)
-        if isinstance(theirs, type) and issubclass(theirs, RuntimeError) and not issubclass(ours, theirs):
+        if isinstance(theirs, type) and issubclass(theirs, Exception) and not issubclass(ours, theirs):
             # What torch's class does when it is made concerns arguments that ours are not made with.
-            base = type(name, (theirs,), {"__init__": RuntimeError.__init__, "__str__": RuntimeError.__str__})
-            ours.__bases__ = (*(each for each in ours.__bases__ if each is not RuntimeError), base)
+            base = type(name, (theirs,), {"__init__": Exception.__init__, "__str__": Exception.__str__})
+            kept = (each for each in ours.__bases__ if not issubclass(theirs, each))
+            ours.__bases__ = (*kept, base)
 
     def back() -> None:
         for ours, bases in before.items():

@@ -83,7 +83,7 @@ def _of_dynamo(told: Told, serve: Callable[..., Any]) -> Mapping[str, Any]:
         "register_backend": _register,
         "lookup_backend": lookup_function,
         "reset_code_caches": reset,
-        "error_on_graph_break": _context(told, "error_on_graph_break", "use fullgraph=True"),
+        "error_on_graph_break": capture.error_on_graph_break,
         "patch_dynamo_config": _context(told, "patch_dynamo_config", "its settings are those of torch's compiler"),
         "dont_skip_tracing": _decorator(told, "dont_skip_tracing", "our capture looks into every function"),
         "disable_nested_graph_breaks": _decorator(told, "disable_nested_graph_breaks", "each break is where it is"),
@@ -174,7 +174,7 @@ def _stance(told: Told) -> Callable[..., Any]:
 
 def _nothing(told: Told, name: str, instead: str) -> Callable[..., None]:
     def ignored(*_: Any, **__: Any) -> None:
-        told.of_mark(f"{name} has no meaning for compile-api: {instead}")
+        capture.remark(told, f"{name} has no meaning for compile-api: {instead}")
 
     ignored.__name__ = name
     return ignored
@@ -184,7 +184,7 @@ def _decorator(told: Told, name: str, instead: str) -> Callable[..., Any]:
     """A decorator, with arguments or without, that leaves the function as it is."""
 
     def ignored(*args: Any, **options: Any) -> Any:
-        told.of_mark(f"{name} has no meaning for compile-api: {instead}")
+        capture.remark(told, f"{name} has no meaning for compile-api: {instead}")
         with_arguments = name == "substitute_in_graph" or not (args and callable(args[0]))
         return (lambda function: function) if with_arguments else args[0]
 
@@ -195,7 +195,7 @@ def _decorator(told: Told, name: str, instead: str) -> Callable[..., Any]:
 def _context(told: Told, name: str, instead: str) -> Callable[..., Any]:
     class Ignored(contextlib.ContextDecorator):
         def __init__(self, *_: Any, **__: Any) -> None:
-            told.of_mark(f"{name} has no meaning for compile-api: {instead}")
+            capture.remark(told, f"{name} has no meaning for compile-api: {instead}")
 
         def __enter__(self) -> None: ...
 
@@ -214,7 +214,7 @@ class Comptime:
         self._told = told
 
     def __call__(self, fn: Any, fallback_fn: Callable[[], Any] = lambda: None) -> Any:
-        self._told.once(f"comptime has no meaning for compile-api: {_LOOK}")
+        capture.remark(self._told, f"comptime has no meaning for compile-api: {_LOOK}")
         return fallback_fn()
 
     def __getattr__(self, name: str) -> Callable[..., None]:

@@ -1,4 +1,5 @@
-"""What is always left to CPython, with a reason: event loops, schedules, transforms of functions."""
+"""What is always left to CPython, with a reason: what programs disable, what torch's compiler runs, Triton kernels,
+event loops, schedules, transforms of functions."""
 
 from __future__ import annotations
 
@@ -6,9 +7,29 @@ from types import FunctionType
 
 from torch.optim import lr_scheduler
 
+from capture.builtin_rules.torch_functions import DISALLOWED
+from capture.foreign_markers import is_disabled, runs_torchs_compiler, starts_triton_kernels, why_disabled
 from capture.values.base import Tracer, module_name
 
 _INLINED_TRANSFORMS = ("torch._functorch.functional_call", "torch._functorch.utils")
+
+
+def leave_to_python(ctx: Tracer, function: FunctionType) -> None:
+    """Stops before the call of a function that is not to be captured."""
+    if runs_torchs_compiler(function):
+        hint = "what is around it is captured"
+        ctx.stop("torch's compiler", f"torch's own compiler runs in `{function.__qualname__}`", hint)
+    if is_disabled(function):
+        said = why_disabled(function)
+        ctx.stop(said.kind, said.explanation, said.hint)
+    if id(function) in DISALLOWED:
+        hint = "remove the marker to capture it"
+        ctx.stop("disabled", f"`{function.__qualname__}` is marked to run outside of graphs", hint)
+    if starts_triton_kernels(function):
+        ctx.stop("triton", "a Triton kernel is started as it is", "what is before and behind it is compiled")
+    leave_transform(ctx, function)
+    leave_schedule(ctx, function)
+    leave_event_loop(ctx, function)
 
 
 def leave_event_loop(ctx: Tracer, function: FunctionType) -> None:

@@ -30,6 +30,7 @@ class Tracer(Protocol):
     options: Any
     graph: Any
     effects: Any
+    frames: Any
     inputs: Any
     tensors: Any
     leaves: Any

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from capture._engine import Outside, Region
 from capture.sources import AttrSource, DictSource, GetitemSource, KeySource, Source
 from capture.values.base import (
     NotConstant,
@@ -522,6 +523,10 @@ def _bind_to_class(ctx: Tracer, member: Any, owner: type, name: str, cls: ClassV
     return _bind_other(ctx, member, owner, name, cls)
 
 
+_FUNCTIONS = (FunctionType, Region, Outside)
+"""What becomes a method of the object that it is read from."""
+
+
 def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path: Source | None = None) -> Value:
     """A member of a class seen through an instance (or a subclass): the descriptor protocol for the known
     descriptors.
@@ -532,14 +537,14 @@ def bind(ctx: Tracer, member: Any, owner: type, name: str, receiver: Value, path
     if isinstance(member, classmethod):
         target = receiver if isinstance(receiver, ClassValue) else ctx.literal(receiver.python_type())
         return BoundMethod(target, ctx.wrap(member.__func__, AttrSource(source, "__func__")))
-    if isinstance(receiver, ClassValue) and isinstance(member, FunctionType):
+    if isinstance(receiver, ClassValue) and isinstance(member, _FUNCTIONS):
         return ctx.wrap(member, source)
     if isinstance(member, property):
         if member.fget is None:
             cls = receiver.python_type()
             ctx.throw(AttributeError, f"property '{name}' of '{cls.__qualname__}' object has no getter")
         return ctx.call(ctx.wrap(member.fget, AttrSource(source, "fget")), [receiver])
-    if isinstance(member, FunctionType):
+    if isinstance(member, _FUNCTIONS):
         return BoundMethod(receiver, ctx.wrap(member, source))
     if name == "__new__" and hasattr(member, "__get__"):
         return ctx.literal(member.__get__(None, owner))

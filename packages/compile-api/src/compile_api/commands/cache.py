@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from compile_api.errors import CompileApiError
 from inductor.cache import kept_in, remove_all
 from inductor.options import Options
 
@@ -22,6 +23,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def run(chosen: argparse.Namespace) -> int:
     folder = Options.read(None).cache_folder()
+    if folder.exists() and not folder.is_dir():
+        raise CompileApiError(f"{folder} is a file, and no folder: remove it, or let COMPILE_API_CACHE name a folder")
     if not folder.is_dir():
         print(f"{folder} does not exist: nothing has been compiled yet, or COMPILE_API_CACHE names another folder")
         return 0

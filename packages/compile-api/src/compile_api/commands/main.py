@@ -24,10 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         status = int(chosen.run(chosen))
-        sys.stdout.flush()
+        if chosen.command not in running.COMMANDS:  # what a program printed, and may have closed, is its own concern
+            sys.stdout.flush()
         return status
     except BrokenPipeError:  # whoever reads, say `| head`, has read enough
-        if chosen.command in running.COMMANDS:  # the program's own concern
+        if chosen.command in running.COMMANDS:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
