@@ -87,6 +87,15 @@ def test_cache_is_shown_and_cleared(monkeypatch, tmp_path, capsys):
     assert not list((tmp_path / "cache").iterdir())
 
 
+@pytest.mark.parametrize("action", ["show", "clear"])
+def test_a_cache_folder_that_is_a_file_is_told(action, monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.setenv("COMPILE_API_CACHE", str(tmp_path / "file"))
+    assert main(["cache", action]) == 2
+    assert "file is a file, and no folder: remove it, or let COMPILE_API_CACHE" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_clearing_leaves_what_is_not_ours(monkeypatch, tmp_path, capsys):
     project = ["thesis.docx", ".env", ".git/HEAD", "weights.pt", "kernels/gemm.cpp", "kernels/ab.so", "src/model.py"]
     for name in project:
@@ -175,6 +184,12 @@ def test_a_program_that_fails_fails_as_it_would(tmp_path, python):
     (tmp_path / "program.py").write_text("import sys; sys.exit(7)")
     done = python("-m", "compile_api", "run", "program.py", cwd=tmp_path)
     assert done.returncode == 7
+
+
+def test_a_program_may_close_its_output(tmp_path, python):
+    (tmp_path / "closes.py").write_text("import sys; print('hello'); sys.stdout.close()")
+    done = python("-m", "compile_api", "run", "closes.py", cwd=tmp_path)
+    assert (done.stdout, done.stderr, done.returncode) == ("hello\n", "", 0)
 
 
 def test_a_missing_program_is_a_sentence(capsys):

@@ -255,7 +255,6 @@ def test_torchs_optimizers_break_no_graph_of_ours():
 SAYS_SO = {
     "torch._dynamo.mark_static_address": lambda f: f(torch.ones(1)),
     "torch._dynamo.patch_dynamo_config": lambda f: f(verbose=True).__enter__(),
-    "torch._dynamo.error_on_graph_break": lambda f: f(True).__enter__(),
     "torch.compiler.nested_compile_region": lambda f: f(plain)(1),
     "torch.compiler.substitute_in_graph": lambda f: f(len)(plain)(1),
     "torch.compiler.save_cache_artifacts": lambda f: f(),
@@ -271,6 +270,81 @@ def test_what_only_torchs_compiler_can_do_says_so_once(name):
         pytest.skip(f"this torch has no {name}")
     with pytest.warns(UserWarning, match="has no meaning for compile-api: "):
         SAYS_SO[name](function)
+
+
+MEAN_NOTHING = {
+    "mark_static_address": lambda x: torch._dynamo.mark_static_address(x),
+    "patch_dynamo_config": lambda x: torch._dynamo.patch_dynamo_config(verbose=True).__enter__(),
+    "dont_skip_tracing": lambda x: torch._dynamo.dont_skip_tracing(plain)(x),
+    "nested_compile_region": lambda x: torch.compiler.nested_compile_region(plain)(x),
+    "set_enable_guard_collectives": lambda x: torch.compiler.set_enable_guard_collectives(True),
+}
+
+
+@pytest.mark.parametrize("name", MEAN_NOTHING)
+def test_what_means_nothing_breaks_no_graph_and_says_so_once(name):
+    if name not in dir(torch._dynamo) + dir(torch.compiler):
+        pytest.skip(f"this torch has no {name}")
+
+    @torch.compile(fullgraph=True, backend="eager")
+    def f(x):
+        MEAN_NOTHING[name](x)
+        return x + 1
+
+    with pytest.warns(UserWarning, match=f"{name} has no meaning for compile-api: ") as said:
+        assert torch.equal(f(torch.ones(2)), torch.full((2,), 2.0))
+    assert [each.filename for each in said] == [__file__]
+    f(torch.ones(3))
+
+
+@pytest.mark.parametrize("mark", ["mark_dynamic", "maybe_mark_dynamic", "mark_static"])
+def test_marks_break_no_graph(mark):
+    @torch.compile(fullgraph=True, backend="eager")
+    def f(x):
+        getattr(torch._dynamo, mark)(x, 0)
+        return x + 1
+
+    assert torch.equal(f(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_breaks_are_errors_where_the_program_says_so():
+    if not hasattr(torch._dynamo, "error_on_graph_break"):
+        pytest.skip("this torch has no error_on_graph_break")
+
+    @torch.compile(backend="eager")
+    def f(x, errors):
+        with torch._dynamo.error_on_graph_break(errors):
+            torch._dynamo.graph_break()
+            return x + 1
+
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="graph_break"):
+        f(torch.ones(2), True)
+    assert f(torch.ones(2), False).sum() == 4
+
+
+def test_disabled_functions_are_named_with_the_programs_reason():
+    f = torch.compile(lambda x: torch.compiler.disable(plain, reason="because")(x), fullgraph=True, backend="eager")
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="`plain` is disabled: because"):
+        f(torch.ones(2))
+
+
+def inner(x):
+    return torch.relu(x * 2)
+
+
+TRACED = {
+    "fx": lambda f: torch.fx.symbolic_trace(f),
+    "fx, of what calls it": lambda f: torch.fx.symbolic_trace(lambda x: f(x)),
+    "jit.trace": lambda f: torch.jit.trace(f, (torch.ones(2),)),
+    "jit.script": lambda f: torch.jit.script(f),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit, which torch is about to give up
+@pytest.mark.parametrize("how", TRACED)
+def test_tracers_see_a_compiled_function_as_it_was_written(how):
+    traced = TRACED[how](torch.compile(inner, backend="eager"))
+    assert torch.equal(traced(torch.full((2,), 3.0)), torch.full((2,), 6.0))
 
 
 def test_what_runs_while_torch_compiles_says_where_to_look_instead(capsys):

@@ -91,7 +91,8 @@ def uninstall() -> None:
             _SERVED.put_back.pop()()
         _SERVED.before.clear()
         _SERVED.compiled.clear()
-        _SERVED.told, _SERVED.backend, _SERVED.switched_off = Told(), None, False
+        _SERVED.told.said.clear()  # the functions in torch's place keep it
+        _SERVED.backend, _SERVED.switched_off = None, False
 
 
 def _put(module: ModuleType) -> None:
