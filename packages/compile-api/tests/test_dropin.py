@@ -161,17 +161,16 @@ def test_the_default_backend():
     assert torch.compiler.get_default_backend() == "inductor"
 
 
-def test_switched_off_by_torchs_settings(monkeypatch):
+def test_switched_off_by_torchs_settings():
     import torch._dynamo.config
 
-    monkeypatch.setattr(torch._dynamo.config, "disable", True)
-    assert torch.compile(plain) is plain
-    monkeypatch.setattr(torch._dynamo.config, "disable", False)
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
-    f = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False)
-    f(torch.ones(1), 2)
-    with pytest.warns(match="1 version"):
-        f(torch.ones(1), 3)
+    with torch._dynamo.config.patch(disable=True):
+        assert torch.compile(plain) is plain
+    with torch._dynamo.config.patch(recompile_limit=1):
+        f = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False)
+        f(torch.ones(1), 2)
+        with pytest.warns(match="1 version"):
+            f(torch.ones(1), 3)
 
 
 def test_torchs_debug_variable_leaves_our_folder(monkeypatch, tmp_path):

@@ -131,7 +131,7 @@ def _tell(told: Told, concerned: Callable[[Any], bool]) -> None:
 
 def _changed(home: ModuleType, concerned: Callable[[Any], bool]) -> Iterator[str]:
     for name, entry in _entries(home).items():
-        if entry.alias is None and concerned(entry) and _is_unheeded(home, name, _value(home, name)):
+        if not entry.hide and concerned(entry) and _is_unheeded(home, name, _value(home, name)):
             yield name
 
 
