@@ -51,5 +51,5 @@ def _add(tensor: torch.Tensor, attribute: str, dims: int | Iterable[int]) -> Non
     for dim in chosen:
         if not -tensor.dim() <= dim < tensor.dim():
             raise IndexError(f"dimension {dim} is marked, and the tensor has {tensor.dim()}")
-    kept = getattr(tensor, attribute, frozenset())
+    kept: frozenset[int] = getattr(tensor, attribute, frozenset())
     setattr(tensor, attribute, kept | {dim % tensor.dim() for dim in chosen})

@@ -22,9 +22,9 @@ def trace_as_written() -> Callable[[], None]:
     def trace(tracer: torch.fx.Tracer, root: Any, *more: Any, **options: Any) -> torch.fx.Graph:
         return genuine(tracer, capture.as_written(root), *more, **options)
 
-    torch.fx.Tracer.trace = trace  # type: ignore[method-assign]
+    torch.fx.Tracer.trace = trace
 
     def back() -> None:
-        torch.fx.Tracer.trace = genuine  # type: ignore[method-assign]
+        torch.fx.Tracer.trace = genuine
 
     return back

@@ -9,13 +9,14 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from capture.builtin_rules.registry import fallback, rule
 from capture.errors import Location
 from capture.program_settings import program_settings
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
+from capture.values.function import ClassValue
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
 
@@ -82,10 +83,9 @@ def warn_of_what_is_deprecated(
     ctx: Tracer, message: Value, category: Value = NONE, stacklevel: Value = NONE, *rest: Value, **more: Value
 ) -> Value:
     """What a library deprecates it says at every call; what its function does has nothing to do with that."""
-    kind = category.constant() if isinstance(category, ConstantValue) or hasattr(category, "cls") else None
+    kind = category.constant() if isinstance(category, (ConstantValue, ClassValue)) else None
     text = message.constant() if isinstance(message, ConstantValue) else None
-    deprecation = isinstance(kind, type) and issubclass(kind, (DeprecationWarning, FutureWarning))
-    if not deprecation or type(text) is not str or not ctx.in_library():
+    if not _is_deprecation(kind) or type(text) is not str or not ctx.in_library():
         hint = "move the call out of the compiled function"
         return ctx.stop("warning", f"`warnings.warn` is called on {message.describe()}", hint)
     notice = Notice(text, kind, calling_place(ctx))
@@ -93,6 +93,10 @@ def warn_of_what_is_deprecated(
         ctx.stop("warning", f"a warning is an error: {text}")
     ctx.effects.calls.append((notice, ()))
     return NONE
+
+
+def _is_deprecation(kind: Any) -> TypeGuard[type[Warning]]:
+    return isinstance(kind, type) and issubclass(kind, (DeprecationWarning, FutureWarning))
 
 
 @fallback(order=1)

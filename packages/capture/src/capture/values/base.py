@@ -104,6 +104,9 @@ class Tracer(Protocol):
     def changed(self, value: Value) -> None:
         """The value is about to be mutated."""
 
+    def commit(self) -> None:
+        """The step that is evaluated cannot be taken back."""
+
     def note_origin(self, value: Value) -> None:
         """Remember where this came into being, for the case that CPython has to make it after all."""
 
