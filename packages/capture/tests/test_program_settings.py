@@ -184,6 +184,11 @@ def test_what_is_disabled_is_named_with_the_programs_reason(name):
         called(LEFT_OUT[name], (X,), nopython=True)
 
 
+def test_a_stance_that_is_taken_in_captured_code_is_named():
+    with pytest.raises(capture.Unsupported, match="a stance is taken, which concerns the whole process"):
+        called(lambda x: (capture.set_stance("default"), x + 1), (X,), nopython=True)
+
+
 def test_a_captured_method_is_part_of_what_calls_it():
     log = capture.Log()
     captured = capture.optimize(nopython=True, log=log)(lambda x: Methods().captured(x) + 1)

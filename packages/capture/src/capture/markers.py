@@ -16,6 +16,7 @@ from capture.builtin_rules.assumed import ASSUMED
 from capture.builtin_rules.registry import fallback, rule
 from capture.builtin_rules.torch_functions import ALLOWED, DISALLOWED
 from capture.foreign_markers import MARK, WHY, why_disabled
+from capture.stance import set_stance
 from capture.values.base import Tracer, Value
 from capture.values.constant import FALSE, NONE, TRUE
 from capture.values.function import BoundMethod
@@ -105,6 +106,12 @@ def stop_here(ctx: Tracer, message: Value | None = None) -> Value:
 @rule(torchs_graph_break)
 def stop_where_the_program_asks(ctx: Tracer, msg: Value | None = None) -> Value:
     return NONE if ctx.in_library() else stop_here(ctx, msg)
+
+
+@rule(set_stance)
+def leave_stance(ctx: Tracer, name: Value) -> Value:
+    hint = "take it outside of the compiled function"
+    return ctx.stop("stance", "a stance is taken, which concerns the whole process", hint)
 
 
 @rule(is_compiling)
