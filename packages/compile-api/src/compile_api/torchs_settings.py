@@ -99,6 +99,9 @@ def generator_settings() -> dict[str, object]:
 
 def follow(told: Told) -> Callable[[], None]:
     """Settings act, and changes of others are told, until the function that is returned is called."""
+    capture.heed(read)
+    if not (isinstance(ConfigModule, type) and issubclass(ConfigModule, ModuleType)):  # this torch has no such modules
+        return lambda: capture.heed(None)
     genuine = ConfigModule.__setattr__
 
     @functools.wraps(genuine)
@@ -108,8 +111,7 @@ def follow(told: Told) -> Callable[[], None]:
             told.of_mark(_sentence(module.__name__, name))
 
     ConfigModule.__setattr__ = set_and_tell
-    capture.heed(read)
-    _tell(told, lambda entry: not entry.deprecated)
+    _tell(told, lambda entry: not getattr(entry, "deprecated", False))  # to read those warns
 
     def back() -> None:
         ConfigModule.__setattr__ = genuine
@@ -131,7 +133,7 @@ def _tell(told: Told, concerned: Callable[[Any], bool]) -> None:
 
 def _changed(home: ModuleType, concerned: Callable[[Any], bool]) -> Iterator[str]:
     for name, entry in _entries(home).items():
-        if not entry.hide and concerned(entry) and _is_unheeded(home, name, _value(home, name)):
+        if not getattr(entry, "hide", False) and concerned(entry) and _is_unheeded(home, name, _value(home, name)):
             yield name
 
 
