@@ -100,9 +100,10 @@ def generator_settings() -> dict[str, object]:
 def follow(told: Told) -> Callable[[], None]:
     """Settings act, and changes of others are told, until the function that is returned is called."""
     capture.heed(read)
-    if not (isinstance(ConfigModule, type) and issubclass(ConfigModule, ModuleType)):  # this torch has no such modules
+    modules: Any = ConfigModule
+    if not (isinstance(modules, type) and issubclass(modules, ModuleType)):  # this torch has no such modules
         return lambda: capture.heed(None)
-    genuine = ConfigModule.__setattr__
+    genuine = modules.__setattr__
 
     @functools.wraps(genuine)
     def set_and_tell(module: ModuleType, name: str, value: object) -> None:
@@ -110,11 +111,11 @@ def follow(told: Told) -> Callable[[], None]:
         if module.__name__ in HOMES and _is_unheeded(module, name, value):
             told.of_mark(_sentence(module.__name__, name))
 
-    ConfigModule.__setattr__ = set_and_tell
+    modules.__setattr__ = set_and_tell  # type: ignore[method-assign,assignment]
     _tell(told, lambda entry: not getattr(entry, "deprecated", False))  # to read those warns
 
     def back() -> None:
-        ConfigModule.__setattr__ = genuine
+        modules.__setattr__ = genuine  # type: ignore[method-assign]
         capture.heed(None)
 
     return back
