@@ -236,7 +236,7 @@ def test_torchs_compiler_answers_with_ours():
     assert "capture" in said.compile_times
     assert "inductor" in torch._dynamo.list_backends()
     gm, _ = torch._dynamo.export(plain, torch.ones(2))
-    assert len(gm.graph.nodes) == 3
+    assert torch.equal(gm(torch.ones(2)), plain(torch.ones(2)))
     torch._dynamo.reset()
     f = torch._dynamo.optimize("eager")(plain)
     assert torch.equal(torch._dynamo.run(f)(torch.ones(1)), torch.full((1,), 2.0))
