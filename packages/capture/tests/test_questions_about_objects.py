@@ -2,9 +2,12 @@
 
 import collections
 import functools
+import inspect
 import itertools
 import operator
+import sys
 import types
+import weakref
 from collections import abc
 
 import pytest
@@ -164,3 +167,55 @@ def test_what_torch_takes_for_a_tensor(name, x):
     for value in given:
         captured = capture.optimize("eager")(lambda value: (OF_TORCH[name](value), x + 1))
         assert str(captured(value)[0]) == str(OF_TORCH[name](value)), value
+
+
+named = "global"
+
+
+def evaluated(text):
+    frame = sys._getframe(1)
+    return eval(text, frame.f_globals, frame.f_locals)
+
+
+def below(text):
+    return evaluated_above(text)
+
+
+def evaluated_above(text):
+    return eval(text, inspect.currentframe().f_back.f_back.f_locals)
+
+
+@pytest.mark.parametrize("evaluate", [evaluated, below])
+def test_a_function_finds_the_variables_of_its_caller(evaluate):
+    def f(x):
+        named = x + 1  # noqa: F841 (read by those who look)
+        found = evaluate("named"), evaluate("sorted(named.shape)")
+        return found, x * 2
+
+    x = torch.ones(2)
+    (found, sizes), doubled = capture.optimize("eager", strict=True)(f)(x)
+    assert sizes == [2]
+    torch.testing.assert_close((found, doubled), (x + 1, x * 2))
+
+
+def referred_to(x):
+    z = x * 2
+    seen = [weakref.ref(z)]
+    weakref.finalize(z, seen.append, "ended")
+    before = seen[0]() is z
+    z = z + 1
+    return z, before, seen[0](), seen[1:]
+
+
+def referred_to_across_a_break(x):
+    z = x * 2
+    reference = weakref.ref(z)
+    capture.graph_break()
+    return x + 1, reference() is None
+
+
+@pytest.mark.parametrize("f", [referred_to, referred_to_across_a_break])
+def test_weak_references_to_tensors_end_as_in_eager(f):
+    (result, *found), (expected, *like) = capture.optimize("eager", strict=True)(f)(torch.ones(2)), f(torch.ones(2))
+    assert torch.equal(result, expected)
+    assert found == like

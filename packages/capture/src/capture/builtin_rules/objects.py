@@ -404,6 +404,12 @@ def dereference(ctx: Tracer, reference: UserObject) -> Value:
     return found
 
 
+@rule(weakref.ref, weakref.proxy, weakref.finalize)
+def refer_weakly(ctx: Tracer, *operands: Value, **options: Value) -> Value:
+    """Whoever asks for it knows when the object ends, which is when no variable of the function holds it any more."""
+    ctx.leave_frame("weak reference", f"a weak reference to {realize(ctx, operands[0]).describe()} is made")
+
+
 # -- making objects ----------------------------------------------------------------------------------------------
 
 
