@@ -22,11 +22,13 @@ class NotingDraws(ToldOverSizes):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.drawn_on: set[torch.device] = set()
+        self.draws = 0  # how often
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = super().__torch_dispatch__(func, types, args, kwargs)
         if torch.Tag.nondeterministic_seeded in func.tags and _draws(func, args, kwargs or {}):
             tensors = pytree.tree_leaves((result, args))
+            self.draws += 1
             self.drawn_on.update(tensor.device for tensor in tensors if isinstance(tensor, torch.Tensor))
         return result
 

@@ -8,7 +8,7 @@ How a change is replayed is the emitter's business.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from capture import break_errors
@@ -30,12 +30,13 @@ class Effects:
         self.clocks: list[ClockReading] = []  # in their order
         self.classes = False  # whether members of some were written
         self.final: dict[Value, Any] = {}  # what must not change any more; else evaluation stops where that began
-        self._watched: list[dict[Value, None]] = []  # what changes while somebody watches, once for each who does
+        self._watched: list[dict[Value, list[Value]]] = []  # what changes while somebody watches, for each who does
 
     def note(self, value: Value) -> None:
         """``value`` is about to change; only objects that exist already need a replay."""
         for changes in self._watched:
-            changes.setdefault(value)
+            if value not in changes:
+                changes[value] = list(value.changes())
         if value.source is not None or isinstance(value, NamespaceValue):
             self._changed.setdefault(value)
             self.classes |= isinstance(value, ClassValue)
@@ -43,12 +44,12 @@ class Effects:
             self._made.setdefault(value)
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[Collection[Value]]:
-        """All that changes from here on, whether it changed before or not."""
-        changes: dict[Value, None] = {}
+    def watched(self) -> Iterator[Mapping[Value, Sequence[Value]]]:
+        """All that changes from here on, whether it changed before or not, with what it referred to before it did."""
+        changes: dict[Value, list[Value]] = {}
         self._watched.append(changes)
         try:
-            yield changes.keys()
+            yield changes
         finally:
             self._watched = [each for each in self._watched if each is not changes]  # others may be equal
 

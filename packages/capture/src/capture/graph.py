@@ -281,6 +281,11 @@ class GraphRecorder:
             changed.update(memory_of(value) for value in given if value.is_inference() or _updates_statistics(node))
         return changed
 
+    def memory_before(self, mark: tuple[int, set[fx.Node]]) -> set[int | None]:
+        """The memory of the tensors that were there, inputs met since among them."""
+        older = [node for node in self.nodes if node in mark[1] or node.op == "placeholder"]
+        return {memory_of(value) for node in older if isinstance(value := node.meta.get("val"), torch.Tensor)}
+
     def mark(self) -> tuple[int, set[fx.Node]]:
         """What there is now, for ``forget``."""
         return self.operations, set(self.nodes)
@@ -319,23 +324,27 @@ class GraphRecorder:
 
     def cut(
         self, mark: tuple[int, set[fx.Node]], entries: Sequence[fx.Node], results: Sequence[fx.Node]
-    ) -> tuple[fx.Node, fx.GraphModule, list[fx.Node]]:
-        """Make a module of what was recorded since: a node for it, itself, and what it takes besides ``entries``."""
+    ) -> tuple[fx.GraphModule, list[fx.Node]]:
+        """Make a module of what was recorded since, and say what it takes besides ``entries``."""
         outside = mark[1].union(entries)
         nodes = [node for node in self.nodes if node not in outside and node.op != "placeholder"]
         inside = {*nodes, *entries}
         used = [step for node in nodes for step in node.all_input_nodes]
         given = [step for step in dict.fromkeys([*used, *results]) if step not in inside]
-        name = f"function_{self._cuts}"
-        self._cuts += 1
-        module = module_of(nodes, [*entries, *given], results, name, self._root)
-        self._root.add_module(name, module)
+        module = module_of(nodes, [*entries, *given], results, f"function_{self._cuts}", self._root)
         for node in reversed([*entries, *nodes]):
             node.meta[GONE] = True
             self.graph.erase_node(node)
+        return module, given
+
+    def attach(self, module: fx.GraphModule) -> fx.Node:
+        """A node for a module that ``cut`` made; there may be several."""
+        name = f"function_{self._cuts}"
+        self._cuts += 1
+        self._root.add_module(name, module)
         made = self.graph.get_attr(name)
         made.meta["val"] = None
-        return made, module, given
+        return made
 
     def unread(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
         """Tensors that nobody reads, of operators that may raise: a backend may leave out what is no result."""

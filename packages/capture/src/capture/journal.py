@@ -85,6 +85,7 @@ class Journal:
 
     def __init__(self) -> None:
         self.written: dict[int, torch.UntypedStorage] = {}
+        self.order: list[int] = []  # memory, each time that it is written
         self.before_raising: dict[int, torch.UntypedStorage] = {}
         self.before_doubtful: dict[int, torch.UntypedStorage] = {}
         self.raising_after: dict[int, Any] = {}  # where, of the first that may raise after that memory was written
@@ -99,6 +100,7 @@ class Journal:
         for tensor in written:
             memory = tensor.untyped_storage()
             self.written.setdefault(int(cdata_of(memory)), memory)
+            self.order.append(int(cdata_of(memory)))
         raises = traits.always or (traits.of_integers and _has_integers((args, kwargs)))
         self.raisers += raises
         if self.written and not (traits.simple and _has_plain_numbers(args, kwargs)):

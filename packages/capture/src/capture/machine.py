@@ -45,7 +45,7 @@ from capture.options import Options
 from capture.outcomes import NeedLeaves, NeedSymbols, Returned, StopEarlier, Stopped, Varying
 from capture.parameters import bind_arguments
 from capture.record import record_operation, undecided
-from capture.rehearsals import recorded_region, rehearsed
+from capture.rehearsals import recorded_region, rehearsed, repeatable
 from capture.signals import HeldSignals
 from capture.sources import (
     ArgSource,
@@ -221,6 +221,12 @@ class Machine:
             return None
         _, instruction, step = found
         return Stopped(instruction, step, stopped.reason, stopped.location)
+
+    def stop_before(self, value: Value, kind: str, explanation: str, hint: str = "") -> NoReturn:
+        here = Stopped(self.root.current, self._step_of_root, Reason(kind, explanation, hint), self.location())
+        earlier = self.before(value, here)
+        assert earlier is not None
+        raise StopEarlier(earlier)
 
     def balance(self) -> None:
         """End the graph with the library's state as it was at the start; remembers what the program left switched."""
@@ -506,6 +512,9 @@ class Machine:
 
     def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
         return rehearsed(self, self.frames, given)
+
+    def repeatable(self, given: Sequence[Value]) -> AbstractContextManager[None]:
+        return repeatable(self, self.frames, given)
 
     def region(self, passed: Sequence[Value], options: Mapping[str, Any]) -> AbstractContextManager[None]:
         return recorded_region(self, self.frames, passed, options)

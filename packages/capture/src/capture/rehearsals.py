@@ -13,9 +13,12 @@ from typing import Any
 import torch
 
 from capture.frame import Frame
-from capture.values.base import Tracer, Value, reachable
+from capture.values.base import Tracer, Value, reachable, settled
 from capture.values.function import NamespaceValue
+from capture.values.mapping import DictValue
 from capture.values.tensor import TensorValue
+
+HINT = "torch does all of it as in eager, and the rest of the function is captured"
 
 
 @contextlib.contextmanager
@@ -41,6 +44,35 @@ def recorded_region(
         ctx.stop("effects", "what backward is to run again changes objects outside of it, or goes backward itself")
     tensors = [value.node for value in passed if isinstance(value, TensorValue)]
     ctx.graph.close_region(recorded, tensors, options)
+
+
+@contextlib.contextmanager
+def repeatable(ctx: Tracer, frames: Sequence[Frame], given: Sequence[Value]) -> Iterator[None]:
+    """Evaluation of what is evaluated once more, or run more often than it is evaluated: behind it, all that is not its
+    own has to be as it was."""
+    recorded, others = ctx.graph.mark(), _other_effects(ctx)
+    written = len(ctx.graph.mode.journal.order)
+    with ctx.effects.watched() as changed:
+        yield
+    lasting = [value for value, before in changed.items() if not _is_as_it_was(value, before)]
+    memory = ctx.graph.mode.journal.order[written:]
+    if _is_older(ctx, frames, lasting, given) or others != _other_effects(ctx):
+        ctx.stop("effects", "a function that is transformed, and called more than once, changes objects", HINT)
+    if ctx.graph.memory_before(recorded).intersection(memory):
+        ctx.stop("effects", "a function that is transformed, and called more than once, changes tensors", HINT)
+
+
+def _other_effects(ctx: Tracer) -> tuple[int, ...]:
+    """How many there are of those that change no value."""
+    return len(ctx.effects.calls), len(ctx.effects.clocks)
+
+
+def _is_as_it_was(value: Value, before: Sequence[Value]) -> bool:
+    """Whether a dict has its items again, as that of a module which lent its parameters.  What other values refer to
+    does not tell all that they are."""
+    after = list(value.changes()) if isinstance(value, DictValue) else []
+    same = isinstance(value, DictValue) and len(before) == len(after)
+    return same and all(settled(one) is settled(other) for one, other in zip(before, after, strict=True))
 
 
 def _is_older(ctx: Tracer, frames: Sequence[Frame], changed: Collection[Value], given: Sequence[Value]) -> bool:

@@ -6,6 +6,7 @@ torch itself, on tensors without data.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,22 +20,23 @@ from torch import fx
 from capture.builtin_rules.objects import plain_data
 from capture.builtin_rules.registry import rule
 from capture.errors import UserRaised
+from capture.graph import memory_of
+from capture.rehearsals import HINT
 from capture.torch_versions import pytree
 from capture.transforms import transformed
-from capture.values.base import Tracer, Value, realize, settled
+from capture.values.base import Tracer, Value, reachable, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.function import FunctionValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SequenceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
-from capture.values.transform import ModuleOperand, TransformValue, call_transform
+from capture.values.transform import Body, ModuleOperand, PullbackValue, TransformValue, call_transform
 
 _TRANSFORMS: dict[str, Callable[..., Any]] = {
     name: getattr(torch.func, name) for name in ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd")
 }
 _MADE_BY: dict[CodeType, str] = {make(torch.sin).__code__: name for name, make in _TRANSFORMS.items()}
-_HINT = "torch does all of it as in eager, and the rest of the function is captured"
 
 
 def _transform(name: str) -> Callable[..., Value]:
@@ -62,27 +64,47 @@ def hessian(ctx: Tracer, func: Value, argnums: Value = ConstantValue(0)) -> Valu
 def vjp(ctx: Tracer, func: Value, *primals: Value, has_aux: Value = NONE) -> Value:
     """The function that it returns computes what is needed of ``func`` a second time, in one node with the rest."""
     if has_aux is not NONE and has_aux.truth(ctx):
-        ctx.stop("function transform", "`torch.func.vjp` has an auxiliary result", _HINT)
-    drawn = len(ctx.graph.mode.drawn_on)
-    out = ctx.call(func, primals)
-    if len(ctx.graph.mode.drawn_on) != drawn:
-        ctx.stop("function transform", "`torch.func.vjp` of a function that draws random numbers", _HINT)
-    return TupleValue([out, TransformValue("vjp", func, {}, primals)])
+        ctx.stop("function transform", "`torch.func.vjp` has an auxiliary result", HINT)
+    draws = ctx.graph.mode.draws
+    with ctx.repeatable([func, *primals]):
+        out = ctx.call(func, primals)
+    if ctx.graph.mode.draws != draws:
+        ctx.stop("function transform", "`torch.func.vjp` of a function that draws random numbers", HINT)
+    body = _body(ctx, TransformValue("vjp", func, {}), primals, {})
+    pull = PullbackValue(func, primals, body, _surroundings(ctx), len(ctx.graph.mode.journal.order))
+    ctx.note_origin(pull)
+    return TupleValue([out, pull])
+
+
+def _surroundings(ctx: Tracer) -> object:
+    """What decides how operations are done, besides their operands."""
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), tuple(ctx.effects.contexts)
 
 
 @rule(torch.func.jvp, kinds=(None, None, None))
 def jvp(ctx: Tracer, func: Value, primals: Value, tangents: Value, **options: Value) -> Value:
     if not isinstance(primals, TupleValue):
-        ctx.stop("function transform", "`torch.func.jvp` is given primals that are no tuple", _HINT)
+        ctx.stop("function transform", "`torch.func.jvp` is given primals that are no tuple", HINT)
     made = TransformValue("jvp", func, {name: plain_data(ctx, value) for name, value in options.items()})
     return _call(ctx, made, primals.items, {}, [primals, tangents])
 
 
 @rule(call_transform, kinds=(TransformValue,))
 def call(ctx: Tracer, made: TransformValue, *args: Value, **kwargs: Value) -> Value:
-    if made.name == "vjp":
-        return _call(ctx, made, made.primals, {}, [TupleValue(made.primals), TupleValue(args)])
+    if isinstance(made, PullbackValue):
+        return _pull(ctx, made, args, kwargs)
     return _call(ctx, made, args, kwargs, args)
+
+
+def _pull(ctx: Tracer, pull: PullbackValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    needed = [value.fake for value in (*pull.body.given, *reachable(pull.primals)) if isinstance(value, TensorValue)]
+    written = set(ctx.graph.mode.journal.order[pull.written :])
+    if not written.isdisjoint(map(memory_of, needed)):
+        ctx.stop_before(pull, "function transform", "what `torch.func.vjp` needs again is written in between", HINT)
+    if kwargs or pull.surroundings != _surroundings(ctx):
+        text = "what `torch.func.vjp` returned is called with options, or in another mode than `vjp`"
+        ctx.stop_before(pull, "function transform", text, HINT)
+    return _node(ctx, pull, pull.body, [TupleValue(pull.primals), TupleValue(args)], {})
 
 
 def transform_of(ctx: Tracer, function: FunctionValue) -> TransformValue | None:
@@ -101,50 +123,49 @@ def _call(
     ctx: Tracer, made: TransformValue, args: Sequence[Value], kwargs: Mapping[str, Value], operands: Sequence[Value]
 ) -> Value:
     """One node that calls the transform with ``operands``; its function sees ``args`` and ``kwargs``."""
+    return _node(ctx, made, _body(ctx, made, args, kwargs), operands, kwargs)
+
+
+def _body(ctx: Tracer, made: TransformValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Body:
+    """Evaluates the function, as the transform calls it."""
     outer = [_tree(ctx, value) for value in args], {key: _tree(ctx, value) for key, value in kwargs.items()}
     dims = _dims(ctx, made, outer[0], outer[1])
-    recorded, before = ctx.graph.mark(), _state(ctx)
+    recorded = ctx.graph.mark()
+    once_more = ctx.repeatable([made, *args]) if made.options.get("chunk_size") else contextlib.nullcontext()
     ctx.graph.operations += 1  # the step cannot be taken back
     inner = _Inner(ctx, made, dims)
     ctx.graph.transforms += 1
     try:
         seen = [inner.see(value, number) for number, value in enumerate(args)]
         seen_by_name = {key: inner.see(value, None) for key, value in kwargs.items()}
-        returned = ctx.call(made.function, seen, seen_by_name)
+        with once_more:
+            returned = ctx.call(made.function, seen, seen_by_name)
     except UserRaised:
         ctx.graph.forget(recorded)
         raise
     finally:
         ctx.graph.transforms -= 1
-    if (made.name == "vjp" or made.options.get("chunk_size")) and not _is_alike(before, _state(ctx)):
-        ctx.stop("effects", "a function that is transformed, and called more than once, changes objects", _HINT)
     results: list[TensorValue] = []
     arranged = _arranged(ctx, returned, results)
-    node, module, given = ctx.graph.cut(recorded, inner.entries, [value.node for value in results])
-    given_values = TupleValue([_value_of(step) for step in given])
+    module, given = ctx.graph.cut(recorded, inner.entries, [value.node for value in results])
+    return Body(module, tuple(map(_value_of, given)), arranged)
+
+
+def _node(
+    ctx: Tracer, made: TransformValue, body: Body, operands: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value:
     tree = TupleValue([_plain_containers(ctx, value) for value in operands])
     named = _dict({key: _plain_containers(ctx, value) for key, value in kwargs.items()})
     how = ConstantValue(made.name), ctx.literal(made.options)
     with ctx.graph.constants_allowed():
-        operator = ModuleOperand(node, module)
-        return ctx.record(transformed, [operator, *how, tree, named, ctx.literal(arranged), given_values], {})
+        operator = ModuleOperand(ctx.graph.attach(body.module), body.module)
+        arranged, given = ctx.literal(body.arranged), TupleValue(body.given)
+        return ctx.record(transformed, [operator, *how, tree, named, arranged, given], {})
 
 
 def _value_of(node: fx.Node) -> Value:
     found = node.meta["val"]
     return TensorValue(node, found) if isinstance(found, torch.Tensor) else SymbolicNumber(node, found)
-
-
-def _state(ctx: Tracer) -> list[tuple[Value, list[Value]]]:
-    """The objects that were changed so far, with what they now refer to."""
-    return [(value, list(value.changes())) for value in ctx.effects.changed()]
-
-
-def _is_alike(before: list[tuple[Value, list[Value]]], after: list[tuple[Value, list[Value]]]) -> bool:
-    """A module that lent its parameters has its own again."""
-    parts = [part for _, held in before for part in held], [part for _, held in after for part in held]
-    same = len(before) == len(after) and len(parts[0]) == len(parts[1])
-    return same and all(settled(one) is settled(other) for one, other in zip(*parts, strict=True))
 
 
 class _Inner:
@@ -163,7 +184,7 @@ class _Inner:
             return self._tensor(value, number)
         dim = None if self.dims is None or isinstance(value, (SequenceValue, DictValue)) else next(self.dims)
         if dim is not None:
-            self.ctx.stop("function transform", f"{value.describe()} has no dimension to map over", _HINT)
+            self.ctx.stop("function transform", f"{value.describe()} has no dimension to map over", HINT)
         if isinstance(value, SequenceValue):
             items = [self.see(item, number) for item in value.items]
             return ListValue(items) if isinstance(value, ListValue) else TupleValue(items)
@@ -174,7 +195,7 @@ class _Inner:
     def _tensor(self, value: TensorValue, number: int | None) -> Value:
         dim = None if self.dims is None else next(self.dims)
         if value.fake.is_inference() and self.differentiated:
-            self.ctx.stop("function transform", f"{value.describe()} was made in inference mode", _HINT)
+            self.ctx.stop("function transform", f"{value.describe()} was made in inference mode", HINT)
         with self.ctx.graph.mode:
             if dim is not None:
                 fake = value.fake.select(dim, 0)
@@ -198,7 +219,7 @@ def _dims(
     dims = pytree._broadcast_to_and_flatten(made.options.get("in_dims", 0), spec)
     mapped = [] if dims is None else [pair for pair in zip(dims, leaves, strict=True) if pair[0] is not None]
     if dims is None or not all(_has_parts(leaf, dim) for dim, leaf in mapped):
-        ctx.stop("function transform", "`in_dims` of `torch.func.vmap` does not fit the arguments", _HINT)
+        ctx.stop("function transform", "`in_dims` of `torch.func.vmap` does not fit the arguments", HINT)
     return iter([*dims, *[None for _ in pytree.tree_leaves(dict(kwargs))]])  # whatever has a name is not mapped
 
 
@@ -219,7 +240,7 @@ def _tree(ctx: Tracer, value: Value) -> Any:
     if isinstance(value, DictValue) and value.cls is dict and all(type(key) is str for key in value.entries):
         return {key: _tree(ctx, item) for key, (_, item) in value.entries.items()}
     if isinstance(value, (SequenceValue, DictValue)):
-        ctx.stop("function transform", f"a function that is transformed is given {value.describe()}", _HINT)
+        ctx.stop("function transform", f"a function that is transformed is given {value.describe()}", HINT)
     return None
 
 
@@ -251,5 +272,5 @@ def _arranged(ctx: Tracer, returned: Value, results: list[TensorValue]) -> Any:
     if isinstance(returned, DictValue) and returned.cls is dict:
         return {key: arrange(item) for key, (_, item) in returned.entries.items()}
     if returned is not NONE:
-        ctx.stop("function transform", f"a function that is transformed returns {returned.describe()}", _HINT)
+        ctx.stop("function transform", f"a function that is transformed returns {returned.describe()}", HINT)
     return None

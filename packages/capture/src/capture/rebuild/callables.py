@@ -6,7 +6,6 @@ import functools
 import operator
 import types
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.func
@@ -134,15 +133,7 @@ def build_partial(writer: Writer, value: PartialValue) -> None:
 
 @builds(TransformValue)
 def build_transformed(writer: Writer, value: TransformValue) -> None:
-    if value.name == "vjp":
-        writer.emit.load_callable(_pullback)
-        writer.emit.call(writer.load_all([value.function, *value.primals]))
-        return
     writer.call_const(functools.partial(getattr(torch.func, value.name), **value.options), value.function)
-
-
-def _pullback(function: Callable[..., Any], *primals: Any) -> Any:
-    return torch.func.vjp(function, *primals)[1]
 
 
 @builds(LaunchValue)

@@ -88,6 +88,9 @@ class Tracer(Protocol):
     def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
         """Evaluate a call of these without a trace: what is recorded is forgotten, changes of older objects stop."""
 
+    def repeatable(self, given: Sequence[Value]) -> AbstractContextManager[None]:
+        """Evaluate a call of these as one of several: changes of older objects and tensors stop."""
+
     def keep_leaves_outside(self) -> NoReturn:
         """Starts again, with CPython making the tensors of this frame that want a gradient of their own."""
 
@@ -109,6 +112,9 @@ class Tracer(Protocol):
 
     def note_origin(self, value: Value) -> None:
         """Remember where this came into being, for the case that CPython has to make it after all."""
+
+    def stop_before(self, value: Value, kind: str, explanation: str, hint: str = "") -> NoReturn:
+        """Break where this came into being, which is known: CPython has to make it."""
 
     def location(self) -> Location:
         """The user's line that is being evaluated."""

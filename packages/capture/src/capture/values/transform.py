@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -17,13 +18,12 @@ def call_transform(transform: TransformValue, /, *args: Any, **kwargs: Any) -> A
 
 
 class TransformValue(Value):
-    """``torch.func.<name>(function, **options)``; that of ``vjp`` is the function it returns, and has its operands."""
+    """``torch.func.<name>(function, **options)``."""
 
-    def __init__(self, name: str, function: Value, options: Mapping[str, Any], primals: Sequence[Value] = ()) -> None:
+    def __init__(self, name: str, function: Value, options: Mapping[str, Any]) -> None:
         self.name = name
         self.function = function
         self.options = dict(options)
-        self.primals = tuple(primals)
 
     def python_type(self) -> type:
         return FunctionType
@@ -36,10 +36,39 @@ class TransformValue(Value):
 
     def parts(self) -> Iterator[Value]:
         yield self.function
-        yield from self.primals
 
     def describe(self) -> str:
         return f"what `torch.func.{self.name}` made of {self.function.describe()}"
+
+
+class PullbackValue(TransformValue):
+    """The function that ``vjp`` returns beside the value.
+
+    What it computes of the function is recorded where ``vjp`` is called, as nothing that happens later may change it;
+    for the same reason nothing rebuilds it.
+    """
+
+    def __init__(
+        self, function: Value, primals: Sequence[Value], body: Body, surroundings: object, written: int
+    ) -> None:
+        super().__init__("vjp", function, {})
+        self.primals = tuple(primals)
+        self.body = body
+        self.surroundings = surroundings
+        self.written = written
+
+    def parts(self) -> Iterator[Value]:
+        yield self.function
+        yield from self.primals
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a transformed function computes: from the tensors among its arguments, and then what is ``given``."""
+
+    module: fx.GraphModule
+    given: tuple[Value, ...]
+    arranged: Any  # what it returns, with numbers for its tensors
 
 
 class ModuleOperand(Value):
