@@ -20,7 +20,7 @@ from capture.layouts import CLOSED, varied
 from capture.options import Options
 from capture.outcomes import Varying
 from capture.records import FallbackRecord
-from capture.silence import silenced
+from capture.silence import looking, silenced
 from capture.sources import Inputs, MadeSource
 
 
@@ -101,8 +101,9 @@ class CodeState:
         """A sentence about the newest version, or None if there is none yet."""
         if not self.versions:
             return None
-        failed = self.versions[-1].first_failure(inputs)
-        sentence = "the guards of an earlier call" if failed is None else failed.failure(inputs)
+        with looking():
+            failed = self.versions[-1].first_failure(inputs)
+            sentence = "the guards of an earlier call" if failed is None else failed.failure(inputs)
         self.reasons.append(sentence)
         return sentence
 
@@ -111,14 +112,15 @@ class CodeState:
 
         So does the first that differs from each other version's: what comes back in turns varies, too.
         """
-        differing = [version.differing(inputs) for version in self.versions]
-        nearest = min((found for found in differing if found), key=len, default=[])
-        for guard, actual in nearest:
-            self._generalize(guard, actual, options)
-        for version in self.versions:
-            failed = version.first_failure(inputs)
-            if failed is not None and (found := _read(failed, inputs)) is not _ABSENT:
-                self._generalize(failed, found, options)
+        with looking():
+            differing = [version.differing(inputs) for version in self.versions]
+            nearest = min((found for found in differing if found), key=len, default=[])
+            for guard, actual in nearest:
+                self._generalize(guard, actual, options)
+            for version in self.versions:
+                failed = version.first_failure(inputs)
+                if failed is not None and (found := _read(failed, inputs)) is not _ABSENT:
+                    self._generalize(failed, found, options)
 
     def _generalize(self, failed: Guard, actual: Any, options: Options) -> None:
         assert failed.source is not None

@@ -1,6 +1,7 @@
-"""What runs on stand-ins warns of nothing: the graph gives eager's warnings when it runs, of real sizes.
+"""What the program is not to notice: it runs on stand-ins, or only looks.
 
-The user's filters stay as they are, and so does what Python and torch remember of warnings that are given once.
+What runs on stand-ins warns of nothing: the graph gives eager's warnings when it runs, of real sizes.  The user's
+filters stay as they are, and so does what Python and torch remember of warnings that are given once.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 
 import torch
 
+from capture.torch_versions import DisableTorchFunctionSubclass
+
 
 class _OfThread:
     """The pattern of a filter: every text fits, in one thread and for a while."""
@@ -23,6 +26,12 @@ class _OfThread:
 
     def match(self, text: str) -> bool:
         return threading.get_ident() == self.thread
+
+
+def looking() -> AbstractContextManager[Any]:
+    """Tensors are asked for what they are, and no ``__torch_function__`` of a subclass of the program's is called."""
+    made: AbstractContextManager[Any] = DisableTorchFunctionSubclass()
+    return made
 
 
 def silenced() -> AbstractContextManager[None]:

@@ -50,6 +50,12 @@ INSIDES = Insides(
         Inside("torch.library._impls", "which tells operators in Python from others", _BREAK),
         Inside("torch.utils._pytree", "which flattens arguments and results", _NOTHING, essential=True),
         Inside("torch._C._DisableTorchDispatch", "which looks below a tensor subclass", _NOTHING, essential=True),
+        Inside(
+            "torch._C.DisableTorchFunctionSubclass",
+            "which looks at a tensor without code of its class",
+            _NOTHING,
+            essential=True,
+        ),
         Inside("torch._C._VariableFunctions", "which holds torch's functions", _NOTHING, essential=True),
         *(
             Inside(f"torch._C.{name}", "which holds functions made in C", _NOTHING, essential=True)
@@ -145,7 +151,6 @@ INSIDES = Insides(
             "compiled code is called while torch.jit traces, and may end the process",
         ),
         _called("torch._C._get_privateuse1_backend_name"),
-        _called("torch._C.DisableTorchFunctionSubclass"),
         _called("torch._C._get_dispatch_mode"),
         _called("torch._C._log_api_usage_once"),
         _called("torch._assert"),

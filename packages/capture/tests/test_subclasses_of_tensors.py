@@ -1,0 +1,57 @@
+"""Tensors of the program's own classes: what they are asked in eager, and nothing more."""
+
+import pytest
+import torch
+
+import capture
+
+
+class Logging(torch.Tensor):
+    asked: list[str] = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.asked.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def ones(*shape):
+    return torch.ones(*shape)
+
+
+def logging(*shape):
+    return torch.ones(*shape).as_subclass(Logging)
+
+
+def with_gradient(gradient):
+    made = torch.ones(3, requires_grad=True)
+    made.grad = gradient
+    return made
+
+
+OTHERS = (ones(3), logging(3), logging(4), ones(2, 3).t(), logging(2, 3).t(), logging(3).double(), logging(3).long(), 2)
+CASES = {
+    "an operand": (lambda x: x * 2 + 1, OTHERS),
+    "the second": (lambda pair: pair[0] + pair[1], [(ones(1), other) for other in OTHERS]),
+    "an item": (lambda items: items["x"] * 2, [{"x": other} for other in OTHERS]),
+    "its sizes": (lambda pair: pair[0] + pair[1].shape[0], [(ones(1), other) for other in OTHERS[:4]]),
+    "its class": (lambda pair: pair[0] + isinstance(pair[1], Logging), [(ones(1), other) for other in OTHERS]),
+    "whether it is there": (lambda pair: pair[0] + (pair[1] is None), [(ones(1), other) for other in (None, *OTHERS)]),
+    "its gradient": (lambda x: x + (x.grad is None), [with_gradient(other) for other in (None, logging(3), ones(3))]),
+    "a gradient of its own": (lambda x: x + (x.grad is None), [ones(3), logging(3), ones(4), logging(4)]),
+    "whether it is the same": (lambda pair: pair[0] + (pair[0] is pair[1]), [(one, one) for one in OTHERS[:4]]),
+    "a view": (lambda x: x.mul_(2), [ones(3), ones(3).as_subclass(Logging)[:2], logging(3).as_subclass(torch.Tensor)]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_are_asked_what_eager_asks(name, dynamic):
+    function, arguments = CASES[name]
+    found = []
+    for each in (function, capture.optimize("eager", dynamic=dynamic)(function)):
+        Logging.asked.clear()
+        for argument in (*arguments, *reversed(arguments)):
+            each(argument)
+        found.append(list(Logging.asked))
+    assert found[1] == found[0]
