@@ -55,3 +55,32 @@ def test_are_asked_what_eager_asks(name, dynamic):
             each(argument)
         found.append(list(Logging.asked))
     assert found[1] == found[0]
+
+
+class Wrapper(torch.Tensor):
+    """Answers everything by code, its sizes among it."""
+
+    asked: list[str] = []
+
+    @staticmethod
+    def __new__(cls, inner):
+        computes = {"dispatch_sizes_strides_policy": "sizes", "dispatch_device": True, "dispatch_layout": True}
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, **computes)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        cls.asked.append(str(func))
+        result = func(*(each.inner if isinstance(each, Wrapper) else each for each in args), **(kwargs or {}))
+        return cls(result) if isinstance(result, torch.Tensor) else result
+
+
+def test_a_miss_asks_no_wrapper():
+    asked = []
+    for each in (torch.neg, capture.optimize("eager")(lambda x: -x)):
+        Wrapper.asked.clear()
+        for x in (ones(3), Wrapper(ones(3)), ones(4), Wrapper(ones(2, 3))):
+            each(x)
+        asked.append(list(Wrapper.asked))
+    assert asked[1] == asked[0] == ["aten.neg.default"] * 2

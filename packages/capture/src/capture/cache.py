@@ -15,7 +15,7 @@ import torch
 
 from capture._engine import GuardedCode, drop_entries
 from capture.errors import Location, Reason
-from capture.guards import Guard
+from capture.guards import Guard, answers_by_code
 from capture.layouts import CLOSED, varied
 from capture.options import Options
 from capture.outcomes import Varying
@@ -71,9 +71,13 @@ def _read(guard: Guard, inputs: Inputs) -> Any:
         return _ABSENT
 
 
+def _has_sizes(value: Any) -> bool:
+    return issubclass(type(value), torch.Tensor) and not answers_by_code(type(value)) and not value.is_nested
+
+
 def _is_like(actual: Any, expected: tuple[Any, ...]) -> bool:
     """Whether a tensor differs from an expected one in nothing but its sizes and strides."""
-    if not issubclass(type(actual), torch.Tensor) or actual.is_nested:
+    if type(actual) is not expected[0] or actual.is_nested:
         return False
     same = (type(actual), actual.dtype, actual.device, actual.requires_grad) == expected[:4]
     return same and len(expected[4]) == actual.dim()
@@ -131,7 +135,7 @@ class CodeState:
                 self.varying.floats.add(failed.source)
         elif failed.kind == "length" and type(actual) is list and not options.specialize_int:
             self.varying.ints.add(MadeSource(failed.source, len))
-        elif failed.kind == "tensor" and issubclass(type(actual), torch.Tensor) and not actual.is_nested:
+        elif failed.kind == "tensor" and _has_sizes(actual):
             sizes, strides = failed.payload[0][4:6]
             known = self.varying.layouts.get(failed.source, CLOSED)
             self.varying.layouts[failed.source] = known | varied(sizes, strides, actual)

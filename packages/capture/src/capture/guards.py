@@ -92,7 +92,7 @@ def _coinciding(payload: tuple[Any, ...], inputs: Inputs) -> str:
 
 def describe(value: Any) -> str:
     """A short account of any object, never its contents; by its type alone, which runs no code of the program."""
-    if issubclass(type(value), torch.Tensor):
+    if issubclass(type(value), torch.Tensor) and not answers_by_code(type(value)):
         sizes = None if value.is_nested else tuple(value.shape)
         return _tensor_words(type(value), value.dtype, value.device, value.requires_grad, sizes)
     if type(value) in (int, float, complex, bool, str, bytes, type(None)):
@@ -104,6 +104,12 @@ def describe(value: Any) -> str:
     return f"a {type(value).__qualname__}"
 
 
+def answers_by_code(cls: type) -> bool:
+    """Whether tensors of this class may compute what they are asked for in Python, sizes among it."""
+    named = next(vars(base)["__torch_dispatch__"] for base in cls.__mro__ if "__torch_dispatch__" in vars(base))
+    return named is not vars(torch.Tensor)["__torch_dispatch__"]
+
+
 def _tensor_words(cls: type, dtype: Any, device: Any, requires_grad: bool, sizes: Any) -> str:
     kind = "tensor" if cls is torch.Tensor else cls.__name__
     shape = "any shape" if sizes is None else "(" + ", ".join("*" if s is None else str(s) for s in sizes) + ")"
@@ -112,7 +118,7 @@ def _tensor_words(cls: type, dtype: Any, device: Any, requires_grad: bool, sizes
 
 
 def _fits_but_for_strides(expected: tuple[Any, ...], value: Any) -> bool:
-    if not issubclass(type(value), torch.Tensor) or value.is_nested or value.layout is not torch.strided:
+    if type(value) is not expected[0] or value.is_nested or value.layout is not torch.strided:
         return False
     actual = (type(value), value.dtype, value.device, value.requires_grad)
     sizes = expected[4]
