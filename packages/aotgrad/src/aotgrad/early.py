@@ -21,6 +21,7 @@ from aotgrad.errors import FailsOnFakes, Unsupported
 from aotgrad.misfits import draws, refuse_misfits
 from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
+from aotgrad.products import product
 from aotgrad.recurrences import GATES
 from aotgrad.torch_versions import (
     DisablePythonDispatcher,
@@ -165,6 +166,10 @@ def early(*funcs: Callable[..., Any]) -> Callable[[Rule], Rule]:
 
 for _kind in GATES:
     early(getattr(torch, _kind))(partial(recurrent.network, _kind))
+
+
+for _product in (torch.prod, torch.Tensor.prod, torch.cumprod, torch.Tensor.cumprod, torch.Tensor.cumprod_):
+    early(_product)(partial(product, _product))
 
 
 @early(torch.Tensor.data.__set__)

@@ -168,6 +168,13 @@ INSIDES = Insides(
             "all are read, and a write to any of them is refused",
             since="2.12",
         ),
+        Inside(
+            "torch._C._functorch.is_functorch_wrapped_tensor",
+            "which knows what `vmap` and `grad` hand over",
+            _NOTHING,
+            essential=True,
+        ),
+        Inside("torch._C._functorch.maybe_current_level", "which says whether `vmap` runs", _NOTHING, essential=True),
         Inside("torch._C._is_any_autocast_enabled", "which says whether a caller casts", _NOTHING, essential=True),
         Inside("torch._C._DisableAutocast", "which keeps autocast out of a gradient of a gradient", _AGAIN),
         Inside(
