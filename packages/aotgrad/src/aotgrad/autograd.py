@@ -14,6 +14,7 @@ import torch
 
 from aotgrad.absent import has_fixed_sizes, saved_read, without_tangents
 from aotgrad.again import Again, ResultsRead, compute_again, inputs_read, plainly_applied, results_read
+from aotgrad.batched import is_batched
 from aotgrad.errors import Unsupported, refuse_miscount
 from aotgrad.freeing import Freeing, hold, keeps_graph, results_of, saved_by
 from aotgrad.held import Behind, refuse_partial_checkpoint, refuse_second_time
@@ -69,6 +70,8 @@ def differentiable_function(
         again=DifferentiableBackward(joint, pair, layout, (results,)),
         zeros=torch.zeros,
         dense=_dense,
+        batched=is_batched,
+        in_format=_in_format,
         fewer=FewerTangents(pair.backward, compile_backward),
         refuse_second_time=refuse_second_time,
         hold=hold,
@@ -235,8 +238,8 @@ def _write_tangent(source: Source, arrives: str, name: str, expected: torch.Tens
     elif isinstance(layout, torch.memory_format):
         fmt = source.constant(layout, "format")
         source.add(
-            f"if {arrives}not {name}.is_contiguous(memory_format={fmt}): "
-            f"{name} = {name}.contiguous(memory_format={fmt})",
+            f"if {arrives}(batched({name}) or not {name}.is_contiguous(memory_format={fmt})): "
+            f"{name} = in_format({name}, {fmt})",
             2,
         )
     else:
@@ -268,6 +271,22 @@ def memory_layout(value: torch.Tensor) -> torch.memory_format | tuple[int, ...]:
         if ranks.get(layout, value.dim()) == value.dim() and value.is_contiguous(memory_format=layout):
             return layout
     return tuple(sorted(range(value.dim()), key=lambda dim: -size_hint(value.stride(dim))))
+
+
+_ORDERS = {
+    torch.contiguous_format: None,
+    torch.channels_last: (0, 2, 3, 1),
+    torch.channels_last_3d: (0, 2, 3, 4, 1),
+}
+
+
+def _in_format(value: torch.Tensor, layout: torch.memory_format) -> torch.Tensor:
+    """`contiguous`, which knows but one format of the tensors of a transform."""
+    order = _ORDERS[layout]
+    if order is not None and is_batched(value):
+        return _dense(value, order)
+    arranged: torch.Tensor = value.contiguous(memory_format=layout)
+    return arranged
 
 
 def _dense(value: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
@@ -349,8 +368,7 @@ def arranged(ctx: Any, order: int, arrived: tuple[Any, torch.Tensor]) -> torch.T
         tangent = torch.zeros(shape, dtype=dtype, device=device)
     layout = memory_layout(expected)
     if isinstance(layout, torch.memory_format):
-        arranged: torch.Tensor = tangent.contiguous(memory_format=layout)
-        return arranged
+        return _in_format(tangent, layout)
     return _dense(tangent, layout)
 
 

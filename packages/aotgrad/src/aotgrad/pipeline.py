@@ -16,6 +16,7 @@ from torch import fx
 
 from aotgrad import passes
 from aotgrad.autograd import Boxed, differentiable_function, inputs_to_note
+from aotgrad.batched import compiled_or_batched
 from aotgrad.elsewhere import made_elsewhere, running_elsewhere
 from aotgrad.errors import DependsOnValues, WrongArguments, kind
 from aotgrad.facts import Facts
@@ -206,9 +207,11 @@ def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[.
     forward = _compiled(options.forward, pair.forward.module, pair.forward.example_inputs)
     forward = _written_as_often(joint.facts, forward)
     compiler = options.backward or options.forward
-    if joint.stages:
-        return Staged(joint, pair, forward, lambda half: _compile_half(half, compiler))
-    return differentiable_function(joint, pair, forward, lambda half: _compile_half(half, compiler))
+
+    def compile_backward(half: Half) -> Boxed:
+        return compiled_or_batched(half, lambda half: _compile_half(half, compiler))
+
+    return (Staged if joint.stages else differentiable_function)(joint, pair, forward, compile_backward)
 
 
 def _written_as_often(facts: Facts, forward: Boxed) -> Boxed:

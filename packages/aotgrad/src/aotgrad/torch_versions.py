@@ -174,6 +174,12 @@ INSIDES = Insides(
             _NOTHING,
             essential=True,
         ),
+        Inside(
+            "torch._C._functorch.is_legacy_batchedtensor",
+            "which knows a gradient that is several",
+            _NOTHING,
+            essential=True,
+        ),
         Inside("torch._C._functorch.maybe_current_level", "which says whether `vmap` runs", _NOTHING, essential=True),
         Inside("torch._C._is_any_autocast_enabled", "which says whether a caller casts", _NOTHING, essential=True),
         Inside("torch._C._DisableAutocast", "which keeps autocast out of a gradient of a gradient", _AGAIN),
