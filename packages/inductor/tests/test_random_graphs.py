@@ -101,8 +101,8 @@ INDEXING = {
     "scatter": indexed(lambda x, y: x.scatter(-1, along_rows(x), 0.5)),
     "scatter add": indexed(lambda x, y: x.scatter_add(-1, along_rows(x), along_rows(x).float())),
     "largest": indexed(lambda x, y: x.scatter_reduce(-1, along_rows(x), along_rows(x).float() / 9, "amax")),
-    "put": indexed(lambda x, y: x.index_put((places(x, 0, 3),), y.sum())),
-    "put more": indexed(lambda x, y: x.index_put((places(x, 0, 3),), y.sum(), accumulate=True)),
+    "put": indexed(lambda x, y: x.index_put((places(x, 0, 3),), y.sum().to(x.dtype))),
+    "put more": indexed(lambda x, y: x.index_put((places(x, 0, 3),), y.sum().to(x.dtype), accumulate=True)),
     "index add": indexed(lambda x, y: x.index_add(0, places(x, 0, 2), x[places(x, 0, 2)])),
     "chosen by values": indexed(lambda x, y: x[x.reshape(-1).argsort()[:2] % x.shape[0]]),
 }
