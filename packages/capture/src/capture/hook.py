@@ -44,7 +44,9 @@ from capture.signals import HeldSignals
 from capture.sources import Inputs
 from capture.torch_versions import (
     INSIDES,
+    DispatchKey,
     cdata_of,
+    dispatch_tls_is_dispatch_key_excluded,
     get_tracing_state,
     len_torch_dispatch_stack,
     maybe_current_level,
@@ -205,10 +207,12 @@ def _traceback() -> str:
 
 
 def _is_transformed() -> bool:
-    """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, with gradients in forward mode, or under
-    somebody's mode; whether ``torch.jit`` traces; or whether the program is shown each tensor that autograd keeps, of
-    which compiled code keeps others."""
+    """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, with gradients in forward mode, under
+    somebody's mode, or in the ``__torch_dispatch__`` of a subclass, which is below autograd; whether ``torch.jit``
+    traces; or whether the program is shown each tensor that autograd keeps, of which compiled code keeps others."""
     if maybe_current_level() is not None or len_torch_dispatch_stack() > 0:
+        return True
+    if dispatch_tls_is_dispatch_key_excluded(DispatchKey.PythonTLSSnapshot):
         return True
     if get_tracing_state and get_tracing_state() is not None:  # TorchScript's tracer is to see each operator
         return True

@@ -101,6 +101,8 @@ INSIDES = Insides(
                 ("_C._autograd._pop_saved_tensors_default_hooks", "which ends that"),
                 ("_C._len_torch_function_stack", "which guards ask"),
                 ("_C._len_torch_dispatch_stack", "which guards ask"),
+                ("_C.DispatchKey", "which names what a tensor subclass has switched off"),
+                ("_C._dispatch_tls_is_dispatch_key_excluded", "which says whether one is at work"),
                 ("_C._get_deterministic_algorithms", "which guards ask"),
                 ("_C._functorch.maybe_current_level", "which guards ask"),
                 ("_C._functorch.is_functorch_wrapped_tensor", "which knows what `vmap` and `grad` hand over"),
