@@ -312,3 +312,18 @@ def test_whoever_reads_may_stop_reading(command):
     done = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_files_that_a_program_leaves_open_are_written_at_its_end(served, tmp_path, python):
+    script, file = tmp_path / "program.py", tmp_path / "log.txt"
+    install = "" if served else "import compile_api; compile_api.install()\n"
+    script.write_text(
+        f"{install}import torch\n"
+        "f = torch.compile(lambda x: x + 1, backend='eager')\n"
+        f"log = open({str(file)!r}, 'w')\n"
+        "log.write(str(f(torch.ones(1)).item()))\n"
+    )
+    done = python(*(["-m", "compile_api", "run"] if served else []), str(script))
+    assert done.returncode == 0, done.stderr
+    assert file.read_text() == "2.0"

@@ -7,6 +7,7 @@ libraries look up when they are called, and the functions of ``torch.compiler`` 
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib.metadata
 import inspect
@@ -57,6 +58,8 @@ class Served:
 
 # The one place that outlives a call: torch's own module is process-wide, and so is what we put into it.
 _SERVED = Served()
+# A program that ends lets go of what it was compiled to, and with that of its names: Python closes its files then.
+atexit.register(lambda: _SERVED.compiled.clear())
 _ABSENT = object()
 
 
