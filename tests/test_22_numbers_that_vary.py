@@ -189,3 +189,27 @@ def test_lists_of_two_lengths_are_refused_as_in_eager():
     for rate in (0.1, 0.2, 0.3):
         with pytest.raises(RuntimeError, match=r"same number of tensors|same length|got 1 and 2"):
             compiled([x], [x, x], rate)
+
+
+FILLS = {
+    "full": lambda x, n: torch.full(x.shape, n, dtype=x.dtype),
+    "new_full": lambda x, n: x.new_full(x.shape, n),
+    "full_like": lambda x, n: torch.full_like(x, n),
+    "fill_": lambda x, n: x.clone().fill_(n),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int8])
+@pytest.mark.parametrize("fill", FILLS)
+def test_numbers_that_do_not_fit_are_refused_as_in_eager(fill, dtype):
+    for shape in ((), (1,), (1, 1), (2,)):
+        compiled, x = compile_api.compile(FILLS[fill], backend="eager"), torch.ones(shape).to(dtype)
+        for number in (1.5, 2.5, 1e300):
+            assert outcome(compiled, x, number) == outcome(FILLS[fill], x, number)
+
+
+def outcome(function, *args):
+    try:
+        return function(*args).tolist()
+    except RuntimeError as error:
+        return str(error).partition("\n")[0]

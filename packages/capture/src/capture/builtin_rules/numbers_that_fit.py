@@ -41,7 +41,8 @@ _SIZES = frozenset({"size", "pad", "dim"})
 _FILLING = frozenset({"full", "full_like", "new_full", "fill", "scalar_tensor"})
 _OF_DEFAULT_TYPE = frozenset({"full", "where", "scalar_tensor"})
 _WHOLE = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint32})
-_FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32})
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+_FLOATS = frozenset({*_HALVES, torch.float32})
 _LARGE = 2**63
 
 
@@ -72,8 +73,8 @@ def numbers_that_may_not_fit(
         return None
     kinds, others = frozenset(_kinds(name, args, kwargs)), _HOLDING[name]
     filled = args[1:2] if name == "new_full" else args[:1]
-    if name in _FILLING and any(map(_is_one, filled)):  # which eager fills in another way, with infinity
-        kinds -= _FLOATS
+    if name in _FILLING and any(map(_is_one, filled)):  # which eager fills with infinity
+        kinds -= _HALVES
     held = [arg if place in others else that_fits(ctx, arg, kinds, name) for place, arg in enumerate(args)]
     options = {key: value if key in _SIZES else that_fits(ctx, value, kinds, name) for key, value in kwargs.items()}
     before, after = (*args, *kwargs.values()), (*held, *options.values())
