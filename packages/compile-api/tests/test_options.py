@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+import compile_api
 from compile_api.errors import BadOption
 from compile_api.options import MODES, CompileOptions, resolve
 
@@ -69,3 +70,11 @@ def test_what_does_not_exist_is_met_with_what_does(changes, sentence):
 def test_options_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         resolved().trace = True
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_options_that_mean_nothing_to_a_backend_are_told(backend):
+    with pytest.warns(
+        UserWarning, match=f"options trace, labels act with backend 'inductor'; '{backend}' leaves them out"
+    ):
+        compile_api.compile(lambda x: x + 1, backend=backend, options={"trace": True, "labels": True})

@@ -17,7 +17,7 @@ from compile_api.ledger import GraphRefused, Ledger
 from compile_api.logs import follow
 from compile_api.module import SameModule, compiled_module
 from compile_api.observing import observed
-from compile_api.options import Overrides, resolve
+from compile_api.options import Overrides, resolve, tell_of_unused
 from compile_api.progress import Progress
 from compile_api.tested import warn_of_newer
 from compile_api.torch_versions import call_impl_of, compiled_call_impl_of
@@ -71,6 +71,8 @@ def compile(
     warn_of_newer(str(torch.__version__))
     chosen = resolve(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options)
     entry = lookup(backend)
+    if model is not None:
+        tell_of_unused(options, backend)
     if disable:
         return model if model is not None else lambda function: function
     again = partial(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias, get_args, get_type_hints
@@ -92,6 +93,18 @@ def as_mapping(options: Overrides) -> Mapping[str, object]:
 
 
 _DEFAULTS = CompileOptions()
+_OF_INDUCTOR = ("trace", "labels")
+
+
+def tell_of_unused(options: Overrides, backend: object) -> None:
+    """Warns of options that were asked for and mean nothing to this backend."""
+    asked = as_mapping(options)
+    unused = [name for name in _OF_INDUCTOR if asked.get(name) and backend != "inductor"]
+    if unused:
+        named = backend if isinstance(backend, str) else getattr(backend, "__name__", "this one")
+        warnings.warn(
+            f"options {', '.join(unused)} act with backend 'inductor'; {named!r} leaves them out", stacklevel=3
+        )
 
 
 def _truth(name: str, value: object, wanted: str) -> bool:

@@ -44,6 +44,7 @@ AS_IT_IS: Mapping[tuple[str, str], tuple[object, ...]] = {
     (_DYNAMO, "optimize_ddp"): (False, "no_optimization"),
     (_DYNAMO, "allow_rnn"): (True,),
     (_DYNAMO, "force_parameter_static_shapes"): (False,),
+    (_INDUCTOR, "deterministic"): (True,),  # set by torch.use_deterministic_algorithms, which capture relies on
     (_FUNCTORCH, "donated_buffer"): (False,),
 }
 """Values other than torch's defaults that ask for what is done here in any case."""
