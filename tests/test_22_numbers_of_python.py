@@ -165,3 +165,23 @@ def test_a_schedule_costs_one_graph_more(recording):
     for epoch in range(3, 13):
         compiled(torch.ones(2), epoch, epoch / 10)
     assert len(recording.graphs) == 2
+
+
+SUMS = {
+    "constants": lambda x, n, rate: x * sum([0.1] * 10),
+    "a start": lambda x, n, rate: x * sum([0.1] * 9, 0.1),
+    "whole numbers before": lambda x, n, rate: x * sum([1, 2, *[0.1] * 7]),
+    "sizes": lambda x, n, rate: x * sum(n * share for share in (0.1, 0.2, 0.3, 0.7)),
+    "passed in": lambda x, n, rate: x * sum([rate, rate, rate, n, 0.1]),
+    "tensors behind": lambda x, n, rate: sum([0.1, 0.1, 0.1, x, 0.1, 0.1]),
+    "read from tensors": lambda x, n, rate: sum([*x.tolist(), 0.1, 0.1]),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_are_pythons(name):
+    """From 3.12 on Python carries along what is rounded away."""
+    compiled, x = compile_api.compile(SUMS[name], backend="eager"), torch.tensor([0.1, 0.7, 1e16], dtype=torch.float64)
+    for n, rate in ((3, 0.1), (4, 0.3), (5, 0.7)):
+        ours, expected = (torch.as_tensor(f(x, n, rate)).tolist() for f in (compiled, SUMS[name]))
+        assert str(ours) == str(expected)

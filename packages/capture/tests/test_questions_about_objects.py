@@ -182,7 +182,7 @@ def below(text):
 
 
 def evaluated_above(text):
-    return eval(text, inspect.currentframe().f_back.f_back.f_locals)
+    return eval(text, dict(inspect.currentframe().f_back.f_back.f_locals))
 
 
 @pytest.mark.parametrize("evaluate", [evaluated, below])

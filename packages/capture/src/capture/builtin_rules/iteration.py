@@ -7,10 +7,12 @@ import functools
 import itertools
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from capture.builtin_rules.formulas import computed, is_known_before, named
 from capture.builtin_rules.operators import index_of
 from capture.builtin_rules.registry import fold, pure, rule
 from capture.values.base import Tracer, Value, realize
@@ -255,9 +257,39 @@ def make_pairwise(ctx: Tracer, iterable: Value) -> Value:
 def total(ctx: Tracer, iterable: Value, start: Value | None = None) -> Value:
     result = start or ConstantValue(0)
     iterator = iterate(ctx, iterable)
-    while (value := iterator.step(ctx)) is not None:
+    value = iterator.step(ctx)
+    if _LOSES_NO_DIGITS:
+        numbers = [result]
+        while value is not None and _is_number(numbers[0]) and _is_number(realize(ctx, value)):
+            numbers.append(realize(ctx, value))
+            value = iterator.step(ctx)
+        result = _sum_of_numbers(ctx, numbers)
+    while value is not None:
         result = ctx.call_builtin(operator.add, [result, value], {})
+        value = iterator.step(ctx)
     return result
+
+
+_LOSES_NO_DIGITS = sum([0.1] * 10) == 1
+"""Whether this Python carries along what is rounded away where numbers are added up, until one is none."""
+
+
+def _is_number(value: Value) -> bool:
+    return value.python_type() in (int, float, bool)
+
+
+def _sum_of_numbers(ctx: Tracer, numbers: Sequence[Value]) -> Value:
+    if sum(number.python_type() is float for number in numbers) > _ADDED_ALIKE:
+        if all(isinstance(number, ConstantValue) for number in numbers):
+            return ConstantValue(_SUM(*(number.constant() for number in numbers)))
+        if all(is_known_before(ctx, number) for number in numbers):
+            return computed(ctx, _SUM, numbers)
+        ctx.stop("tensor value", "floats that only the run tells are added up by `sum`", "add them up as tensors")
+    return functools.reduce(lambda one, other: ctx.call_builtin(operator.add, [one, other], {}), numbers)
+
+
+_ADDED_ALIKE = 1  # floats; of two and whole numbers before them more may be rounded away
+_SUM = named("sum", lambda first, *more: sum(more, first))
 
 
 @rule(math.prod, kinds=(None,))
