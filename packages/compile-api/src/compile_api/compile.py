@@ -71,8 +71,6 @@ def compile(
     warn_of_newer(str(torch.__version__))
     chosen = resolve(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options)
     entry = lookup(backend)
-    if model is not None:
-        tell_of_unused(options, backend)
     if disable:
         return model if model is not None else lambda function: function
     again = partial(
@@ -82,18 +80,12 @@ def compile(
         return again
     if isinstance(model, staticmethod | classmethod):
         return type(model)(again(model.__func__))
+    tell_of_unused(options, backend)
     model = _target(model)
     ctx = Context(chosen, Ledger(), Progress.for_terminal(), guarded=True)
     follow(ctx.ledger)
     _tell_of_script(model, ctx.ledger)
-    optimized = capture.optimize(
-        observed(entry, ctx),
-        nopython=chosen.fullgraph,
-        dynamic=chosen.dynamic,
-        strict=chosen.strict,
-        recompile_limit=chosen.recompile_limit,
-        log=ctx.ledger.frames,
-    )
+    optimized = _captured_for(observed(entry, ctx), ctx)
     if isinstance(model, type):
         return _compiled_class(model, optimized, ctx.ledger)
     is_module = isinstance(model, torch.nn.Module)
@@ -101,6 +93,19 @@ def compile(
     call.ledger, call.recompile = ctx.ledger, again
     _answer_as(call, model)
     return compiled_module(model, call, again) if is_module else call
+
+
+def _captured_for(backend: Any, ctx: Context) -> Any:
+    """Capture with these options, as a decorator."""
+    chosen = ctx.options
+    return capture.optimize(
+        backend,
+        nopython=chosen.fullgraph,
+        dynamic=chosen.dynamic,
+        strict=chosen.strict,
+        recompile_limit=chosen.recompile_limit,
+        log=ctx.ledger.frames,
+    )
 
 
 _OF_FUNCTIONS = ("__code__", "__globals__", "__closure__", "__defaults__", "__kwdefaults__")

@@ -29,12 +29,14 @@ class CompileOptions:
     max_autotune: bool = False
     """Candidate kernels are timed instead of chosen by rule."""
     trace: bool | str = False
-    """Each graph leaves a folder with its stages, kernels and a script that reruns it; True or the folder's path."""
+    """Backend ``inductor`` only: each graph leaves a folder with its stages, kernels and a script that reruns it; True
+    or the folder's path."""
     debug: bool | str = False
     """Each graph leaves a folder that shows source, graphs and kernels side by side in ``index.html``, and that
     ``compile-api minify`` takes; True for ``compile_debug`` here, or a path.  ``COMPILE_DEBUG=1`` does the same."""
     labels: bool = False
-    """``torch.profiler`` sees each run of a kernel by its name, on CPUs too; costs a little each time."""
+    """Backend ``inductor`` only: ``torch.profiler`` sees each run of a kernel by its name, on CPUs too; costs a little
+    each time."""
     check: bool = False
     """Eager runs beside the first calls of each graph; where results differ, the first operator that is off is named
     and the graph runs eagerly."""

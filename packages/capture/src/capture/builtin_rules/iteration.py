@@ -260,8 +260,8 @@ def total(ctx: Tracer, iterable: Value, start: Value | None = None) -> Value:
     value = iterator.step(ctx)
     if _LOSES_NO_DIGITS:
         numbers = [result]
-        while value is not None and _is_number(numbers[0]) and _is_number(realize(ctx, value)):
-            numbers.append(realize(ctx, value))
+        while _is_number(numbers[0]) and value is not None and _is_number(value := realize(ctx, value)):
+            numbers.append(value)
             value = iterator.step(ctx)
         result = _sum_of_numbers(ctx, numbers)
     while value is not None:
@@ -279,7 +279,7 @@ def _is_number(value: Value) -> bool:
 
 
 def _sum_of_numbers(ctx: Tracer, numbers: Sequence[Value]) -> Value:
-    if sum(number.python_type() is float for number in numbers) > _ADDED_ALIKE:
+    if sum(number.python_type() is float for number in numbers) > 1:  # one alone is rounded as by `+`
         if all(isinstance(number, ConstantValue) for number in numbers):
             return ConstantValue(_SUM(*(number.constant() for number in numbers)))
         if all(is_known_before(ctx, number) for number in numbers):
@@ -288,7 +288,6 @@ def _sum_of_numbers(ctx: Tracer, numbers: Sequence[Value]) -> Value:
     return functools.reduce(lambda one, other: ctx.call_builtin(operator.add, [one, other], {}), numbers)
 
 
-_ADDED_ALIKE = 1  # floats; of two and whole numbers before them more may be rounded away
 _SUM = named("sum", lambda first, *more: sum(more, first))
 
 
