@@ -2,6 +2,7 @@
 forked child, while somebody traces; and compiling that is interrupted."""
 
 import cProfile
+import functools
 import gc
 import os
 import signal
@@ -82,6 +83,76 @@ def test_a_backend_is_interrupted_at_once(x):
         region(x)
     assert reached == ["before"]
     assert torch.equal(region(x), x.sin() + 1)
+
+
+class TimeIsUp(Exception):
+    pass
+
+
+def out_of_time(number, frame):
+    raise TimeIsUp
+
+
+class Limit:
+    def __call__(self, number, frame):
+        raise TimeIsUp
+
+
+@pytest.fixture(params=[out_of_time, Limit(), functools.partial(out_of_time)], ids=["function", "object", "partial"])
+def time_limit(request):
+    before = signal.signal(signal.SIGUSR1, request.param)
+    yield request.param
+    assert signal.getsignal(signal.SIGUSR1) is request.param
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_what_a_handler_raises_while_a_frame_is_evaluated_is_the_programs(x, time_limit):
+    region = capture.optimize("eager")(lambda a: interrupted(a.sin()) + 1)
+    INTERRUPTS.append(signal.SIGUSR1)
+    with pytest.raises(TimeIsUp):
+        region(x)
+    assert torch.equal(region(x), x.sin() + 1)
+
+
+@pytest.mark.parametrize("careless", [False, True])
+def test_what_a_handler_raises_while_a_backend_compiles_is_the_programs(x, time_limit, careless):
+    """Also where the backend takes every exception for its own mistake."""
+    numbers = [signal.SIGUSR1]
+
+    def backend(gm, inputs):
+        try:
+            while numbers:
+                signal.raise_signal(numbers.pop())
+        except Exception:
+            if not careless:
+                raise
+        return gm.forward
+
+    region = capture.optimize(backend)(lambda a: a.sin() + 1)
+    with pytest.raises(TimeIsUp):
+        region(x)
+    assert torch.equal(region(x), x.sin() + 1)
+
+
+def test_what_a_handler_raises_while_a_graph_runs_is_the_programs(x, time_limit):
+    numbers, runs = [], []
+
+    def backend(gm, inputs):
+        def run(*args):
+            runs.append(1)
+            while numbers:
+                signal.raise_signal(numbers.pop())
+            return gm.forward(*args)
+
+        return run
+
+    region = capture.optimize(backend)(lambda a: a.sin() + 1)
+    region(x)
+    numbers.append(signal.SIGUSR1)
+    with pytest.raises(TimeIsUp):
+        region(x)
+    assert torch.equal(region(x), x.sin() + 1)
+    assert len(runs) == 3
 
 
 def test_interrupts_at_any_moment_leave_everything_as_it_was(x):

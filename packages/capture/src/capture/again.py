@@ -22,6 +22,7 @@ from capture.emit import Writer
 from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Reason
 from capture.parameters import all_positional, argument_names
 from capture.records import FallbackRecord
+from capture.signals import raised_by_a_handler
 from capture.undoing import Undoing
 from capture.values.base import Value
 
@@ -55,7 +56,9 @@ class Failures:
         self.last = f"the graph raised {type(error).__name__}: {error}"
         if isinstance(self.graph, Undoing) and self.graph.is_final(error):
             return False
-        return isinstance(error, Exception) and not isinstance(error, (CaptureError, CaptureWarning, *_ENDS))
+        if not isinstance(error, Exception) or isinstance(error, (CaptureError, CaptureWarning, *_ENDS)):
+            return False
+        return not raised_by_a_handler(error)
 
     def raising(self, function: FunctionType, error: BaseException) -> Outside:
         """In the place of a continuation, what raises an error of its graph that is final."""

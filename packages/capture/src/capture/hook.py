@@ -40,7 +40,7 @@ from capture.outcomes import SizesFixed
 from capture.program_settings import program_settings
 from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.resume import Continuations
-from capture.signals import HeldSignals
+from capture.signals import Delivered, HeldSignals
 from capture.sources import Inputs
 from capture.torch_versions import (
     INSIDES,
@@ -142,6 +142,8 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
         return _verdict(config, Inputs(function, args), location)
     except RecursionError:  # the engine runs the frame as it is
         raise
+    except Delivered as delivered:
+        raise delivered.error from None
     except BaseException as error:
         raising = config.continuations.raising(code, error)
         if raising is None:

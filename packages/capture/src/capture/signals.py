@@ -1,16 +1,22 @@
-"""Signals that come while a frame is evaluated: their handlers wait until the next instruction.
+"""Signals that come while a frame is captured or compiled: their handlers wait until the next instruction.
 
-Evaluation runs torch's operators on stand-ins, and there C++ calls Python at places which no exception may leave: a
-handler that raises, as that of Ctrl-C does, would end the process.  Backends see signals as everybody does.
+Evaluation runs torch's operators on fake tensors, and there C++ calls Python at places which no exception may leave: a
+handler that raises, as that of Ctrl-C does, would end the process.  While a backend compiles, nothing waits.
+
+What a handler raises is the program's own, a time limit by ``SIGALRM`` say, and wherever it comes it is no mistake of
+ours: it travels as ``Delivered``, which no ``except Exception`` on its way takes for one.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # looks nothing up that a program may have replaced
+import functools
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import BuiltinFunctionType, CodeType
 from typing import Any
 
 Handler = Callable[[int, Any], Any]
@@ -21,6 +27,78 @@ _NUMBERS = tuple(
     if hasattr(_signal, name)
 )
 """Those that programs have handlers for.  The one of Ctrl-C is the first to be replaced and the last to be put back."""
+
+
+class Delivered(BaseException):
+    """Carries an exception of the program's handler past everything that mends mistakes of ours."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Wrapped:
+    """A handler of the program's whose exceptions are carried."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: Any) -> None:
+        try:
+            self.handler(number, frame)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is the program's
+            raise Delivered(error) from None
+
+
+@contextmanager
+def carried() -> Iterator[None]:
+    """Around a compiler: what a handler raises leaves it as it was raised, whatever is caught within.
+
+    Inside another one, the outer one unwraps it."""
+    wrapped = _wrap()
+    try:
+        yield
+    except Delivered as delivered:
+        if not wrapped:
+            raise
+        raise delivered.error from None
+    finally:
+        _unwrap(wrapped)
+
+
+def raised_by_a_handler(error: BaseException) -> bool:
+    """Whether an exception came out of the handler of a signal."""
+    handlers = [_signal.getsignal(number) for number in _NUMBERS]
+    codes = {_code(handler) for handler in handlers if callable(handler)} - {None}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _code(handler: Any) -> CodeType | None:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    if not hasattr(handler, "__code__") and not isinstance(handler, BuiltinFunctionType):
+        handler = type(handler).__call__
+    return getattr(handler, "__code__", None)
+
+
+def _wrap() -> dict[int, Wrapped]:
+    """Handlers are the main thread's: elsewhere there is nothing to wrap, and no one may."""
+    wrapped: dict[int, Wrapped] = {}
+    if threading.current_thread() is not threading.main_thread():
+        return wrapped
+    for number in _NUMBERS:
+        handler = _signal.getsignal(number)
+        if callable(handler) and not isinstance(handler, Wrapped):
+            wrapped[number] = Wrapped(handler)
+            _signal.signal(number, wrapped[number])
+    return wrapped
+
+
+def _unwrap(wrapped: dict[int, Wrapped]) -> None:
+    """In reverse; what was set meanwhile stays."""
+    for number, handler in reversed(wrapped.items()):
+        if _signal.getsignal(number) is handler:
+            _signal.signal(number, handler.handler)
 
 
 class HeldSignals:
@@ -46,9 +124,11 @@ class HeldSignals:
         """While a backend compiles, nothing waits."""
         held = bool(self._handlers)
         self._put_back()
+        wrapped = _wrap() if held else {}
         try:
             yield
         finally:
+            _unwrap(wrapped)
             if held:
                 self._hold()
 
@@ -58,7 +138,7 @@ class HeldSignals:
             number = self.waiting.pop(0)
             handler = self._handlers.get(number)
             if handler is not None:
-                handler(number, sys._getframe(1))
+                Wrapped(handler)(number, sys._getframe(1))
 
     def _hold(self) -> None:
         for number in _NUMBERS:
@@ -83,4 +163,4 @@ class HeldSignals:
             self.waiting.append(number)
             return
         self.waiting.remove(number)
-        self._handlers[number](number, frame)
+        Wrapped(self._handlers[number])(number, frame)

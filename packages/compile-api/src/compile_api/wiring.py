@@ -12,6 +12,7 @@ import aotgrad
 import cudagraphs
 import inductor
 from aotgrad.roles import Primal
+from capture.signals import carried
 from compile_api import logs
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
@@ -191,6 +192,10 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
     compile_direction = compiler(direction)
 
     def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
+        with carried():  # what a signal's handler raises, a time limit say, is no mistake of ours
+            return forgiven(gm, example_inputs)
+
+    def forgiven(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
         try:
             return compile_direction(gm, example_inputs)
         except BackendCannot as error:

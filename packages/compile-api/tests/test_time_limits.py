@@ -1,0 +1,66 @@
+"""A time limit by a signal, whose handler raises: it ends what it comes upon, and is no mistake of ours."""
+
+import contextlib
+import signal
+import threading
+import time
+import warnings
+
+import pytest
+import torch
+
+import compile_api
+
+
+class TimeIsUp(Exception):
+    pass
+
+
+@pytest.fixture
+def rings():
+    """How often the bell rang; each time it raises."""
+    rung = []
+
+    def ring(number, frame):
+        rung.append(number)
+        raise TimeIsUp
+
+    before = signal.signal(signal.SIGUSR1, ring)
+    yield rung
+    assert signal.getsignal(signal.SIGUSR1) is ring
+    signal.signal(signal.SIGUSR1, before)
+
+
+def step(model, x):
+    loss = compile_api.compile(model, backend="aot_eager")(x).square().mean()
+    loss.backward()
+
+
+@pytest.mark.parametrize("milliseconds", range(0, 80, 4))
+def test_wherever_a_time_limit_comes_in_a_first_step_it_is_raised(rings, milliseconds):
+    model, x = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()), torch.randn(2, 3)
+    timer = threading.Timer(milliseconds / 1000, signal.raise_signal, [signal.SIGUSR1])
+    raised = 0
+    try:
+        timer.start()
+        step(model, x)
+        timer.join()
+        time.sleep(0.001)
+    except TimeIsUp:
+        raised = 1
+        timer.join()
+    assert raised == len(rings) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step(model, x)
+
+
+def test_a_compiler_of_backward_that_takes_every_exception_for_its_own_takes_no_time_limit(rings):
+    def compiled(gm, examples):
+        with contextlib.suppress(Exception):
+            signal.raise_signal(signal.SIGUSR1)
+        return gm
+
+    wanted = compile_api.wiring.forgiving(None, "backward", lambda direction: compiled)
+    with pytest.raises(TimeIsUp):
+        wanted(None, [])
