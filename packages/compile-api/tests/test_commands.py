@@ -152,32 +152,32 @@ def test_a_program_finds_itself_and_its_modules_where_python_puts_them(named, tm
 
 
 LATE = """
-import atexit, dataclasses, pickle, threading, time, torch
+import atexit, dataclasses, pickle, sys, threading, torch
 
 @dataclasses.dataclass
 class State:
     step: int = 3
 
-def save(when):
+def save():
     compiled = torch.compile(lambda x: x + 1, backend="aot_eager")
-    print(when, len(pickle.dumps(State())) > 0, compiled(torch.ones(2)).tolist())
+    print(len(pickle.dumps(State())) > 0, compiled(torch.ones(2)).tolist())
 
 def later():
     threading.main_thread().join()
-    save("thread")
+    save()
 
-threading.Thread(target=later).start()
-atexit.register(save, "atexit")
+threading.Thread(target=later).start() if sys.argv[1] == "thread" else atexit.register(save)
 """
 
 
+@pytest.mark.parametrize("when", ["thread", "atexit"])  # torch 2.11's fake tensors die in the second after the first
 @pytest.mark.parametrize("program", [["late.py"], ["-m", "late"]])
-def test_what_a_program_leaves_for_later_finds_it_as_it_was(program, tmp_path, python):
+def test_what_a_program_leaves_for_later_finds_it_as_it_was(program, when, tmp_path, python):
     (tmp_path / "late.py").write_text(LATE)
-    done = python("-m", "compile_api", "explain", *program, cwd=tmp_path)
+    done = python("-m", "compile_api", "explain", *program, when, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[:2] == [f"{when} True [2.0, 2.0]" for when in ("thread", "atexit")]
-    assert "2 of 2 calls of torch.compile" in done.stderr
+    assert done.stdout.splitlines()[0] == "True [2.0, 2.0]"
+    assert "graphs captured    1" in done.stderr
 
 
 def test_a_program_that_fails_fails_as_it_would(tmp_path, python):
