@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 import capture
 
@@ -84,3 +85,33 @@ def test_a_miss_asks_no_wrapper():
             each(x)
         asked.append(list(Wrapper.asked))
     assert asked[1] == asked[0] == ["aten.neg.default"] * 2
+
+
+class Seen(TorchFunctionMode):
+    """Notes what is called of torch, reads of attributes among it."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.names.append(function.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_a_mode_sees_what_the_program_calls_and_nothing_that_capture_reads(x, before):
+    """However many versions there are already, and whether they were called since."""
+
+    def program(a, b):
+        return (a.sin() * b).sum()
+
+    region = capture.optimize("eager")(program)
+    for size in range(before):
+        region(torch.ones(3, size + 1), torch.ones(3, size + 1))
+    for _ in range(2):
+        with Seen() as ours:
+            region(x, x)
+        with Seen() as eager:
+            program(x, x)
+        assert ours.names == eager.names == ["sin", "mul", "sum"]

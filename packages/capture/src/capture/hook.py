@@ -41,6 +41,7 @@ from capture.program_settings import program_settings
 from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.resume import Continuations
 from capture.signals import Delivered, HeldSignals
+from capture.silence import looking
 from capture.sources import Inputs
 from capture.torch_versions import (
     INSIDES,
@@ -263,6 +264,8 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     guards = _engine.Guards(*to_spec(made.guards))
     if made.recheck is not None:
         made.recheck.guards = guards
+    with looking():  # from here on the engine knows the tensors by their numbers: it asks nothing that a mode would see
+        guards.check(inputs.function, inputs.args)
     entry = _engine.GuardedCode(made.code, guards, config)
     state.add(entry, without_objects(made.guards))
     return entry

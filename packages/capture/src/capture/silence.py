@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from capture.torch_versions import DisableTorchFunctionSubclass
+from capture.torch_versions import DisableTorchFunction
 
 
 class _OfThread:
@@ -29,8 +29,9 @@ class _OfThread:
 
 
 def looking() -> AbstractContextManager[Any]:
-    """Tensors are asked for what they are, and no ``__torch_function__`` of a subclass of the program's is called."""
-    made: AbstractContextManager[Any] = DisableTorchFunctionSubclass()
+    """Tensors are asked for what they are, and no ``__torch_function__`` of the program's is called: neither that of a
+    subclass nor that of a mode."""
+    made: AbstractContextManager[Any] = DisableTorchFunction()
     return made
 
 

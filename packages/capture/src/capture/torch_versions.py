@@ -52,7 +52,13 @@ INSIDES = Insides(
         Inside("torch._C._DisableTorchDispatch", "which looks below a tensor subclass", _NOTHING, essential=True),
         Inside(
             "torch._C.DisableTorchFunctionSubclass",
-            "which looks at a tensor without code of its class",
+            "which programs open to look at a tensor without code of its class",
+            _NOTHING,
+            essential=True,
+        ),
+        Inside(
+            "torch._C.DisableTorchFunction",
+            "which looks at a tensor without code of its class or of a mode",
             _NOTHING,
             essential=True,
         ),
