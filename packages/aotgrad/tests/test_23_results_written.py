@@ -95,3 +95,29 @@ def test_a_view_that_torch_forbids_to_use_is_refused():
 
     with pytest.raises(aotgrad.Unsupported, match="a view made without gradients"):
         aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.ones(2, 3), torch.ones(2, 3, requires_grad=True))
+
+
+WRITTEN_IN_PART = {
+    "copysign": lambda part, x: part.copysign_(x[:1]),
+    "power": lambda part, x: part.pow_(2.5),
+    "hypotenuse": lambda part, x: part.hypot_(x[:1]),
+    "sigmoid": lambda part, x: part.sigmoid_(),
+}
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("write", WRITTEN_IN_PART.values(), ids=WRITTEN_IN_PART)
+def test_backward_reads_a_part_of_a_result_that_it_saved(write, several):
+    """Saved is a view of the result, made before the result has a history."""
+
+    def program(x, w):
+        made = x * w
+        write(made[1:2], x)
+        return (made, made.sum()) if several else (made,)
+
+    found = []
+    for function in (program, aotgrad.function(program, forward=aotgrad.run_eagerly)):
+        x, w = torch.tensor([0.5, 1.5, 2.0]), torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        function(x, w)[-1].sum().backward()
+        found.append(w.grad)
+    assert torch.allclose(*found, equal_nan=True)

@@ -25,6 +25,7 @@ from aotgrad.saved_inputs import Noted, grouped, refuse_written
 from aotgrad.source import Source
 from aotgrad.symbols import size_hint
 from aotgrad.torch_versions import DisableAutocast, version_of
+from aotgrad.views import root_of
 
 Boxed = Callable[[list[Any]], Sequence[Any]]
 
@@ -57,7 +58,7 @@ def differentiable_function(
     """A function of the graph's inputs that autograd can differentiate."""
     source, layout, (results,) = Source(), layout_of(joint, pair), results_read(joint)
     freeing = _freeing_of(layout, pair, results)
-    _write_forward(source, layout, freeing, results)
+    _write_forward(source, layout, freeing, results, _saved_views(pair))
     _write_backward(source, layout, pair, freeing)
     source.names.update(
         Function=torch.autograd.Function,
@@ -141,11 +142,18 @@ def _saved_inputs(pair: Pair) -> set[int]:
     return {given[node] for node, role in returned if isinstance(role, Saved) and node in given}
 
 
+def _saved_views(pair: Pair) -> list[bool]:
+    """Of each saved tensor, whether it is a view: made without gradients, of what autograd gives a history afterwards,
+    it could not be read in backward."""
+    returned = zip(pair.forward.module.graph.output_node().args[0], pair.forward.outputs, strict=True)
+    return [root_of(node) is not node for node, role in returned if isinstance(role, Saved)]
+
+
 def _names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{index}" for index in range(count)]
 
 
-def _write_forward(source: Source, layout: Layout, freeing: Freeing, read: ResultsRead) -> None:
+def _write_forward(source: Source, layout: Layout, freeing: Freeing, read: ResultsRead, views: list[bool]) -> None:
     values, sizes, saved = _names("v", layout.values), _names("n", layout.sizes), _names("s", layout.saved)
     source.add("class Compiled(Function):")
     source.add("@staticmethod", 1)
@@ -161,7 +169,8 @@ def _write_forward(source: Source, layout: Layout, freeing: Freeing, read: Resul
     source.add("except RuntimeError: ctx.versions = None", 2)  # tensors made in inference mode have none
     for name in values[: layout.tensors]:  # a view of what nobody else has could not be changed in place
         source.add(f"if {name}._is_view(): {name} = {name}.detach()", 2)
-    freeing.write_forward(source, saved, [values[layout.differentiable[number]] for number in read.own])
+    held = [f"{name}.detach()" if is_view else name for name, is_view in zip(saved, views, strict=True)]
+    freeing.write_forward(source, held, [values[layout.differentiable[number]] for number in read.own])
     constant = [name for index, name in enumerate(values[: layout.tensors]) if index not in layout.differentiable]
     if constant:
         source.add(f"ctx.mark_non_differentiable({', '.join(constant)})", 2)

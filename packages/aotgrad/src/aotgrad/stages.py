@@ -86,7 +86,7 @@ class Staged:
         layout = self.layout
         values = [_unviewed(value) for value in found[: layout.values]]
         call = _Call(self, inputs, found[layout.values : layout.values + layout.sizes], values)
-        saved = found[layout.values + layout.sizes :]
+        saved = [_unviewed(value) for value in found[layout.values + layout.sizes :]]
         for place, stage in enumerate(self.stages):
             passed = [values[layout.differentiable[number]] for number in sorted(stage.passed)]
             alone = not (stage.inputs or stage.passed)  # what autograd follows must hang on something
@@ -115,7 +115,8 @@ class Staged:
 
 
 def _unviewed(value: Any) -> Any:
-    """Not a view of something that nobody else has: such could not be changed in place."""
+    """No view that autograd knows: a result could not be changed in place, and what is saved not read once its base
+    has become a result."""
     return value.detach() if isinstance(value, torch.Tensor) and value._is_view() else value
 
 
