@@ -125,6 +125,13 @@ def test_rounding_is_judged_by_float64():
     assert compared(PROGRAM, other_order).difference is None
 
 
+def test_who_is_far_nearer_to_float64_is_right_where_eager_is_not():
+    truth, eager = torch.tensor([0.25, 0.5], dtype=torch.float64), torch.tensor([0.25, 0.53])
+    for found, is_right in ((truth.float(), True), (torch.tensor([0.27, 0.5]), False)):
+        difference = differ(observe(a=eager), observe(a=found), lambda: observe(a=truth))
+        assert (difference is None) == is_right
+
+
 def test_a_gradient_may_own_its_memory_where_eagers_shares():
     a, b, both = torch.ones(2), torch.ones(2), torch.ones(4)
     shared = {"a.grad": both[:2], "b.grad": both[2:]}
