@@ -5,14 +5,19 @@ By default one sample of each operator in float32; AOTGRAD_ALL_SAMPLES=1 runs al
 
 import importlib
 import os
+from functools import cache, partial
 
 import pytest
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 import aotgrad
+from aotgrad.errors import FailsOnFakes
+from aotgrad.misfits import refuse_misfits
 
 samples_of_torch = pytest.importorskip(
     "torch.testing._internal.common_methods_invocations", reason="they need expecttest", exc_type=ImportError
@@ -202,3 +207,45 @@ def test_results_of_operands_in_another_order_lie_as_in_eager(same_as_eager, nam
 def test_channels_that_are_shuffled_lie_as_in_eager(same_as_eager):
     image = torch.rand(2, 4, 3, 5).contiguous(memory_format=torch.channels_last)
     same_as_eager(lambda x: torch.nn.functional.channel_shuffle(x, 2), image)
+
+
+class Asked(TorchFunctionMode):
+    """Every call is asked about before it is made."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        refuse_misfits(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+@cache
+def written_into():
+    """Each operator of tensors that writes into ``out``, with a sample and its result."""
+    found = []
+    for op in (op for op in OPERATORS if op.supports_out and torch.float32 in op.dtypes):
+        sample = next(iter(samples(op, torch.float32)))
+        given, result = sample.input, op(sample.input, *sample.args, **sample.kwargs)
+        if isinstance(given, torch.Tensor) and isinstance(result, torch.Tensor) and given.layout is torch.strided:
+            found.append((op, sample, result))
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.int64, torch.complex64, torch.bool])
+@torch.no_grad()
+def test_out_of_a_type_that_eager_refuses(kind):
+    refused = 0
+    for op, sample, result in written_into():
+        program = partial(op, sample.input, *sample.args, **sample.kwargs)
+        try:
+            program(out=torch.empty_like(result, dtype=kind))
+        except RuntimeError:
+            refused += 1
+            with Asked(), enable_python_dispatcher(), pytest.raises(FailsOnFakes):
+                program(out=torch.empty_like(result, dtype=kind))
+    assert refused > 10
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_a_rank_is_written_to_out(shape, same_as_eager):
+    ranks = torch.full(shape, 7)
+    same_as_eager(lambda x, out: torch.linalg.matrix_rank(x, out=out), torch.ones(*shape, 3, 3), ranks)

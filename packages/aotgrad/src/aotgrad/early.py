@@ -236,6 +236,13 @@ def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     return nnf.max_pool1d(input, *args, **kwargs)
 
 
+@early(torch.linalg.matrix_rank)
+def matrix_rank(*args: Any, out: Any = None, **kwargs: Any) -> torch.Tensor:
+    """Where torch traces, its own code forgets `out` and leaves there what was there."""
+    rank = torch.linalg.matrix_rank(*args, **kwargs)
+    return rank if out is None else torch.add(rank, 0, out=out)
+
+
 @early(torch.Tensor.masked_fill_, torch.ops.aten.masked_fill_.Scalar, torch.ops.aten.masked_fill_.Tensor)
 def masked_fill_(tensor: torch.Tensor, mask: Any, value: Any) -> torch.Tensor:
     """Its functional twin returns another layout than that of a tensor whose dimensions are out of order."""

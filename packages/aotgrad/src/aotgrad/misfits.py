@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 from aotgrad import functional
 from aotgrad.errors import FailsOnFakes
 from aotgrad.symbols import SYM_TYPES
-from aotgrad.torch_versions import DisableTorchDispatch, pytree
+from aotgrad.torch_versions import DisablePythonDispatcher, DisableTorchDispatch, pytree
 
 _FILL = {
     "full", "full_like", "new_full", "scalar_tensor", "fill", "fill_", "fill_diagonal_", "masked_fill", "masked_fill_",
@@ -49,24 +50,56 @@ def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     if in_place and args and _is_larger_than(args[0], (args[1:], dict(kwargs))):
         hint = "run it eagerly: the error is its own"
         raise FailsOnFakes(f"{name} is refused by torch: an operand is larger than what is written to", hint)
-    writes = in_place or (out is not None and not draws(name))
-    args, kwargs = _without_sizes(name, args, kwargs)
-    fills = _has_large_number(args, kwargs) and (name in _FILL or _computes_by_element(name))
-    if not writes and not fills:
-        return
-    leaves = pytree.tree_leaves((args, dict(kwargs)))
-    if not (writes and _may_not_fit(leaves)) and not (fills and _is_too_large(leaves)):
-        return
+    shaped, named = _without_sizes(name, args, kwargs)
+    fills = _has_large_number(shaped, named) and (name in _FILL or _computes_by_element(name))
+    if out is not None and _is_of_another_type(func, args, kwargs):
+        if draws(name):  # by the type, and nobody may draw to ask
+            raise FailsOnFakes(f"{name} draws into `out` of another type", "give it one of its own type")
+        _ask(func, name, shaped, named)
+    elif in_place or fills:
+        leaves = pytree.tree_leaves((shaped, dict(named)))
+        if (in_place and _may_not_fit(leaves)) or (fills and _is_too_large(leaves)):
+            _ask(func, name, shaped, named)
+
+
+def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Torch's own kernels, of few elements."""
     try:
-        with DisableTorchDispatch(), torch.no_grad(), functional.hidden(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _as_in_eager():
             given, named = pytree.tree_map_only((torch.Tensor, *SYM_TYPES), _small, (tuple(args), dict(kwargs)))
-            if out is not None:
+            if named.get("out") is not None:
                 named["out"] = pytree.tree_map_only(torch.Tensor, lambda one: one.new_empty(0), named["out"])
             func(*given, **named)
     except Exception as error:
         what = f"{name} is refused by torch ({type(error).__name__}: {error})"
         raise FailsOnFakes(what, "run it eagerly: the error is its own") from error
+
+
+def _is_of_another_type(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the result by itself has another type than ``out``, as far as it can be known without computing it."""
+    leaves = pytree.tree_leaves((args, kwargs))
+    if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(args)) and draws(func.__name__):
+        return False  # it draws in the type of `out`
+    out = [leaf for leaf in pytree.tree_leaves(kwargs["out"]) if isinstance(leaf, torch.Tensor)]
+    others = {key: value for key, value in kwargs.items() if key != "out"}
+    for device, form in (("meta", _without_data), *([] if draws(func.__name__) else [("cpu", _small)])):
+        try:
+            with _as_in_eager(), torch.device(device):
+                given, named = pytree.tree_map_only((torch.Tensor, *SYM_TYPES), form, (tuple(args), others))
+                results = pytree.tree_leaves(func(*given, **named))
+            return any(one.dtype != other.dtype for one, other in zip(results, out, strict=True))
+        except Exception:  # noqa: BLE001 - its size depends on data, or these sizes do not go together
+            continue
+    return _may_not_fit(leaves)
+
+
+@contextmanager
+def _as_in_eager() -> Iterator[None]:
+    """Kernels are torch's own: where sizes vary, its dispatcher takes decompositions in Python, which refuse less."""
+    with DisableTorchDispatch(), DisablePythonDispatcher(), functional.hidden(), torch.no_grad():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
 
 
 def _without_sizes(
@@ -142,6 +175,17 @@ def _small(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return torch.ones((2,) * value.dim(), dtype=value.dtype, device="cpu")
     return value.node.hint or 1
+
+
+def _without_data(value: Any) -> Any:
+    """A tensor of the same sizes and type."""
+    if isinstance(value, torch.Tensor):
+        return torch.empty(tuple(map(_known, value.shape)), dtype=value.dtype, device="meta")
+    return _known(value)
+
+
+def _known(size: Any) -> Any:
+    return size.node.hint if isinstance(size, SYM_TYPES) else size
 
 
 @cache

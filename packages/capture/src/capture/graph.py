@@ -203,6 +203,7 @@ class GraphRecorder:
 
     def call(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], example: Any) -> fx.Node:
         self.operations += 1
+        self.mode.journal.count_lists()
         node = self.graph.call_function(_as_text_means(target, args), args, kwargs)
         _describe(node, example)
         return node

@@ -15,7 +15,7 @@ import torch
 from capture.doubts import doubtful
 from capture.draws import NotingDraws
 from capture.orders import corrected
-from capture.torch_versions import cdata_of, pytree, schema_of
+from capture.torch_versions import cdata_of, pytree, schema_of, version_of
 
 # Operators that look at the values of floats, as the others do at positions only: by how their names begin.
 _LOOKS_AT_VALUES = (
@@ -41,6 +41,7 @@ class Traits:
     always: bool  # whatever it is given, it may raise
     of_integers: bool  # where integers are among its operands
     writes: tuple[tuple[int, str], ...]  # arguments by place and name
+    list_is_written: bool
     statistics: bool
     simple: bool  # goes from number to number: nothing is left to refuse once shapes and types fit
 
@@ -53,11 +54,12 @@ def traits_of(func: Any) -> Traits:
     always = not of_torch or plain.startswith(_LOOKS_AT_VALUES)
     moves = torch.Tag.pointwise in func.tags or plain in _MOVES or _is_view(func)
     arguments = enumerate(schema_of(func).arguments)
-    writes = tuple((p, a.name) for p, a in arguments if a.alias_info is not None and a.alias_info.is_write)
+    changed = [(p, a) for p, a in arguments if a.alias_info is not None and a.alias_info.is_write]
     return Traits(
         always,
         plain.startswith(_DIVIDES) or not moves,
-        writes,
+        tuple((p, a.name) for p, a in changed),
+        any(isinstance(a.type, torch.ListType) for _, a in changed),
         of_torch and plain.endswith(("batch_norm", "instance_norm")),
         of_torch and (torch.Tag.pointwise in func.tags or name.startswith(_OF_LISTS) or plain in _KEEPS_NUMBERS),
     )
@@ -91,6 +93,7 @@ class Journal:
         self.raising_after: dict[int, Any] = {}  # where, of the first that may raise after that memory was written
         self.place: Any = None  # of the program's instruction that is evaluated
         self.doubts = 0
+        self._in_lists: list[tuple[torch.Tensor, int]] = []  # written as part of one, with how often before that
         self.raisers = 0  # how many operators may raise
 
     def note(self, func: Any, args: Any, kwargs: Any) -> None:
@@ -109,6 +112,15 @@ class Journal:
             for key in self.written.keys() - self.before_raising.keys():
                 self.raising_after[key] = self.place
             self.before_raising.update(self.written)
+        if traits.list_is_written:
+            self._in_lists += [(tensor, version_of(tensor)) for tensor in written if not tensor.is_inference()]
+
+    def count_lists(self) -> None:
+        """Torch's kernels count a change of each tensor of a list that they write; its fakes count none."""
+        pairs, self._in_lists = self._in_lists, []
+        uncounted = [tensor for tensor, version in pairs if version_of(tensor) == version]
+        if uncounted:
+            torch.autograd.graph.increment_version(uncounted)
 
     def _written(self, func: Any, traits: Traits, args: Any, kwargs: Any) -> list[torch.Tensor]:
         given = [args[place] if place < len(args) else kwargs.get(name) for place, name in traits.writes]
