@@ -101,10 +101,16 @@ def index_put(
     if isinstance(laid, Declined):
         return laid
     sizes, where_, places = laid
-    if values.ndim > len(sizes):
-        return Declined("values of more dimensions than are replaced, which eager refuses")
+    if not _spreads_over(values.sizes, sizes):
+        return Declined("values of another shape than is replaced, which eager refuses")
     value = broadcast_to(convert(values, x.dtype), sizes)
     return scattered(ctx, x, sizes, where_, places, value.expr, "add" if accumulate else "set")
+
+
+def _spreads_over(sizes: Sequence[Index], wanted: Sequence[Index]) -> bool:
+    """Fakes do not ask, and sizes that vary may be equal by chance alone."""
+    pairs = zip(reversed(sizes), reversed(wanted), strict=False)
+    return len(sizes) <= len(wanted) and all(size in (ONE, other) for size, other in pairs)
 
 
 @lowering(aten.index_add.default)
