@@ -44,7 +44,7 @@ from inductor.lowerings.values import (
     load,
     strided,
 )
-from inductor.raising import has_checks
+from inductor.raising import UNIMPLEMENTED, has_checks
 from inductor.refused import is_unimplemented
 from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.epilogues import Epilogue, find_epilogues
@@ -212,7 +212,7 @@ class _Lowerer:
         if self._takes_any_number(node.target, args, kwargs):
             return self._fall_back(node, args, kwargs, "a size or position that is known only when it runs")
         if is_unimplemented(node.target, *map_arg((node.args, node.kwargs), lambda given: given.meta.get("val"))):
-            return self._fall_back(node, args, kwargs, "a dtype that torch's own kernel does not implement")
+            return self._fall_back(node, args, kwargs, UNIMPLEMENTED)
         if not takes_reals(node.target, (*args, *kwargs.values())):
             return self._fall_back(node, args, kwargs, "a float that is known only when it runs")
         if node.target in PICKS and isinstance(args[0], Tensor) and has_checks(args[0].expr):

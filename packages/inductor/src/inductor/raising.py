@@ -10,14 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import torch
+
 from inductor.deps import Access, nodes
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, walk
 from inductor.ir.graph import Graph, Operation
-from inductor.ir.program import Buffer, Call
-from inductor.torch_versions import schema_of
+from inductor.ir.program import Buffer, Call, Ref
+from inductor.torch_versions import pytree, schema_of
 
 Check: TypeAlias = tuple[object, ...]
 _CHECKS = ("wrapped", "within")
+UNIMPLEMENTED = "a dtype that torch's own kernel does not implement"
 _SAFE = (
     "mm", "bmm", "addmm", "baddbmm", "convolution", "native_dropout", "empty", "rand", "_scaled_dot", "_flash",
     "_efficient", "native_batch_norm", "_native_batch_norm", "cudnn", "miopen", "mkldnn", "max_pool", "avg_pool",
@@ -50,7 +53,7 @@ def order_of(graph: Graph, accesses: Sequence[Access]) -> Order:
     met: set[Check] = set()
     raisers: set[int] = set()
     for number, operation in enumerate(graph.operations if writers else ()):
-        checks = set(_checks_of(operation))
+        checks = set(_checks_of(graph, operation))
         if checks - met:  # what was asked before raises no more
             raisers.add(number)
             met |= checks
@@ -62,9 +65,9 @@ def has_checks(value: Expr) -> bool:
     return any(isinstance(node, Apply) and node.op in _CHECKS for node in walk(value))
 
 
-def _checks_of(operation: Operation) -> Iterator[Check]:
+def _checks_of(graph: Graph, operation: Operation) -> Iterator[Check]:
     if isinstance(operation, Call):
-        if _may_raise(operation):
+        if _may_raise(operation) or len(set(_kinds_of(graph, operation))) > 1:
             yield (id(operation),)
     elif operation.device.type == "cpu":
         checks = (node for node in nodes(operation.loops) if isinstance(node, Apply) and node.op in _CHECKS)
@@ -90,8 +93,20 @@ def _named(check: Apply) -> Check:
     return tuple(name) if reads == 1 else (id(check),)
 
 
+def _kinds_of(graph: Graph, call: Call) -> Iterator[torch.dtype]:
+    """Of the floats that it is given: torch's kernels take more than one beside one another only here and there, and
+    whoever traced the graph may not have asked them."""
+    for leaf in pytree.tree_leaves((call.args, call.kwargs)):
+        if isinstance(leaf, Ref):
+            buffer = graph.views[leaf.name].buffer if leaf.name in graph.views else graph.buffers[leaf.name]
+            if buffer.dtype.is_floating_point or buffer.dtype.is_complex:
+                yield buffer.dtype
+
+
 def _may_raise(call: Call) -> bool:
     target = call.target
+    if call.reason == UNIMPLEMENTED:
+        return True
     if target.namespace not in ("aten", "prims"):
         return not schema_of(target).is_mutable
     return not schema_of(target).name.rpartition("::")[2].startswith(_SAFE)

@@ -112,3 +112,20 @@ def test_programs(library, program):
     torch.testing.assert_close(ours, theirs)
     assert "doubled" not in "".join((*compiled.report.library_calls, *(f.operator for f in compiled.report.fallbacks)))
     assert len(compiled.kernels) <= PROGRAMS[program]
+
+
+@pytest.mark.parametrize("other", [torch.float32, torch.float64])
+def test_an_input_is_not_written_before_types_are_refused(other):
+    """Torch's rules for sizes that vary take a product of two types, its kernel does not."""
+
+    def program(x, y):
+        new = x.exp()
+        product = torch.nn.functional.linear(new, y, y[0])
+        torch.ops.aten.copy_.default(x, new)
+        return (product,)
+
+    given = [torch.ones(3, 3, dtype=torch.bfloat16), torch.ones(3, 3, dtype=other)]
+    compiled = inductor.compile(make_fx(program, tracing_mode="symbolic")(*given), given)
+    with pytest.raises(RuntimeError, match="dtype"):
+        compiled(*given)
+    assert given[0].unique().tolist() == [1.0]
