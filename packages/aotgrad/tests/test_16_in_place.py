@@ -90,3 +90,43 @@ def test_what_changes_nothing_counts_as_in_eager(name):
     KEEPS_EVERYTHING[name](eagers)
     aotgrad.function(KEEPS_EVERYTHING[name], forward=aotgrad.run_eagerly)(ours)
     assert ours._version == eagers._version
+
+
+ROWS, PLACES, VALUES = torch.tensor([2, 0, 1]), torch.tensor([[0, 2], [1, 0], [2, 1]]), torch.arange(6.0).reshape(3, 2)
+WRITTEN_ACROSS = {
+    "zero_": (),
+    "fill_": (2.0,),
+    "mul_": (VALUES,),
+    "masked_fill_": (VALUES > 2, 1.0),
+    "masked_scatter_": (VALUES > 2, VALUES),
+    "index_fill_": (0, ROWS, 1.0),
+    "index_add_": (0, ROWS, VALUES),
+    "index_copy_": (0, ROWS, VALUES),
+    "index_put_": ((ROWS,), VALUES),
+    "index_reduce_": (0, ROWS, VALUES, "amax"),
+    "scatter_": (0, PLACES, 1.0),
+    "scatter_add_": (0, PLACES, VALUES),
+    "scatter_reduce_": (0, PLACES, VALUES, "sum"),
+    "put_": (ROWS, VALUES[:, 0]),
+    "tril_": (),
+    "triu_": (),
+    "cumsum_": (0,),
+    "cumprod_": (0,),
+    "addmm_": (torch.ones(3, 3), VALUES),
+    "renorm_": (2, 0, 1.0),
+    "nan_to_num_": (),
+    "lerp_": (VALUES, 0.5),
+    "bernoulli_": (0.5,),
+    "normal_": (),
+    "exponential_": (),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_ACROSS)
+def test_what_is_written_through_a_view_across_keeps_its_layout(name, same_as_eager):
+    def program(x):
+        y = x * 1
+        getattr(y.mT, name)(*WRITTEN_ACROSS[name])
+        return y, y.bernoulli(0.5)  # which draws in the order of the memory
+
+    same_as_eager(program, torch.full((2, 3), 0.5))

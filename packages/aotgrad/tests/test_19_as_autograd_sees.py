@@ -209,3 +209,18 @@ def test_a_member_of_shared_memory_is_followed_where_the_program_says_so():
     w = torch.ones(4, requires_grad=True)
     with torch.no_grad(), pytest.raises(aotgrad.Unsupported, match="share memory"):
         aotgrad.function(f, forward=aotgrad.run_eagerly)(w.data[:2], w)
+
+
+def test_a_result_beside_an_update_keeps_its_gradient_and_is_written_to():
+    """Torch asserts where that is the second result of a node."""
+
+    def program(x, count):
+        count.add_(1)
+        return x * 2
+
+    x = torch.ones(3, requires_grad=True)
+    result = aotgrad.function(program, forward=aotgrad.run_eagerly)(x, torch.zeros(()))
+    result.retain_grad()
+    result += 1
+    result.sum().backward()
+    assert (result.grad.tolist(), x.grad.tolist()) == ([1.0] * 3, [2.0] * 3)

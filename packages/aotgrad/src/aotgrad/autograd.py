@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -51,6 +52,12 @@ class Layout:
     behind: tuple[Behind, ...]  # each differentiable value
     noted: Noted  # inputs that autograd saved and this function did not
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The values as the function gives them to autograd, those first that it follows: torch asserts where a node's
+        second result keeps its gradient and is then written to."""
+        return (*self.differentiable, *(each for each in range(self.values) if each not in self.differentiable))
+
 
 def differentiable_function(
     joint: JointGraph, pair: Pair, forward: Boxed, compile_backward: Callable[[Half], Boxed]
@@ -84,7 +91,15 @@ def differentiable_function(
     namespace = source.build("autograd function")
     namespace["inner_backward"] = _compiled_on_first_call(lambda: compile_backward(pair.backward), namespace)
     compiled = namespace["Compiled"]
-    return apart_from(unconnected(joint), plainly_applied(compiled))
+    return apart_from(unconnected(joint), _as_forward_has_them(layout, plainly_applied(compiled)))
+
+
+def _as_forward_has_them(layout: Layout, apply: Callable[..., Any]) -> Callable[..., Any]:
+    """`apply` with its values in the order of the graph's."""
+    if layout.order == tuple(range(layout.values)):
+        return apply
+    in_order = itemgetter(*map(layout.order.index, range(layout.values)))
+    return lambda *inputs: in_order(apply(*inputs))
 
 
 def unconnected(joint: JointGraph) -> frozenset[int]:
@@ -179,11 +194,12 @@ def _write_forward(source: Source, layout: Layout, freeing: Freeing, read: Resul
             f"ctx.like = ({', '.join(f'(v{i}.shape, v{i}.dtype, v{i}.device)' for i in layout.differentiable)},)", 2
         )
     source.add("ctx.set_materialize_grads(False)", 2)
-    source.add(f"return {', '.join(values)}{',' if len(values) == 1 else ''}", 2)
+    given = [values[index] for index in layout.order]
+    source.add(f"return {', '.join(given)}{',' if len(given) == 1 else ''}", 2)
 
 
 def _write_backward(source: Source, layout: Layout, pair: Pair, freeing: Freeing) -> None:
-    arriving = [f"t{index}" if index in layout.differentiable else f"_{index}" for index in range(layout.values)]
+    arriving = [f"t{index}" if index in layout.differentiable else f"_{index}" for index in layout.order]
     tangents = [f"t{index}" for index in layout.differentiable]
     source.add("@staticmethod", 1)
     source.add(f"def backward(ctx, {', '.join(arriving)}):", 1)
@@ -313,7 +329,7 @@ class DifferentiableBackward:
         self._made: dict[frozenset[int], Again | str] = {}
 
     def __call__(self, backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any]) -> Any:
-        found = self.by_role(ctx, [tangents[i] for i in self._layout.differentiable])
+        found = self.by_role(ctx, tangents[: len(self._layout.differentiable)])
         if isinstance(found, str):
             return _once(backward, ctx, tangents, found)
         gradients: list[Any] = [None] * len(ctx.inputs)

@@ -243,10 +243,24 @@ def matrix_rank(*args: Any, out: Any = None, **kwargs: Any) -> torch.Tensor:
     return rank if out is None else torch.add(rank, 0, out=out)
 
 
-@early(torch.Tensor.masked_fill_, torch.ops.aten.masked_fill_.Scalar, torch.ops.aten.masked_fill_.Tensor)
-def masked_fill_(tensor: torch.Tensor, mask: Any, value: Any) -> torch.Tensor:
-    """Its functional twin returns another layout than that of a tensor whose dimensions are out of order."""
-    return tensor.masked_fill_(mask, value) if tensor.is_contiguous() else tensor.copy_(tensor.masked_fill(mask, value))
+def _as_it_lies(rule: Callable[..., Any], tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """What is written keeps its layout; the functional twins of these operators return contiguous results."""
+    if tensor.dim() < 2 or tensor.layout is not torch.strided or tensor.is_contiguous():
+        return rule(tensor, *args, **kwargs)
+    written = tensor.clone()
+    rule(written, *args, **kwargs)
+    return tensor.copy_(written)
+
+
+for _name in (
+    *("masked_fill_", "masked_scatter_", "index_add_", "index_copy_", "index_reduce_", "scatter_", "scatter_add_"),
+    *("scatter_reduce_", "tril_", "triu_", "cumsum_", "cumprod_", "addmm_", "addbmm_", "baddbmm_", "renorm_"),
+):
+    _func = getattr(torch.Tensor, _name)
+    early(_func)(partial(_as_it_lies, RULES.get(_func, _func)))
+
+for _func in (torch.ops.aten.masked_fill_.Scalar, torch.ops.aten.masked_fill_.Tensor):
+    early(_func)(partial(_as_it_lies, _func))
 
 
 @early(torch.batch_norm)

@@ -85,6 +85,11 @@ def _contiguous(result: torch.Tensor, *_: Any) -> torch.Tensor:
     return _laid_out_as(result, torch.contiguous_format) if _known(result) else result
 
 
+def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+    """As the operand lies; torch 2.11 says contiguous."""
+    return torch.empty_like(x, dtype=result.dtype) if _known(x) else result
+
+
 def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
     """Element by element, as all such kernels; torch's rules in Python spread the operands out first."""
     operands = [each for each in (x, y) if isinstance(each, torch.Tensor)]
@@ -114,6 +119,7 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.max_unpool2d.default: _unpooled,
     aten.channel_shuffle.default: _unpooled,
     aten.pow.Scalar: _contiguous,
+    aten.zero.default: _as_it_lies,
     **dict.fromkeys(
         (
             *(aten.copysign.Tensor, aten.heaviside.default, aten.logaddexp.default, aten.xlogy.Tensor),

@@ -209,7 +209,7 @@ class Recorder(TorchDispatchMode):
         """What a rule gives as the operator itself would lay it out, which shows in views by strides."""
         if not isinstance(result, torch.Tensor) or schema_of(func).is_mutable or not may_be_laid_out(args, result):
             return result
-        own = func(*self._faked(func, args), **self._faked(func, kwargs))
+        own = corrected(func, args, func(*self._faked(func, args), **self._faked(func, kwargs)))
         if (order := order_of(own, result)) is None:
             return result
         with self:
