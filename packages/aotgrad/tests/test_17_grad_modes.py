@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import aotgrad
 
@@ -244,3 +245,22 @@ def test_a_view_that_was_made_without_gradients_refuses_to_be_written_to_with_th
         except RuntimeError as error:
             found.append(str(error))
     assert found[1] == found[0]
+
+
+def test_a_refusal_within_a_checkpoint_ends_the_modes_in_it():
+    """What torch had on while it was traced stayed on, and nothing could make a tensor any more."""
+
+    inner = torch.fx.Graph()
+    x, w = inner.placeholder("x"), inner.placeholder("w")
+    handle = inner.call_function(torch.autograd.grad_mode._enter_inference_mode, (True,))
+    inner.call_function(torch._foreach_mul_, ([w, w], 2.0))
+    inner.call_function(torch.autograd.grad_mode._exit_inference_mode, (handle,))
+    inner.output(inner.call_function(torch.mul, (x, 2)))
+    graph, root = torch.fx.Graph(), torch.nn.Module()
+    root.region = torch.fx.GraphModule(root, inner)
+    x, w = graph.placeholder("x"), graph.placeholder("w")
+    called = graph.call_function(checkpoint, (graph.get_attr("region"), x, w), {"use_reentrant": False})
+    graph.output((called,))
+    with pytest.raises(aotgrad.Unsupported, match="share memory"):
+        aotgrad.compile(torch.fx.GraphModule(root, graph), [torch.ones(3), torch.ones(3)], forward=aotgrad.run_eagerly)
+    assert torch.full((2,), 1).tolist() == [1, 1]

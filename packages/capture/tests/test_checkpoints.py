@@ -232,3 +232,26 @@ def test_backward_reads_the_closure_as_it_is_by_then(f):
         captured(y).backward()
         assert torch.equal(x.grad, y.grad)
     assert f is not kept or not [record for record in log.records() if isinstance(record, capture.BreakRecord)]
+
+
+MODES = {
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_within_a_region_ends_where_that_raises(mode):
+    def region(x, m):
+        with MODES[mode]():
+            factor = torch.linalg.inv(m)
+        return x * factor.sum()
+
+    compiled = capture.optimize("eager")(lambda x, m: checkpoint(region, x, m, use_reentrant=False))
+    x = torch.ones(3, requires_grad=True)
+    compiled(x, torch.eye(2))
+    with pytest.raises(RuntimeError, match="singular"):
+        compiled(x, torch.zeros(2, 2))
+    assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled()) == (True, False)
+    assert not torch.is_autocast_enabled("cpu")

@@ -223,3 +223,29 @@ def test_an_empty_list_is_refused_as_in_eager(program):
     with pytest.raises(expected.type) as actual:
         capture.optimize("eager")(program)(torch.ones(2))
     assert str(actual.value) == str(expected.value)
+
+
+LISTS = {
+    "add": lambda tensors: torch._foreach_add_(tensors, 1),
+    "copy": lambda tensors: torch._foreach_copy_(tensors, [torch.zeros_like(each) for each in tensors]),
+    "zero": torch._foreach_zero_,
+    "sqrt": torch._foreach_sqrt_,
+}
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_with_a_parameter_in_it_is_seen_to_be_written(name, mode):
+    """Where memory is shared in another way than before, it is another graph."""
+
+    def program(parameter, x, y):
+        with mode():
+            LISTS[name]([parameter, x])
+        return y * 2
+
+    log = capture.Log()
+    compiled = capture.optimize("eager", log=log)(program)
+    parameter, x, y = torch.ones(2, requires_grad=True), torch.ones(3), torch.ones(3)
+    compiled(parameter, x, y)
+    compiled(parameter, y, y[:])
+    assert sum(isinstance(record, capture.GraphRecord) for record in log.records()) == 2

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils.checkpoint import checkpoint
 
 from aotgrad import passes
 from aotgrad.autograd import Boxed, differentiable_function, inputs_to_note
@@ -294,6 +295,12 @@ class _Narrator(fx.Interpreter):
             for leave, handle in reversed(self._entered):
                 leave(handle)
             set_grad_enabled(mode)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A region of a checkpoint is a graph in which contexts are left, too."""
+        if target is checkpoint and isinstance(args[0], fx.GraphModule):
+            args = (_Narrator(args[0], self._recorder).run, *args[1:])
+        return super().call_function(target, args, kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
         self._recorder.source = n

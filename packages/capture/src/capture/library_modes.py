@@ -63,9 +63,11 @@ def _autocast_depth() -> int:
     return torch.autocast_decrement_nesting()
 
 
-def with_modes_put_back(call: Callable[..., Any], graph: fx.Graph) -> Callable[..., Any]:
-    """``call``, which runs ``graph``; after an error of it the modes are what they were before."""
-    switches = [node for node in graph.nodes if node.op == "call_function" and node.target in _SWITCHES]
+def with_modes_put_back(call: Callable[..., Any], module: fx.GraphModule) -> Callable[..., Any]:
+    """``call``, which runs ``module`` and regions in it; after an error of it the modes are what they were before."""
+    graphs = [part.graph for part in module.modules() if isinstance(part, fx.GraphModule)]
+    nodes = (node for graph in graphs for node in graph.nodes if node.op == "call_function")
+    switches = [node for node in nodes if node.target in _SWITCHES]
     if not switches:
         return call
     devices = {str(node.args[0]) for node in switches if node.target is _enter_autocast}

@@ -314,7 +314,7 @@ class _Translator:
                 f"the backend gave {type(compiled).__name__}, which cannot be called, "
                 f"for a graph of {self.code.co_qualname}"
             )
-        return with_modes_put_back(compiled, module.graph)
+        return with_modes_put_back(compiled, module)
 
     def _spent(self, results: Sequence[Value]) -> frozenset[Value]:
         """Those that a backward in the graph leaves without the history that another would need."""
