@@ -219,3 +219,17 @@ def test_a_parameter_that_is_only_written_to_is_not_come_by():
     assert not seen
     assert bias.grad is None
     assert bias._version == 1
+
+
+def test_a_checkpoint_within_which_a_result_is_used_up_runs_once():
+    w, seen = torch.rand(3, requires_grad=True), []
+    result, _ = aotgrad.function(together, forward=aotgrad.run_eagerly)(torch.ones(3), w)
+    result.sum().backward()
+
+    def region(_):
+        seen.append(1)
+        result.sum().backward()
+
+    with pytest.raises(RuntimeError, match="second time"):
+        checkpoint(region, w, use_reentrant=False)
+    assert seen == [1]

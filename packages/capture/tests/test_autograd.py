@@ -6,6 +6,7 @@ import warnings
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import capture
 
@@ -83,6 +84,20 @@ def test_a_loss_is_used_up(x, w):
     with pytest.raises(RuntimeError) as raised:
         loss.backward()
     assert str(raised.value) == str(expected.value)
+
+
+def test_a_checkpoint_within_which_a_loss_is_used_up_runs_once(w):
+    seen = []
+
+    def step(w):
+        loss = w.square().sum()
+        loss.backward()
+        return loss
+
+    loss = whole(step)(w)
+    with pytest.raises(RuntimeError, match="second time"):
+        checkpoint(lambda _: (seen.append(1), loss.backward()), w, use_reentrant=False)
+    assert seen == [1]
 
 
 def test_a_loss_with_a_history_outside_is_left_to_cpython(check, x):

@@ -7,6 +7,7 @@ Must not know: recording.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import FunctionType
 from typing import Any
@@ -15,10 +16,11 @@ import torch
 from torch.nn import functional as nnf
 from torch.overrides import TorchFunctionMode
 
-from aotgrad import recurrent
+from aotgrad import functional, recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import FailsOnFakes, Unsupported
 from aotgrad.misfits import draws, refuse_misfits
+from aotgrad.orders import lies_in_order
 from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
 from aotgrad.products import product
@@ -34,6 +36,7 @@ from aotgrad.torch_versions import (
 )
 
 Rule = Callable[..., Any]
+Writing = Callable[[torch.Tensor], AbstractContextManager[None]]
 
 # torch's own checks of the sizes that batch and instance norm take in training; private, and untyped where torch is.
 _check_batch: Callable[..., None] = getattr(nnf, "_verify_batch_size")  # noqa: B009
@@ -50,12 +53,14 @@ class EarlyRules(TorchFunctionMode):
 
     `layouts` are tensors without data that stand for inputs, by id: they follow every change of layout in place, which
     a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
-    the end of it that is seen here.
+    the end of it that is seen here.  `writing` is told of the value in which an operator writes in place.
     """
 
-    def __init__(self, layouts: Mapping[int, torch.Tensor], arrived: Mapping[Any, torch.Tensor]) -> None:
+    def __init__(
+        self, layouts: Mapping[int, torch.Tensor], arrived: Mapping[Any, torch.Tensor], writing: Writing
+    ) -> None:
         super().__init__()
-        self._layouts, self._arrived = layouts, arrived
+        self._layouts, self._arrived, self._writing = layouts, arrived, writing
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -79,15 +84,28 @@ class EarlyRules(TorchFunctionMode):
             return call_functional(writing, args, kwargs)
         if _lie_apart(args, kwargs.get("out")) and not draws(getattr(func, "__name__", "")):
             return _written_as_it_lies(func, args, kwargs)
-        result = func(*args, **kwargs)
+        with self._keeping_layout(func, args):
+            result = func(*args, **kwargs)
         _count_writes_to_list(func, args)
         return result
+
+    def _keeping_layout(self, func: Any, args: Sequence[Any]) -> AbstractContextManager[None]:
+        """What is written in place lies as before, where functionalization puts a new value in its place."""
+        target = args[0] if args and _writes_in_place(func) else None
+        if not isinstance(target, torch.Tensor) or not functional.is_functional(target) or lies_in_order(target):
+            return nullcontext()
+        return self._writing(functional.current(target))
 
     def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         name = getattr(func, "__name__", "").split(".")[0]
         if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
             with DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
+
+
+def _writes_in_place(func: Any) -> bool:
+    name = getattr(func, "__name__", "").split(".")[0]
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and name not in _NEW_LAYOUT)
 
 
 def _lie_apart(args: Sequence[Any], out: Any) -> bool:
@@ -148,7 +166,7 @@ def _refuse_out_with_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -
 def _refuse_write_to_inference(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Of what was made in inference mode, outside of it: functionalization exchanges the data, which torch allows."""
     name = getattr(func, "__name__", "").split(".")[0]
-    writes = kwargs.get("inplace") or name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    writes = kwargs.get("inplace") or _writes_in_place(func) or name in _NEW_LAYOUT
     written = args[0] if writes and args else kwargs.get("out")
     if isinstance(written, torch.Tensor) and written.is_inference() and not torch.is_inference_mode_enabled():
         raise Unsupported("what was made in inference mode is changed outside of it", "eager refuses that")
@@ -196,7 +214,7 @@ def bernoulli(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
 def dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     """What drops nothing is what it was given; where sizes vary torch has a rule in Python that copies it."""
     drops = train and p != 0 and not (isinstance(count := input.numel(), int) and count == 0)
-    return torch.dropout(input, p, train) if drops else input
+    return torch.dropout(input, p, train) if drops or not 0 <= p <= 1 else input
 
 
 @early(nnf.dropout)
@@ -243,24 +261,10 @@ def matrix_rank(*args: Any, out: Any = None, **kwargs: Any) -> torch.Tensor:
     return rank if out is None else torch.add(rank, 0, out=out)
 
 
-def _as_it_lies(rule: Callable[..., Any], tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """What is written keeps its layout; the functional twins of these operators return contiguous results."""
-    if tensor.dim() < 2 or tensor.layout is not torch.strided or tensor.is_contiguous():
-        return rule(tensor, *args, **kwargs)
-    written = tensor.clone()
-    rule(written, *args, **kwargs)
-    return tensor.copy_(written)
-
-
-for _name in (
-    *("masked_fill_", "masked_scatter_", "index_add_", "index_copy_", "index_reduce_", "scatter_", "scatter_add_"),
-    *("scatter_reduce_", "tril_", "triu_", "cumsum_", "cumprod_", "addmm_", "addbmm_", "baddbmm_", "renorm_"),
-):
-    _func = getattr(torch.Tensor, _name)
-    early(_func)(partial(_as_it_lies, RULES.get(_func, _func)))
-
-for _func in (torch.ops.aten.masked_fill_.Scalar, torch.ops.aten.masked_fill_.Tensor):
-    early(_func)(partial(_as_it_lies, _func))
+@early(torch.Tensor.masked_fill_, torch.ops.aten.masked_fill_.Scalar, torch.ops.aten.masked_fill_.Tensor)
+def masked_fill_(tensor: torch.Tensor, mask: Any, value: Any) -> torch.Tensor:
+    """Its functional twin returns another layout than that of a tensor whose dimensions are out of order."""
+    return tensor.masked_fill_(mask, value) if tensor.is_contiguous() else tensor.copy_(tensor.masked_fill(mask, value))
 
 
 @early(torch.batch_norm)

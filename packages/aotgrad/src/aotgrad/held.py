@@ -70,11 +70,18 @@ def _kind_holds(kind: Any) -> bool:
 
 
 def refuse_second_time() -> None:
-    """Raises what autograd does, in its own words."""
-    with torch.enable_grad():
+    """Raises what autograd does, in its own words.
+
+    Hooks on saved tensors that are in force are not asked: a checkpoint's would run its function again.
+    """
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is):
         result = torch.ones((), requires_grad=True).exp()
     torch.autograd.backward(result)
     torch.autograd.backward(result)
+
+
+def _as_it_is(saved: torch.Tensor) -> torch.Tensor:
+    return saved
 
 
 def refuse_partial_checkpoint() -> None:

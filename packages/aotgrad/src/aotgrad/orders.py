@@ -22,6 +22,18 @@ def may_be_laid_out(args: Sequence[Any], result: torch.Tensor) -> bool:
     return all(map(_known, tensors)) and not all(tensor.is_contiguous() for tensor in tensors)
 
 
+def lies_in_order(tensor: torch.Tensor) -> bool:
+    """Whether every operator would lay out its result as this lies, or nothing is known of it."""
+    return tensor.dim() < 2 or tensor.layout is not torch.strided or not _known(tensor) or tensor.is_contiguous()
+
+
+def order_of_written(written: torch.Tensor, value: Any) -> list[int] | None:
+    """As `order_of`, for the value that is put in the place of another which may have holes."""
+    if not isinstance(value, torch.Tensor) or value.shape != written.shape or value.dtype != written.dtype:
+        return None
+    return order_of(torch.empty_like(written), value)
+
+
 def corrected(func: OpOverload, args: Sequence[Any], result: Any) -> Any:
     """What a fake kernel gave, with the layout and the dtype of what the operator's own kernel gives."""
     rule = _CORRECTIONS.get(func)

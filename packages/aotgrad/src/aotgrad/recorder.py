@@ -25,7 +25,7 @@ from aotgrad.dense import oddity
 from aotgrad.draws import Draws, dropout_scale, in_memory_order
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
-from aotgrad.orders import corrected, may_be_laid_out, order_of
+from aotgrad.orders import corrected, may_be_laid_out, order_of, order_of_written
 from aotgrad.reach import BY_STRIDES, WINDOWS, refuse_lost_writes
 from aotgrad.repeated import REPEATS
 from aotgrad.subclasses import Wrapping
@@ -93,6 +93,7 @@ class Recorder(TorchDispatchMode):
         self._recording = True
         self._decompositions = decompositions
         self._running: set[OpOverload] = set()
+        self._written: torch.Tensor | None = None
         self._composite: dict[OpOverload, bool] = {}
         self._nodes: dict[int, tuple[torch.Tensor, fx.Node]] = {}
         self._constants: dict[int, tuple[torch.Tensor, fx.Node, FakeTensor]] = {}
@@ -130,12 +131,32 @@ class Recorder(TorchDispatchMode):
         finally:
             self._recording = True
 
+    @contextmanager
+    def writing(self, value: torch.Tensor) -> Iterator[None]:
+        """What operators make of this value takes its place, and is to lie as it does."""
+        before, self._written = self._written, value
+        try:
+            yield
+        finally:
+            self._written = before
+
     # -- operators ----------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        written = self._written
+        if written is None or not args or args[0] is not written or _makes_views(func):
+            return self._dispatched(func, args, kwargs or {})
+        self._written = None
+        try:
+            result = self._dispatched(func, args, kwargs or {})
+            order = order_of_written(written, result) if self._recording else None
+            return result if order is None else self._moved(result, order)
+        finally:
+            self._written = written
+
+    def _dispatched(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func in _QUERIES or not self._recording:
             return func(*args, **kwargs)
         if func is aten.bernoulli.p and not args[0].is_contiguous():
@@ -210,8 +231,11 @@ class Recorder(TorchDispatchMode):
         if not isinstance(result, torch.Tensor) or schema_of(func).is_mutable or not may_be_laid_out(args, result):
             return result
         own = corrected(func, args, func(*self._faked(func, args), **self._faked(func, kwargs)))
-        if (order := order_of(own, result)) is None:
-            return result
+        order = order_of(own, result)
+        return result if order is None else self._moved(result, order)
+
+    def _moved(self, result: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+        """The same values, from the outermost dimension in memory to the innermost."""
         with self:
             moved = result.permute(order).clone(memory_format=torch.contiguous_format)
             return moved.permute([order.index(dim) for dim in range(len(order))])
@@ -326,6 +350,10 @@ def _is_kept_by_checkpoint() -> bool:
             return caller.f_code.co_name == "pack_hook" and home == "torch.utils.checkpoint"
         caller = caller.f_back
     return False
+
+
+def _makes_views(func: OpOverload) -> bool:
+    return any(each.alias_info is not None for each in schema_of(func).returns)
 
 
 def _is_real(value: Any) -> bool:

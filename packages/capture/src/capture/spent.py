@@ -19,11 +19,15 @@ class _Spent(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        with torch.enable_grad():
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is):
             leaf = torch.ones((), requires_grad=True)
-            loss = leaf.exp()
+            loss = leaf.exp()  # what hooks of the program would be asked for: a checkpoint's runs its function again
         for _ in range(2):
             torch.autograd.grad(loss, leaf)  # the second time, torch says what it says of every history that is used up
+
+
+def _as_it_is(saved: torch.Tensor) -> torch.Tensor:
+    return saved
 
 
 def with_spent_history(tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:

@@ -59,8 +59,10 @@ def _dropped(
     *,
     train: bool = True,
 ) -> Any:
-    """In inference mode, too, nothing is dropped from the tensor itself."""
-    if torch.is_inference_mode_enabled() and (not (training and train) or p == 0 or 0 in input.shape):
+    """In inference mode, too, nothing is dropped from the tensor itself; what is no tensor, or no probability, torch
+    refuses."""
+    fits = isinstance(input, torch.Tensor) and 0 <= p <= 1
+    if fits and torch.is_inference_mode_enabled() and (not (training and train) or p == 0 or 0 in input.shape):
         return input
     with DisablePythonDispatcher():  # whose rule gives a copy of what nothing is dropped from
         if function is torch.dropout:
