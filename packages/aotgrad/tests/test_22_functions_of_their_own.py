@@ -6,10 +6,8 @@ import pytest
 import torch
 
 import aotgrad
-from aotgrad.torch_versions import unpack
 
-# A torch that reads saved tensors together refuses too many of the writes.
-WRITTEN = ("", "v", "w") if unpack else ("",)
+WRITTEN = ("", "v", "w")
 ANSWERS = {
     "whatever arrives": lambda x, y, g, h: (torch.full_like(x, 5.0), torch.ones_like(g)),
     "what was saved": lambda x, y, g, h: (x, y + 1),
@@ -77,7 +75,6 @@ def test_who_uses_which_results_after_which_writes(answer, program):
         assert all(mine == its for mine, its in zip(ours, theirs, strict=True) if its != "modified")
 
 
-@pytest.mark.skipif(not unpack, reason="this torch reads what a function saved together, and refuses the write")
 def test_a_write_to_what_another_result_needs_is_no_concern():
     def program(x, w):
         return x * w, w * 2

@@ -48,9 +48,10 @@ class Freeing:
     @property
     def keeps(self) -> bool:
         """Whether somebody who reads what is saved may come when autograd has freed it: it does whoever came.  Or when
-        a result was written to, which is nobody's concern but of who reads that one."""
+        a result, or something else that is saved, was written to, which is nobody's concern but of who reads that."""
         apart = self.own and len(self.behind) > 1 and not (self.spares and unpack)
-        return bool(self.saved) and bool(self._apart or self._some_hold_nothing or apart)
+        some = self.spares and not unpack
+        return bool(self.saved) and bool(self._apart or self._some_hold_nothing or apart or some)
 
     @property
     def _apart(self) -> bool:
@@ -107,24 +108,26 @@ class Freeing:
                 source.add("ctx.inputs = ctx.noted = None", 4)
 
 
-def hold(tensors: Sequence[Any]) -> torch.Tensor:
-    """Keeps tensors as a node of autograd does, with their versions; not what hangs on whoever keeps this."""
+def hold(tensors: Sequence[Any]) -> Sequence[torch.Tensor]:
+    """Keeps tensors as a node of autograd does, with their versions; not what hangs on whoever keeps this.
+
+    One node keeps them all, or each its own where torch reads nothing of a node but everything.
+    """
     plain = [each.detach() if isinstance(each, torch.Tensor) and not each.is_inference() else each for each in tensors]
-    return keep(plain)
+    return [keep(plain)] if unpack else [keep([each]) for each in plain]
 
 
 def saved_by(ctx: Any, reads: Callable[[], Sequence[bool]] | None = None) -> Sequence[Any]:
     """What forward saved; raises as autograd does where it is gone or was written to, if that is among what one
     `reads`."""
     holder = getattr(ctx, "holder", None)
-    node = ctx if holder is None else holder.grad_fn
+    nodes = [ctx] if holder is None else [each.grad_fn for each in holder]
     try:
-        found: Sequence[Any] = node.saved_tensors
+        return [value for node in nodes for value in node.saved_tensors]
     except RuntimeError as error:
-        if reads is None or not unpack:
+        if reads is None or not (unpack or holder):
             raise
-        return _some(node._raw_saved_tensors, reads(), error)
-    return found
+        return _some(nodes, reads(), error)
 
 
 def results_of(ctx: Any, found: Sequence[Any], saved: int) -> Sequence[torch.Tensor] | None:
@@ -143,7 +146,10 @@ def results_of(ctx: Any, found: Sequence[Any], saved: int) -> Sequence[torch.Ten
     return results
 
 
-def _some(saved: Sequence[Any], read: Sequence[bool], error: RuntimeError) -> Sequence[Any]:
+def _some(nodes: Sequence[Any], read: Sequence[bool], error: RuntimeError) -> Sequence[Any]:
+    if not unpack:
+        return [node.saved_tensors[0] if is_read else None for node, is_read in zip(nodes, read, strict=False)]
+    saved = [value for node in nodes for value in node._raw_saved_tensors]
     try:
         return [unpack(each) if is_read else None for each, is_read in zip(saved, read, strict=False)]
     except RuntimeError:  # torch gives a function's own results to nobody else

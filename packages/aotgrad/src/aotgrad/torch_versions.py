@@ -165,7 +165,7 @@ INSIDES = Insides(
         Inside(
             "torch._C._autograd.SavedTensor.unpack",
             "which reads one of the tensors that a node holds",
-            "all are read, and a write to any of them is refused",
+            "each is held by a node of its own",
             since="2.12",
         ),
         Inside(
