@@ -25,6 +25,7 @@ from capture.torch_versions import (
     UnsupportedOperatorException,
     cdata_of,
     enable_python_dispatcher,
+    is_view,
     pytree,
 )
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
@@ -238,6 +239,8 @@ def result_value(ctx: Recording, node: fx.Node, result: Any, *, one_of_several: 
         value = TensorValue(node, result)
         ctx.tensors[id(result)] = value
         note_view(ctx, result, one_of_several=one_of_several)
+        if result.requires_grad and is_view(result):
+            ctx.note_origin(value)
         return value
     if isinstance(result, _SYMBOLIC):
         return _number(ctx, node, result)

@@ -29,6 +29,7 @@ from capture.torch_versions import (
     get_dispatch_mode,
     get_privateuse1_backend_name,
     get_tracing_state,
+    is_view,
     len_torch_dispatch_stack,
     len_torch_function_stack,
     linalg,
@@ -165,8 +166,17 @@ def _tensor_method(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Ma
         return args[0]
     if name in _UNTRACKED or switches:
         hint = "it runs when and as in eager; the rest of the function is captured"
+        if name in _OF_GRADIENTS and _is_a_view_that_others_come_from(args[0]):
+            ctx.note_origin(args[0])
+            ctx.stop_before(args[0], "autograd", f"a view is made of which `.{name}()` is called later", hint)
         ctx.stop("autograd", f"`.{name}()` of a tensor is called", hint)
     return ctx.record(name, args, kwargs, method=True)
+
+
+def _is_a_view_that_others_come_from(value: Value) -> bool:
+    """A graph makes it again beside them, so that their gradients would not come by it."""
+    made = isinstance(value, TensorValue) and value.source is None and value.fake.requires_grad
+    return made and bool(value.node.users) and is_view(value.fake)  # type: ignore[attr-defined]
 
 
 def _requires_grad_already(args: Sequence[Value], kwargs: Mapping[str, Value]) -> bool:
@@ -194,14 +204,8 @@ _READS_VALUES = {
     "__repr__": "is turned into text",
     "__format__": "is turned into text",
 }
-_UNTRACKED = frozenset(
-    {
-        "register_hook",
-        "retain_grad",
-        "register_post_accumulate_grad_hook",
-        "share_memory_",
-    }
-)
+_OF_GRADIENTS = frozenset({"register_hook", "retain_grad"})
+_UNTRACKED = _OF_GRADIENTS | {"register_post_accumulate_grad_hook", "share_memory_"}
 
 
 @rule(torch.Tensor.dim, torch.Tensor.ndimension, kinds=(TensorValue,))
