@@ -170,6 +170,24 @@ def _of_nothing(x: torch.Tensor, *_: Any, **__: Any) -> bool:
     return any(isinstance(size, int) and not size for size in x.shape)
 
 
+@_doubt(
+    *(aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor, aten.bitwise_not),
+    *(aten.bitwise_and_, aten.bitwise_or_, aten.bitwise_xor_, aten.bitwise_not_),
+    *(aten.bitwise_left_shift, aten.bitwise_right_shift, aten.gcd, aten.gcd_, aten.lcm, aten.lcm_),
+)
+def _of_fractions(*operands: Any, **_: Any) -> bool:
+    """Bits and divisors are of whole numbers."""
+    tensors = [each for each in operands if isinstance(each, torch.Tensor)]
+    return any(each.is_floating_point() or each.is_complex() for each in tensors)
+
+
+@_doubt(aten.index_select, aten.index_add, aten.index_add_, aten.index_copy, aten.index_copy_)
+@_doubt(aten.index_fill, aten.index_fill_, aten.index_reduce, aten.index_reduce_)
+def _by_no_positions(x: torch.Tensor, dim: int, index: torch.Tensor, *_: Any, **__: Any) -> bool:
+    """Positions are whole numbers in a row."""
+    return index.dim() > 1 or index.dtype not in (torch.int64, torch.int32)
+
+
 @_doubt(aten.celu, aten.celu_)
 def _without_alpha(x: torch.Tensor, alpha: Any = 1.0) -> bool:
     return not alpha

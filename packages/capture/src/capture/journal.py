@@ -29,9 +29,18 @@ _MOVES = (
     "cat", "stack", "copy", "_to_copy", "clone", "sum", "prod", "cumsum", "sort", "topk", "max", "min", "argmax",
     "argmin", "any", "all", "arange", "where", "expand", "fill", "zero", "full", "roll", "flip", "unbind",
 )  # fmt: skip
+_OF_ALL_TYPES = frozenset((
+    "cat", "stack", "copy", "_to_copy", "clone", "sum", "prod", "cumsum", "any", "all", "arange", "where", "expand",
+    "fill", "zero", "full", "roll", "flip", "unbind", "add", "sub", "rsub", "mul", "div", "eq", "ne", "lt", "le", "gt",
+    "ge", "neg", "abs", "square", "mean", "logical_not", "logical_and", "logical_or", "logical_xor", "zeros_like",
+    "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "isnan", "isinf", "isfinite", "alias",
+    "lift_fresh", "masked_fill",
+))  # fmt: skip
+"""What no kernel refuses for its operands' types, or what stand-ins refuse as well."""
 _OF_LISTS = ("_foreach_", "_fused_")
 _KEEPS_NUMBERS = ("copy", "fill", "zero")
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
+_USUAL = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,7 @@ class Traits:
     list_is_written: bool
     statistics: bool
     simple: bool  # goes from number to number: nothing is left to refuse once shapes and types fit
+    of_some_types: bool  # kernels may refuse types that stand-ins take
 
 
 @cache
@@ -62,6 +72,7 @@ def traits_of(func: Any) -> Traits:
         any(isinstance(a.type, torch.ListType) for _, a in changed),
         of_torch and plain.endswith(("batch_norm", "instance_norm")),
         of_torch and (torch.Tag.pointwise in func.tags or name.startswith(_OF_LISTS) or plain in _KEEPS_NUMBERS),
+        plain not in _OF_ALL_TYPES and not _is_view(func),
     )
 
 
@@ -73,6 +84,12 @@ def _is_view(func: Any) -> bool:
 def _has_integers(operands: Any) -> bool:
     leaves = pytree.tree_leaves(operands)
     return any(isinstance(leaf, torch.Tensor) and leaf.dtype in _INTEGERS for leaf in leaves)
+
+
+def _has_unusual_types(operands: Any) -> bool:
+    """Whether the types of tensors differ, or are no common ones of floats."""
+    kinds = {leaf.dtype for leaf in pytree.tree_leaves(operands) if isinstance(leaf, torch.Tensor)}
+    return len(kinds) > 1 or not kinds <= _USUAL
 
 
 def _has_plain_numbers(args: Any, kwargs: Any) -> bool:
@@ -94,7 +111,7 @@ class Journal:
         self.place: Any = None  # of the program's instruction that is evaluated
         self.doubts = 0
         self._in_lists: list[tuple[torch.Tensor, int]] = []  # written as part of one, with how often before that
-        self.raisers = 0  # how many operators may raise
+        self.raisers = 0  # how many operators may raise, for what data holds or for their operands' types
 
     def note(self, func: Any, args: Any, kwargs: Any) -> None:
         traits = traits_of(func)
@@ -105,7 +122,7 @@ class Journal:
             self.written.setdefault(int(cdata_of(memory)), memory)
             self.order.append(int(cdata_of(memory)))
         raises = traits.always or (traits.of_integers and _has_integers((args, kwargs)))
-        self.raisers += raises
+        self.raisers += raises or (traits.of_some_types and _has_unusual_types((args, kwargs)))
         if self.written and not (traits.simple and _has_plain_numbers(args, kwargs)):
             self.before_doubtful.update(self.written)
         if self.written and raises:
