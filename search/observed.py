@@ -146,7 +146,12 @@ def _optimizer(walk: Walk, value: torch.optim.Optimizer, where: str) -> None:
     walk.look(value.state, f"{where}.state")
 
 
-_WHOSE = re.compile(r", which is output \d+ of \w+,")  # the node's name, which compiled ones have of their own
+# Names of autograd's nodes, which compiled ones have of their own, and which of their gradients it is.
+_WHOSE = re.compile(
+    r", which is output \d+ of [\w:]+,"
+    r"|(?<=^Function )\w+(?= returned an invalid gradient)"
+    r"|(?<= returned an invalid gradient at index )\d+"
+)
 
 
 def _exception(walk: Walk, value: BaseException, where: str) -> None:

@@ -142,6 +142,25 @@ def test_a_gradient_may_own_its_memory_where_eagers_shares():
     assert differ(observe(**shared), observe(**owned), lambda: None).kind == "memory shared"
 
 
+NODES = (
+    (
+        "[3], which is output 0 of torch::autograd::CopyBackwards, is at",
+        "[3], which is output 0 of AddBackward0, is at",
+    ),
+    (
+        "Function A returned an invalid gradient at index 1 - got",
+        "Function B returned an invalid gradient at index 0 - got",
+    ),
+)
+
+
+@pytest.mark.parametrize(("one", "other"), NODES)
+def test_names_of_autograds_nodes_are_no_difference(one, other):
+    found = observe(raised=RuntimeError(one)), observe(raised=RuntimeError(other))
+    assert differ(*found, lambda: None) is None
+    assert differ(found[0], observe(raised=RuntimeError(one + " [2]")), lambda: None) is not None
+
+
 def test_a_difference_is_made_small():
     text = generate(11)
     still = lambda candidate: "def program" in candidate and "return" in candidate

@@ -338,12 +338,18 @@ class _Outputs:
                     )
                 self.views |= output.requires_grad and _is_followed(output)
                 position, argument = self._viewed(entry, output)
-                return OfInput(index, self._path(argument, output, restrided=index in self.restrided), position)
+                steps = self._path(argument, output, restrided=index in self.restrided)
+                return OfInput(index, steps, position, self._is_older(output))
         base = self._base_of(output)
         if base is output:
             result = self._result(output)
             return OfResult(result, self._own_steps(output, self.result_nodes[result]))
-        return OfResult(self._result(base), self._path(base, output))
+        return OfResult(self._result(base), self._path(base, output), self._is_older(output))
+
+    def _is_older(self, view: torch.Tensor) -> bool:
+        """Whether what a view without a history views was written to since it was made."""
+        known = self.recorder.view_versions.get(id(view))
+        return known is not None and not view.requires_grad and known[1] != version_of(view)
 
     def _viewed(self, entry: TracedInput, output: torch.Tensor) -> tuple[int, torch.Tensor]:
         """Which of the caller's tensors this is a view of, where several share memory: what is done to it later has to

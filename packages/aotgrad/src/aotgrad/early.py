@@ -33,6 +33,7 @@ from aotgrad.torch_versions import (
     make_grads,
     native_batch_norm_legit,
     pytree,
+    version_of,
 )
 
 Rule = Callable[..., Any]
@@ -53,14 +54,19 @@ class EarlyRules(TorchFunctionMode):
 
     `layouts` are tensors without data that stand for inputs, by id: they follow every change of layout in place, which
     a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
-    the end of it that is seen here.  `writing` is told of the value in which an operator writes in place.
+    the end of it that is seen here.  `writing` is told of the value in which an operator writes in place.  `versions`
+    are those that views had when they were made, by id.
     """
 
     def __init__(
-        self, layouts: Mapping[int, torch.Tensor], arrived: Mapping[Any, torch.Tensor], writing: Writing
+        self,
+        layouts: Mapping[int, torch.Tensor],
+        arrived: Mapping[Any, torch.Tensor],
+        writing: Writing,
+        versions: dict[int, tuple[torch.Tensor, int]],
     ) -> None:
         super().__init__()
-        self._layouts, self._arrived, self._writing = layouts, arrived, writing
+        self._layouts, self._arrived, self._writing, self._versions = layouts, arrived, writing, versions
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -87,6 +93,9 @@ class EarlyRules(TorchFunctionMode):
         with self._keeping_layout(func, args):
             result = func(*args, **kwargs)
         _count_writes_to_list(func, args)
+        for view in result if isinstance(result, (list, tuple)) else (result,):
+            if isinstance(view, torch.Tensor) and view._is_view() and not view.is_inference():
+                self._versions.setdefault(id(view), (view, int(version_of(view))))
         return result
 
     def _keeping_layout(self, func: Any, args: Sequence[Any]) -> AbstractContextManager[None]:

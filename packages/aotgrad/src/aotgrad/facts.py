@@ -92,19 +92,24 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class OfInput:
-    """A view of a graph input, which the caller passes at `position`; of several that share memory, one of them."""
+    """A view of a graph input, which the caller passes at `position`; of several that share memory, one of them.
+
+    ``older`` than the last write to it: autograd looks for its history anew, should what it views get one later.
+    """
 
     input: int
     steps: tuple[Any, ...]
     position: int
+    older: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OfResult:
-    """A tensor that the graph returns, or a view of it."""
+    """A tensor that the graph returns, or a view of it, which may be older than the last write to it."""
 
     result: int
     steps: tuple[Any, ...] = ()
+    older: bool = False
 
 
 @dataclass(frozen=True, slots=True)

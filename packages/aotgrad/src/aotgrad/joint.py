@@ -215,7 +215,7 @@ def _tracing(recorder: Recorder) -> Iterator[None]:
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
         stack.enter_context(functional.functionalization())
-        stack.enter_context(EarlyRules(recorder.layouts, recorder.arrived, recorder.writing))
+        stack.enter_context(EarlyRules(recorder.layouts, recorder.arrived, recorder.writing, recorder.view_versions))
         stack.enter_context(recorder.until_traced)
         yield
 

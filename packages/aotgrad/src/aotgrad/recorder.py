@@ -87,6 +87,7 @@ class Recorder(TorchDispatchMode):
         self.until_traced = ExitStack()  # what a program needs in force while backward is traced, too
         self.layouts: dict[int, torch.Tensor] = {}  # of inputs, by the id of what the program sees
         self.arrived: dict[Any, torch.Tensor] = {}  # what the program sees of inputs with a history, by its end here
+        self.view_versions: dict[int, tuple[torch.Tensor, int]] = {}  # of views the program made, when it made them
         self.opened_leaves: list[Opened] = []
         self.opened_results: list[Opened] = []
         self.taken: set[OpOverload] = set()  # kinds of views that are hard to write through, of those the program took

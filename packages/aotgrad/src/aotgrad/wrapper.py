@@ -98,6 +98,7 @@ def _write_call(
         source.add(f"except (TypeError, ValueError) as e: refuse_miscount(e, 'inference', {len(returned)}); raise", 1)
     else:
         source.add(f"inner({arguments})", 1)
+    older = _write_older(source, signature, facts)
     copied = _write_mutations(source, signature, facts, given, written)
     _write_counts(source, facts, copied)
     _write_noted(source, signature, facts, noted, returned)
@@ -105,7 +106,8 @@ def _write_call(
         made = ", ".join(f"r{index}" for index, _ in facts.versions)
         values = [version for _, version in facts.versions]
         source.add(f"{source.constant(unsafe_set_version_counter, 'set_versions')}(({made},), {values})", 1)
-    outputs = [_output(source, output) for output in _shared_once(source, facts.outputs)]
+    rest = [older.get(id(output), output) for output in facts.outputs]
+    outputs = [_output(source, output) for output in _shared_once(source, rest)]
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
 
 
@@ -187,7 +189,22 @@ def _as_saved(entry: GraphInput, saved: SavedInput, tracked: Collection[int]) ->
     return f"{name}.detach()" if saved.input in tracked else name
 
 
-def _shared_once(source: Source, outputs: Sequence[Output]) -> Sequence[Output | str]:
+def _write_older(source: Source, signature: Signature, facts: Facts) -> dict[int, str]:
+    """Names of views that are made ahead of what is written back: they are older than the program's last write.  What
+    autograd follows, or has another layout now, is viewed as it is then."""
+    apart = {mutation.input for mutation in facts.mutations if mutation.tracked or mutation.layout is not None}
+    apart.update(index for index, entry in enumerate(signature.inputs) if entry.members)
+    named: dict[int, str] = {}
+    for output in facts.outputs:
+        if not isinstance(output, (OfInput, OfResult)) or not output.older or id(output) in named:
+            continue
+        if isinstance(output, OfResult) or output.input not in apart:
+            named[id(output)] = f"e{len(named)}"
+            source.add(f"{named[id(output)]} = {_output(source, output)}", 1)
+    return named
+
+
+def _shared_once(source: Source, outputs: Sequence[Output | str]) -> Sequence[Output | str]:
     """An output that occurs twice is one object; it is built once, ahead of the return."""
     built: dict[int, str] = {}
     seen: dict[int, int] = {}

@@ -1,0 +1,83 @@
+"""Views that were made before what they view was written to: should it want a gradient later, they come from it."""
+
+import pytest
+import torch
+
+import aotgrad
+
+
+def before(x):
+    view = x[1:]
+    x.mul_(2)
+    return x, view
+
+
+def by_the_view(x):
+    view = x.view(3, 1)
+    view.mul_(2)
+    return x, view
+
+
+def after(x):
+    x.mul_(2)
+    return x, x[1:]
+
+
+def between(x):
+    first = x[1:]
+    x.mul_(2)
+    return x, first, x[:1]
+
+
+def twice(x):
+    view = x[1:]
+    x.add_(1)
+    return x, view, view
+
+
+def parts(x):
+    first, _, last = x.split(1)
+    x.add_(1)
+    return x, first, last
+
+
+def without_counting(x):
+    view = x[1:]
+    x.data.mul_(2)
+    return x, view
+
+
+def of_a_result(x):
+    made = x * 2
+    view = made[1:]
+    made.add_(1)
+    return made, view
+
+
+def without_gradients(x):
+    with torch.no_grad():
+        view = x[1:]
+    x.mul_(2)
+    return x, view
+
+
+PROGRAMS = [before, by_the_view, after, between, twice, parts, without_counting, of_a_result, without_gradients]
+
+
+def seen(function):
+    x = torch.tensor([1.0, 2.0, 3.0])
+    base, *views = function(x)
+    base.requires_grad_()
+    for view in views:
+        try:
+            yield view.requires_grad, view.is_leaf, view._version, view.tolist()
+            view.square().sum().backward()
+        except RuntimeError as error:
+            yield str(error)[:40]
+        yield None if base.grad is None else base.grad.tolist()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_they_come_from_what_they_view(program):
+    compiled = aotgrad.function(program, forward=aotgrad.run_eagerly)
+    assert list(seen(compiled)) == list(seen(program))
