@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils.checkpoint import checkpoint
 
 from aotgrad import passes
 from aotgrad.autograd import Boxed, differentiable_function, inputs_to_note
@@ -279,12 +278,13 @@ class _GraphProgram:
 class _Narrator(fx.Interpreter):
     """Interprets a graph and names the current node as the source of what is recorded.
 
-    Contexts that the graph is in when it fails are left, and grad mode is what it was.
+    Contexts that the graph is in when it fails are left, and grad mode is what it was; also those of graphs within it,
+    which operators call (a checkpoint's region): inference mode, left after tracing, would bring tracing's modes back.
     """
 
-    def __init__(self, gm: fx.GraphModule, recorder: Recorder) -> None:
+    def __init__(self, gm: fx.GraphModule, recorder: Recorder, *, within: bool = False) -> None:
         super().__init__(gm)
-        self._recorder = recorder
+        self._recorder, self._within = recorder, within
         self._entered: list[tuple[Callable[[Any], Any], Any]] = []
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
@@ -296,20 +296,21 @@ class _Narrator(fx.Interpreter):
                 leave(handle)
             set_grad_enabled(mode)
 
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A region of a checkpoint is a graph in which contexts are left, too."""
-        if target is checkpoint and isinstance(args[0], fx.GraphModule):
-            args = (_Narrator(args[0], self._recorder).run, *args[1:])
-        return super().call_function(target, args, kwargs)
-
     def run_node(self, n: fx.Node) -> Any:
-        self._recorder.source = n
+        if not self._within:
+            self._recorder.source = n
         result = super().run_node(n)
         if n.target in _CONTEXTS:
             self._entered.append((_CONTEXTS[n.target], result))
         elif n.target in _CONTEXTS.values():
             self._entered.pop()
         return result
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        value = super().get_attr(target, args, kwargs)
+        if not isinstance(value, fx.GraphModule):
+            return value
+        return lambda *given: _Narrator(value, self._recorder, within=True).run(*given)
 
 
 _autocast, _grad_mode = torch.amp.autocast_mode, torch.autograd.grad_mode
