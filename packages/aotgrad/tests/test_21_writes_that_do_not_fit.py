@@ -122,3 +122,10 @@ def test_operators_in_place_refuse_what_is_larger(function, size):
     compiled = aotgrad.function(lambda x, y: function(x.clone(), y), forward=aotgrad.run_eagerly)
     with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):  # eager's own
         compiled(torch.ones(size, dtype=kind), torch.ones((2, 2), dtype=kind))
+
+
+def test_a_product_of_another_type_is_refused_where_sizes_vary():
+    """Torch's rule in Python, which is taken there, asks for no type."""
+    compiled = aotgrad.function(lambda a, x: torch.matmul(a, a, out=x), forward=aotgrad.run_eagerly, dynamic=True)
+    with pytest.raises(RuntimeError, match="result dtype"):
+        compiled(torch.ones(3), torch.ones((), dtype=torch.bfloat16))
