@@ -1,6 +1,7 @@
 """An operator that raises only when the program runs: what follows is what CPython does."""
 
 import contextlib
+import sys
 import traceback
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from torch.nn import functional as nnf
 
 import capture
+from capture.again import Failures
 
 OUTSIDE = torch.tensor([5])
 
@@ -335,3 +337,47 @@ def test_a_matrix_of_positions_is_refused_where_nobody_reads():
 
     given = torch.ones(3), torch.zeros(1, 1, dtype=torch.int64)
     assert ended(capture.optimize(dropping)(function), *given) == ended(function, *given)
+
+
+def rewriting(table, written):
+    written[:] = [1]
+    return rows(table * 2)
+
+
+CONTAINERS = {
+    "a module in another": (torch.nn.Sequential(torch.nn.Embedding(4, 2), torch.nn.BatchNorm1d(2)), (OUTSIDE,)),
+    "a list that is rewritten": (rewriting, (torch.ones(2), [0])),
+}
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_the_error_is_eagers_whatever_the_code_rebuilds(kind):
+    program, args = CONTAINERS[kind]
+    with pytest.raises(IndexError, match=r"out of (range|bounds)"):
+        captured(program)(*args)
+    assert sys.exc_info() == (None, None, None)
+
+
+def test_tools_may_hash_the_code():
+    """They keep what they count by the code of frames."""
+
+    def program(model, x, written):
+        written[:] = [1]
+        return model(x)
+
+    region = captured(program)
+    region(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()), torch.ones(2, 3), [])
+    (entry,) = capture._engine.entries(program.__code__)
+    assert isinstance(hash(entry.code), int)
+
+
+def test_what_is_raised_while_a_graphs_error_is_looked_at_leaves_nothing_handled(monkeypatch):
+    """As the handler of a signal may."""
+
+    def interrupted(self, error):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Failures, "start_over", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        captured(rows)(torch.ones(2))
+    assert sys.exc_info() == (None, None, None)

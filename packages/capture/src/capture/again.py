@@ -119,15 +119,16 @@ class StartingOver:
         """To be written behind the last instruction: nothing else leads here.  ``let_go`` writes the release of the
         locks that are held around the graph."""
         emit = self.writer.emit
-        begin, run = emit.label(), emit.label()
+        begin, run, interrupted = emit.label(), emit.label(), emit.label()
         emit.place(self._failed)
         emit.emit("PUSH_EXC_INFO")
-        let_go()
-        emit.load_callable(self.failures.start_over)
-        emit.copy(3)
-        emit.call(1)
-        emit.jump_if_true(begin)
-        emit.swap(2)
+        with emit.handled_by(interrupted, 1, lasti=True):
+            let_go()
+            emit.load_callable(self.failures.start_over)
+            emit.copy(3)
+            emit.call(1)
+            emit.jump_if_true(begin)
+            emit.swap(2)
         emit.emit("POP_EXCEPT")
         if self.failures.place is None:
             emit.emit("RERAISE", 0)
@@ -153,6 +154,7 @@ class StartingOver:
         emit.call(0)
         emit.pop()
         emit.return_value()
+        emit.put_back_handled(interrupted)
 
     def _raise_in_place(self) -> None:
         """The exception on top, where the continuation stands: in its ``with`` and ``try`` blocks."""

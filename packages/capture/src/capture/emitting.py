@@ -67,6 +67,14 @@ class Emitter:
         finally:
             self.handler = outer
 
+    def put_back_handled(self, target: Instruction) -> None:
+        """The `target` of what is raised behind a PUSH_EXC_INFO at the bottom of the stack: what was being handled
+        before is again."""
+        self.place(target)
+        self.copy(3)
+        self.emit("POP_EXCEPT")
+        self.emit("RERAISE", 1)
+
     def prologue(self, cells: Iterable[str] = ()) -> None:
         """The beginning of a function: turn these variables into cells, and say that it starts."""
         for name in cells:
@@ -76,11 +84,11 @@ class Emitter:
     # -------------------------------------------------------------------------------------------------------- variables
 
     def load_const(self, value: object) -> None:
-        if type(value) is str and sys.intern(value) is not value:
-            # A code object makes one of equal texts, but looks into no list.
-            self.emit("LOAD_CONST", [value])
-            self.emit("LOAD_CONST", 0)
-            self.binary_subscr()
+        """What a code object would make one of (equal texts), or what would keep tools from hashing the code, is a
+        constant's attribute."""
+        if (type(value) is str and sys.intern(value) is not value) or not _is_hashable(value):
+            self.emit("LOAD_CONST", _Constant(value))
+            self.load_attr("value")
         else:
             self.emit("LOAD_CONST", value)
 
@@ -291,3 +299,17 @@ class Emitter:
     def raise_value(self) -> None:
         """Raises the exception on top."""
         self.emit("RAISE_VARARGS", 1)
+
+
+class _Constant:
+    """Holds a constant, and is no text and nothing unhashable itself."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+def _is_hashable(value: object) -> bool:
+    """By its type, whose code is not asked."""
+    return all(map(_is_hashable, value)) if type(value) is tuple else type(value).__hash__ is not None

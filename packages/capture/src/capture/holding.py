@@ -80,13 +80,16 @@ class Holding:
             run_the_frame(self.writer)
             emit.return_value()
         for label, holds in self._ends:
+            interrupted = emit.label()
             emit.place(label)
             emit.emit("PUSH_EXC_INFO")
-            for hold in reversed(holds):
-                self._release(hold)
-            emit.swap(2)
+            with emit.handled_by(interrupted, 1, lasti=True):
+                for hold in reversed(holds):
+                    self._release(hold)
+                emit.swap(2)
             emit.emit("POP_EXCEPT")
             emit.emit("RERAISE", 0)
+            emit.put_back_handled(interrupted)
 
     @contextmanager
     def _released_on_error(self, holds: Sequence[Hold]) -> Iterator[None]:

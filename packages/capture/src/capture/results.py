@@ -71,13 +71,16 @@ class Results:
         """To be written behind the last instruction: nothing else leads here.  ``let_go`` writes the release of the
         locks that are held around the graph."""
         emit = self.writer.emit
+        interrupted = emit.label()
         emit.place(self._failed)
         emit.emit("PUSH_EXC_INFO")
-        let_go()
-        emit.load_callable(self.expected.told)
-        emit.copy(3)
-        emit.call(1)
-        emit.swap(3)
+        with emit.handled_by(interrupted, 1, lasti=True):
+            let_go()
+            emit.load_callable(self.expected.told)
+            emit.copy(3)
+            emit.call(1)
+            emit.swap(3)
         emit.emit("POP_EXCEPT")
         emit.pop()
         emit.raise_value()
+        emit.put_back_handled(interrupted)

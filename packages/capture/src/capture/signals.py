@@ -69,8 +69,9 @@ def carried() -> Iterator[None]:
 def raised_by_a_handler(error: BaseException) -> bool:
     """Whether an exception came out of the handler of a signal."""
     handlers = [_signal.getsignal(number) for number in _NUMBERS]
-    codes = {_code(handler) for handler in handlers if callable(handler)} - {None}
-    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
+    codes = [_code(handler) for handler in handlers if callable(handler)]
+    # By identity: a code object compares and hashes its constants, which may be anything.
+    return any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__) for code in codes)
 
 
 def _code(handler: Any) -> CodeType | None:
