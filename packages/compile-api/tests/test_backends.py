@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import capture
 import compile_api
 from compile_api.backends import backend, describe_backends, lookup
 
@@ -41,6 +42,27 @@ def test_registering_works_as_decorator_with_and_without_a_name():
     assert lookup("plainly_named").make(None) is plainly_named
     assert lookup("plainly_named").note == "What it does."
     assert lookup("otherwise_named").make(None) is another
+
+
+def test_a_built_in_backend_is_not_replaced():
+    def inductor(gm, example_inputs): ...
+
+    with pytest.raises(ValueError, match="'inductor' is built in"):
+        compile_api.register_backend(inductor)
+    for _ in range(2):  # a cell of a notebook that runs again
+
+        @compile_api.register_backend
+        def of_a_cell(gm, example_inputs): ...
+
+    assert lookup("of_a_cell").make(None) is of_a_cell
+
+
+def test_what_a_backend_gives_in_the_place_of_results_is_told_by_its_name():
+    def careless(gm, example_inputs):
+        return lambda *args: 3
+
+    with pytest.raises(capture.BackendError, match="what the backend careless made of"):
+        compile_api.compile(lambda x: x + 1, backend=careless)(torch.ones(2))
 
 
 def test_every_built_in_backend_has_a_note():

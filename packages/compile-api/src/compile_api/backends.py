@@ -115,13 +115,17 @@ def register_backend(function: None = None, *, name: str | None = None) -> Calla
 
 
 def register_backend(function: CompilerFn | None = None, *, name: str | None = None) -> Any:
-    """Makes ``function(gm, example_inputs) -> callable`` a backend under its own or the given name."""
+    """Makes ``function(gm, example_inputs) -> callable`` a backend under its own or the given name.
+
+    Whoever registers a name again, as a cell of a notebook does, replaces what was theirs; built-in ones stay."""
 
     def register(compiler: CompilerFn) -> CompilerFn:
         if not callable(compiler):
             kind = type(compiler).__name__
             raise TypeError(f"register_backend takes a function (gm, example_inputs) -> callable, not {kind}")
         chosen = name if name is not None else str(getattr(compiler, "__name__", compiler))
+        if chosen in _BACKENDS and _BACKENDS[chosen].function is None:
+            raise ValueError(f"the backend {chosen!r} is built in: register yours as register_backend(name=...)")
         _BACKENDS[chosen] = plain(chosen, compiler)
         return compiler
 

@@ -44,6 +44,7 @@ def observed(entry: Backend, ctx: Context) -> CompilerFn:
             compiled = checked(gm, compiled, entry.make(apart), here.ledger)
         return compiled if folder is None else folder.observed(compiled)
 
+    compile_graph.__qualname__ = entry.name  # what capture calls the backend
     return compile_graph
 
 
