@@ -17,7 +17,7 @@ from aotgrad.absent import has_fixed_sizes, saved_read, without_tangents
 from aotgrad.again import Again, ResultsRead, compute_again, inputs_read, plainly_applied, results_read
 from aotgrad.batched import is_batched
 from aotgrad.errors import Unsupported, refuse_miscount
-from aotgrad.freeing import Freeing, hold, keeps_graph, results_of, saved_by
+from aotgrad.freeing import Freeing, Held, keeps_graph, results_of, saved_by
 from aotgrad.held import Behind, refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Half, Pair
@@ -82,7 +82,7 @@ def differentiable_function(
         in_format=_in_format,
         fewer=FewerTangents(pair.backward, compile_backward),
         refuse_second_time=refuse_second_time,
-        hold=hold,
+        Held=Held,
         saved_by=saved_by,
         over=freeing.is_over,
         refuse_partial_checkpoint=refuse_partial_checkpoint,

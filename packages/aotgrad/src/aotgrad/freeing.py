@@ -18,7 +18,7 @@ import torch
 from aotgrad.held import Behind
 from aotgrad.saved_inputs import keep
 from aotgrad.source import Source
-from aotgrad.torch_versions import get_current_graph_task_keep_graph, unpack
+from aotgrad.torch_versions import get_current_graph_task_keep_graph, unpack, version_of
 
 
 def keeps_graph() -> bool:
@@ -67,7 +67,7 @@ class Freeing:
 
     def write_forward(self, source: Source, saved: Sequence[str], own: Sequence[str]) -> None:
         if saved and self.keeps:
-            source.add(f"ctx.holder = hold([{', '.join(saved)}])", 2)
+            source.add(f"ctx.holder = Held([{', '.join(saved)}])", 2)
         held = own if self.keeps else [*saved, *own]
         if held:
             source.add(f"ctx.save_for_backward({', '.join(held)})", 2)
@@ -108,26 +108,49 @@ class Freeing:
                 source.add("ctx.inputs = ctx.noted = None", 4)
 
 
-def hold(tensors: Sequence[Any]) -> Sequence[torch.Tensor]:
+class Held:
     """Keeps tensors as a node of autograd does, with their versions; not what hangs on whoever keeps this.
 
-    One node keeps them all, or each its own where torch reads nothing of a node but everything.
+    Where torch reads nothing of a node but everything, what is to be read apart is at hand besides.
     """
-    plain = [each.detach() if isinstance(each, torch.Tensor) and not each.is_inference() else each for each in tensors]
-    return [keep(plain)] if unpack else [keep([each]) for each in plain]
+
+    __slots__ = ("apart", "kept")
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        plain = [each.detach() if _is_followed(each) else each for each in tensors]
+        self.kept = keep(plain)
+        self.apart = None if unpack else [(each, version_of(each) if _is_followed(each) else 0) for each in plain]
+
+    @property
+    def node(self) -> Any:
+        return self.kept.grad_fn
+
+    def some(self, read: Sequence[bool], error: RuntimeError) -> Sequence[Any]:
+        assert self.apart is not None
+        pairs = list(zip(self.apart, read, strict=False))
+        if any(is_read and _is_followed(each) and version_of(each) != version for (each, version), is_read in pairs):
+            raise error from None
+        return [each if is_read else None for (each, _), is_read in pairs]
+
+
+def _is_followed(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not value.is_inference()
 
 
 def saved_by(ctx: Any, reads: Callable[[], Sequence[bool]] | None = None) -> Sequence[Any]:
     """What forward saved; raises as autograd does where it is gone or was written to, if that is among what one
     `reads`."""
-    holder = getattr(ctx, "holder", None)
-    nodes = [ctx] if holder is None else [each.grad_fn for each in holder]
+    holder: Held | None = getattr(ctx, "holder", None)
+    node = ctx if holder is None else holder.node
     try:
-        return [value for node in nodes for value in node.saved_tensors]
+        found: Sequence[Any] = node.saved_tensors
     except RuntimeError as error:
-        if reads is None or not (unpack or holder):
-            raise
-        return _some(nodes, reads(), error)
+        if reads is not None and unpack:
+            return _some(node._raw_saved_tensors, reads(), error)
+        if reads is not None and holder is not None:
+            return holder.some(reads(), error)
+        raise
+    return found
 
 
 def results_of(ctx: Any, found: Sequence[Any], saved: int) -> Sequence[torch.Tensor] | None:
@@ -146,10 +169,7 @@ def results_of(ctx: Any, found: Sequence[Any], saved: int) -> Sequence[torch.Ten
     return results
 
 
-def _some(nodes: Sequence[Any], read: Sequence[bool], error: RuntimeError) -> Sequence[Any]:
-    if not unpack:
-        return [node.saved_tensors[0] if is_read else None for node, is_read in zip(nodes, read, strict=False)]
-    saved = [value for node in nodes for value in node._raw_saved_tensors]
+def _some(saved: Sequence[Any], read: Sequence[bool], error: RuntimeError) -> Sequence[Any]:
     try:
         return [unpack(each) if is_read else None for each, is_read in zip(saved, read, strict=False)]
     except RuntimeError:  # torch gives a function's own results to nobody else

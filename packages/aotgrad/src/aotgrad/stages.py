@@ -29,7 +29,7 @@ from aotgrad.autograd import (
     refused,
     tangent_values,
 )
-from aotgrad.freeing import Freeing, hold, keeps_graph, saved_by
+from aotgrad.freeing import Freeing, Held, keeps_graph, saved_by
 from aotgrad.held import refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
 from aotgrad.levels import Stage
@@ -152,7 +152,7 @@ class _Stage(torch.autograd.Function):
         staged = call.staged
         own = [values[staged.stages[place].outputs.index(number)] for number in staged.results[place].own]
         if staged.freeing[place].keeps:
-            ctx.holder = hold(saved)
+            ctx.holder = Held(saved)
             ctx.save_for_backward(*own)
         else:
             ctx.save_for_backward(*saved, *own)

@@ -165,7 +165,7 @@ INSIDES = Insides(
         Inside(
             "torch._C._autograd.SavedTensor.unpack",
             "which reads one of the tensors that a node holds",
-            "each is held by a node of its own",
+            "those that are read apart are kept with their versions besides",
             since="2.12",
         ),
         Inside(
