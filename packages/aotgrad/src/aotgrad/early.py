@@ -20,7 +20,7 @@ from aotgrad import functional, recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import FailsOnFakes, Unsupported
 from aotgrad.misfits import draws, refuse_misfits
-from aotgrad.orders import lies_in_order
+from aotgrad.orders import lies_in_order, varies_out_of_order
 from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
 from aotgrad.products import product
@@ -77,8 +77,11 @@ class EarlyRules(TorchFunctionMode):
         _refuse_out_with_gradients(args, kwargs)
         _refuse_write_to_inference(func, args, kwargs)
         rule = RULES.get(func)
+        if _name(func) in _LAID_OUT_ANEW and functional.is_functional(args[0]) and varies_out_of_order(args[0]):
+            rule = partial(_written_by_a_copy, rule or func)
         if rule is not None:
-            return rule(*args, **kwargs)
+            with self._keeping_layout(func, args):
+                return rule(*args, **kwargs)
         if func is torch.autograd.grad:
             refuse_gradients_from_outside(self._arrived, *args[:2])
         if func is torch.autograd.grad and not (kwargs["is_grads_batched"] or kwargs["materialize_grads"]):
@@ -106,15 +109,33 @@ class EarlyRules(TorchFunctionMode):
         return self._writing(functional.current(target))
 
     def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        name = getattr(func, "__name__", "").split(".")[0]
+        name = _name(func)
         if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
             with DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
 
 
+def _name(func: Any) -> str:
+    return str(getattr(func, "__name__", "")).split(".")[0]
+
+
 def _writes_in_place(func: Any) -> bool:
-    name = getattr(func, "__name__", "").split(".")[0]
+    name = _name(func)
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and name not in _NEW_LAYOUT)
+
+
+_LAID_OUT_ANEW = frozenset((
+    "masked_fill_", "masked_scatter_", "index_add_", "index_copy_", "index_reduce_", "scatter_", "scatter_add_",
+    "scatter_reduce_", "tril_", "triu_", "cumsum_", "cumprod_", "addmm_", "addbmm_", "baddbmm_", "renorm_",
+))  # fmt: skip
+"""Operators whose functional twins return contiguous results."""
+
+
+def _written_by_a_copy(rule: Rule, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Whose layout is that of the tensor, whatever its sizes."""
+    written = tensor.clone()
+    rule(written, *args, **kwargs)
+    return tensor.copy_(written)
 
 
 def _lie_apart(args: Sequence[Any], out: Any) -> bool:
@@ -174,7 +195,7 @@ def _refuse_out_with_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 def _refuse_write_to_inference(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Of what was made in inference mode, outside of it: functionalization exchanges the data, which torch allows."""
-    name = getattr(func, "__name__", "").split(".")[0]
+    name = _name(func)
     writes = kwargs.get("inplace") or _writes_in_place(func) or name in _NEW_LAYOUT
     written = args[0] if writes and args else kwargs.get("out")
     if isinstance(written, torch.Tensor) and written.is_inference() and not torch.is_inference_mode_enabled():
@@ -268,12 +289,6 @@ def matrix_rank(*args: Any, out: Any = None, **kwargs: Any) -> torch.Tensor:
     """Where torch traces, its own code forgets `out` and leaves there what was there."""
     rank = torch.linalg.matrix_rank(*args, **kwargs)
     return rank if out is None else torch.add(rank, 0, out=out)
-
-
-@early(torch.Tensor.masked_fill_, torch.ops.aten.masked_fill_.Scalar, torch.ops.aten.masked_fill_.Tensor)
-def masked_fill_(tensor: torch.Tensor, mask: Any, value: Any) -> torch.Tensor:
-    """Its functional twin returns another layout than that of a tensor whose dimensions are out of order."""
-    return tensor.masked_fill_(mask, value) if tensor.is_contiguous() else tensor.copy_(tensor.masked_fill(mask, value))
 
 
 @early(torch.batch_norm)

@@ -27,6 +27,11 @@ def lies_in_order(tensor: torch.Tensor) -> bool:
     return tensor.dim() < 2 or tensor.layout is not torch.strided or not _known(tensor) or tensor.is_contiguous()
 
 
+def varies_out_of_order(tensor: torch.Tensor) -> bool:
+    """Whether an operator may lay out its result otherwise, and what is between sizes that vary cannot be told."""
+    return tensor.dim() > 1 and tensor.layout is torch.strided and not _known(tensor) and not tensor.is_contiguous()
+
+
 def order_of_written(written: torch.Tensor, value: Any) -> list[int] | None:
     """As `order_of`, for the value that is put in the place of another which may have holes."""
     if not isinstance(value, torch.Tensor) or value.shape != written.shape or value.dtype != written.dtype:
