@@ -1,5 +1,6 @@
 """Autograd in the user's code: the same gradients, in the same places, as part of the graph."""
 
+import contextlib
 import copy
 import warnings
 
@@ -392,3 +393,19 @@ def test_who_reads_the_gradient_of_what_is_no_leaf_is_warned_at_each_call(name):
     captured = capture.optimize("eager")(READS_OF_GRADIENTS[name])
     for _ in range(2):
         assert told(captured) == told(READS_OF_GRADIENTS[name])
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_anomalies_are_looked_for_when_asked(within):
+    """In a backward inside, also where the first calls asked for nothing."""
+
+    def step(w, looks):
+        with torch.autograd.set_detect_anomaly(looks) if within else contextlib.nullcontext():
+            (w.sqrt() * 0).sum().backward()
+
+    region = capture.optimize("eager")(step)
+    for looks in (False, True, False, True):
+        with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(looks and not within):
+            warnings.simplefilter("ignore")
+            with pytest.raises(RuntimeError, match="returned nan") if looks else contextlib.nullcontext():
+                region(torch.zeros(2, requires_grad=True), looks)

@@ -117,6 +117,9 @@ def _tensors(ctx: Tracer, value: Value) -> list[TensorValue]:
 
 
 def _insist_on_known_histories(ctx: Tracer, tensors: Iterable[TensorValue]) -> None:
+    ctx.state_read["torch.is_anomaly_enabled"] = torch.is_anomaly_enabled
+    if torch.is_anomaly_enabled():
+        ctx.stop("autograd", "gradients are taken under anomaly detection, which looks at those of each operator")
     for each in tensors:
         if not has_known_history(each.fake):
             ctx.stop("autograd", f"gradients are asked for of {each.describe()}, of whose history torch tells nothing")

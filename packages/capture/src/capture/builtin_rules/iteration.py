@@ -363,9 +363,8 @@ def make_sorted(ctx: Tracer, iterable: Value, *, key: Value = NONE, reverse: Val
     measures = [value if key is NONE else ctx.call(key, [value]) for value in values]
 
     def compare(a: int, b: int) -> int:
-        if ctx.call_builtin(operator.lt, [measures[a], measures[b]], {}).truth(ctx):
-            return -1
-        return int(ctx.call_builtin(operator.lt, [measures[b], measures[a]], {}).truth(ctx))
+        """Sorting asks no more than whether one is less than the other."""
+        return -ctx.call_builtin(operator.lt, [measures[a], measures[b]], {}).truth(ctx)
 
     order = sorted(
         range(len(values)),
