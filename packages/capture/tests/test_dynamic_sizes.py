@@ -2,6 +2,7 @@
 
 import math
 import operator
+import re
 import types
 
 import pytest
@@ -351,3 +352,23 @@ def test_a_number_to_the_power_of_a_tensor(base):
     power = lambda x: base**x
     (graph,) = graphs_for(power, [(torch.tensor([2.0, 3.0]),)])
     assert torch.equal(graph(torch.tensor([2.0, 3.0]))[0], power(torch.tensor([2.0, 3.0])))
+
+
+@pytest.mark.parametrize("wanted", [torch.float32, torch.int64])
+def test_a_computed_number_that_varies_fits_a_tensor_or_does_not(wanted):
+    """Its type asks whether it does; no path leads to such a number."""
+
+    def program(x, angle, factor):
+        made = torch.tensor([[math.cos(angle), -math.sin(angle) * factor]], dtype=wanted)
+        return made.expand(x.shape[0], 2) * x
+
+    region = capture.optimize("eager", strict=True)(program)
+    for rows, angle, factor in ((2, 0.1, 1.0), (3, 0.2, 2.0), (4, 0.3, 1e6), (5, 0.4, 3.0)):
+        x = torch.ones(rows, 2)
+        try:
+            expected = program(x, angle, factor)
+        except RuntimeError as error:
+            with pytest.raises(type(error), match=re.escape(str(error))):
+                region(x, angle, factor)
+        else:
+            assert torch.equal(region(x, angle, factor), expected)

@@ -6,15 +6,16 @@ does not know who asked for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
 
 from capture.errors import Location
-from capture.sources import Inputs, Source
+from capture.sources import FormulaSource, Inputs, Source
 
 Spec = tuple[Any, ...]
 
@@ -197,6 +198,25 @@ def to_spec(guards: Iterable[Guard]) -> tuple[Spec, tuple[Spec, ...]]:
                 _node_of(source, root, nodes).checks.append(("keep", index, slots[source]))
         relations.append((guard.kind, index, tuple(slots[source] for source in sources), told, function))
     return root.spec(), tuple(sorted(relations, key=lambda relation: relation[0] == "relation"))
+
+
+def of_formula(formula: FormulaSource, kind: str, wanted: Any) -> tuple[Any, ...]:
+    """What a relation holds in the place of a check of a number that Python computes for each call: the engine finds no
+    such number on a path."""
+    assert kind in ("python", "equals"), kind
+    return (), None, partial(_is_answered, formula, wanted if kind == "python" else partial(_is_number, wanted))
+
+
+def _is_answered(formula: FormulaSource, holds: Callable[[Any], bool], *call: Any) -> bool:
+    """Of the number in a call, of a function and its arguments."""
+    try:
+        return holds(formula.read(Inputs(call[0], call[1:])))
+    except Exception:  # noqa: BLE001 - whatever it raises, the evaluation of that call will meet it
+        return False
+
+
+def _is_number(wanted: float, found: Any) -> bool:
+    return type(found) is type(wanted) and repr(found) == repr(wanted)
 
 
 def _node_of(source: Source, root: _Node, nodes: dict[Source, _Node]) -> _Node:

@@ -33,7 +33,7 @@ from capture.foreign_markers import is_torchs_own
 from capture.frame import Frame
 from capture.generating import does_something_at_the_end, made_by_a_call, resume, throw_into
 from capture.graph import GraphRecorder
-from capture.guards import Guard, GuardSet
+from capture.guards import Guard, GuardSet, of_formula
 from capture.identity import MetObjects, SearchedKeys
 from capture.idleness import MOST_STEPS
 from capture.instructions import Body, Instruction, slot_names
@@ -54,6 +54,7 @@ from capture.sources import (
     CellSource,
     ClosureSource,
     ConstSource,
+    FormulaSource,
     Inputs,
     Source,
     comes_with_the_call,
@@ -497,6 +498,9 @@ class Machine:
     def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
         if (isinstance(source, ConstSource) and kind != "absent") or self.defined.lead_to(source):
             return
+        if isinstance(source, FormulaSource):
+            text, payload = text or f"{source.expression()} is {payload[0]!r}", of_formula(source, kind, payload[0])
+            source, kind = None, "relation"
         if kind == "tensor":
             payload = (payload,)
         if self.guards.has(source, kind, payload):

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from capture.sources import FormulaSource, Inputs, Source
+from capture.sources import Source
 from capture.values.base import Tracer, Value
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
@@ -57,10 +57,7 @@ class ScalarValue(Value):
         answer = bool(self._computed(leaf.now))
         same_answer = lambda number: type(number) is leaf.cls and bool(self._computed(number)) is answer  # noqa: E731
         text = f"a condition on {leaf.describe()} is {answer}"
-        if isinstance(formula := leaf.source, FormulaSource):  # which is Python's to read
-            ctx.guard(None, "relation", (), None, lambda *call: _is_answered(formula, call, same_answer), text=text)
-        else:
-            ctx.guard(leaf.source, "python", same_answer, text=text)
+        ctx.guard(leaf.source, "python", same_answer, text=text)
         return answer
 
     def of_this_call(self) -> Any:
@@ -103,14 +100,6 @@ class ScalarValue(Value):
         if self.source is not None:
             return f"a number that varies ({self.source.expression()})"
         return "a number read out of a tensor" if self.function is None else "a number computed from a tensor's"
-
-
-def _is_answered(formula: FormulaSource, call: tuple[Any, ...], as_before: Callable[[Any], bool]) -> bool:
-    """Of the number in a call, of a function and its arguments."""
-    try:
-        return as_before(formula.read(Inputs(call[0], call[1:])))
-    except Exception:  # noqa: BLE001 - whatever it raises, the evaluation of that call will meet it
-        return False
 
 
 def _operand(value: Value, number: Any) -> Any:
