@@ -14,6 +14,7 @@ MADE = {
     "linspace between tensors": lambda x: torch.linspace(x[0, 0, 0].detach(), x[0, 0, 1].detach(), steps=x.shape[2]),
     "logspace": lambda x: torch.logspace(0, 2, x.shape[2], base=3.0),
     "hann_window": lambda x: torch.hann_window(x.shape[2], periodic=False) * x,
+    "windows of a period": lambda x: (torch.hamming_window(x.shape[2]), torch.blackman_window(x.shape[2] + 1)),
     "kaiser_window": lambda x: torch.kaiser_window(x.shape[2], True, beta=3.0),
     "signal windows": lambda x: torch.signal.windows.gaussian(x.shape[2]) + torch.signal.windows.hann(x.shape[2]),
     "fftfreq": lambda x: torch.fft.fftfreq(x.shape[2]) + torch.fft.rfftfreq(2 * x.shape[2] - 1, d=0.1),
@@ -24,9 +25,12 @@ MADE = {
     "one_hot": lambda x: nnf.one_hot(x.argmax(-1), x.shape[2]),
     "histc": lambda x: torch.histc(x.detach(), x.shape[2]),
     "histogram": lambda x: torch.histogram(x.detach(), 4),
-    "geqrf": lambda x: torch.geqrf(x.detach()),
+    "histogram by edges": lambda x: torch.histogram(x.detach(), torch.arange(3.0, dtype=x.dtype)).bin_edges,
+    "geqrf": lambda x: x.detach().geqrf(),
+    "geqrf by name": lambda x: torch.geqrf(x.detach()).tau * 2,
 }
 COMPOSED = {
+    "kron alone": lambda x: torch.kron(x[:2], x.detach()),
     "kron": lambda x: torch.kron(x, torch.ones(2, 2)) * torch.kron(x[0, 0], torch.ones(2)),
     "take_along_dim": lambda x: torch.take_along_dim(x, x.argsort(-1), -1) + x.take_along_dim(x.argmax(1, True), 1),
     "take_along_dim flat": lambda x: torch.take_along_dim(x, (x.reshape(-1) > 0).long()),
@@ -98,6 +102,8 @@ def test_two_graphs_and_what_eager_gives(name):
             torch.testing.assert_close(actual, expected)
             assert actual.stride() == expected.stride()
             assert actual.requires_grad == expected.requires_grad
+            assert (actual._is_view(), actual._base is x) == (expected._is_view(), expected._base is x)
+        assert type(captured(x)) is type(function(x))
     kinds = [type(record) for record in log.records()]
     assert (kinds.count(capture.GraphRecord), kinds.count(capture.BreakRecord)) == (2, 0)
 

@@ -15,6 +15,7 @@ import torch
 from capture.doubts import doubtful
 from capture.draws import NotingDraws
 from capture.orders import corrected
+from capture.sparse_counts import SparseCounts
 from capture.torch_versions import cdata_of, pytree, schema_of, version_of
 
 # Operators that look at the values of floats, as the others do at positions only: by how their names begin.
@@ -158,7 +159,11 @@ class Noting(NotingDraws):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.journal = Journal()
+        self._counts = SparseCounts()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._counts.insist_on_known(func, args, kwargs or {})
         self.journal.note(func, args, kwargs or {})
-        return corrected(func, args, super().__torch_dispatch__(func, types, args, kwargs))
+        result = corrected(func, args, super().__torch_dispatch__(func, types, args, kwargs))
+        self._counts.note(func, result)
+        return result

@@ -16,7 +16,7 @@ from capture.builtin_rules.registry import fallback
 from capture.values.base import NotConstant, Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
-from capture.values.sequence import SequenceValue
+from capture.values.sequence import SequenceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 
@@ -35,7 +35,13 @@ def of_a_length_that_varies(
     options = {name: value for name, value in kwargs.items() if not _says_nothing(name, value)}
     if any(name in _NOTHING for name in options):
         ctx.stop("varying size", f"`{function.__name__}` of a length that varies is given more than a graph takes")
-    return ctx.record(operator, args, default_devices.told(ctx, function, options))
+    return _of_its_class(function, ctx.record(operator, args, default_devices.told(ctx, function, options)))
+
+
+def _of_its_class(function: Any, result: Value) -> Value:
+    """An operator gives a plain tuple where the function of torch's names what it gives."""
+    cls = getattr(torch.return_types, function.__name__, None)
+    return TupleValue(result.items, cls=cls) if cls is not None and isinstance(result, TupleValue) else result
 
 
 def _says_nothing(name: str, value: Value) -> bool:

@@ -60,11 +60,12 @@ def _once(name: str, definition: Definition) -> OpOverloadPacket:
     return made
 
 
-def define(operator: OpOverload, stand_in: Callable[..., Any]) -> str:
-    """One of torch's operators with symbols for its numbers; ``stand_in`` computes on tensors without data."""
+def define(operator: OpOverload, stand_in: Callable[..., Any], computes: Callable[..., Any] | None = None) -> str:
+    """One of torch's operators with symbols for its numbers; ``stand_in`` computes on tensors without data, and
+    ``computes``, where it is given, in place of the operator."""
     schema = re.sub(r"^aten::", "", re.sub(r"\bint\b", "SymInt", str(schema_of(operator))))
     name = f"{NAMESPACE}::{schema[: schema.index('(')]}"
-    define_as(name, schema[schema.index("(") :], operator, stand_in)
+    define_as(name, schema[schema.index("(") :], computes or operator, stand_in)
     return name
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as nnf
 
 from capture.lengths.again import NAMESPACE, Size, define, define_as, defines, overloads_of, without_gradient
-from capture.torch_versions import DynamicOutputShapeException, OpOverload, schema_of
+from capture.torch_versions import DynamicOutputShapeException, OpOverload, aten, is_view, schema_of
 
 Shape = Callable[..., Sequence[Size]]
 
@@ -30,7 +30,13 @@ def _makes(*functions: Any) -> Callable[[Shape], Shape]:
 
 def _define_overloads(name: str, shape: Shape) -> None:
     for operator in overloads_of(name):
-        without_gradient(define(operator, _stand_in(operator, shape)))
+        without_gradient(define(operator, _stand_in(operator, shape), functools.partial(_of_its_own, operator)))
+
+
+def _of_its_own(operator: OpOverload, *args: Any, **kwargs: Any) -> Tensor:
+    """No view, as what torch's function gives is none; its operator cuts a window that is periodic out of another."""
+    made: Tensor = operator(*args, **kwargs)
+    return aten._unsafe_view(made, made.shape) if is_view(made) else made
 
 
 def _stand_in(operator: OpOverload, shape: Shape) -> Callable[..., Tensor]:

@@ -35,6 +35,11 @@ def _register(table: dict[Any, Program], functions: Sequence[Any], program: Prog
     return program
 
 
+def _of_its_own(made: Tensor, sizes: Sequence[int]) -> Any:
+    """In another shape, and no view: nobody else has what was made."""
+    return torch.ops.aten._unsafe_view(made, sizes)
+
+
 @_in_place_of(torch.kron, torch.Tensor.kron)
 def kron(self: Tensor, other: Tensor) -> Tensor:
     """Dimensions by turns of the one and the other, the shorter one's missing ones in front."""
@@ -42,7 +47,7 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
     ones, others = [1] * (dims - self.dim()) + list(self.shape), [1] * (dims - other.dim()) + list(other.shape)
     rows = self.reshape([size for one in ones for size in (one, 1)])
     columns = other.reshape([size for one in others for size in (1, one)])
-    return (rows * columns).reshape([one * another for one, another in zip(ones, others, strict=True)])
+    return _of_its_own(rows * columns, [one * another for one, another in zip(ones, others, strict=True)])
 
 
 @_in_place_of(torch.take_along_dim, torch.Tensor.take_along_dim)
@@ -145,7 +150,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         places.append(_from_minus_one(theta, side, align_corners).reshape(shape).expand(sides))
     ones = torch.ones(sides, dtype=theta.dtype, device=theta.device)
     base = torch.stack([*reversed(places), ones], -1).expand(count, *sides, dims + 1)
-    return base.reshape(count, -1, dims + 1).bmm(theta.transpose(1, 2)).reshape(count, *sides, dims)
+    return _of_its_own(base.reshape(count, -1, dims + 1).bmm(theta.transpose(1, 2)), [count, *sides, dims])
 
 
 def _from_minus_one(like: Tensor, side: int, align_corners: bool | None) -> Tensor:

@@ -59,7 +59,7 @@ class TensorValue(Value):
         if name == "is_leaf" or (name == "grad_fn" and self.fake.grad_fn is None):
             self._rely_on_being_a_leaf_or_not(ctx)
             return boolean(self.fake.is_leaf) if name == "is_leaf" else NONE
-        if name == "nbytes":
+        if name == "nbytes" and self.fake.layout is torch.strided:
             items = ctx.record("numel", [self], {}, method=True)
             return ctx.call_builtin(operator.mul, [items, ConstantValue(self.fake.itemsize)], {})
         if name == "__class__":

@@ -1,0 +1,44 @@
+"""How many elements of a sparse tensor are kept, and where: what stand-ins of sparse tensors cannot tell.
+
+A stand-in of a sparse tensor holds nothing, whatever the tensor holds, and calls itself coalesced.  Who asks for the
+number, or for the tensors of indices and values, whose sizes it is, is answered by CPython.  One that was just made of
+indices and values is known: it has the stand-ins of those.  Must not know how operations are recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from capture.torch_versions import DataDependentOutputException, aten, pytree, schema_of
+
+_LAYOUTS = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
+_INDICES = ("indices", "_indices", "crow_indices", "col_indices", "ccol_indices", "row_indices")
+_PARTS = (*_INDICES, "values", "_values")
+_QUESTIONS = frozenset(
+    getattr(aten, name).default for name in ("_nnz", "is_coalesced", *_PARTS, *(f"{part}_copy" for part in _PARTS))
+)
+_OF_PARTS = aten._sparse_coo_tensor_with_dims_and_tensors.default
+
+
+class SparseCounts:
+    """Those of one graph's stand-ins that are known."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, torch.Tensor] = {}
+
+    def insist_on_known(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Before an operator runs on stand-ins."""
+        if func in _QUESTIONS:
+            asked = args[0] if args else kwargs["self"]
+            if asked.layout in _LAYOUTS and id(asked) not in self._known:
+                raise DataDependentOutputException(func)
+        elif self._known and schema_of(func).is_mutable:
+            for leaf in pytree.tree_leaves((args, kwargs)):
+                self._known.pop(id(leaf), None)
+
+    def note(self, func: Any, made: Any) -> None:
+        """After it ran: what it gave."""
+        if func is _OF_PARTS:
+            self._known[id(made)] = made
