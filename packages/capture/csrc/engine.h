@@ -32,7 +32,7 @@
 
 /* Another number whenever the Python modules would not get on with an engine of before: with every change of a name, of
    arguments, or of what specs may say.  capture/interface.py holds the one that they need. */
-#define INTERFACE 5
+#define INTERFACE 6
 
 /* One call of a Python function, as guards see it: the function and its argument slots (borrowed). */
 typedef struct {
@@ -88,7 +88,7 @@ void engine_switch_regions(int off); /* off: regions call their functions as if 
 /* rest.c */
 extern PyType_Spec rest_spec;
 PyObject *rest_new(PyObject *module, PyObject *const *items, Py_ssize_t count);
-PyObject *rest_finish(PyObject *module, PyObject *given);
+PyObject *rest_finish(PyObject *result);
 
 /* hook.c */
 /* The next frame of this function takes these references over; NULL: none does any more. */

@@ -71,16 +71,18 @@ hand_over(PyObject *function, PyObject **args, Py_ssize_t count)
     handed.count = count;
 }
 
-/* The frame holds references of its own, so nothing ends here. */
-static void
+/* Whether this is the frame of a rest that is being done.  It holds references of its own, so nothing ends here. */
+static bool
 take_over(Frame *frame)
 {
-    if (frame_function(frame) == handed.function) {
-        for (Py_ssize_t i = 0; i < handed.count; i++) {
-            Py_CLEAR(handed.args[i]);
-        }
-        handed.function = NULL;
+    if (handed.function == NULL || frame_function(frame) != handed.function) {
+        return false;
     }
+    for (Py_ssize_t i = 0; i < handed.count; i++) {
+        Py_CLEAR(handed.args[i]);
+    }
+    handed.function = NULL;
+    return true;
 }
 
 static void
@@ -336,9 +338,7 @@ evaluate(PyThreadState *tstate, Frame *frame, int throwing)
         here.passed_on = NULL;
         return _PyEval_EvalFrameDefault(tstate, frame, throwing);
     }
-    if (handed.function != NULL) {
-        take_over(frame);
-    }
+    bool is_rest = take_over(frame);
     PyObject *config = here.config;
     if (config == NULL || tstate->tracing) { /* tracing: this is a trace function's own frame */
         return pass_on(tstate, frame, throwing);
@@ -347,7 +347,9 @@ evaluate(PyThreadState *tstate, Frame *frame, int throwing)
     if (throwing || here.depth >= DEEPEST || !is_candidate(frame, code) || is_observed_anew(tstate)) {
         return run(tstate, frame, throwing);
     }
-    return run_candidate(tstate, frame, config, code);
+    PyObject *result = run_candidate(tstate, frame, config, code);
+    /* What is left is done when the frame is off the stack: the program sees its caller below what is left of it. */
+    return is_rest ? result : rest_finish(result);
 }
 
 PyObject *

@@ -1,6 +1,8 @@
 /* Rest: a call that transformed code leaves to whoever entered the function, and the loop that does such calls.
 
-   A continuation that called the next one would let the stack grow with every round of a loop.  And whoever calls a
+   Transformed code that called its continuation would stand between that and the function's caller, where the program
+   sees it: sys._getframe(1), warnings with a stacklevel, tracebacks.  A continuation that called the next one would let
+   the stack grow with every round of a loop.  And whoever calls a
    Python function through an evaluator keeps its arguments alive until it returns, although the program may have let
    them go long before: here they belong to the new frame alone as soon as there is one. */
 #include "engine.h"
@@ -65,7 +67,7 @@ static PyType_Slot rest_slots[] = {
     {Py_tp_dealloc, rest_dealloc},
     {Py_tp_traverse, rest_traverse},
     {Py_tp_clear, rest_clear},
-    {Py_tp_doc, "A call that is left to do; see rest() and finish()."},
+    {Py_tp_doc, "A call that is left to do; see rest()."},
     {0, NULL},
 };
 
@@ -77,11 +79,10 @@ PyType_Spec rest_spec = {
     .slots = rest_slots,
 };
 
-/* Does what is left to do, until there is a result. */
+/* Does what is left to do, until there is a result.  Consumes what is given, which may be NULL. */
 PyObject *
-rest_finish(PyObject *module, PyObject *given)
+rest_finish(PyObject *result)
 {
-    PyObject *result = Py_NewRef(given);
     while (result != NULL && Py_IS_TYPE(result, engine.rest_type)) {
         Rest *rest = (Rest *)result;
         if (rest->items[0] == NULL) {

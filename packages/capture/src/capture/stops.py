@@ -7,8 +7,9 @@ An instruction may lead to three places, and in a loop the way may come here aga
     return rest(variables, stack)    where it jumps
     return rest(variables, stack)    in the user's handler, with the exception
 
-A continuation does not call the next one, or a loop would let the stack grow with every round and keep alive what the
-program has let go: it returns what is left to do as a ``_engine.Rest``, and the code that entered the function does it.
+The code does not call a continuation, or it would be seen between that and the function's caller, and a loop would let
+the stack grow with every round and keep alive what the program has let go: it returns what is left to do as a
+``_engine.Rest``, and the engine does it once the frame is gone.
 """
 
 from __future__ import annotations
@@ -218,11 +219,8 @@ class Stop:
         self._call(writer, made, {handler.depth + handler.lasti: raised})
 
     def _call(self, writer: Writer, made: Continuation, left: dict[int, str]) -> None:
-        """Return what the continuation returns, or leave it to whoever entered the function."""
+        """Leave it to the engine."""
         emit, free = writer.emit, self.frame.code.co_freevars
-        enters = not self.original.is_continuation
-        if enters:
-            emit.load_callable(_engine.finish)
         emit.load_callable(_engine.rest)
         if free:
             emit.build_closure(free)
@@ -236,8 +234,6 @@ class Stop:
                 writer.load(_object(self.stack[parameter]))
         writer.let_go_all()
         emit.call(1 + len(made.parameters))
-        if enters:
-            emit.call(1)
         emit.return_value()
 
 

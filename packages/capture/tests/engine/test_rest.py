@@ -1,21 +1,31 @@
 """Calls that are left to whoever entered the function."""
 
 import gc
+import sys
 import weakref
 
 import pytest
-from engine_under_test import SKIP_ONCE, Region, finish, rest, set_translator
+from engine_under_test import SKIP_ONCE, Region, rest, set_translator
 
 
 class Thing:
     pass
 
 
+@pytest.fixture(autouse=True)
+def only_what_is_left():
+    set_translator(lambda *call: SKIP_ONCE)
+
+
+def finish(left):
+    return Region(lambda: left, object())()
+
+
 def test_calls_are_done_until_there_is_a_result():
     def count(n):
         return n if n == 5000 else rest(count, n + 1)
 
-    assert finish(count(0)) == 5000
+    assert Region(count, object())(0) == 5000
     assert finish("a result") == "a result"
 
 
@@ -24,6 +34,19 @@ def test_what_is_raised_leaves():
         finish(rest(lambda a: a / 0, 1))
     with pytest.raises(TypeError):
         finish(rest(lambda: 0, 1))
+
+
+def test_the_frame_that_left_it_is_gone():
+    def names():
+        return [sys._getframe(depth).f_code.co_name for depth in range(3)]
+
+    def inner():
+        return rest(names)
+
+    def outer():
+        return inner()
+
+    assert Region(outer, object())() == ["names", "outer", "test_the_frame_that_left_it_is_gone"]
 
 
 def test_a_rest_is_done_once():
@@ -42,9 +65,8 @@ def test_arguments_belong_to_the_call_alone():
         seen.append(watch() is None)
 
     def region():
-        finish(rest(call, Thing()))
+        return rest(call, Thing())
 
-    set_translator(lambda *call: SKIP_ONCE)
     Region(region, object())()
     assert seen == [True]
 
