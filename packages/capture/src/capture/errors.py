@@ -101,9 +101,10 @@ class Restart(Signal):
 class SkipFrame(Signal):
     """Nothing is gained by capturing this frame: CPython runs it."""
 
-    def __init__(self, reason: Reason, *, always: bool = True) -> None:
+    def __init__(self, reason: Reason, *, always: bool = True, location: Location | None = None) -> None:
         self.reason = reason
         self.always = always
+        self.location = location
         super().__init__(reason.explanation)
 
 

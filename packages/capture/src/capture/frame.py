@@ -4,6 +4,8 @@ of opcodes.
 
 from __future__ import annotations
 
+from types import CodeType
+
 from capture.errors import Location
 from capture.instructions import Instruction
 from capture.values.base import Tracer, Value, realize, settled
@@ -52,6 +54,10 @@ class Frame:
         self.returned: Value | None = None
         self.yielded: Value | None = None
 
+    def reads_variables(self) -> bool:
+        """Whether its code, or code within, reads the variables of a frame, be it its own or its caller's."""
+        return _names_variables(self.code)
+
     # -- the stack -----------------------------------------------------------------------------------------------
 
     def push(self, value: Value) -> None:
@@ -99,3 +105,8 @@ class Frame:
         for kept in (self.stack, self.slots, self.handling):
             kept.clear()
         self.generator = self.names = self.returned = self.yielded = None
+
+
+def _names_variables(code: CodeType) -> bool:
+    within = (each for each in code.co_consts if isinstance(each, CodeType))
+    return "f_locals" in code.co_names or any(map(_names_variables, within))

@@ -165,7 +165,7 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
         raise
     except SkipFrame as skip:
         if config.nopython:
-            raise Unsupported(skip.reason, location) from None
+            raise Unsupported(skip.reason, skip.location or location) from None
         return _give_up(config, FallbackRecord(location, skip.reason))
     except Exception as error:  # a mistake of ours must never be the user's problem
         if isinstance(error, RecursionError) and _is_deep():

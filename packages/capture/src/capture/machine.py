@@ -563,8 +563,7 @@ class Machine:
         return found
 
     def leave_frame(self, kind: str, explanation: str) -> NoReturn:
-        # Whoever reads the variables of its caller finds all of them in a frame of CPython's alone.
-        if len(self.frames) == 1 or any("f_locals" in frame.code.co_names for frame in self.frames):
+        if len(self.frames) == 1 or self.root.reads_variables():
             raise SkipFrame(Reason(kind, explanation))
         self.stop(kind, explanation)
 
@@ -590,6 +589,10 @@ class Machine:
         return next((frame.handling[-1] for frame in reversed(self.frames) if frame.handling), None)
 
     def stop(self, kind: str, explanation: str, hint: str = "") -> NoReturn:
+        # Who is called here and reads the variables of its caller finds all of them in a frame of CPython's alone.
+        if any(frame.reads_variables() for frame in self.frames[1:]):
+            explanation += ", by what may read the variables of its caller (`f_locals`)"
+            raise SkipFrame(Reason(kind, explanation, hint), location=self.location())
         # Not by way of a variable: the exception would keep this frame, and the frame the exception.
         raise Break(Reason(kind, explanation, hint), self.location())
 
