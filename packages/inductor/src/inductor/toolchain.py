@@ -35,7 +35,6 @@ FLAGS = (
     "-fwrapv",  # integers wrap, as torch's do
     "-ffp-contract=off",  # a * b + c is rounded twice, as eager does it
     "-fno-math-errno",
-    "-fno-trapping-math",
     "-fvisibility=default",
     "-w",
 )

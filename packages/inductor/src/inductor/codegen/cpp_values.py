@@ -355,6 +355,14 @@ def _cast(scope: Scope, node: Apply, operands: list[Operand], vector: bool) -> O
     return cast_operand(scope, operands[0], node.dtype)
 
 
+_THROUGH = {
+    **{(source, dtype): torch.int32 for source in FLOATS for dtype in PROMOTED},
+    **{(source, torch.uint32): torch.int64 for source in FLOATS},
+    (torch.float64, torch.uint8): torch.int64,  # of single precision the low bits are the same by 32
+}
+"""By which integers torch makes those of a float: what is below zero, or too large, is cut to its low bits."""
+
+
 def cast_operand(scope: Scope, operand: Operand, dtype: torch.dtype) -> Operand:
     """The operand converted, as torch converts."""
     source, vector = operand.dtype, operand.vector
@@ -371,18 +379,18 @@ def cast_operand(scope: Scope, operand: Operand, dtype: torch.dtype) -> Operand:
         zero = "0"
         text = Text(f"{operand.text.within(Precedence.SHIFT)} != {zero}", Precedence.EQUAL)
         return Operand(_comparison_mask(scope, text, source) if vector else text, dtype, vector)
+    if (through := _THROUGH.get((source, dtype))) is not None:
+        return cast_operand(scope, cast_operand(scope, operand, through), dtype)
+    if source in FLOATS and dtype == torch.uint64:
+        return Operand(Text(f"to_u64({operand.text})"), dtype, vector)
     if not vector:
-        via = f"i64({operand.text})" if source in FLOATS and dtype in PROMOTED else str(operand.text)
         kind = scalar_type(dtype)
-        return Operand(
-            Text(f"{kind}({via})" if source in FLOATS or dtype not in FLOATS else f"to_float<{kind}>({via})"), dtype
-        )
+        made = f"to_float<{kind}>" if dtype in FLOATS and source not in FLOATS else kind
+        return Operand(Text(f"{made}({operand.text})"), dtype)
     if source == torch.bool:
         return Operand(
             Text(f"convert<{scope.type_of(dtype, True)}>({operand.text.within(Precedence.UNARY)} & 1)"), dtype, True
         )
-    if source in FLOATS and dtype in PROMOTED:
-        operand = Operand(Text(f"convert<{scope.type_of(torch.int32, True)}>({operand.text})"), torch.int32, True)
     return Operand(Text(f"convert<{scope.type_of(dtype, True)}>({operand.text})"), dtype, True)
 
 

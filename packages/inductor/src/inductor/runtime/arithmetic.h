@@ -16,6 +16,15 @@ template <class V> INLINE V sign(V x) {
 // An integer as a float.  gcc takes it for a number that is never -0, and so 0 - x for -x: not through a function.
 template <class F, class I> INLINE F to_float(I x) { return (F)x; }
 
+// A float as an integer of 64 bits without a sign, as torch makes it: by one with a sign, so that -1 is the largest.
+template <class F> INLINE auto to_u64(F x) {
+    typedef Like<u64, F> Whole;
+    const F half = splat<F>(0x1p63f);
+    const auto large = x >= half;
+    const Whole low = bits_as<Whole>(widen<Like<i64, F>>(where(large, (F)(x - half), x)));
+    return low ^ where(large, splat<Whole>(1ul << 63), splat<Whole>(0));
+}
+
 // -- floats: their bits -----------------------------------------------------------------------------------------------
 
 
