@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from aotgrad import functional, recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import FailsOnFakes, Unsupported
+from aotgrad.extremes import extreme
 from aotgrad.misfits import draws, refuse_misfits
 from aotgrad.orders import lies_in_order, varies_out_of_order
 from aotgrad.outside import refuse_gradients_from_outside
@@ -218,6 +219,13 @@ for _kind in GATES:
 
 for _product in (torch.prod, torch.Tensor.prod, torch.cumprod, torch.Tensor.cumprod, torch.Tensor.cumprod_):
     early(_product)(partial(product, _product))
+
+
+for _extreme in (
+    *(torch.max, torch.min, torch.median, torch.nanmedian),
+    *(torch.Tensor.max, torch.Tensor.min, torch.Tensor.median, torch.Tensor.nanmedian),
+):
+    early(_extreme)(partial(extreme, _extreme))
 
 
 @early(torch.Tensor.data.__set__)
