@@ -209,6 +209,24 @@ def test_channels_that_are_shuffled_lie_as_in_eager(same_as_eager):
     same_as_eager(lambda x: torch.nn.functional.channel_shuffle(x, 2), image)
 
 
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_leaks_that_are_drawn_lie_as_in_eager(training, inplace):
+    def run(fn):
+        torch.manual_seed(0)
+        x = torch.linspace(-1, 1, 21).view(7, 3).t().requires_grad_()
+        y = fn(x)
+        (grad,) = torch.autograd.grad(y, x, torch.arange(21.0).view(3, 7))
+        return y, grad, *map(torch.Tensor.stride, (y, grad))
+
+    def leaks(x):
+        return torch.nn.functional.rrelu(x * 1, training=training, inplace=inplace)
+
+    torch.testing.assert_close(run(aotgrad.function(leaks, forward=aotgrad.run_eagerly)), run(leaks))
+    x = torch.randn(7, 3).t()
+    assert aotgrad.function(torch.rrelu, forward=aotgrad.run_eagerly)(x).stride() == torch.rrelu(x).stride()
+
+
 class Asked(TorchFunctionMode):
     """Every call is asked about before it is made."""
 

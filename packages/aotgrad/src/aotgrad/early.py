@@ -262,6 +262,24 @@ def functional_dropout(input: torch.Tensor, p: float = 0.5, training: bool = Tru
     return dropout(input, p, training)
 
 
+@early(torch.rrelu)
+def rrelu(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Its kernels give contiguous results; the functional twin, which tells of the noise, as the input lies."""
+    return torch.rrelu(input, *args, **kwargs).contiguous()
+
+
+@early(nnf.rrelu)
+def functional_rrelu(
+    input: torch.Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> torch.Tensor:
+    result = nnf.rrelu(input, lower, upper, training, inplace)
+    return result if inplace else result.contiguous()
+
+
 def _by_its_kernel(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Where sizes vary, torch prefers its rules in Python, also to kernels that take such sizes."""
     with DisablePythonDispatcher():

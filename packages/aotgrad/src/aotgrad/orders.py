@@ -115,6 +115,14 @@ def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
     return torch.empty_like(torch.mul(x, y), dtype=result.dtype)
 
 
+def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: Any, noise: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """In training the noise is multiplied by what arrives, in this order; torch's rule in Python has the other."""
+    training = rest[2]
+    if not training or not _known(grad) or not _known(noise):
+        return result
+    return torch.empty_like(torch.mul(noise, grad), dtype=result.dtype)
+
+
 def _has_channels_innermost(x: torch.Tensor) -> bool:
     return x.dim() == 4 and x.stride(1) <= min(x.stride(2), x.stride(3)) and x.stride(0) >= x.stride(2) >= x.stride(3)
 
@@ -136,6 +144,7 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.max_unpool2d.default: _unpooled,
     aten.channel_shuffle.default: _unpooled,
     aten.pow.Scalar: _contiguous,
+    aten.rrelu_with_noise_backward.default: _as_noise,
     aten.zero.default: _as_it_lies,
     **dict.fromkeys(
         (
