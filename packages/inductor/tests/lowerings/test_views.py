@@ -3,9 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from compiled import check, kernels, program_of, traced
+from compiled import check, fallbacks, kernels, program_of, traced
 from reference import run_program
+from torch.fx.experimental.proxy_tensor import make_fx
 
+import inductor
 from inductor.ir.program import Launch
 
 VIEWS = {
@@ -103,3 +105,14 @@ def test_channels_last_stays():
 
 def test_the_graph_keeps_what_the_lowerings_see():
     assert "val" in next(iter(traced(lambda x: x + 1, torch.ones(2)).graph.nodes)).meta
+
+
+@pytest.mark.parametrize("write", [lambda x: x.select_scatter(x[0], 0, -1), lambda x: x.slice_scatter(x[:1], 0, 1, 2)])
+def test_a_window_that_is_replaced_in_part_keeps_its_holes(write):
+    for x in (torch.randn(6, 8)[1:5:2, 1:7:2], torch.randn(5, 6)[:, 1:4], torch.randn(4, 3).t()):
+        program = inductor.compile(make_fx(write)(x), [x])
+        (found,), expected = program.call([x]), write(x)
+        torch.testing.assert_close(found, expected)
+        assert (found.stride(), found.storage_offset()) == (expected.stride(), expected.storage_offset())
+    check(lambda x: write(x) + 1, torch.randn(5, 6)[:, 1:4])
+    assert not fallbacks(lambda x: write(x) + 1, torch.randn(5, 6)[:, 1:4])

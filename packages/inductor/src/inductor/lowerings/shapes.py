@@ -10,7 +10,7 @@ import torch
 from inductor.ir.expr import Const
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.lowerings.algebra import Value, masked, where
-from inductor.lowerings.context import Context
+from inductor.lowerings.context import Context, is_dense
 from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.values import (
     Tensor,
@@ -137,12 +137,26 @@ def roll(ctx: Context, x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = (
 # -- parts of a tensor replaced ---------------------------------------------------------------------------------------
 
 
+def _is_returned_with_holes(ctx: Context) -> bool:
+    """Whether a copy of the memory around a window is returned: eager's result lies as the window, holes included."""
+    node = ctx.node
+    if node is None or not any(user.op == "output" for user in node.users):
+        return False
+    strides = ctx.strides_of(node)
+    return strides is not None and not is_dense(ctx.sizes.indices(node.meta["val"].shape), strides)
+
+
+_HOLES = "a copy of the memory around a window, which is returned"
+
+
 @lowering(aten.slice_scatter.default)
 def slice_scatter(
     ctx: Context, x: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
 ) -> Tensor | Declined:
     if src.ndim != x.ndim:
         return Declined(_OTHER_DIMENSIONS)
+    if _is_returned_with_holes(ctx):
+        return Declined(_HOLES)
     dim = wrap(dim, x.ndim)
     size = x.sizes[dim].as_int()
     if size is None or not all(value is None or isinstance(value, int) for value in (start, end, step)):
@@ -170,6 +184,8 @@ def slice_scatter(
 def select_scatter(ctx: Context, x: Tensor, src: Tensor, dim: int, index: Any) -> Tensor | Declined:
     if src.ndim != x.ndim - 1:
         return Declined(_OTHER_DIMENSIONS)
+    if _is_returned_with_holes(ctx):
+        return Declined(_HOLES)
     dim = wrap(dim, x.ndim)
     chosen = from_end(ctx.sizes.index(index), x.sizes[dim])
     if not is_inside(chosen, x.sizes[dim]) or src.sizes != (*x.sizes[:dim], *x.sizes[dim + 1 :]):
