@@ -563,7 +563,7 @@ class Machine:
         return found
 
     def leave_frame(self, kind: str, explanation: str) -> NoReturn:
-        if len(self.frames) == 1 or self.root.reads_variables():
+        if len(self.frames) == 1 or any(frame.reads_variables() for frame in self.frames):
             raise SkipFrame(Reason(kind, explanation))
         self.stop(kind, explanation)
 
@@ -590,7 +590,8 @@ class Machine:
 
     def stop(self, kind: str, explanation: str, hint: str = "") -> NoReturn:
         # Who is called here and reads the variables of its caller finds all of them in a frame of CPython's alone.
-        if any(frame.reads_variables() for frame in self.frames[1:]):
+        called = [frame for frame in self.frames[1:] if not frame.function.namespace.trusted]
+        if any(frame.reads_variables() for frame in called):
             explanation += ", by what may read the variables of its caller (`f_locals`)"
             raise SkipFrame(Reason(kind, explanation, hint), location=self.location())
         # Not by way of a variable: the exception would keep this frame, and the frame the exception.
