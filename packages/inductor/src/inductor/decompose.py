@@ -114,10 +114,44 @@ def _index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> A
     return decomposition_table[aten.index_fill.int_Scalar](x, dim, index, value)
 
 
+def _picked_alone(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None,
+    reduction: int,
+    ignore: int,
+    total: torch.Tensor,
+) -> torch.Tensor:
+    """Only the class that was asked for gets a gradient; torch's decomposition multiplies that of all by zeros, which
+    makes NaN of what is infinite."""
+    dim = 0 if x.ndim < 2 else 1
+    target = (target[0] if x.ndim == 1 and target.ndim else target).unsqueeze(dim)
+    counts = target != ignore
+    row = grad / total if reduction == 1 else grad
+    row = row.unsqueeze(dim) if x.ndim > row.ndim > 0 else row
+    if weight is not None:
+        row = row * weight.view(-1, *[1] * (x.ndim - dim - 1))
+    row = torch.where(counts, -row, 0)
+    is_picked = torch.zeros_like(x).scatter(dim, torch.where(counts, target, 0), 1.0) != 0
+    return torch.where(is_picked, row, 0)
+
+
+def _soft_margin_backward(grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> Any:
+    """As torch's kernel; ``sigmoid(x) - 1`` of its decomposition is nothing but rounding where the margin is large."""
+    if not x.numel():
+        return NotImplemented
+    odds = (-target * x).exp()
+    return target * odds * (-1.0 / x.numel() if reduction == 1 else -1.0) / (odds + 1) * grad
+
+
 _OWN: Mapping[OpOverload, Callable[..., Any]] = {
     aten._log_softmax.default: _log_softmax,
     aten.index_fill.int_Scalar: _index_fill,
     aten.index_fill.int_Tensor: _index_fill,
+    aten.nll_loss_backward.default: _picked_alone,
+    aten.nll_loss2d_backward.default: _picked_alone,
+    aten.soft_margin_loss_backward.default: _soft_margin_backward,
     aten._amp_foreach_non_finite_check_and_unscale.default: _unscaled,
 }
 
