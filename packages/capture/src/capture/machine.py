@@ -572,8 +572,7 @@ class Machine:
         return asking.namespace.trusted or asking.code.co_filename.startswith(_INSTALLED)
 
     def handled(self) -> Value | None:
-        handled = self.handled_here()
-        if handled is not None:
+        if (handled := self.handled_here()) is not None:
             return handled
         if sys.exc_info()[1] is not None:
             self.stop("exception value", "the exception that the caller handles is asked for")
@@ -590,8 +589,7 @@ class Machine:
 
     def stop(self, kind: str, explanation: str, hint: str = "") -> NoReturn:
         # Who is called here and reads the variables of its caller finds all of them in a frame of CPython's alone.
-        called = [frame for frame in self.frames[1:] if not frame.function.namespace.trusted]
-        if any(frame.reads_variables() for frame in called):
+        if any(frame.reads_variables() and not frame.function.namespace.trusted for frame in self.frames[1:]):
             explanation += ", by what may read the variables of its caller (`f_locals`)"
             raise SkipFrame(Reason(kind, explanation, hint), location=self.location())
         # Not by way of a variable: the exception would keep this frame, and the frame the exception.
