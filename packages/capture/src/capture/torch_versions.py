@@ -175,6 +175,16 @@ INSIDES = Insides(
             why="which may refuse what its fake tensors let pass",
             without="no graph of this torch holds it",
         ),
+        *operators(
+            "_sparse_coo_tensor_with_dims_and_tensors _nnz _indices _indices_copy _values _values_copy",
+            why="which makes a sparse tensor, or tells how many elements it keeps",
+            without="no graph of this torch holds it",
+        ),
+        *operators(
+            "_unsafe_view",
+            why="which gives another shape to what nobody else has",
+            without="`kron` and `affine_grid` of sizes that vary run in CPython",
+        ),
     ],
 )
 aten = INSIDES.operators("torch.ops.aten")

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as nnf
 
+from capture.torch_versions import aten
+
 Program = Callable[..., Any]
 PROGRAMS: dict[Any, Program] = {}
 """Where a size or a number varies."""
@@ -35,9 +37,12 @@ def _register(table: dict[Any, Program], functions: Sequence[Any], program: Prog
     return program
 
 
+_unsafe_view = aten._unsafe_view
+
+
 def _of_its_own(made: Tensor, sizes: Sequence[int]) -> Any:
     """In another shape, and no view: nobody else has what was made."""
-    return torch.ops.aten._unsafe_view(made, sizes)
+    return _unsafe_view(made, sizes)
 
 
 @_in_place_of(torch.kron, torch.Tensor.kron)
