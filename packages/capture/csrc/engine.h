@@ -5,6 +5,8 @@
      module.c    the Python module: names, start-up, decisions
      region.c    Region and Outside: which configuration is active on this thread, and while what runs
      rest.c      Rest: a call left to whoever entered the function
+     uninterrupted.c  Uninterrupted: a call after which no other thread runs
+     refill.c    containers that get their contents, all at once
      hook.c      the frame evaluator: one Python frame comes in, its compiled form or the frame itself runs
      cache.c     what is known about a code object, kept in the code object's extra slot
      guarded.c   GuardedCode: transformed code and the guards it relies on
@@ -32,7 +34,7 @@
 
 /* Another number whenever the Python modules would not get on with an engine of before: with every change of a name, of
    arguments, or of what specs may say.  capture/interface.py holds the one that they need. */
-#define INTERFACE 6
+#define INTERFACE 7
 
 /* One call of a Python function, as guards see it: the function and its argument slots (borrowed). */
 typedef struct {
@@ -73,6 +75,7 @@ typedef struct {
     PyTypeObject *guarded_code_type;
     PyTypeObject *decision_type;
     PyTypeObject *rest_type;
+    PyTypeObject *uninterrupted_type;
     PyObject *skip_once;
     PyObject *skip_always;
     PyObject *translator;
@@ -89,6 +92,14 @@ void engine_switch_regions(int off); /* off: regions call their functions as if 
 extern PyType_Spec rest_spec;
 PyObject *rest_new(PyObject *module, PyObject *const *items, Py_ssize_t count);
 PyObject *rest_finish(PyObject *result);
+
+/* uninterrupted.c */
+extern PyType_Spec uninterrupted_spec;
+bool has_other_threads(void);                 /* whether another one of the interpreter's may run when this one waits */
+
+/* refill.c */
+PyObject *refill_mapping(PyObject *module, PyObject *args);
+PyObject *refill_sequence(PyObject *module, PyObject *args);
 
 /* hook.c */
 /* The next frame of this function takes these references over; NULL: none does any more. */

@@ -66,6 +66,12 @@ forget_other_threads_method(PyObject *module, PyObject *unused)
 }
 
 static PyObject *
+has_other_threads_method(PyObject *module, PyObject *unused)
+{
+    return PyBool_FromLong(has_other_threads());
+}
+
+static PyObject *
 counters_method(PyObject *module, PyObject *unused)
 {
     return hook_counters();
@@ -147,6 +153,14 @@ static PyMethodDef methods[] = {
      "switch_regions(on, /)\n--\n\nWhether regions turn capture on; in every thread, from their next call."},
     {"forget_other_threads", forget_other_threads_method, METH_NOARGS,
      "forget_other_threads()\n--\n\nAfter a fork: of all threads only this one is there."},
+    {"has_other_threads", has_other_threads_method, METH_NOARGS,
+     "has_other_threads()\n--\n\nWhether another thread may run Python when this one waits."},
+    {"refill_mapping", refill_mapping, METH_VARARGS,
+     "refill_mapping(object, base, contents, /)\n--\n\n"
+     "Makes the dict's contents all that an object holds, by the methods of its builtin class."},
+    {"refill_sequence", refill_sequence, METH_VARARGS,
+     "refill_sequence(object, base, contents, /)\n--\n\n"
+     "Makes the list's contents all that a list, deque or set holds, by the methods of its builtin class."},
     {"counters", counters_method, METH_NOARGS,
      "counters()\n--\n\nSo far: frames seen, hits, misses, and frames nested too deep for capture."},
     {"entries", entries_method, METH_O, "entries(code, /)\n--\n\nEvery GuardedCode kept for a code object."},
@@ -181,6 +195,7 @@ start(void)
         || (engine.guarded_code_type = make_type(&guarded_code_spec)) == NULL
         || (engine.decision_type = make_type(&decision_spec)) == NULL
         || (engine.rest_type = make_type(&rest_spec)) == NULL
+        || (engine.uninterrupted_type = make_type(&uninterrupted_spec)) == NULL
         || (engine.skip_once = PyType_GenericAlloc(engine.decision_type, 0)) == NULL
         || (engine.skip_always = PyType_GenericAlloc(engine.decision_type, 0)) == NULL || cache_start() < 0) {
         return -1;
@@ -201,6 +216,7 @@ module_exec(PyObject *module)
     }
     if (PyModule_AddType(module, engine.region_type) < 0 || PyModule_AddType(module, engine.outside_type) < 0
         || PyModule_AddType(module, engine.guards_type) < 0 || PyModule_AddType(module, engine.guarded_code_type) < 0
+        || PyModule_AddType(module, engine.uninterrupted_type) < 0
         || PyModule_AddType(module, engine.decision_type) < 0
         || PyModule_AddObjectRef(module, "SKIP_ONCE", engine.skip_once) < 0
         || PyModule_AddObjectRef(module, "SKIP_ALWAYS", engine.skip_always) < 0

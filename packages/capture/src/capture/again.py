@@ -20,6 +20,7 @@ from capture._engine import Outside
 from capture.draws import put_back, states_of
 from capture.emit import Writer
 from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Reason
+from capture.instructions import Instruction
 from capture.parameters import all_positional, argument_names
 from capture.records import FallbackRecord
 from capture.signals import raised_by_a_handler
@@ -144,17 +145,28 @@ class StartingOver:
         emit.call(0)
         emit.pop()
         emit.place(run)
+        self._run_as_before_the_graph()
+        emit.load_callable(self.failures.passed)
+        emit.call(0)
+        emit.pop()
+        emit.return_value()
+        emit.put_back_handled(interrupted)
+
+    def outdated(self, label: Instruction, let_go: Callable[[], None]) -> None:
+        """Behind the last instruction as well: no error, but what was read has changed."""
+        self.writer.emit.place(label)
+        let_go()
+        self._run_as_before_the_graph()
+        self.writer.emit.return_value()
+
+    def _run_as_before_the_graph(self) -> None:
+        emit = self.writer.emit
         if self.drawn_on:
             emit.load_callable(put_back)
             emit.load_fast(self._states)
             emit.call(1)
             emit.pop()
         run_the_frame(self.writer)
-        emit.load_callable(self.failures.passed)
-        emit.call(0)
-        emit.pop()
-        emit.return_value()
-        emit.put_back_handled(interrupted)
 
     def _raise_in_place(self) -> None:
         """The exception on top, where the continuation stands: in its ``with`` and ``try`` blocks."""

@@ -13,10 +13,21 @@ from typing import Any
 
 from capture import break_errors
 from capture.locks import Locks
-from capture.values.base import Value
+from capture.values.base import Tracer, Value, settled
 from capture.values.clock import ClockReading
 from capture.values.context import TorchContext
 from capture.values.function import ClassValue, NamespaceValue
+
+
+class Taken(Value):
+    """An item that was taken out of a container that existed before; stands for the place where that happened."""
+
+    def __init__(self, container: Value, item: Value) -> None:
+        self.container = container
+        self.item = item
+
+    def is_put_back(self) -> bool:
+        return any(settled(part) is settled(self.item) for part in self.container.parts())
 
 
 class Effects:
@@ -28,6 +39,7 @@ class Effects:
         self.calls: list[tuple[Callable[..., Any], Sequence[Value]]] = []  # made after the graph, in their order
         self.breaks_are_errors = break_errors.set_here()
         self.clocks: list[ClockReading] = []  # in their order
+        self.taken: list[Taken] = []
         self.classes = False  # whether members of some were written
         self.final: dict[Value, Any] = {}  # what must not change any more; else evaluation stops where that began
         self._watched: list[dict[Value, list[Value]]] = []  # what changes while somebody watches, for each who does
@@ -42,6 +54,12 @@ class Effects:
             self.classes |= isinstance(value, ClassValue)
         else:
             self._made.setdefault(value)
+
+    def take(self, ctx: Tracer, container: Value, item: Value) -> None:
+        """``item`` was in ``container``, which others may look into as well."""
+        if container.source is not None:
+            self.taken.append(Taken(container, item))
+            ctx.note_origin(self.taken[-1])
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[Mapping[Value, Sequence[Value]]]:

@@ -36,6 +36,8 @@ from capture.sources import (
     TypeSource,
 )
 from capture.values.base import Value, settled
+from capture.values.constant import ConstantValue
+from capture.values.context_var import TokenValue
 from capture.values.exception import ExceptionValue
 from capture.values.generator import SuspendableValue
 from capture.values.symint import SymbolicNumber
@@ -81,6 +83,7 @@ class Writer:
         self._uses: collections.Counter[Source] = collections.Counter()
         self._gone: set[str] = set()
         self._count = 0
+        self._told: Callable[[Source], None] | None = None
 
     # -- locals of our own ---------------------------------------------------------------------------------------
 
@@ -139,6 +142,13 @@ class Writer:
         value = value.whole or value
         return value.source is not None or is_result(value) or _builder_of(value) is not None
 
+    def makes(self, value: Value) -> bool:
+        """Whether a new object is made for it, which takes calls."""
+        value = settled(value)
+        value = value.whole or value
+        known = self.is_kept(value) or value.source is not None or is_result(value)
+        return not known and not isinstance(value, (ConstantValue, TokenValue))
+
     def _build(self, value: Value) -> None:
         builder = _builder_of(value)
         if builder is None:
@@ -160,6 +170,11 @@ class Writer:
         self.emit.load_callable(function)
         self.emit.call(self.load_all(values))
 
+    def call_uninterrupted(self, function: Callable[..., Any], *values: Value) -> None:
+        """As ``call_const``, and no other thread runs before the next instruction."""
+        self.emit.load_uninterrupted(function)
+        self.emit.call_uninterrupted(self.load_all(values))
+
     # -- sources -------------------------------------------------------------------------------------------------
 
     def share(self, sources: Iterable[Source]) -> None:
@@ -177,12 +192,25 @@ class Writer:
         self._paths.clear()
         self._uses.clear()
 
+    def watch(self, told: Callable[[Source], None] | None) -> None:
+        """Whom to tell of what is read, which is on top then."""
+        self._told = told
+
+    def load_anew(self, source: Source) -> None:
+        """From its path, whatever was read there before."""
+        paths, self._paths = self._paths, {}
+        uses, self._uses = self._uses, collections.Counter()
+        self.load_source(source)
+        self._paths, self._uses = paths, uses
+
     def load_source(self, source: Source) -> None:
         name = self._paths.get(source)
         if name is not None:
             self.emit.load_fast(name)
             return
         self._read(source)
+        if self._told is not None:
+            self._told(source)
         if isinstance(source, Derived) and self._uses[source] > 1:
             name = self._paths[source] = self.fresh("path")
             self.emit.copy()

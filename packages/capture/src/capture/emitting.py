@@ -7,12 +7,14 @@ values, graphs or guards: what to load is somebody else's decision.
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
+from ._engine import Uninterrupted
 from .codetables import NO_POSITIONS, Positions
 from .instructions import Body, Handler, Instruction
 from .versions import NULL_UNDER_CALLABLE, PY312, PY313
@@ -183,6 +185,15 @@ class Emitter:
     def call(self, count: int) -> None:
         self.emit("CALL", count)
 
+    def load_uninterrupted(self, function: Callable[..., Any] | Uninterrupted) -> None:
+        """Pushes a function of C, to be called by ``call_uninterrupted``."""
+        self.load_const(function if isinstance(function, Uninterrupted) else _uninterrupted(function))
+
+    def call_uninterrupted(self, count: int) -> None:
+        """A call after which no other thread runs before the next instruction."""
+        self.build_tuple(count)
+        self.binary_subscr()
+
     def call_kw(self, count: int, names: Sequence[str]) -> None:
         """A call with `count` arguments on the stack, of which the last ones are keyword arguments with these names."""
         if names:
@@ -299,6 +310,11 @@ class Emitter:
     def raise_value(self) -> None:
         """Raises the exception on top."""
         self.emit("RAISE_VARARGS", 1)
+
+
+@functools.cache
+def _uninterrupted(function: Callable[..., Any]) -> Uninterrupted:
+    return Uninterrupted(function)
 
 
 class _Constant:

@@ -33,7 +33,7 @@ from capture.errors import (
 )
 from capture.foreign_markers import is_disabled, is_triton_kernel
 from capture.forks import CollectionPause, ProcessLock
-from capture.guards import to_spec
+from capture.guards import RELATIONS, to_spec
 from capture.idleness import Idleness, LeftIdle, is_left_for_good
 from capture.options import Options
 from capture.outcomes import SizesFixed
@@ -53,7 +53,7 @@ from capture.torch_versions import (
     maybe_current_level,
     set_eval_frame,
 )
-from capture.translate import Backend, translate
+from capture.translate import Backend, Translation, translate
 from capture.whereabouts import stack_depth
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -265,10 +265,25 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     if made.recheck is not None:
         made.recheck.guards = guards
     with looking():  # from here on the engine knows the tensors by their numbers: it asks nothing that a mode would see
-        guards.check(inputs.function, inputs.args)
+        holds = guards.check(inputs.function, inputs.args)
     entry = _engine.GuardedCode(made.code, guards, config)
     state.add(entry, without_objects(made.guards))
+    if not holds and _is_outdated(made, guards, inputs):  # it is for calls to come
+        _engine.add_entry(code, entry)
+        return _engine.SKIP_ONCE
     return entry
+
+
+def _is_outdated(made: Translation, guards: _engine.Guards, inputs: Inputs) -> bool:
+    """Whether another thread changed what was read while it was captured; not where each read gives another object."""
+    failed = guards.first_failure(inputs.function, inputs.args) if _engine.has_other_threads() else None
+    guard = None if failed is None else made.guards[failed]
+    if guard is None or guard.kind in RELATIONS or guard.source is None:
+        return False
+    try:
+        return guard.source.read(inputs) is guard.source.read(inputs)
+    except (LookupError, AttributeError):  # it is gone
+        return True
 
 
 def _note_recompilation(config: Config, location: Location, state: CodeState, sentence: str) -> None:

@@ -13,21 +13,22 @@ from __future__ import annotations
 
 import functools
 import time
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Protocol
 
-import torch
 from torch import fx
 
-from capture import default_devices, forward_mode, memory, saved_tensors
-from capture._engine import Outside
-from capture.again import Failures, StartingOver
+from capture import forward_mode, memory, saved_tensors
+from capture._engine import Outside, has_other_threads
+from capture.again import Failures, StartingOver, run_the_frame
 from capture.assembler import assemble
+from capture.commit import LOST, Commit, Written
 from capture.emitting import Emitter
-from capture.errors import BackendError, Location, Reason, Restart, SkipFrame, Unsupported
+from capture.errors import BackendError, CaptureWarning, Location, Reason, Restart, SkipFrame, Unsupported
 from capture.evaluation import evaluate
 from capture.graph import GONE
 from capture.guards import Guard
@@ -36,13 +37,14 @@ from capture.idleness import Allowance, leave_at_a_break
 from capture.instructions import Instruction
 from capture.leaves import USED_UP, History, are_needed
 from capture.library_modes import modes_kept, with_modes_put_back
+from capture.library_state import library_state
 from capture.locks import Locks
 from capture.machine import Machine
 from capture.options import Options
 from capture.outcomes import NeedLeaves, Returned, SizesFixed, Stopped, Varying
 from capture.parameters import all_positional
 from capture.rebuild import Writer, is_result
-from capture.records import BreakRecord, GraphRecord, Log
+from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log
 from capture.results import Results
 from capture.resume import Continuations, NotResumable
 from capture.signals import HeldSignals
@@ -50,17 +52,11 @@ from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inpu
 from capture.spent import view_with_spent_history, with_spent_history
 from capture.stops import Stop
 from capture.torch_versions import (
-    get_deterministic_algorithms,
-    get_tracing_state,
-    is_any_autocast_enabled,
     is_view,
-    len_torch_dispatch_stack,
-    len_torch_function_stack,
-    maybe_current_level,
     set_grad_enabled,
 )
 from capture.undoing import CannotTakeBack, undoing
-from capture.values.base import Value, reachable
+from capture.values.base import Value, reachable, settled
 from capture.values.tensor import TensorValue
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -177,8 +173,11 @@ class _Translator:
         self.emit.prologue()
         locks = self.machine.effects.locks
         holding = Holding(self.writer, locks)
+        commit = self._commit()
+        commit.begin()
         holds_over_graph = self._holds_over_graph(locks)
         self._insist_on_clocks_at_the_ends(outcome)
+        self._insist_on_what_is_taken(outcome)
         self._read_clocks(early=True)
         with ExitStack() as held:
             if holds_over_graph:
@@ -187,10 +186,7 @@ class _Translator:
             self._read_clocks(early=False)
             if not holds_over_graph:
                 held.enter_context(holding.held())
-            self._make_calls()
-            self._load_before_changes(wanted)
-            for value in self.machine.effects.changed():
-                self.writer.replay(value)
+            self._write_effects(wanted, commit)
         holding.settle()
         self._enter_contexts()
         if rest is None:
@@ -204,6 +200,7 @@ class _Translator:
         if self.results is not None:
             self.results.write(let_go)
         holding.write()
+        commit.write(functools.partial(self._start_over_outdated, holding))
         if isinstance(outcome, Stopped):
             self._record_break(outcome)
         stopped = outcome if isinstance(outcome, Stopped) else None
@@ -348,6 +345,23 @@ class _Translator:
         inputs = [each for each in self.machine.tensors.values() if each.source is not None]
         return [each for each in inputs if id(each.fake) in history.origins or _first_step(each) in history.steps]
 
+    def _insist_on_what_is_taken(self, outcome: Returned | Stopped) -> None:
+        """What is taken out of a pool is this thread's alone, from there on and not from the end of a graph on."""
+        if self.settings.nopython or not self.machine.graph.changes_an_input():
+            return
+        among_others = has_other_threads()
+        for taken in self.machine.effects.taken:
+            if among_others or taken.is_put_back():
+                where = f"an item is taken out of {taken.container.describe()}, where other threads may take as well"
+                self._end_before(taken, outcome, "shared pool", f"{where}, and the graph writes to tensors")
+
+    def _end_before(self, value: Value, outcome: Returned | Stopped, kind: str, explanation: str) -> None:
+        root, reason = self.machine.root, Reason(kind, explanation)
+        stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
+        earlier = self.machine.before(value, stopped)
+        assert earlier is not None
+        raise self._earlier((earlier.instruction, earlier.step), reason)
+
     # -- clocks ---------------------------------------------------------------------------------------------------
 
     def _insist_on_clocks_at_the_ends(self, outcome: Returned | Stopped) -> None:
@@ -355,12 +369,8 @@ class _Translator:
         operations = self.machine.graph.operations
         between = [read for read in self.machine.effects.clocks if 0 < read.recorded < operations]
         if between:
-            root = self.machine.root
-            reason = Reason("clock", f"`{between[0].clock.__name__}` is read between two operations of one graph")
-            stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
-            earlier = self.machine.before(between[0], stopped)
-            assert earlier is not None
-            raise _Earlier(replace(earlier, reason=reason))
+            explanation = f"`{between[0].clock.__name__}` is read between two operations of one graph"
+            self._end_before(between[0], outcome, "clock", explanation)
 
     def _read_clocks(self, *, early: bool) -> None:
         for reading in self.machine.effects.clocks:
@@ -368,7 +378,41 @@ class _Translator:
                 self.writer.call_const(reading.clock)
                 self.writer.keep(reading, "clock")
 
+    # -- effects ----------------------------------------------------------------------------------------------------
+
+    def _commit(self) -> Commit:
+        written, guards = Written(self.machine.effects.changed()), self.machine.guards.all()
+        twice = not self.machine.graph.changes_an_input()
+        return Commit(self.writer, written, guards, self._tell_loss, twice=twice)
+
+    def _write_effects(self, wanted: Sequence[Value], commit: Commit) -> None:
+        effects = self.machine.effects
+        if effects.calls:
+            commit.look()
+        self._make_calls()
+        with commit.reading():
+            self._load_before_changes(wanted, build=commit.asks)
+        if not effects.calls:
+            commit.look()
+        for value in effects.changed():
+            self.writer.replay(value)
+
     # -- around it -----------------------------------------------------------------------------------------------
+
+    def _tell_loss(self) -> None:
+        record = FallbackRecord(self.location, LOST)
+        if record not in self.settings.log.records():
+            self.settings.log.add(record)
+            warnings.warn(f"{self.location}: {LOST.explanation}; {LOST.hint}", CaptureWarning, stacklevel=3)
+
+    def _start_over_outdated(self, holding: Holding, label: Instruction) -> None:
+        if self.starting_over is not None:
+            self.starting_over.outdated(label, holding.let_go)
+            return
+        self.emit.place(label)
+        holding.let_go()
+        run_the_frame(self.writer)
+        self.emit.return_value()
 
     def _make_calls(self) -> None:
         for function, operands in self.machine.effects.calls:
@@ -376,8 +420,8 @@ class _Translator:
             self.emit.call(self.writer.load_all(operands))
             self.emit.pop()
 
-    def _load_before_changes(self, wanted: Sequence[Value]) -> None:
-        """What is read from a path must be read before the paths change."""
+    def _load_before_changes(self, wanted: Sequence[Value], *, build: bool) -> None:
+        """What is read from a path must be read before the paths change; ``build``: and what is new is made before."""
         if not self.machine.effects:
             return
         for value in reachable([*wanted, *self.machine.effects.written_values()]):
@@ -390,6 +434,10 @@ class _Translator:
             if not self.writer.is_kept(value) and not isinstance(value.source, ArgSource):
                 self.writer.load(value)
                 self.writer.keep(value)
+        for value in self.machine.effects.written_values() if build else ():
+            if self.writer.makes(value):
+                self.writer.load(value)
+                self.writer.keep(settled(value).whole or settled(value))
         self.writer.forget_paths()
 
     def _enter_contexts(self) -> None:
@@ -450,7 +498,7 @@ class _Translator:
             Guard(
                 CallSource(function, f"{name}()"), "equals", (function(),), self.location, f"{name}() is {function()}"
             )
-            for name, function in {**_library_state(self.hooked), **self.machine.state_read}.items()
+            for name, function in {**library_state(self.hooked), **self.machine.state_read}.items()
         ]
         guards += forward_mode.closed()
         guards += memory.relied_on(self.machine.graph, self.machine.inputs, self.location)
@@ -497,33 +545,6 @@ class _Translator:
                 tuple(value.describe() for value in self.machine.effects.changed()),
             )
         )
-
-
-_STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
-    ("is_grad_enabled", torch.is_grad_enabled),
-    ("is_inference_mode_enabled", torch.is_inference_mode_enabled),
-    ("is_any_autocast_enabled", is_any_autocast_enabled),
-    ("number of function modes", len_torch_function_stack),
-    ("number of dispatch modes", len_torch_dispatch_stack),
-    ("level of functorch", maybe_current_level),
-    ("get_default_dtype", torch.get_default_dtype),
-    ("are_deterministic_algorithms_enabled", get_deterministic_algorithms),
-    *((("what torch.jit traces", get_tracing_state),) if get_tracing_state else ()),
-)
-
-
-def _library_state(hooked: bool) -> dict[str, Callable[[], Any]]:
-    """What all code relies on, as it may ask for a mode or set one, and compilers of graphs do; details only of
-    what is on."""
-    state = list(_STATE)
-    state.append(("hooks on saved tensors", saved_tensors.are_shown if hooked else saved_tensors.innermost))
-    if default_devices.in_force():
-        state.append(("default devices", default_devices.in_force))
-    if is_any_autocast_enabled():
-        for device in ("cpu", "cuda"):
-            state.append((f"is_autocast_enabled for {device}", functools.partial(torch.is_autocast_enabled, device)))
-            state.append((f"get_autocast_dtype for {device}", functools.partial(torch.get_autocast_dtype, device)))
-    return {f"torch.{name}": function for name, function in state}
 
 
 def _insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value]) -> None:

@@ -65,8 +65,7 @@ def append_left(ctx: Tracer, items: ListValue, item: Value) -> Value:
 def pop_left(ctx: Tracer, items: ListValue) -> Value:
     if not items.items:
         ctx.throw(IndexError, "pop from an empty deque")
-    ctx.changed(items)
-    return realize(ctx, items.items.pop(0))
+    return _taken(ctx, items, 0)
 
 
 @rule(list.insert, kinds=(ListValue, None, None))
@@ -84,8 +83,14 @@ def pop(ctx: Tracer, items: ListValue, index: Value | None = None) -> Value:
         ctx.throw(IndexError, f"pop from {'an empty deque' if items.cls is collections.deque else 'empty list'}")
     if not -len(items.items) <= position < len(items.items):
         ctx.throw(IndexError, "pop index out of range")
+    return _taken(ctx, items, position)
+
+
+def _taken(ctx: Tracer, items: ListValue, position: int) -> Value:
     ctx.changed(items)
-    return realize(ctx, items.items.pop(position))
+    item = realize(ctx, items.items.pop(position))
+    ctx.effects.take(ctx, items, item)
+    return item
 
 
 @rule(list.remove, kinds=(ListValue, None))

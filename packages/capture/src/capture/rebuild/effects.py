@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
+from capture._engine import refill_mapping, refill_sequence
 from capture.emit import Writer, replays
 from capture.rebuild.containers import write_attributes_of_dict
 from capture.rebuild.objects import fill_contents, set_pending, write_attributes
-from capture.refill import refill_mapping, refill_sequence
 from capture.values.base import Value
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.container_object import ContainerObject
@@ -53,7 +52,7 @@ def replay_list(writer: Writer, value: ListValue) -> None:
         emit.load_const(slice(None))
         emit.store_subscr()
     else:
-        _refill(writer, value, "extend")
+        _refill(writer, value, refill_sequence)
 
 
 @replays(DictValue)
@@ -64,7 +63,7 @@ def replay_dict(writer: Writer, value: DictValue) -> None:
         return
     if (changes := value.entries_changed()) is None:
         writer.emit.build_map(writer.load_all(value.pairs()) // 2)
-        _refill(writer, value, "update")
+        _refill(writer, value, refill_mapping)
     else:
         _write_entries(writer, value, *changes)
     write_attributes_of_dict(writer, value)
@@ -74,11 +73,8 @@ def _write_entries(writer: Writer, value: DictValue, gone: list[Value], written:
     emit = writer.emit
     for key in gone:
         writer.load(value)
-        emit.load_attr("pop")
-        emit.to_callable()
         writer.load(key)
-        emit.call(1)
-        emit.pop()
+        emit.delete_subscr()
     for key, item in written:
         writer.load(item)
         writer.load(value)
@@ -89,34 +85,19 @@ def _write_entries(writer: Writer, value: DictValue, gone: list[Value], written:
 @replays(SetValue)
 def replay_set(writer: Writer, value: SetValue) -> None:
     writer.emit.build_list(writer.load_all(value.parts()))
-    _refill(writer, value, "update")
+    _refill(writer, value, refill_sequence)
 
 
-def _refill(writer: Writer, value: Value, method: str) -> None:
-    """Empty the container and fill it with what is on top of the stack."""
+def _refill(writer: Writer, value: Value, how: Callable[..., Any]) -> None:
+    """Make what is on top of the stack all that the container holds."""
     emit, contents = writer.emit, writer.fresh("contents")
     emit.store_fast(contents)
-    how = _REFILLED_BY.get(value.python_type())
-    if how is not None:
-        emit.load_callable(how)
-        writer.load(value)
-        emit.load_const(value.python_type())
-        emit.load_fast(contents)
-        emit.call(3)
-        emit.pop()
-        return
-    for name, count in (("clear", 0), (method, 1)):
-        writer.load(value)
-        emit.load_attr(name)
-        emit.to_callable()
-        if count:
-            emit.load_fast(contents)
-        emit.call(count)
-        emit.pop()
-
-
-_REFILLED_BY: dict[type, Callable[..., Any]] = {deque: refill_sequence, OrderedDict: refill_mapping}
-"""For those whose iterators notice that they were emptied."""
+    emit.load_uninterrupted(how)
+    writer.load(value)
+    emit.load_const(value.python_type())
+    emit.load_fast(contents)
+    emit.call_uninterrupted(3)
+    emit.pop()
 
 
 @replays(ContextVarValue)
@@ -149,10 +130,10 @@ def replay_class(writer: Writer, value: ClassValue) -> None:
     """Past the metaclass's own ``__setattr__``: what that does was evaluated already."""
     for name, item in value.written.items():
         if item is not None:
-            writer.call_const(type.__setattr__, value, ConstantValue(name), item)
+            writer.call_uninterrupted(type.__setattr__, value, ConstantValue(name), item)
             writer.emit.pop()
         elif name in vars(value.cls):
-            writer.call_const(type.__delattr__, value, ConstantValue(name))
+            writer.call_uninterrupted(type.__delattr__, value, ConstantValue(name))
             writer.emit.pop()
 
 
@@ -161,12 +142,11 @@ def replay_namespace(writer: Writer, value: NamespaceValue) -> None:
     emit = writer.emit
     for name, item in value.written.items():
         if item is None:
+            emit.load_uninterrupted(dict.pop)
             writer.load(value)
-            emit.load_attr("pop")
-            emit.to_callable()
             emit.load_const(name)
             emit.load_const(None)  # what was set and deleted again may not have been there before
-            emit.call(2)
+            emit.call_uninterrupted(3)
             emit.pop()
         else:
             writer.load(item)

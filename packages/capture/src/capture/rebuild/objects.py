@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextvars
 import types
 
+from capture._engine import refill_mapping, refill_sequence
 from capture.emit import Writer, builds
-from capture.refill import refill_mapping, refill_sequence
 from capture.values.base import Value
 from capture.values.constant import ConstantValue
 from capture.values.container_object import ContainerObject, storage_class
@@ -68,7 +68,7 @@ def fill_contents(writer: Writer, owner: Value, contents: Value) -> None:
     """The object with what its contents are now, on the stack."""
     emit = writer.emit
     is_mapping = isinstance(contents, DictValue)
-    emit.load_callable(refill_mapping if is_mapping else refill_sequence)
+    emit.load_uninterrupted(refill_mapping if is_mapping else refill_sequence)
     writer.load(owner)
     emit.load_const(storage_class(owner.python_type()))
     count = writer.load_all(contents.pairs() if isinstance(contents, DictValue) else contents.parts())
@@ -76,7 +76,7 @@ def fill_contents(writer: Writer, owner: Value, contents: Value) -> None:
         emit.build_map(count // 2)
     else:
         emit.build_list(count)
-    emit.call(3)
+    emit.call_uninterrupted(3)
 
 
 @builds(InstanceDict)
@@ -124,7 +124,7 @@ def write_attributes(writer: Writer, value: UserObject) -> None:
             emit.load_const(name)
             emit.store_subscr()
         elif value.source is None or isinstance(value.cls.__setattr__, types.FunctionType):
-            writer.call_const(object.__setattr__, value, ConstantValue(name), item)
+            writer.call_uninterrupted(object.__setattr__, value, ConstantValue(name), item)
             emit.pop()
         else:
             writer.load(item)
@@ -134,7 +134,7 @@ def write_attributes(writer: Writer, value: UserObject) -> None:
 
 def _delete_attribute(writer: Writer, value: UserObject, name: str) -> None:
     if isinstance(value.cls.__delattr__, types.FunctionType):
-        writer.call_const(object.__delattr__, value, ConstantValue(name))
+        writer.call_uninterrupted(object.__delattr__, value, ConstantValue(name))
         writer.emit.pop()
     else:
         writer.load(value)

@@ -141,7 +141,9 @@ class DictValue(Value):
         if hashed not in self.entries:
             return None
         ctx.changed(self)
-        return realize(ctx, self.entries.pop(hashed)[1])
+        item = realize(ctx, self.entries.pop(hashed)[1])
+        ctx.effects.take(ctx, self, item)
+        return item
 
     def elements(self, ctx: Tracer) -> list[Value]:
         return [key for key, _ in self.entries.values()]
