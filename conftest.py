@@ -91,6 +91,8 @@ class Progress:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if importlib.util.find_spec("capture") is not None:  # ours are errors where somebody names them
+        config.addinivalue_line("filterwarnings", "error::capture.CaptureWarning")
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not reporter.isatty and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(reporter), "progress")

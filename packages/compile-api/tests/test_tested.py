@@ -10,24 +10,24 @@ from compile_api import tested
 
 @pytest.fixture(autouse=True)
 def _nothing_was_said():
-    tested.warn_of_newer.cache_clear()
+    tested.tell_of_newer.cache_clear()
     yield
-    tested.warn_of_newer.cache_clear()
+    tested.tell_of_newer.cache_clear()
 
 
 def test_a_newer_torch_is_warned_of_once():
     with pytest.warns(tested.NewerTorchWarning, match=r"torch 99\.0\.1\+cpu is newer .* with \(2\.11 to "):
-        tested.warn_of_newer("99.0.1+cpu")
+        tested.tell_of_newer("99.0.1+cpu", warnings.warn)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tested.warn_of_newer("99.0.1+cpu")
+        tested.tell_of_newer("99.0.1+cpu", warnings.warn)
 
 
 @pytest.mark.parametrize("version", [*tested.TESTED, str(torch.__version__), "2.14.9+cu130", "2.13.0a0+git"])
 def test_a_tested_torch_is_not_warned_of(version):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tested.warn_of_newer(version)
+        tested.tell_of_newer(version, warnings.warn)
 
 
 def test_compile_warns(monkeypatch):

@@ -8,7 +8,6 @@ the user's handlers see it; and a graph that fails where the program does not is
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FunctionType
 from typing import Any
@@ -20,6 +19,7 @@ from capture._engine import Outside
 from capture.draws import put_back, states_of
 from capture.emit import Writer
 from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Reason
+from capture.informing import inform
 from capture.instructions import Instruction
 from capture.parameters import all_positional, argument_names
 from capture.records import FallbackRecord
@@ -86,7 +86,7 @@ class Failures:
         self._told.add(self.last)
         self.tell(FallbackRecord(self.location, reason))
         if not self.handled:
-            warnings.warn(f"{self.location}: {reason.explanation}", CaptureWarning, stacklevel=2)
+            inform(CaptureWarning(f"{self.location}: {reason.explanation}"), self.location)
 
 
 class StartingOver:

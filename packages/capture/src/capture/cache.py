@@ -89,6 +89,7 @@ class CodeState:
     varying: Varying = field(default_factory=Varying)
     reasons: list[str] = field(default_factory=list)
     left_idle: int = 0  # calls that CPython ran because no tensor was within their reach
+    decided: Any = None  # by a call that ended in a warning that is an error
 
     def add(self, entry: GuardedCode, guards: tuple[Guard, ...]) -> None:
         self.versions.append(Version(entry, guards))

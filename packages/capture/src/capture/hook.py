@@ -10,7 +10,6 @@ import os
 import sys
 import sysconfig
 import traceback
-import warnings
 import weakref
 from collections.abc import Iterable
 from types import CodeType, FunctionType
@@ -35,6 +34,7 @@ from capture.foreign_markers import is_disabled, is_triton_kernel
 from capture.forks import CollectionPause, ProcessLock
 from capture.guards import RELATIONS, to_spec
 from capture.idleness import Idleness, LeftIdle, is_left_for_good
+from capture.informing import Waiting, inform
 from capture.options import Options
 from capture.outcomes import SizesFixed
 from capture.program_settings import program_settings
@@ -140,7 +140,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
     if not stance.may_translate(location, lambda: config.cache.state(code).why(Inputs(function, args))):
         return _engine.SKIP_ONCE
     try:
-        return _verdict(config, Inputs(function, args), location)
+        return _told_of(config, Inputs(function, args), location)
     except RecursionError:  # the engine runs the frame as it is
         raise
     except Delivered as delivered:
@@ -152,6 +152,28 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
         return raising  # what surrounds the place in the user's function handles it
 
 
+def _told_of(config: Config, inputs: Inputs, location: Location) -> Any:
+    """The verdict.  Of what it came to the user is told when all is kept: where that is an error, the next call goes on
+    as this one would have."""
+    state, told = config.cache.state(inputs.function.__code__), Waiting()
+    if state.decided is not None:
+        decided, state.decided = state.decided, None
+        return decided
+    try:
+        with told.gathered():
+            verdict = _verdict(config, inputs, location)
+    except BaseException:
+        told.show()
+        raise
+    try:
+        told.tell()
+    except Warning:
+        if not isinstance(verdict, _engine.GuardedCode):  # which is found again by its guards
+            state.decided = verdict
+        raise
+    return verdict
+
+
 def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
     try:
         _require_insides()
@@ -161,7 +183,7 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
         if config.nopython or not program_settings().failures_run_eagerly:
             raise
         return _run_eagerly(config, location, error)
-    except (Unsupported, RecompileRefused, RecompileLimitHit, CaptureWarning):  # the last where warnings are errors
+    except (Unsupported, RecompileRefused, RecompileLimitHit):
         raise
     except SkipFrame as skip:
         if config.nopython:
@@ -178,10 +200,8 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
             "internal error", f"{type(error).__name__}: {error}", "please report it; the frame runs in CPython"
         )
         record = FallbackRecord(location, reason, _traceback())
-        warnings.warn(
-            f"{location}: {reason.explanation} (inside capture; the function runs uncompiled)",
-            CaptureWarning,
-            stacklevel=2,
+        inform(
+            CaptureWarning(f"{location}: {reason.explanation} (inside capture; the function runs uncompiled)"), location
         )
         return _give_up(config, record)
 
@@ -194,7 +214,7 @@ def _require_insides() -> None:
 
 @functools.cache
 def _say_once(sentence: str) -> None:
-    warnings.warn(sentence, CaptureWarning, stacklevel=2)
+    inform(CaptureWarning(sentence))
 
 
 def _is_deep() -> bool:
@@ -231,7 +251,7 @@ def _give_up(config: Config, record: FallbackRecord) -> Any:
 
 def _run_eagerly(config: Config, location: Location, error: BackendError) -> Any:
     reason = Reason("backend", str(error), "its own exception says more where failures are not suppressed")
-    warnings.warn(f"{location}: {error} (the function runs uncompiled)", CaptureWarning, stacklevel=3)
+    inform(CaptureWarning(f"{location}: {error} (the function runs uncompiled)"), location)
     return _give_up(config, FallbackRecord(location, reason))
 
 
@@ -313,7 +333,7 @@ def _may_open(config: Config, state: CodeState) -> bool:
 def _too_many(config: Config, location: Location, state: CodeState) -> Any:
     record = too_many(location, state, config.recompile_limit)
     if not state.is_idle():
-        warnings.warn(f"{location}: {record.reason.explanation}", CaptureWarning, stacklevel=2)
+        inform(CaptureWarning(f"{location}: {record.reason.explanation}"), location)
     return _give_up(config, record)
 
 

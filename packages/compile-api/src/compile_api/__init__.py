@@ -20,7 +20,7 @@ defer_distributed_tensors()
 defer_validation()
 
 with uncollected(), own_engines():
-    from capture import RecompileRefused
+    from capture import CaptureWarning, RecompileRefused
     from compile_api import logs as _logs
     from compile_api import runtimes as _runtimes  # both fill the table of backends
     from compile_api import wiring as _wiring
@@ -66,6 +66,7 @@ __all__ = [
     "BackendCannot",
     "BackendNotReady",
     "BadOption",
+    "CaptureWarning",
     "CompileApiError",
     "CompileOptions",
     "Explanation",

@@ -7,7 +7,6 @@ the reference than eager is; then the first operator whose own result is off is 
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
+from capture.informing import inform
 from compile_api.errors import AccuracyWarning, MissingGradients
 from compile_api.ledger import GraphInaccurate, Ledger
 from compile_api.missing_gradients import left_out
@@ -81,9 +81,7 @@ def _tell(gm: fx.GraphModule, compiler: CompilerFn, inputs: Sequence[Any], found
     name = "no single operator, only their fusion" if node is None else f"{_named(node)}"
     record = GraphInaccurate(name, str(location or ""), found.error, found.eager_error)
     ledger.add(record)
-    warnings.warn(
-        f"a compiled graph is inaccurate and runs eagerly from now on: {record}", AccuracyWarning, stacklevel=4
-    )
+    inform(AccuracyWarning(f"a compiled graph is inaccurate and runs eagerly from now on: {record}"))
 
 
 def _missing(gm: fx.GraphModule, inputs: Sequence[Any]) -> GraphInaccurate | None:
@@ -98,7 +96,7 @@ def _missing(gm: fx.GraphModule, inputs: Sequence[Any]) -> GraphInaccurate | Non
 
 def _tell_missing(record: GraphInaccurate, ledger: Ledger) -> None:
     ledger.add(record)
-    warnings.warn(f"a graph misses gradients, and CPython runs it from now on: {record}", AccuracyWarning, stacklevel=4)
+    inform(AccuracyWarning(f"a graph misses gradients, and CPython runs it from now on: {record}"))
 
 
 def _raising(record: GraphInaccurate) -> Callable[..., Any]:

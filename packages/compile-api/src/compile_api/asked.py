@@ -10,7 +10,6 @@ import ast
 import functools
 import os
 import sys
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,8 @@ from types import FrameType
 
 import torch
 
-from capture import Location
+from capture import CaptureWarning, Location
+from capture.informing import inform
 from compile_api import logs
 from compile_api.errors import BadOption
 from compile_api.options import SETTABLE, Overrides, as_mapping, nearest
@@ -44,7 +44,9 @@ class Told:
     def once(self, text: str) -> None:
         if text not in self.said:
             self.said.add(text)
-            warnings.warn(text, stacklevel=_frames_of_ours())
+            caller = sys._getframe(_frames_of_ours() - 1)
+            code = caller.f_code
+            inform(CaptureWarning(text), Location(code.co_filename, caller.f_lineno, code.co_qualname))
 
     def of_mark(self, text: str) -> None:
         """Of a mark that torch's own code (``torch.export``) puts on what it makes, nobody has to know."""
@@ -57,8 +59,8 @@ class Told:
         if where is None:
             self.of_mark(text)
         elif text not in self.said and not where.filename.startswith(_TORCH):
-            warnings.warn_explicit(text, UserWarning, where.filename, where.line)
             self.said.add(text)
+            inform(CaptureWarning(text), where)
 
 
 def _frames_of_ours() -> int:

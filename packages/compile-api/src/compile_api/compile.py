@@ -12,6 +12,7 @@ import torch
 
 import capture
 from capture import _engine
+from capture.informing import inform
 from compile_api.backends import CompilerFn, Context, lookup
 from compile_api.ledger import GraphRefused, Ledger
 from compile_api.logs import follow
@@ -19,7 +20,7 @@ from compile_api.module import SameModule, compiled_module
 from compile_api.observing import observed
 from compile_api.options import Overrides, resolve, tell_of_unused
 from compile_api.progress import Progress
-from compile_api.tested import warn_of_newer
+from compile_api.tested import tell_of_newer
 from compile_api.torch_versions import call_impl_of, compiled_call_impl_of
 
 Target = TypeVar("Target", bound=Callable[..., Any])
@@ -68,7 +69,7 @@ def compile(
     options: overrides of single settings by name, or ``CompileOptions``.
     disable: leave the function as it is.
     """
-    warn_of_newer(str(torch.__version__))
+    tell_of_newer(str(torch.__version__), inform)
     chosen = resolve(fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options)
     entry = lookup(backend)
     if disable:

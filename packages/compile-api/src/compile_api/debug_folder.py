@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import re
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,8 @@ from typing import Any
 
 from torch import fx
 
+from capture import CaptureWarning
+from capture.informing import inform
 from compile_api import page
 from compile_api.ledger import GraphCompiled
 from compile_api.stored_graph import Maker, StoredGraph
@@ -76,7 +77,7 @@ def for_graph(
     try:
         return _filled(_new(base, gm), gm, example_inputs, maker or Maker())
     except (OSError, UnicodeError) as error:  # or the locale has no letters for the folder's name
-        warnings.warn(f"no debug folder for this graph: {error}", stacklevel=2)
+        inform(CaptureWarning(f"no debug folder for this graph: {error}"))
         return None
 
 
@@ -96,7 +97,7 @@ def _save(stored: StoredGraph, folder: Path) -> None:
     try:
         stored.save(folder / "graph.pt")
     except (OSError, TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:
-        warnings.warn(f"{folder} has no graph.pt to minify: {error}", stacklevel=2)
+        inform(CaptureWarning(f"{folder} has no graph.pt to minify: {error}"))
 
 
 def _function_of(gm: fx.GraphModule) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from capture import CaptureWarning
+
 
 class CompileApiError(Exception):
     """Base of this package's errors."""
@@ -24,7 +26,7 @@ class BadOption(CompileApiError, ValueError, RuntimeError):
     ``RuntimeError`` there: this is one too."""
 
 
-class AccuracyWarning(UserWarning):
+class AccuracyWarning(CaptureWarning):
     """Under ``options={"check": True}``: a compiled graph computed something else than eager."""
 
 

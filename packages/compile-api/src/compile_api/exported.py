@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import operator
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from torch import fx
 from torch.fx.node import has_side_effect
 
 import capture
+from capture.informing import inform
 from compile_api.errors import CompileApiError
 from compile_api.torch_versions import pytree
 
@@ -62,12 +62,9 @@ def exported(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         raise capture.not_one_graph(function, len(seen.graphs))
     record = next(record for record in log.records() if isinstance(record, capture.GraphRecord))
     if record.changed:
-        warnings.warn(
-            f"the function changes {', '.join(record.changed)}: that is no part of the exported graph, whose calls "
-            "leave it as it is",
-            capture.CaptureWarning,
-            stacklevel=3,
-        )
+        changed = ", ".join(record.changed)
+        text = f"the function changes {changed}: that is no part of the exported graph, whose calls leave it as it is"
+        inform(capture.CaptureWarning(text))
     return Exported(_Writer(function, seen).module(args, kwargs, result), record.guards)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import capture
+from capture import CaptureWarning
+from capture.informing import inform
 from compile_api.errors import BadOption
 from compile_api.ledger import GraphCaptured, GraphCompiled, GraphInaccurate, GraphRefused, Ledger
 from compile_api.options import nearest
@@ -127,7 +128,7 @@ def write_to_file(path: str) -> None:
     try:
         handler = logging.FileHandler(path)
     except OSError as error:
-        warnings.warn(f"logs are not written to {path}: {error.strerror}", stacklevel=2)
+        inform(CaptureWarning(f"logs are not written to {path}: {error.strerror}"))
         return
     handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
     parent.addHandler(handler)
@@ -190,4 +191,4 @@ def from_environment() -> None:
     try:
         set_logs(os.environ.get("COMPILE_LOGS", ""))
     except BadOption as error:  # a misspelt variable must not keep the program from starting
-        warnings.warn(f"COMPILE_LOGS: {error}", stacklevel=2)
+        inform(CaptureWarning(f"COMPILE_LOGS: {error}"))

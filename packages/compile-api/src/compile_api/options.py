@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias, get_args, get_type_hints
 
+from capture import CaptureWarning
+from capture.informing import inform
 from compile_api.errors import BadOption
 
 
@@ -104,9 +105,7 @@ def tell_of_unused(options: Overrides, backend: object) -> None:
     unused = [name for name in _OF_INDUCTOR if asked.get(name) and backend != "inductor"]
     if unused:
         named = backend if isinstance(backend, str) else getattr(backend, "__name__", "this one")
-        warnings.warn(
-            f"options {', '.join(unused)} act with backend 'inductor'; {named!r} leaves them out", stacklevel=3
-        )
+        inform(CaptureWarning(f"options {', '.join(unused)} act with backend 'inductor'; {named!r} leaves them out"))
 
 
 def _truth(name: str, value: object, wanted: str) -> bool:

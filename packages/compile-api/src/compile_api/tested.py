@@ -6,7 +6,7 @@ The one list of them: the jobs of the repository read it, too.  Must not import 
 from __future__ import annotations
 
 import functools
-import warnings
+from collections.abc import Callable
 
 TESTED = {"2.11.0": "3.6.0", "2.12.1": "3.7.0", "2.13.0": "3.7.1", "2.14.1": "3.8.0"}
 """Releases of torch, and of triton that belongs to each."""
@@ -43,7 +43,7 @@ def complaint(version: str) -> str:
 
 
 @functools.cache
-def warn_of_newer(version: str) -> None:
+def tell_of_newer(version: str, tell: Callable[[Warning], None]) -> None:
     """Once per process."""
     if said := complaint(version):
-        warnings.warn(said, NewerTorchWarning, stacklevel=3)
+        tell(NewerTorchWarning(said))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -12,6 +11,8 @@ import aotgrad
 import cudagraphs
 import inductor
 from aotgrad.roles import Primal
+from capture import CaptureWarning
+from capture.informing import Waiting, inform
 from capture.signals import carried
 from compile_api import logs
 from compile_api.backends import CompilerFn, Context, backend
@@ -81,17 +82,18 @@ def generate(ctx: Context) -> Callable[[str], FxCompiler]:
             what = f"{direction}, {len(gm.graph.nodes)} operators"
             ctx.progress.stage(what)
             folder = None if ctx.folder is None else ctx.folder.stage(direction)
-            compiled = inductor.compile(
-                gm,
-                example_inputs,
-                options={
-                    "trace": folder or ctx.options.trace,
-                    "labels": ctx.options.labels,
-                    "max_autotune": ctx.options.max_autotune,
-                    "check_inputs": direction == "backward" or not ctx.guarded,
-                },
-                tell=lambda doing: ctx.progress.stage(f"{what}: {doing}"),
-            )
+            with inductor.complaints_heard(lambda text: inform(CaptureWarning(text))):
+                compiled = inductor.compile(
+                    gm,
+                    example_inputs,
+                    options={
+                        "trace": folder or ctx.options.trace,
+                        "labels": ctx.options.labels,
+                        "max_autotune": ctx.options.max_autotune,
+                        "check_inputs": direction == "backward" or not ctx.guarded,
+                    },
+                    tell=lambda doing: ctx.progress.stage(f"{what}: {doing}"),
+                )
             record = described(direction, gm, compiled, texts=ctx.folder is not None or logs.any_wanted())
             ctx.ledger.add(record)
             if ctx.folder is not None:
@@ -192,8 +194,10 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
     compile_direction = compiler(direction)
 
     def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
-        with carried():  # what a signal's handler raises, a time limit say, is no mistake of ours
-            return forgiven(gm, example_inputs)
+        told = Waiting()
+        with carried(), told.gathered():  # what a signal's handler raises, a time limit say, is no mistake of ours
+            compiled = forgiven(gm, example_inputs)
+        return telling(told, compiled) if told else compiled
 
     def forgiven(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
         try:
@@ -209,9 +213,20 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
     return compile_graph
 
 
+def telling(told: Waiting, compiled: Boxed) -> Boxed:
+    """Tells at the first call what there is to tell of the compilation: an error of that loses nothing compiled."""
+
+    def call(inputs: list[Any]) -> Sequence[Any]:
+        if told:
+            told.tell()
+        return compiled(inputs)
+
+    return call
+
+
 def after_our_mistake(ctx: Context, gm: torch.fx.GraphModule, error: Exception) -> Callable[..., Any]:
     """The graph as it is; what went wrong is kept, and said once."""
     reason = f"{type(error).__name__}: {error}"
     ctx.ledger.add(GraphRefused("compiler", reason, "this graph runs eagerly; please report it"))
-    warnings.warn(f"compiling a graph failed inside compile-api, so it runs eagerly ({reason})", stacklevel=2)
+    inform(CaptureWarning(f"compiling a graph failed inside compile-api, so it runs eagerly ({reason})"))
     return gm.forward

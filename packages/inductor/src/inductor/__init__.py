@@ -2,6 +2,7 @@
 
 from inductor.api import compile
 from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
+from inductor.complaints import complaints_heard
 from inductor.counting import Metrics, metrics
 from inductor.decompose import decompositions
 from inductor.errors import (
@@ -38,6 +39,7 @@ __all__ = [
     "UnsupportedGraph",
     "as_eager_lays",
     "compile",
+    "complaints_heard",
     "decompositions",
     "lay_out_images",
     "metrics",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
@@ -12,6 +11,7 @@ from torch.fx import GraphModule
 from inductor import pipeline, trace
 from inductor.calling import calling_of, check_list, with_constants
 from inductor.compiled import CompiledGraph, Report
+from inductor.complaints import complain
 from inductor.counting import metrics
 from inductor.errors import BuildError, CacheError, InductorError, NotAGraph, UnsupportedGraph
 from inductor.exported import CompiledProgram, Program, compile_exported, is_program
@@ -74,7 +74,7 @@ def _compile(gm: GraphModule, given: Any, chosen: Options, tell: Callable[[str],
         _check_form(name, gm, error)
         if not chosen.fallback:
             raise
-        warnings.warn(f"{name} runs operator by operator: {error}", RuntimeWarning, stacklevel=3)
+        complain(f"{name} runs operator by operator: {error}", stacklevel=3)
         compiled = _uncompiled(name, gm, str(error))
     except InductorError:
         raise

@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from pathlib import Path
 from inductor import runtime
 from inductor.cache import Cache, key_of
 from inductor.compiler_faults import FAULTS, flags_against_faults
+from inductor.complaints import complain
 from inductor.errors import BuildError, CacheError
 from inductor.options import Options
 
@@ -133,7 +133,7 @@ def open_cache(options: Options) -> Cache:
     try:
         return Cache(options.cache_folder(), options.cache_bytes)
     except CacheError as error:
-        warnings.warn(f"{error}; kernels are built for this process only", RuntimeWarning, stacklevel=2)
+        complain(f"{error}; kernels are built for this process only", stacklevel=2)
         return Cache(Path(_process_folder().name), options.cache_bytes)
 
 

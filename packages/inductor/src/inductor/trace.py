@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import warnings
 from pathlib import Path
 
 import torch
 
 from inductor import pipeline
 from inductor.compiled import CompiledGraph
+from inductor.complaints import complain
 from inductor.ir.program import Buffer
 
 _RUN = '''\
@@ -109,7 +109,7 @@ class _Pages:
 
 def _warn(error: OSError | UnicodeError) -> None:
     why = f" to {error.filename}: {error.strerror}" if isinstance(error, OSError) else f": {error}"
-    warnings.warn(f"the trace cannot be written{why}", RuntimeWarning, stacklevel=2)
+    complain(f"the trace cannot be written{why}", stacklevel=2)
 
 
 def _write_run(work: pipeline.Work, pages: _Pages) -> None:

@@ -5,7 +5,6 @@ later, and remarks of who serves programs that were written for another compiler
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any, Protocol, TypeGuard
 
 from capture.builtin_rules.registry import fallback, rule
 from capture.errors import Location
+from capture.informing import filter_for
 from capture.program_settings import program_settings
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
@@ -62,20 +62,9 @@ class Notice:
 
     def would_raise(self) -> bool:
         """Whether the filters that hold now make an error of it."""
-        for action, text, category, module, line in warnings.filters:
-            if (
-                (text is None or _matches(text, self.text))
-                and issubclass(self.category, category)
-                and (module is None or _matches(module, os.path.splitext(self.where.filename)[0]))
-                and line in (0, self.where.line)
-            ):
-                return action == "error"
-        return False
-
-
-def _matches(pattern: Any, text: str) -> bool:
-    found = re.match(pattern, text) if isinstance(pattern, str) else pattern.match(text)
-    return bool(found)
+        module = os.path.splitext(self.where.filename)[0]
+        decides = filter_for(self.text, self.category, module, self.where.line)
+        return decides is not None and decides.action == "error"
 
 
 @rule(warnings.warn)

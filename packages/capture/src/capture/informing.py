@@ -1,0 +1,149 @@
+"""What the user is told of: that a graph runs uncompiled, that a function was captured too often.
+
+It is information, and where a program has all warnings raised as errors (``-W error``) it is shown: the program's
+results are right, and it goes on.  Where a filter names it, by its category, its text or its module, it is an error: of
+the call, once, and after what was under way is finished and kept.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from capture.errors import Location
+
+_MODULE = "capture"
+_OURS = frozenset({"capture", "aotgrad", "inductor", "cudagraphs", "compile_api"})
+_ABOVE_US = frozenset({*_OURS, "torch", "contextlib", "functools"})
+_given: dict[Any, Any] = {}  # what Python remembers of a place that warned
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One of ``warnings.filters``, and how Python reads it."""
+
+    action: str
+    text: Any
+    category: type[Warning]
+    module: Any
+    line: int
+
+    def holds_for(self, text: str, category: type[Warning], module: str, line: int) -> bool:
+        return (
+            (self.text is None or _matches(self.text, text))
+            and issubclass(category, self.category)
+            and (self.module is None or _matches(self.module, module))
+            and self.line in (0, line)
+        )
+
+    def names_somebody(self) -> bool:
+        """Whether it is about certain warnings, not about all, or all of one of Python's own categories."""
+        return self.text is not None or self.module is not None or self.category.__module__ != "builtins"
+
+
+def filter_for(text: str, category: type[Warning], module: str, line: int) -> Filter | None:
+    """The filter that decides on a warning."""
+    known = (Filter(*each) for each in warnings.filters)
+    return next((each for each in known if each.holds_for(text, category, module, line)), None)
+
+
+def _matches(pattern: Any, text: str) -> bool:
+    return bool(re.match(pattern, text) if isinstance(pattern, str) else pattern.match(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    warning: Warning
+    filename: str
+    line: int
+
+    def give(self) -> None:
+        """Raises it where a filter that names it says so."""
+        try:
+            warnings.warn_explicit(
+                self.warning, type(self.warning), self.filename, self.line, module=_MODULE, registry=_given
+            )
+        except type(self.warning) as error:
+            if error is not self.warning or self._is_meant():
+                raise
+            self.show()
+
+    def show(self) -> None:
+        warnings.showwarning(self.warning, type(self.warning), self.filename, self.line)
+
+    def _is_meant(self) -> bool:
+        decides = filter_for(str(self.warning), type(self.warning), _MODULE, self.line)
+        return decides is not None and decides.names_somebody()
+
+
+class _OfThread(threading.local):
+    waiting: list[_Told] | None = None
+
+
+_thread = _OfThread()
+
+
+def inform(warning: Warning, where: Location | None = None) -> None:
+    """Tells of ``warning``, at a line of the program: the one that called us, where none is given."""
+    told = _Told(warning, where.filename, where.line) if where is not None else _Told(warning, *_calling_line())
+    if _thread.waiting is not None:
+        _thread.waiting.append(told)
+    else:
+        told.give()
+
+
+class Waiting:
+    """What is told of while something is under way that an exception must not end, and nobody further out waits."""
+
+    def __init__(self) -> None:
+        self._told: list[_Told] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._told)
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        if _thread.waiting is not None:
+            yield
+            return
+        _thread.waiting = self._told
+        try:
+            yield
+        finally:
+            _thread.waiting = None
+
+    def tell(self) -> None:
+        """All of it; what is to be raised last, and of that the first."""
+        raised = [error for error in map(_raised, self._taken()) if error is not None]
+        if raised:
+            raise raised[0]
+
+    def show(self) -> None:
+        """All of it, where another error is on its way."""
+        for told in self._taken():
+            told.show()
+
+    def _taken(self) -> Iterable[_Told]:
+        told, self._told = self._told, []
+        return told
+
+
+def _raised(told: _Told) -> Warning | None:
+    try:
+        told.give()
+    except Warning as error:
+        return error
+    return None
+
+
+def _calling_line() -> tuple[str, int]:
+    frame = sys._getframe(2)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _ABOVE_US:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
