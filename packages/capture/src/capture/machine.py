@@ -272,6 +272,8 @@ class Machine:
             self.unwind(frame, instruction, raised)
         except undecided():
             self.stop("data-dependent operation", "a size that only the data can tell decides what happens next")
+        except Warning as warning:  # of what evaluation asked or made; where CPython does it, the program is to meet it
+            self.stop("warning", f"a warning is an error: {warning}")
         except NotConstant:
             self.stop("value", f"{instruction.op} needs a value that is known only when the program runs")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
@@ -14,6 +14,7 @@ from capture.builtin_rules.registry import fallback, rule
 from capture.errors import Location
 from capture.informing import filter_for
 from capture.program_settings import program_settings
+from capture.silence import raised, silenced
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.function import ClassValue
@@ -39,10 +40,7 @@ def remark_while_captured(ctx: Tracer, listener: Value, text: Value) -> Value:
     heard_by = realize(ctx, listener)
     if not isinstance(heard_by, UserObject) or heard_by.obj is None:
         return ctx.stop("value", "a remark is made to what was made here")
-    try:
-        heard_by.obj.hear(text.constant(), calling_place(ctx))
-    except Warning as error:  # where the program makes them errors, Python raises it
-        ctx.stop("warning", f"a warning is an error: {error}")
+    heard_by.obj.hear(text.constant(), calling_place(ctx))
     return NONE
 
 
@@ -77,11 +75,25 @@ def warn_of_what_is_deprecated(
     if not _is_deprecation(kind) or type(text) is not str or not ctx.in_library():
         hint = "move the call out of the compiled function"
         return ctx.stop("warning", f"`warnings.warn` is called on {message.describe()}", hint)
-    notice = Notice(text, kind, calling_place(ctx))
-    if notice.would_raise():
-        ctx.stop("warning", f"a warning is an error: {text}")
-    ctx.effects.calls.append((notice, ()))
+    _give(ctx, Notice(text, kind, calling_place(ctx)))
     return NONE
+
+
+def _give(ctx: Tracer, notice: Notice) -> None:
+    if notice.would_raise():
+        ctx.stop("warning", f"a warning is an error: {notice.text}")
+    ctx.effects.calls.append((notice, ()))
+
+
+def noticed(ctx: Tracer, make: Callable[[], Any]) -> Any:
+    """What ``make`` gives of a library's.  What the library says of that is said at every call."""
+    try:
+        with raised():
+            return make()
+    except Warning as warning:
+        _give(ctx, Notice(str(warning), type(warning), ctx.frames[-1].location()))
+    with silenced():
+        return make()
 
 
 def _is_deprecation(kind: Any) -> TypeGuard[type[Warning]]:

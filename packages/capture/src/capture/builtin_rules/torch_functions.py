@@ -13,6 +13,7 @@ import torch
 
 from capture import default_devices
 from capture.answers import QUESTIONS, answer_of, rely_on_where_it_begins
+from capture.builtin_rules.notices import noticed
 from capture.builtin_rules.registry import constant_of, fallback, fold, rule
 from capture.python_kernels import leave_what_reads_changes
 from capture.sources import AttrSource, CallSource, ConstSource
@@ -437,7 +438,8 @@ def make_inference_mode(ctx: Tracer, mode: Value = TRUE) -> Value:
 
 def _autocast(cls: type) -> Callable[..., Value]:
     def make(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
-        made = cls(*(constant_of(ctx, arg) for arg in args), **{k: constant_of(ctx, v) for k, v in kwargs.items()})
+        given = [constant_of(ctx, arg) for arg in args], {k: constant_of(ctx, v) for k, v in kwargs.items()}
+        made = noticed(ctx, lambda: cls(*given[0], **given[1]))
         _rely_on_autocast_dtype(ctx, made.device)
         return TorchContext(torch.autocast, autocast_arguments(made))
 
