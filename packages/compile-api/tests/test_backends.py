@@ -122,3 +122,30 @@ def test_parameters_whose_memory_is_exchanged_are_seen_by_guards():
     for data in (torch.randn(4, 4).t(), torch.randn(8, 8)[::2, ::2], torch.randn(4, 4).double(), torch.randn(1, 4)):
         module.weight.data = data
         assert torch.equal(compiled(x), module.weight * 2 + x)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(OSError(), "OSError, which says no more"), (OSError("\nit"), "OSError: it")]
+)
+def test_what_fails_without_a_word_is_told_in_a_sentence(error, said):
+    class Refuses(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            raise error
+
+    def backend(gm, example_inputs):
+        raise error
+
+    with pytest.raises(capture.BackendError, match=rf"a graph of sin: {said}$"):
+        capture.optimize(backend)(sin)(torch.ones(2))
+    compiled = compile_api.compile(lambda x: Refuses.apply(x), backend="aot_eager")
+    compiled(torch.ones(2, requires_grad=True))
+    assert f"autograd cannot run backward here ({said})" in str(compile_api.report(compiled))
+
+
+def sin(x):
+    return x.sin()

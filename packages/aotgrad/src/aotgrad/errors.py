@@ -42,6 +42,12 @@ class InputChanged(AotgradError):
     """A compiled graph was called with a value other than the one it was compiled for."""
 
 
+def words_of(error: BaseException) -> str:
+    """An exception in a sentence of ours: its type, and what it says if it says something."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}, which says no more"
+
+
 def refuse_miscount(error: Exception, which: str, count: int) -> None:
     """Raises for an error of taking results apart; one that comes from within what was called is left as it is."""
     here = error.__traceback__

@@ -24,7 +24,7 @@ from aotgrad import functional
 from aotgrad.analyse import Analysis, TracedInput, analyse
 from aotgrad.connected import ANSWERS, Edges, functions_noted, outputs_behind, reached_by, told_of_missing_gradients
 from aotgrad.early import EarlyRules
-from aotgrad.errors import DependsOnValues, FailsOnFakes, Unsupported
+from aotgrad.errors import DependsOnValues, FailsOnFakes, Unsupported, words_of
 from aotgrad.facts import Facts, OfResult
 from aotgrad.held import TOGETHER, Behind, behind_each
 from aotgrad.inputs import GraphInput, Signature
@@ -185,8 +185,7 @@ def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[Any]) ->
         raise _depends_on_values(error, recorder.source) from error
     except Exception as error:
         # Whatever the program raises on fakes, its own error or a limit of fakes, only eager can tell which it is.
-        reason = str(error).split("\n", maxsplit=1)[0]
-        what = f"the program fails while it is traced ({type(error).__name__}: {reason})"
+        what = f"the program fails while it is traced ({words_of(error).splitlines()[0]})"
         raise FailsOnFakes(what, "run it eagerly: the error may be its own", _place(recorder.source)) from error
 
 
@@ -371,7 +370,7 @@ def _backward(
             # Eager reports this when backward runs, and not at all if it never does: so must the program.  Or torch's
             # own rules for fakes fail, as at gradients of the mean of nothing.
             raise Unsupported(
-                f"autograd cannot run backward here ({error})", "eager reports it when it matters"
+                f"autograd cannot run backward here ({words_of(error)})", "eager reports it when it matters"
             ) from error
     _note_connections(inputs, every, unanswered)
     return nodes, [within.get(id(entry.value), known) for entry, known in zip(inputs, gradients, strict=True)]

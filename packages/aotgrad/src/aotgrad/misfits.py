@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from aotgrad import functional
-from aotgrad.errors import FailsOnFakes
+from aotgrad.errors import FailsOnFakes, words_of
 from aotgrad.symbols import SYM_TYPES
 from aotgrad.torch_versions import DisablePythonDispatcher, DisableTorchDispatch, pytree
 
@@ -71,7 +71,7 @@ def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -
                 named["out"] = pytree.tree_map_only(torch.Tensor, lambda one: one.new_empty(0), named["out"])
             func(*given, **named)
     except Exception as error:
-        what = f"{name} is refused by torch ({type(error).__name__}: {error})"
+        what = f"{name} is refused by torch ({words_of(error)})"
         raise FailsOnFakes(what, "run it eagerly: the error is its own") from error
 
 

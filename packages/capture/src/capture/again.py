@@ -18,7 +18,7 @@ import torch.utils.checkpoint
 from capture._engine import Outside
 from capture.draws import put_back, states_of
 from capture.emit import Writer
-from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Reason
+from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Reason, words_of
 from capture.informing import inform
 from capture.instructions import Instruction
 from capture.parameters import all_positional, argument_names
@@ -54,7 +54,7 @@ class Failures:
 
     def start_over(self, error: BaseException) -> bool:
         """Whether CPython is to run the frame after this error of its graph."""
-        self.last = f"the graph raised {type(error).__name__}: {error}"
+        self.last = f"the graph raised {words_of(error)}"
         if isinstance(self.graph, Undoing) and self.graph.is_final(error):
             return False
         if not isinstance(error, Exception) or isinstance(error, (CaptureError, CaptureWarning, *_ENDS)):

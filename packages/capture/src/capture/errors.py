@@ -38,6 +38,12 @@ class Reason:
     hint: str = ""
 
 
+def words_of(error: BaseException) -> str:
+    """An exception in a sentence of ours: its type, and what it says if it says something."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}, which says no more"
+
+
 class CaptureError(Exception):
     """Base of every error that a user of this package can see.  What stops a program is a ``RuntimeError`` too, as it
     is with torch's own compiler."""

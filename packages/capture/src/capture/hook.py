@@ -29,6 +29,7 @@ from capture.errors import (
     RecompileRefused,
     SkipFrame,
     Unsupported,
+    words_of,
 )
 from capture.foreign_markers import is_disabled, is_triton_kernel
 from capture.forks import CollectionPause, ProcessLock
@@ -195,10 +196,8 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
         if isinstance(error, RecursionError):
             return _give_up(config, FallbackRecord(location, Reason("nesting", "what it works on is nested too deep")))
         if config.options.strict:
-            raise InternalError(f"capturing {location} failed: {type(error).__name__}: {error}") from error
-        reason = Reason(
-            "internal error", f"{type(error).__name__}: {error}", "please report it; the frame runs in CPython"
-        )
+            raise InternalError(f"capturing {location} failed: {words_of(error)}") from error
+        reason = Reason("internal error", words_of(error), "please report it; the frame runs in CPython")
         record = FallbackRecord(location, reason, _traceback())
         inform(
             CaptureWarning(f"{location}: {reason.explanation} (inside capture; the function runs uncompiled)"), location

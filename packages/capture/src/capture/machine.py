@@ -257,8 +257,7 @@ class Machine:
     def _step(self, frame: Frame) -> None:
         if self.signals.waiting:
             self.signals.deliver()
-        instruction = frame.instructions[frame.pc]
-        frame.current = instruction
+        instruction = frame.current = frame.instructions[frame.pc]
         frame.pc += 1
         self.steps += 1
         if self.steps == self.most_idle:

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from capture import default_devices
-from capture.errors import Location, Signal
+from capture.errors import Location, Signal, words_of
 from capture.graph import GONE, GraphRecorder
 from capture.histories import insist_on_known_histories, note_view
 from capture.leaves import is_leaf
@@ -197,10 +197,8 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
     except UnsupportedOperatorException as error:
         ctx.stop("operator without shape rule", f"torch cannot tell the shape of `{name}`: {error}")
     except Exception as error:  # noqa: BLE001 - torch raises any kind for wrong operands; eager raises the real one when CPython runs it
-        ctx.stop(
-            "error in an operation",
-            f"`{name}` fails: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-        )
+        said = str(error).strip().splitlines()
+        ctx.stop("error in an operation", f"`{name}` fails: {said[0] if said else words_of(error)}")
 
 
 def _sizes_may_vary(ctx: Recording) -> AbstractContextManager[None]:

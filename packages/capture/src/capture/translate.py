@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import time
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -28,12 +27,22 @@ from capture.again import Failures, StartingOver, run_the_frame
 from capture.assembler import assemble
 from capture.commit import LOST, Commit, Written
 from capture.emitting import Emitter
-from capture.errors import BackendError, CaptureWarning, Location, Reason, Restart, SkipFrame, Unsupported
+from capture.errors import (
+    BackendError,
+    CaptureWarning,
+    Location,
+    Reason,
+    Restart,
+    SkipFrame,
+    Unsupported,
+    words_of,
+)
 from capture.evaluation import evaluate
 from capture.graph import GONE
 from capture.guards import Guard
 from capture.holding import Holding, Recheck
 from capture.idleness import Allowance, leave_at_a_break
+from capture.informing import inform
 from capture.instructions import Instruction
 from capture.leaves import USED_UP, History, are_needed
 from capture.library_modes import modes_kept, with_modes_put_back
@@ -304,7 +313,7 @@ class _Translator:
                 compiled = self.settings.backend(module, examples)
         except Exception as error:
             raise BackendError(
-                f"the backend failed on a graph of {self.code.co_qualname}: {type(error).__name__}: {error}"
+                f"the backend failed on a graph of {self.code.co_qualname}: {words_of(error)}"
             ) from error
         if not callable(compiled):
             raise BackendError(
@@ -403,7 +412,7 @@ class _Translator:
         record = FallbackRecord(self.location, LOST)
         if record not in self.settings.log.records():
             self.settings.log.add(record)
-            warnings.warn(f"{self.location}: {LOST.explanation}; {LOST.hint}", CaptureWarning, stacklevel=3)
+            inform(CaptureWarning(f"{self.location}: {LOST.explanation}; {LOST.hint}"), self.location)
 
     def _start_over_outdated(self, holding: Holding, label: Instruction) -> None:
         if self.starting_over is not None:

@@ -12,6 +12,7 @@ import cudagraphs
 import inductor
 from aotgrad.roles import Primal
 from capture import CaptureWarning
+from capture.errors import words_of
 from capture.informing import Waiting, inform
 from capture.signals import carried
 from compile_api import logs
@@ -226,7 +227,7 @@ def telling(told: Waiting, compiled: Boxed) -> Boxed:
 
 def after_our_mistake(ctx: Context, gm: torch.fx.GraphModule, error: Exception) -> Callable[..., Any]:
     """The graph as it is; what went wrong is kept, and said once."""
-    reason = f"{type(error).__name__}: {error}"
+    reason = words_of(error)
     ctx.ledger.add(GraphRefused("compiler", reason, "this graph runs eagerly; please report it"))
     inform(CaptureWarning(f"compiling a graph failed inside compile-api, so it runs eagerly ({reason})"))
     return gm.forward
