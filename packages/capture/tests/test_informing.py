@@ -70,6 +70,7 @@ def test_where_all_warnings_are_errors_ours_are_shown(made, category, monkeypatc
 
 NAMING = {
     "category": lambda: warnings.filterwarnings("error", category=capture.CaptureWarning),
+    "categories": lambda: warnings.simplefilter("error", (capture.CaptureWarning, capture.CaptureWarning)),
     "text": lambda: warnings.filterwarnings("error", message=".*(versions exist|mistake|not in CPython|slow)"),
     "module": lambda: warnings.filterwarnings("error", module="capture"),
 }
@@ -110,9 +111,11 @@ def test_one_that_waits_is_told_when_it_may_be_and_shown_beside_another_error(re
         told.tell()
     with told.gathered():
         inform(capture.CaptureWarning("third"))
+        inform(capture.CaptureWarning("quiet"))
+    warnings.filterwarnings("ignore", message="quiet")
     told.show()
     assert not told
-    assert [str(each.message) for each in recwarn] == ["third"]
+    assert [str(each.message) for each in recwarn] == ["second", "third"]
 
 
 def test_a_filter_that_python_reads_is_left_to_it(recwarn):

@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +30,7 @@ class Filter:
 
     action: str
     text: Any
-    category: type[Warning]
+    category: type[Warning] | tuple[type[Warning], ...]
     module: Any
     line: int
 
@@ -44,7 +44,9 @@ class Filter:
 
     def names_somebody(self) -> bool:
         """Whether it is about certain warnings, not about all, or all of one of Python's own categories."""
-        return self.text is not None or self.module is not None or self.category.__module__ != "builtins"
+        categories = self.category if isinstance(self.category, tuple) else (self.category,)
+        pythons_own = any(each.__module__ == "builtins" for each in categories)
+        return self.text is not None or self.module is not None or not pythons_own
 
 
 def filter_for(text: str, category: type[Warning], module: str, line: int) -> Filter | None:
@@ -119,27 +121,30 @@ class Waiting:
             _thread.waiting = None
 
     def tell(self) -> None:
-        """All of it; what is to be raised last, and of that the first."""
-        raised = [error for error in map(_raised, self._taken()) if error is not None]
-        if raised:
-            raise raised[0]
+        """All of it, and then raises the first that is to be raised."""
+        to_raise = self._given()
+        for told in to_raise[1:]:
+            told.show()
+        if to_raise:
+            raise to_raise[0].warning
 
     def show(self) -> None:
         """All of it, where another error is on its way."""
-        for told in self._taken():
+        for told in self._given():
             told.show()
 
-    def _taken(self) -> Iterable[_Told]:
+    def _given(self) -> list[_Told]:
+        """Those that are to be raised; the others are given."""
         told, self._told = self._told, []
-        return told
+        return [each for each in told if _is_to_be_raised(each)]
 
 
-def _raised(told: _Told) -> Warning | None:
+def _is_to_be_raised(told: _Told) -> bool:
     try:
         told.give()
-    except Warning as error:
-        return error
-    return None
+    except type(told.warning):
+        return True
+    return False
 
 
 def _calling_line() -> tuple[str, int]:
