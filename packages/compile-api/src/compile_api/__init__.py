@@ -24,6 +24,7 @@ with uncollected(), own_engines():
     from compile_api import logs as _logs
     from compile_api import runtimes as _runtimes  # both fill the table of backends
     from compile_api import wiring as _wiring
+    from compile_api.accuracy import AccuracyWarning
     from compile_api.backends import Backend, describe_backends, list_backends, register_backend
     from compile_api.compile import backend_function, compile, compile_in_place, optimize
     from compile_api.controls import (
@@ -40,7 +41,6 @@ with uncollected(), own_engines():
     )
     from compile_api.dropin import install, served_reports, uninstall
     from compile_api.errors import (
-        AccuracyWarning,
         BackendCannot,
         BackendNotReady,
         BadOption,

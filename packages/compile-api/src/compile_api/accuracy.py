@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
+from capture import CaptureWarning
 from capture.informing import inform
-from compile_api.errors import AccuracyWarning, MissingGradients
+from compile_api.errors import MissingGradients
 from compile_api.ledger import GraphInaccurate, Ledger
 from compile_api.missing_gradients import left_out
 from compile_api.subgraphs import operators, up_to
@@ -31,6 +32,10 @@ _WORSE_THAN_EAGER = 4.0
 """How many times eager's own error a compiled result may be off."""
 
 _HALVES = (torch.float16, torch.bfloat16)
+
+
+class AccuracyWarning(CaptureWarning):
+    """Under ``options={"check": True}``: a compiled graph computed something else than eager."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from capture import CaptureWarning
-
 
 class CompileApiError(Exception):
     """Base of this package's errors."""
@@ -24,10 +22,6 @@ class BackendCannot(CompileApiError):
 class BadOption(CompileApiError, ValueError, RuntimeError):
     """An option, mode or stance that does not exist, or two that contradict each other.  ``torch.compile`` raises a
     ``RuntimeError`` there: this is one too."""
-
-
-class AccuracyWarning(CaptureWarning):
-    """Under ``options={"check": True}``: a compiled graph computed something else than eager."""
 
 
 class MissingGradients(CompileApiError):
