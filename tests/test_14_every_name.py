@@ -40,6 +40,7 @@ def used_by_names():
         "BackendCannot": lambda: backend_that_cannot(),
         "BackendNotReady": lambda: issubclass(compile_api.BackendNotReady, ImportError),
         "BadOption": lambda: raises(compile_api.BadOption, lambda: compile_api.compile(function, mode="fastest")),
+        "CaptureWarning": lambda: issubclass(compile_api.AccuracyWarning, compile_api.CaptureWarning),
         "CompileApiError": lambda: raises(compile_api.CompileApiError, lambda: compile_api.report(len)),
         "CompileOptions": lambda: dataclasses.is_dataclass(compile_api.CompileOptions),
         "Explanation": lambda: isinstance(compile_api.explain(function)(x), compile_api.Explanation),
