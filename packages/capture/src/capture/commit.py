@@ -129,7 +129,7 @@ class Commit:
         self._written = written
         asked = (guard for guard in guards if twice or guard.kind != "tensor")  # which the graph writes to
         self._guards = [guard for guard in asked if written.is_told_by(guard)]
-        self._others = writer.fresh("others")
+        self._others = ""
         self._read: dict[Source, str] = {}
         self._unbegun = writer.emit.label()
         self._lost: tuple[Instruction, Instruction] | None = None
@@ -145,7 +145,7 @@ class Commit:
         """Before anything is read."""
         if not self.asks:
             return
-        emit = self.writer.emit
+        emit, self._others = self.writer.emit, self.writer.fresh("others")
         emit.load_uninterrupted(has_other_threads)
         emit.call_uninterrupted(0)
         emit.store_fast(self._others)

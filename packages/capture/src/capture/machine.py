@@ -217,11 +217,8 @@ class Machine:
 
     def before(self, value: Value, stopped: Stopped) -> Stopped | None:
         """A stop where a value came into being, instead of a later one."""
-        found = self._origins.get(id(value))
-        if found is None:
-            return None
-        _, instruction, step = found
-        return Stopped(instruction, step, stopped.reason, stopped.location)
+        _, instruction, step = self._origins.get(id(value), (None, None, 0))
+        return None if instruction is None else Stopped(instruction, step, stopped.reason, stopped.location)
 
     def stop_before(self, value: Value, kind: str, explanation: str, hint: str = "") -> NoReturn:
         here = Stopped(self.root.current, self._step_of_root, Reason(kind, explanation, hint), self.location())
