@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import aotgrad
 
@@ -48,6 +49,39 @@ def test_autocast_outside():
     y.sum().backward()
     assert w.grad.dtype == torch.float32
     assert fn(x, w).dtype == torch.float32
+
+
+def batch_norm(x, w):
+    return F.batch_norm(x @ w, None, None, training=True)
+
+
+LAYERS = {
+    "linear": F.linear,
+    "prelu": lambda x, w: F.prelu(F.linear(x, w), w[0, 0].reshape(1)),
+    "layer_norm": lambda x, w: F.layer_norm(x @ w, (4,), w[0], w[1]),
+    "softmax": lambda x, w: torch.softmax(x @ w, -1),
+    "attention": lambda x, w: F.scaled_dot_product_attention((x @ w)[None], x[None], (x + 1)[None] @ w)[0],
+    "batch_norm": batch_norm,
+}
+
+
+@pytest.mark.parametrize("forward_casts", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_backward_within_autocast(layer, again, forward_casts):
+    def program(x, w):
+        run = lambda x: LAYERS[layer](LAYERS[layer](x, w).float(), w)
+        return checkpoint(run, x, use_reentrant=False) if again else run(x)
+
+    def gradients(fn):
+        torch.manual_seed(0)
+        x, w = torch.randn(5, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+        with torch.autocast("cpu", enabled=forward_casts):
+            y = fn(x, w)
+        with torch.autocast("cpu"):
+            return torch.autograd.grad(y.float().sigmoid().mean(), (x, w))
+
+    torch.testing.assert_close(gradients(compiled(program)), gradients(program), rtol=0.05, atol=0.02)
 
 
 def test_no_grad_inside(same_as_eager):

@@ -89,23 +89,27 @@ def _casting_once(options: Options) -> Options:
     casts otherwise, or not at all, stands in them too.  What the caller is in must not cast once more."""
 
     def apart(compiler: Compiler) -> Compiler:
-        def compile(gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:
-            inner = _compiled(compiler, gm, example_inputs)
-
-            def run(inputs: list[Any]) -> Sequence[Any]:
-                with DisableAutocast():
-                    return inner(inputs)
-
-            return run
-
-        return compile
+        return lambda gm, example_inputs: _casting_no_more(_compiled(compiler, gm, example_inputs))
 
     return replace(
         options,
         forward=apart(options.forward),
-        backward=options.backward or options.forward,  # which runs wherever it is called
+        backward=options.backward or options.forward,
         inference=apart(options.inference or options.forward),
     )
+
+
+def _casting_no_more(inner: Boxed) -> Boxed:
+    """`inner` as it was traced wherever it is called: backward is traced outside of autocast, and what it computes
+    again of forward has its casts already."""
+
+    def run(inputs: list[Any]) -> Sequence[Any]:
+        if not is_any_autocast_enabled():
+            return inner(inputs)
+        with DisableAutocast():
+            return inner(inputs)
+
+    return run
 
 
 def _with_history(call: Call) -> Call:
@@ -209,7 +213,7 @@ def _compile_pair(joint: JointGraph, pair: Pair, options: Options) -> Callable[.
     compiler = options.backward or options.forward
 
     def compile_backward(half: Half) -> Boxed:
-        return compiled_or_batched(half, lambda half: _compile_half(half, compiler))
+        return _casting_no_more(compiled_or_batched(half, lambda half: _compile_half(half, compiler)))
 
     return (Staged if joint.stages else differentiable_function)(joint, pair, forward, compile_backward)
 
