@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import aotgrad
 
@@ -119,3 +120,45 @@ def test_backward_reads_a_part_of_a_result_that_it_saved(write, several):
         function(x, w)[-1].sum().backward()
         found.append(w.grad)
     assert torch.allclose(*found, equal_nan=True)
+
+
+AGAIN = {
+    "tanh": torch.tanh,
+    "exp": torch.exp,
+    "softmax": lambda x: x.softmax(-1),
+    "two steps": lambda x: x.tanh().exp(),
+    "norm": lambda x: torch.nn.functional.layer_norm(x, (3,)).sigmoid(),
+}
+BESIDE = {
+    "alone": lambda b, w: (b,),
+    "and what comes from it": lambda b, w: (b, b.exp()),
+    "and another result": lambda b, w: (b, w * w),
+    "and one with history in common": lambda b, w: (b, w.sigmoid(), w.sigmoid() * w),
+}
+
+
+def gradients_once_written(function):
+    """What backward gives after a write to the first result, and what a second one says."""
+    leaf = torch.linspace(-1, 1, 6).reshape(2, 3).requires_grad_()
+    results = function(leaf * 1)
+    results[0].add_(1)
+    loss = sum((each * each).sum() for each in results)
+    loss.backward()
+    with pytest.raises(RuntimeError) as error:
+        sum(each.sum() for each in results).backward()
+    return leaf.grad, str(error.value)[:40]
+
+
+@pytest.mark.parametrize("partition", [aotgrad.default_partition, aotgrad.min_cut_partition])
+@pytest.mark.parametrize("beside", BESIDE.values(), ids=BESIDE)
+@pytest.mark.parametrize("inner", AGAIN.values(), ids=AGAIN)
+def test_what_a_checkpoint_computes_again_may_be_written_to(inner, beside, partition):
+    for reentrant in (False, True):
+
+        def program(w, reentrant=reentrant):
+            return beside(checkpoint(inner, w, use_reentrant=reentrant), w)
+
+        compiled = aotgrad.function(program, forward=aotgrad.run_eagerly, partition=partition)
+        (ours, says), (theirs, eager_says) = gradients_once_written(compiled), gradients_once_written(program)
+        assert torch.allclose(ours, theirs)
+        assert says == eager_says

@@ -23,7 +23,7 @@ from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
 from aotgrad.joint import JointGraph
 from aotgrad.partition import Pair, is_random, needed
-from aotgrad.repeated import with_repeated
+from aotgrad.repeated import REPEATS, with_repeated
 from aotgrad.roles import AliasBase, Gradient, Primal, Result, Saved, Tangent
 from aotgrad.torch_versions import aten, decomposition_table
 
@@ -73,10 +73,12 @@ def always_kept(joint: JointGraph) -> set[str]:
 @dataclass(frozen=True, slots=True)
 class ResultsRead:
     """Differentiable results, by number, that the gradients of some of them are computed from: `own` are among those
-    some, `below` is what these come from."""
+    some, `below` is what these come from.  ``computed_again``: whether a checkpoint computes one of the own again, so
+    that the gradients themselves do not need what the caller has of it."""
 
     own: tuple[int, ...] = ()
     below: tuple[int, ...] = ()
+    computed_again: bool = False
 
 
 def results_read(joint: JointGraph) -> tuple[ResultsRead, ...]:
@@ -114,8 +116,10 @@ def _results_read(
             seen.add(node)
             if node not in numbers:
                 pending.extend(node.all_input_nodes)
-    found = sorted(numbers[node] for node in seen if node in numbers)
-    return ResultsRead(tuple(n for n in found if n in own), tuple(n for n in found if n in below))
+    read = {node: numbers[node] for node in seen if node in numbers}
+    found = sorted(set(read.values()))
+    again = own.intersection(read.values()).difference(n for node, n in read.items() if REPEATS not in node.meta)
+    return ResultsRead(tuple(n for n in found if n in own), tuple(n for n in found if n in below), bool(again))
 
 
 def _results(joint: JointGraph) -> dict[fx.Node, int]:

@@ -239,7 +239,7 @@ def _write_version_checks(source: Source, tangents: Sequence[str], layout: Layou
 
 def _freeing_of(layout: Layout, pair: Pair, read: ResultsRead) -> Freeing:
     spares = len(layout.differentiable) > 1 and has_fixed_sizes(pair.backward)
-    return Freeing(layout.behind, layout.saved, spares, len(read.own))
+    return Freeing(layout.behind, layout.saved, spares, len(read.own), read.computed_again)
 
 
 def gradients_passed_on(half: Half) -> dict[Gradient, int]:

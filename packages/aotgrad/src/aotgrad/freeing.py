@@ -29,12 +29,14 @@ def keeps_graph() -> bool:
 @dataclass(frozen=True, slots=True)
 class Freeing:
     """The rules for results that are saved for together; ``spares``: those that hold nothing need nothing saved.
-    ``own``: how many of the results the node itself saves, behind the rest, for gradients of gradients."""
+    ``own``: how many of the results the node itself saves, behind the rest, for gradients of gradients;
+    ``computed_again``: whether a checkpoint computes one of them again, so that the caller may write to it."""
 
     behind: tuple[Behind, ...]
     saved: int
     spares: bool
     own: int = 0
+    computed_again: bool = False
 
     @property
     def masks(self) -> list[int]:
@@ -43,13 +45,13 @@ class Freeing:
     @property
     def counts(self) -> bool:
         """Whether what was freed has to be noted: where the saved tensors alone do not tell."""
-        return bool(self.masks) and (len(self.behind) > 1 or not self.saved)
+        return bool(self.masks) and (len(self.behind) > 1 or not self.saved or self.computed_again)
 
     @property
     def keeps(self) -> bool:
         """Whether somebody who reads what is saved may come when autograd has freed it: it does whoever came.  Or when
         a result, or something else that is saved, was written to, which is nobody's concern but of who reads that."""
-        apart = self.own and len(self.behind) > 1 and not (self.spares and unpack)
+        apart = self.computed_again or (self.own and len(self.behind) > 1 and not (self.spares and unpack))
         some = self.spares and not unpack
         return bool(self.saved) and bool(self._apart or self._some_hold_nothing or apart or some)
 

@@ -64,7 +64,8 @@ class Staged:
 
     def _freeing_of(self, place: int) -> Freeing:
         behind = tuple(self.layout.behind[number] for number in self.stages[place].outputs)
-        return Freeing(behind, sum(self.read[place]), spares=False, own=len(self.results[place].own))
+        read = self.results[place]
+        return Freeing(behind, sum(self.read[place]), False, len(read.own), read.computed_again)
 
     def come_by(self, arriving: Sequence[Any]) -> int:
         """The nodes behind the results that gradients arrive for, of those that hold tensors."""
