@@ -110,8 +110,7 @@ def unconnected(joint: JointGraph) -> frozenset[int]:
     gradients = {role.input for role in joint.outputs if isinstance(role, Gradient) and not role.passed}
     if not gradients:
         return frozenset()
-    followed = (mutation.input for mutation in joint.facts.mutations if mutation.tracked)
-    read = {*gradients, *inputs_read(joint), *followed}
+    read = {*gradients, *inputs_read(joint)}
     roles = (node.meta["role"] for node in joint.graph.find_nodes(op="placeholder"))
     given = [role for role in roles if not isinstance(role, Tangent)]
     return frozenset(

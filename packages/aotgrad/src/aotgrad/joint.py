@@ -147,10 +147,12 @@ class _Stops:
         self.recorder = recorder
         self.numbers = sorted(set().union(*others))
         leaves = {id(entry.leaf): number for number, entry in enumerate(inputs) if entry.leaf is not None}
-        found = stages(others, inputs_behind(outputs, leaves)) if whole else ()
-        self.stages = found if len(found) > 1 else ()
+        older = {number for number, entry in enumerate(inputs) if entry.history is not None}
         with recorder.paused():
             self.behind = behind_each(outputs) if whole else (TOGETHER,) * len(outputs)
+        held = [each.held for each in self.behind]
+        found = stages(others, inputs_behind(outputs, leaves), older, held) if whole else ()
+        self.stages = found if len(found) > 1 else ()
         self.found: dict[int, fx.Node] = {}
 
     def at(self, number: int, output: torch.Tensor, tangent: torch.Tensor) -> None:

@@ -8,7 +8,7 @@ Must not know: graphs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,16 +25,23 @@ class Stage:
     inputs: frozenset[int]
 
 
-def stages(others: Sequence[set[int]], inputs: Sequence[set[int]]) -> tuple[Stage, ...]:
+def stages(
+    others: Sequence[set[int]], inputs: Sequence[set[int]], older: Collection[int], held: Sequence[int]
+) -> tuple[Stage, ...]:
     """Level after level, and of each level those apart that have nothing behind them in common; ``others`` and
-    ``inputs`` are what autograd comes to first from each output."""
+    ``inputs`` are what autograd comes to first from each output.
+
+    Parameters in common are nothing that keeps two together of which one comes from another output or from one of
+    ``older``, inputs with a history, and the other does not: that is come by from the one alone.  What autograd holds
+    for both is: ``held`` tells it for each output, as bits.
+    """
     level = levels(others)
     found: list[Stage] = []
     for height in sorted(set(level)):
         here: list[Stage] = []
         for number in (number for number, other in enumerate(level) if other == height):
             one = Stage((number,), frozenset(others[number]), frozenset(inputs[number]))
-            for other in [other for other in here if _meet(one, other)]:
+            for other in [other for other in here if _together(one, other, older, held)]:
                 here.remove(other)
                 one = Stage((*other.outputs, *one.outputs), one.passed | other.passed, one.inputs | other.inputs)
             here.append(one)
@@ -42,8 +49,11 @@ def stages(others: Sequence[set[int]], inputs: Sequence[set[int]]) -> tuple[Stag
     return tuple(found)
 
 
-def _meet(one: Stage, other: Stage) -> bool:
-    return bool(one.passed & other.passed or one.inputs & other.inputs)
+def _together(one: Stage, other: Stage, older: Collection[int], held: Sequence[int]) -> bool:
+    if not (one.passed & other.passed or one.inputs & other.inputs):
+        return False
+    alike = one.passed == other.passed and not (one.inputs ^ other.inputs).intersection(older)
+    return alike or any(held[mine] & held[its] for mine in one.outputs for its in other.outputs)
 
 
 def inputs_behind(outputs: Sequence[torch.Tensor], leaves: dict[int, int]) -> list[set[int]]:

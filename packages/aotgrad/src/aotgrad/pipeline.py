@@ -27,7 +27,7 @@ from aotgrad.packing import PackedProgram, open_arguments, packed_call, with_wra
 from aotgrad.partition import Half, Pair, Partition, default_partition, inference
 from aotgrad.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Primal, Size
-from aotgrad.stages import Staged
+from aotgrad.stages import Staged, early_writes
 from aotgrad.subclasses import is_wrapped
 from aotgrad.torch_versions import (
     INSIDES,
@@ -181,7 +181,8 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
     verify_pair(pair)
     noted = inputs_to_note(joint, pair)
     differentiable = _where_it_is_made(joint.facts, _compile_pair(joint, pair, options), len(joint.facts.updates))
-    call = wrap_call(signature, joint.facts, differentiable, boxed=False, noted=noted)
+    early = frozenset(early_writes(joint, pair).values())
+    call = wrap_call(signature, joint.facts, differentiable, boxed=False, early=early, noted=noted)
     return call if torch.is_grad_enabled() else _with_history(call)
 
 

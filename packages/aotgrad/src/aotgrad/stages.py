@@ -34,9 +34,10 @@ from aotgrad.held import refuse_partial_checkpoint, refuse_second_time
 from aotgrad.joint import JointGraph
 from aotgrad.levels import Stage
 from aotgrad.partition import Half, Pair
-from aotgrad.roles import Gradient, Saved
+from aotgrad.roles import Gradient, Saved, UpdatedInput
 from aotgrad.saved_inputs import refuse_written
 from aotgrad.torch_versions import version_of
+from aotgrad.written import write_back
 
 
 class Staged:
@@ -54,6 +55,7 @@ class Staged:
         self.passed_on = gradients_passed_on(pair.backward)
         self.fixed_sizes = has_fixed_sizes(pair.backward)
         self.fewer = FewerTangents(pair.backward, compile_backward)
+        self.early = early_writes(joint, pair)
         self._whole: Boxed | None = None
         self._saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
         self._always = always_kept(joint)
@@ -88,16 +90,19 @@ class Staged:
         values = [_unviewed(value) for value in found[: layout.values]]
         call = _Call(self, inputs, found[layout.values : layout.values + layout.sizes], values)
         saved = [_unviewed(value) for value in found[layout.values + layout.sizes :]]
+        arrived: dict[int, torch.Tensor] = {}  # results as others come from them
         for place, stage in enumerate(self.stages):
-            passed = [values[layout.differentiable[number]] for number in sorted(stage.passed)]
+            passed = [arrived[number] for number in sorted(stage.passed)]
             alone = not (stage.inputs or stage.passed)  # what autograd follows must hang on something
             reached = [value if alone or number in stage.inputs else None for number, value in enumerate(inputs)]
             kept = [value if read else None for value, read in zip(saved, self.read[place], strict=True)]
             own = [values[layout.differentiable[number]] for number in stage.outputs]
-            below = {n: history_of(values[layout.differentiable[n]]) for n in self.results[place].below}
+            below = {n: history_of(arrived[n]) for n in self.results[place].below}
             made: tuple[Any, ...] = _apply_stage(call, place, kept, own, below, *passed, *reached)
             for number, value in zip(stage.outputs, made, strict=True):
-                values[layout.differentiable[number]] = value
+                values[layout.differentiable[number]] = arrived[number] = value
+                if number in self.early:
+                    arrived[number] = write_back(inputs[self.early[number]], value)
         return tuple(values)
 
     def gradients(
@@ -113,6 +118,16 @@ class Staged:
                 self._whole = self._compile(self._backward)
             found = self._whole(given)
         return dict(zip(self.roles, found, strict=True))
+
+
+def early_writes(joint: JointGraph, pair: Pair) -> dict[int, int]:
+    """Of results that others come from, those that are an input's new values: written back before the others are made,
+    so that these come from the caller's tensor, with its hooks, and go back by it."""
+    differentiable = layout_of(joint, pair).differentiable
+    plainly = {mutation.input for mutation in pair.facts.mutations if mutation.tracked and mutation.layout is None}
+    passed = frozenset[int]().union(*(stage.passed for stage in joint.stages))
+    roles = {number: pair.forward.outputs[differentiable[number]] for number in passed}
+    return {n: role.input for n, role in roles.items() if isinstance(role, UpdatedInput) and role.input in plainly}
 
 
 def _unviewed(value: Any) -> Any:

@@ -39,6 +39,7 @@ from aotgrad.saved_inputs import Noted, SavedInput, note_saved
 from aotgrad.source import Source
 from aotgrad.symbols import size_hint
 from aotgrad.torch_versions import foreach_copy_, op_of, set_creation_meta, unsafe_set_version_counter
+from aotgrad.written import write_back
 
 Call = Callable[..., Sequence[Any]]
 _NOTHING: tuple[Noted, Sequence[int]] = Noted(), ()
@@ -51,10 +52,12 @@ def wrap_call(
     *,
     boxed: bool,
     written: frozenset[int] = frozenset(),
+    early: frozenset[int] = frozenset(),
     noted: tuple[Noted, Sequence[int]] = _NOTHING,
 ) -> Call:
     """The compiled function with the caller's own calling convention around `inner`, which writes the inputs `written`
-    itself.  ``noted``: inputs that nobody may write to until backward, and for which of the values of `inner`."""
+    itself, and `early` those that results come from.  ``noted``: inputs that nobody may write to until backward, and
+    for which of the values of `inner`."""
     source = Source()
     source.names.update(inner=inner, InputChanged=InputChanged, refuse_miscount=refuse_miscount)
     if _is_plain(signature, facts, boxed) and not noted[0].groups:
@@ -62,7 +65,7 @@ def wrap_call(
         source.add(f"def call({names}{', /' if names else ''}):")
         source.add(f"return inner({f'[{names}]' if boxed else names})", 1)
     else:
-        _write_call(source, signature, facts, boxed, written, noted)
+        _write_call(source, signature, facts, boxed, written, early, noted)
     call: Call = source.build("wrapper")["call"]
     return call
 
@@ -80,6 +83,7 @@ def _write_call(
     facts: Facts,
     boxed: bool,
     written: frozenset[int],
+    early: frozenset[int],
     noted: tuple[Noted, Sequence[int]],
 ) -> None:
     names = [f"a{position}" for position in range(signature.arity)]
@@ -99,7 +103,7 @@ def _write_call(
     else:
         source.add(f"inner({arguments})", 1)
     older = _write_older(source, signature, facts)
-    copied = _write_mutations(source, signature, facts, given, written)
+    copied = _write_mutations(source, signature, facts, given, written, early)
     _write_counts(source, facts, copied)
     _write_noted(source, signature, facts, noted, returned)
     if boxed and facts.versions:
@@ -130,7 +134,12 @@ def _write_check(source: Source, position: int, value: Any) -> None:
 
 
 def _write_mutations(
-    source: Source, signature: Signature, facts: Facts, given: Sequence[str], written: frozenset[int]
+    source: Source,
+    signature: Signature,
+    facts: Facts,
+    given: Sequence[str],
+    written: frozenset[int],
+    early: frozenset[int],
 ) -> Counter[int]:
     """New layouts first, then new data; data that autograd does not follow goes in one call for each type, because
     torch copies lists of mixed types one by one.  How often that counts as a change, by the caller's position."""
@@ -145,7 +154,8 @@ def _write_mutations(
             source.add(f"{name}.as_strided_({_layout_arguments(source, mutation.layout, name)})", 1)
             copied[entry.position] += 1
         if mutation.data and mutation.tracked:
-            source.add(f"{name}.copy_({new})", 1)
+            if mutation.input not in early:
+                source.add(f"{source.constant(write_back, 'write_back')}({name}, {new})", 1)
             copied[entry.position] += 1
         elif mutation.data:
             seen = counts.get(entry.position, 0) > copied[entry.position] and not entry.members
