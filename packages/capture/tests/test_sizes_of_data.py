@@ -88,3 +88,29 @@ def test_what_is_assigned_to_a_position_is_converted(to, of):
         expected, actual = (function(torch.ones(2, 3, dtype=to), *given) for function in (assigned, region))
     assert torch.equal(actual, expected)
     assert any(isinstance(record, capture.GraphRecord) for record in log.records())
+
+
+COUNTED = {
+    "a number": lambda made, count, row: made.__setitem__(count, row),
+    "a view of it": lambda made, count, row: made.__setitem__(count.view(()), row),
+    "a list": lambda made, count, row: made.__setitem__([count.item()], row),
+    "within an index": lambda made, count, row: made.__setitem__((count, slice(None)), row),
+}
+
+
+@pytest.mark.parametrize("counted", COUNTED)
+def test_a_position_may_be_counted_on_before_backward(counted):
+    def program(row, count):
+        made = torch.zeros(3, 2)
+        COUNTED[counted](made, count, row)
+        count.add_(1)
+        COUNTED[counted](made, count, row * 2)
+        count.add_(1)
+        return made
+
+    found = []
+    for function in (program, capture.optimize("eager")(program)):
+        row, count = torch.ones(2, requires_grad=True), torch.tensor(0)
+        function(row, count)[:2].sum().backward()
+        found.append(row.grad.tolist())
+    assert found == [[3, 3], [3, 3]]

@@ -37,6 +37,8 @@ def index_tensor(ctx: Tracer, tensor: TensorValue, index: Value) -> Value:
 def assign_tensor(ctx: Tracer, tensor: TensorValue, index: Value, value: Value) -> Value:
     if isinstance(index, TensorValue) and index.fake.dim() == 0 and index.fake.dtype is torch.int64:
         # As a number it would have to be read out of the tensor; a list of one position assigns the same.
+        # It is copied, as a number is: autograd keeps a list of positions, and the program may count on.
+        index = ctx.record("clone", [index], {}, method=True)
         index = ctx.record("reshape", [index, ConstantValue(1)], {}, method=True)
         if isinstance(value, TensorValue) and memory_of(value.fake) == memory_of(tensor.fake):
             value = ctx.record("clone", [value], {}, method=True)  # a list refuses what a number takes
