@@ -256,3 +256,31 @@ def test_a_tensor_of_inference_mode_is_differentiated():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(capture.optimize("eager")(program)(x), program(x))
+
+
+def failing(x):
+    raise KeyError(str(x))
+
+
+REFUSED = {
+    "a gradient of a text": lambda x: grad(lambda text: text * text)("k"),
+    "of an argument that is not there": lambda x: grad(failing, argnums=3)(x),
+    "of whole numbers": lambda x: grad(failing)(x.long()),
+    "a map over nothing": lambda x: vmap(failing)(3),
+    "tangents that do not fit": lambda x: jvp(failing, (x,), (x, x)),
+    "a function that fails": lambda x: vmap(lambda part: {}["key"])(x),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_torch_looks_at_the_arguments_before_the_function_is_called(refused):
+    def program(x):
+        try:
+            return REFUSED[refused](x)
+        except (KeyError, IndexError, RuntimeError, TypeError, ValueError) as error:
+            return type(error), x + 1
+
+    x = torch.ones(3)
+    (kind, value), (expected, _) = capture.optimize("eager")(program)(x), program(x)
+    assert kind is expected
+    assert torch.equal(value, x + 1)

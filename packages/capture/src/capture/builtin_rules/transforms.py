@@ -140,9 +140,9 @@ def _body(ctx: Tracer, made: TransformValue, args: Sequence[Value], kwargs: Mapp
         seen_by_name = {key: inner.see(value, None) for key, value in kwargs.items()}
         with once_more:
             returned = ctx.call(made.function, seen, seen_by_name)
-    except UserRaised:
+    except UserRaised:  # unless torch refuses the arguments, which it looks at first
         ctx.graph.forget(recorded)
-        raise
+        ctx.stop("function transform", "a function that is transformed raises", HINT)
     finally:
         ctx.graph.transforms -= 1
     results: list[TensorValue] = []
