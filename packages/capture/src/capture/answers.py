@@ -15,6 +15,7 @@ import torch
 
 from capture.graph import memory_of
 from capture.sources import Inputs, Source
+from capture.torch_versions import enter_inference_mode
 from capture.values.base import Tracer, Value
 from capture.values.tensor import TensorValue
 
@@ -42,6 +43,16 @@ def rely_on_where_it_begins(ctx: Tracer, operation: str, operands: Sequence[Valu
     if operation in _COUNT_FROM_THE_START and operands and isinstance(operands[0], TensorValue):
         for value in _inputs_in_the_same_memory(ctx, operands[0]):
             _rely(ctx, value, "storage_offset")
+
+
+def rely_on_who_may_write(ctx: Tracer) -> None:
+    """Where inference mode begins and ends in the graph, backends may write inputs back outside of it, where torch lets
+    nobody write to what was made within."""
+    if not any(node.target is enter_inference_mode for node in ctx.graph.nodes):
+        return
+    for value in ctx.tensors.values():
+        if value.source is not None and memory_of(value.fake) in ctx.graph.mode.journal.written:
+            _rely(ctx, value, "is_inference")
 
 
 def _inputs_in_the_same_memory(ctx: Tracer, tensor: TensorValue) -> list[TensorValue]:

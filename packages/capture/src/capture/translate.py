@@ -24,6 +24,7 @@ from torch import fx
 from capture import forward_mode, memory, saved_tensors
 from capture._engine import Outside, has_other_threads
 from capture.again import Failures, StartingOver, run_the_frame
+from capture.answers import rely_on_who_may_write
 from capture.assembler import assemble
 from capture.commit import LOST, Commit, Written
 from capture.emitting import Emitter
@@ -498,6 +499,7 @@ class _Translator:
 
     def guards(self) -> list[Guard]:
         self.machine.rely_on_separate_changes()
+        rely_on_who_may_write(self.machine)
         guards = self.machine.guards.all()
         guards += self.machine.classes.guards(self.machine.defined.has)
         if self.machine.checks and self.starting_over is not None:
