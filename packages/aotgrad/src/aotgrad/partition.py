@@ -17,7 +17,7 @@ from aotgrad.errors import WrongArguments, kind
 from aotgrad.facts import Facts
 from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
-from aotgrad.roles import AliasBase, Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
+from aotgrad.roles import MAY_RAISE, AliasBase, Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
 from aotgrad.symbols import is_size, may_divide_by_zero, size_hint, symbols_of, tell
 from aotgrad.torch_versions import OpOverload, schema_of
 
@@ -184,7 +184,14 @@ def inference(joint: JointGraph) -> Half:
 
 def must_run(node: fx.Node) -> bool:
     """Operators that count even unread: they move the random state, check something, or give nothing at all."""
-    return node.op == "call_function" and (is_random(node) or has_effect(node))
+    return node.op == "call_function" and (is_random(node) or has_effect(node) or _may_raise(node))
+
+
+def _may_raise(node: fx.Node) -> bool:
+    """Views of what an operator gave raise nothing more."""
+    if not node.meta.get(MAY_RAISE) or not isinstance(node.target, OpOverload):
+        return False
+    return not any(result.alias_info for result in schema_of(node.target).returns)
 
 
 def has_effect(node: fx.Node) -> bool:

@@ -28,6 +28,7 @@ from aotgrad.fakes import Fakes
 from aotgrad.orders import corrected, may_be_laid_out, order_of, order_of_written
 from aotgrad.reach import BY_STRIDES, WINDOWS, refuse_lost_writes
 from aotgrad.repeated import REPEATS
+from aotgrad.roles import MAY_RAISE
 from aotgrad.subclasses import Wrapping
 from aotgrad.symbols import SYM_TYPES, SizeNodes
 from aotgrad.torch_versions import (
@@ -270,6 +271,8 @@ class Recorder(TorchDispatchMode):
             for key in ("stack_trace", "nn_module_stack", "location"):
                 if key in self.source.meta:
                     node.meta[key] = self.source.meta[key]
+            if self.phase == "forward" and self.source.meta.get(MAY_RAISE):
+                node.meta[MAY_RAISE] = True
 
     def _bind_result(self, node: fx.Node, result: Any) -> None:
         if isinstance(result, torch.Tensor):

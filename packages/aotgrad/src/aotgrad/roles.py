@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+MAY_RAISE = "may_raise"
+"""Under this name a node's ``meta`` says that the operator may refuse what its operands hold: whoever makes the torch
+graph knows, and compilers find it at what came of that operator in forward, where it runs though nobody reads it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Primal:

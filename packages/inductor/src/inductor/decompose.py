@@ -13,15 +13,18 @@ import linecache
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
+from torch import fx
 from torch.fx import GraphModule, Node
 
 from inductor.calling import span
 from inductor.errors import UnsupportedGraph
 from inductor.lowerings import LIBRARY, LOWERINGS
 from inductor.refused import is_unimplemented
+from inductor.rewrites.redundant import MAY_RAISE
 from inductor.torch_versions import (
     INSIDES,
     DispatchKey,
@@ -344,7 +347,7 @@ def _functional(gm: GraphModule) -> Callable[..., Any]:
         wrapped = [to_functional_tensor(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
         enable_functionalization(reapply_views=True)
         try:
-            outputs = gm.forward(*wrapped)  # calling it would print an error a second time
+            outputs = _run(gm, wrapped)
         finally:
             disable_functionalization()
         written: dict[int, torch.Tensor] = {}
@@ -358,6 +361,29 @@ def _functional(gm: GraphModule) -> Callable[..., Any]:
         return pytree.tree_map(lambda value: _unwrapped(value, written), outputs)
 
     return run
+
+
+def _run(gm: GraphModule, args: Sequence[Any]) -> Any:
+    """What the graph computes while it is traced; marks of its nodes go to what is traced of them."""
+    if any(node.meta.get(MAY_RAISE) for node in gm.graph.nodes):
+        return _Marking(gm).run(*args)
+    return gm.forward(*args)  # calling it would print an error a second time
+
+
+class _Marking(fx.Interpreter):
+    extra_traceback = False
+
+    def run_node(self, n: Node) -> Any:
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+        mode = get_proxy_mode()
+        before = 0 if mode is None else len(mode.tracer.graph.nodes)
+        result = super().run_node(n)
+        if mode is not None and n.meta.get(MAY_RAISE):
+            nodes = mode.tracer.graph.nodes
+            for made in islice(reversed(nodes), len(nodes) - before):
+                made.meta[MAY_RAISE] = True
+        return result
 
 
 def _unwrapped(value: Any, written: Mapping[int, torch.Tensor]) -> Any:

@@ -20,7 +20,7 @@ from torch.fx.node import map_arg
 
 from inductor.deps import UNDECLARED_WRITES
 from inductor.errors import UnsupportedGraph
-from inductor.ir.expr import Load, loads
+from inductor.ir.expr import Load, has_checks, loads
 from inductor.ir.graph import Graph
 from inductor.ir.index import ONE, Index, Symbol
 from inductor.ir.program import Bind, Buffer, Ref
@@ -44,7 +44,7 @@ from inductor.lowerings.values import (
     load,
     strided,
 )
-from inductor.raising import UNIMPLEMENTED, has_checks
+from inductor.raising import UNIMPLEMENTED
 from inductor.refused import is_unimplemented
 from inductor.rewrites.attention import Attention, find_attention
 from inductor.rewrites.epilogues import Epilogue, find_epilogues
@@ -126,6 +126,8 @@ class _Lowerer:
                 outputs = self._outputs(node)
             else:
                 self.env[node] = self._settle(node, self._call(node))
+                if node in redundant.unread:
+                    self._compute_what_checks(self.env[node])
         return Graph(
             self.name, tuple(self.inputs), self.ctx.constants, self.ctx.buffers, self.ctx.views, tuple(self.binds),
             tuple(self.ctx.operations), outputs, frozenset(self.ctx.mutated), dict(self.lowered),
@@ -282,6 +284,12 @@ class _Lowerer:
             for buffer in {read.buffer for read in loads(value.expr)}:
                 self.lazy_readers.setdefault(buffer, []).append(node)
         return value
+
+    def _compute_what_checks(self, value: Any) -> None:
+        """Computes what nobody reads, where computing it may raise."""
+        for part in pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, Tensor)):
+            if isinstance(part, Tensor) and part.base is None and has_checks(part.expr):
+                self.ctx.realize(part)
 
     def _makes_much_wait(self, node: Node, value: Tensor) -> bool:
         """Whether the terms of a sum, results of library calls, would lie in memory until all of them are there: the

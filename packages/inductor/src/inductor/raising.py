@@ -13,13 +13,12 @@ from typing import TypeAlias
 import torch
 
 from inductor.deps import Access, nodes
-from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, walk
+from inductor.ir.expr import CHECKS, Apply, Const, IndexValue, Load, walk
 from inductor.ir.graph import Graph, Operation
 from inductor.ir.program import Buffer, Call, Ref
 from inductor.torch_versions import pytree, schema_of
 
 Check: TypeAlias = tuple[object, ...]
-_CHECKS = ("wrapped", "within")
 UNIMPLEMENTED = "a dtype that torch's own kernel does not implement"
 _SAFE = (
     "mm", "bmm", "addmm", "baddbmm", "convolution", "native_dropout", "empty", "rand", "_scaled_dot", "_flash",
@@ -60,17 +59,12 @@ def order_of(graph: Graph, accesses: Sequence[Access]) -> Order:
     return Order(frozenset(raisers), writers if raisers else frozenset())
 
 
-def has_checks(value: Expr) -> bool:
-    """Whether computing the value may raise."""
-    return any(isinstance(node, Apply) and node.op in _CHECKS for node in walk(value))
-
-
 def _checks_of(graph: Graph, operation: Operation) -> Iterator[Check]:
     if isinstance(operation, Call):
         if _may_raise(operation) or len(set(_kinds_of(graph, operation))) > 1:
             yield (id(operation),)
     elif operation.device.type == "cpu":
-        checks = (node for node in nodes(operation.loops) if isinstance(node, Apply) and node.op in _CHECKS)
+        checks = (node for node in nodes(operation.loops) if isinstance(node, Apply) and node.op in CHECKS)
         yield from map(_named, checks)
 
 

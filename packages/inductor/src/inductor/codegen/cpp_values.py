@@ -18,7 +18,7 @@ from inductor.codegen.cpp_types import FLOATS, HALVES, PROMOTED, literal, scalar
 from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.order import plan
 from inductor.codegen.printer import Lines, Names
-from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result, children
+from inductor.ir.expr import CHECKS, Apply, Const, Expr, IndexValue, Load, Masked, Result, children
 from inductor.ir.index import Index, Symbol
 
 LONGEST_INLINE = 72
@@ -131,7 +131,9 @@ class Scope:
         done: dict[int, Operand] = {}
         for node in order:
             operand = _PRINTERS[type(node)](self, node, done)
-            if uses[id(node)] > 1 or len(operand.text.text) > LONGEST_INLINE:
+            if isinstance(node, Apply) and node.op in CHECKS:  # what is not chosen is checked, too
+                operand = self.named(operand, "at")
+            elif uses[id(node)] > 1 or len(operand.text.text) > LONGEST_INLINE:
                 operand = self.named(operand)
             done[id(node)] = operand
         return done[id(expr)]

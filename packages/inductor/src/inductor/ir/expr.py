@@ -203,6 +203,15 @@ def loads(expr: Expr) -> Iterator[Load]:
     return (node for node in walk(expr) if isinstance(node, Load))
 
 
+CHECKS = ("wrapped", "within")
+"""Operators that may raise."""
+
+
+def has_checks(value: Expr) -> bool:
+    """Whether computing the value may raise."""
+    return any(isinstance(node, Apply) and node.op in CHECKS for node in walk(value))
+
+
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None], memo: dict[int, Expr] | None = None) -> Expr:
     """The tree with ``rule`` applied to every node from the leaves up; None keeps the node."""
     memo = {} if memo is None else memo

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import torch
 
-from inductor.ir.expr import Const, Expr, Masked, apply, cast
+from inductor.ir.expr import Const, Expr, Masked, apply, cast, has_checks
 from inductor.lowerings.values import number
 
 Number: TypeAlias = "bool | int | float"
@@ -129,7 +129,9 @@ def where(condition: Value, then: Operand, other: Operand) -> Value:
     if model.dtype == torch.bool and (truths := (_truth(then), _truth(other))) in ((True, False), (False, True)):
         return condition if truths[0] else ~condition
     if isinstance(condition.expr, Const):
-        return model.like(then) if condition.expr.value else model.like(other)
+        chosen, left = (then, other) if condition.expr.value else (other, then)
+        if not has_checks(model.like(left).expr):  # what is left out is checked, too
+            return model.like(chosen)
     return Value(apply("where", condition.expr, model.like(then).expr, model.like(other).expr))
 
 

@@ -12,30 +12,51 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from inductor.torch_versions import OpOverload, aten, schema_of
+from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 
 IMPURE = (torch.Tag.nondeterministic_seeded, torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
+MAY_RAISE = "may_raise"
+"""What ``meta`` says of an operator that may refuse what its operands hold: it runs though nobody reads its result."""
+_ONLY_SIZES = frozenset((
+    "copy", "fill", "zero", "zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like",
+    "new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided", "sym_size", "sym_numel", "sym_stride",
+))  # fmt: skip
+"""Operators that do not read the elements of their first operand."""
 _VIEWS = (aten._unsafe_view.default, aten.lift_fresh.default)
 """What is a view, though its schema does not say so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redundant:
-    """``dead`` nodes have no effect; ``same`` names an earlier node that computes the same."""
+    """``dead`` nodes have no effect; ``same`` names an earlier node that computes the same; the results of ``unread``
+    ones are not read, and they may raise."""
 
     dead: frozenset[Node]
     same: dict[Node, Node]
+    unread: frozenset[Node] = frozenset()
 
 
 def find_redundant(graph: Graph) -> Redundant:
     """What of a graph need not be computed."""
     dead: set[Node] = set()
     for node in reversed(graph.nodes):
-        if is_pure(node) and all(user in dead for user in node.users):
+        if is_pure(node) and not node.meta.get(MAY_RAISE) and all(user in dead for user in node.users):
             dead.add(node)
     writes = any(_writes(node) for node in graph.nodes)
-    return Redundant(frozenset(dead), {} if writes else _equal_nodes(graph, dead))
+    return Redundant(frozenset(dead), {} if writes else _equal_nodes(graph, dead), _unread(graph, dead))
+
+
+def _unread(graph: Graph, dead: set[Node]) -> frozenset[Node]:
+    """Those that may raise and whose elements nobody reads, though somebody may want to know how many there are."""
+    raisers = [node for node in graph.nodes if node.meta.get(MAY_RAISE) and node.op == "call_function"]
+    read: set[Node] = set()
+    for node in reversed(graph.nodes) if raisers else ():
+        if node in read or node.op == "output" or not (node in dead or is_pure(node)):
+            named = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
+            given = node.args[1:] if named in _ONLY_SIZES else (node.args, node.kwargs)
+            read.update(leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, Node))
+    return frozenset(raisers) - read
 
 
 def is_pure(node: Node) -> bool:

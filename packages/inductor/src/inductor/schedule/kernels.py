@@ -6,7 +6,7 @@ Decides how the loops run; it no longer changes what is computed or which nests 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -14,7 +14,7 @@ import torch
 
 from inductor.deps import counts_positions, expressions, indices_of, loads_of, stores_of
 from inductor.errors import UnsupportedGraph
-from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Result, rewrite, substitute, walk
+from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Result, has_checks, rewrite, substitute, walk
 from inductor.ir.graph import Nest
 from inductor.ir.index import ONE, ZERO, Index, Symbol, loop_variable
 from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Statement, Store, numbers_last
@@ -30,7 +30,8 @@ LONGEST = 60
 
 def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Collection[str]) -> Kernel | None:
     """The kernel of a nest; ``live`` are the buffers somebody reads later.  None if nothing is left to do."""
-    nest = split(replace(nest, loops=inlined(pruned(nest.loops, live))))
+    checks = has_checks if nest.device.type == "cpu" else None
+    nest = split(replace(nest, loops=inlined(pruned(nest.loops, live, checks))))
     if not nest.loops:
         return None
     kept = nest.kept if _counts_order(nest.loops) else _ordered(nest.kept, nest.loops)
@@ -84,22 +85,28 @@ def _has_precision(expr: Expr, dtype: torch.dtype) -> bool:
     return expr.op == "rounded" and expr.param == dtype
 
 
-def pruned(loops: Sequence[Loop], live: Collection[str]) -> tuple[Loop, ...]:
-    """The loops without stores nobody reads and values nobody uses."""
+def pruned(
+    loops: Sequence[Loop], live: Collection[str], checks: Callable[[Expr], bool] | None = None
+) -> tuple[Loop, ...]:
+    """The loops without stores nobody reads and values nobody uses, but for those that check something."""
+
+    def checking(statement: Statement) -> bool:
+        return checks is not None and any(map(checks, expressions(statement)))
+
     wanted = set(live) | {load.buffer for load in loads_of(loops)}
     current = [list(loop.body) for loop in loops]
-    current = [[s for s in body if not isinstance(s, Store) or s.buffer in wanted] for body in current]
+    current = [[s for s in body if not isinstance(s, Store) or s.buffer in wanted or checking(s)] for body in current]
     used = {node.name for body in current for s in body if isinstance(s, Store) for node in _results_in(s)}
     for body in reversed(current):
         kept: list[Statement] = []
         for statement in reversed(body):
-            if isinstance(statement, Store) or statement.name in used:
+            if isinstance(statement, Store) or statement.name in used or checking(statement):
                 kept.append(statement)
                 used.update(node.name for node in _results_in(statement))
         body[:] = reversed(kept)
     result = tuple(Loop(loop.axes, tuple(body)) for loop, body in zip(loops, current, strict=True) if body)
     still = set(live) | {load.buffer for load in loads_of(result)}
-    return pruned(result, live) if still != wanted else result
+    return pruned(result, live, checks) if still != wanted else result
 
 
 def _results_in(statement: Statement) -> list[Result]:
