@@ -152,3 +152,13 @@ def test_values_and_gradients(rows, columns, dtype):
             for part, like in zip(floats(one), floats(other), strict=True):
                 mine, theirs = (torch.autograd.grad(each.sum(), x, retain_graph=True)[0] for each in (part, like))
                 torch.testing.assert_close(mine, theirs, msg=lambda said, text=text: f"gradient of {text}: {said}")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["sum", "mean", "nansum", "norm"])
+def test_of_no_elements(name):
+    """The kernel is built (or it would warn), and gives what eager gives of no numbers at all."""
+    compiled = compile_api.compile(lambda x: getattr(torch, name)(x))
+    x = torch.ones(0, 3, requires_grad=True) + 1
+    for x in (x, x.t(), x.t()[:, :0], torch.ones(2, 3)):
+        torch.testing.assert_close(compiled(x), getattr(torch, name)(x), equal_nan=True)

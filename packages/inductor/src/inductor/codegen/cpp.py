@@ -286,7 +286,8 @@ class _KernelPrinter:
         reductions = [statement for statement in loop.body if isinstance(statement, Reduce)]
         totals = self._accumulators(loop, scope.lanes.width if scope.lanes else None, "all")
         spans = [Span.whole(axis) for axis in loop.axes]
-        if scope.lanes is None and reductions and is_long(loop) and not has_scans([loop]):
+        in_pieces = scope.lanes is None and reductions and is_long(loop) and not has_scans([loop])
+        if in_pieces and _extent(loop.axes[0]) > 1:
             self._pieces(loop, scope, totals)
         else:
             if not reductions and not self.kernel.axes and not has_scans([loop]):
