@@ -59,6 +59,12 @@ def test_variance_is_stable_far_from_zero():
     check(lambda x: x.var(1), torch.randn(4, 1000) + 1e4, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("numbers", [torch.randn(8, 300) * 1e20, torch.randn(8, 300) / 100 + 1e5, torch.randn(8, 3)])
+def test_variances_are_as_exact_as_eagers(numbers):
+    """Of single precision on CPUs torch computes them in double precision."""
+    check(lambda x: (x.std(1), x.std(0), x.std(), *torch.var_mean(x / 1e4, 0)), numbers, rtol=1e-3, atol=0)
+
+
 SOFTMAX = {
     "softmax": lambda x: (F.softmax(x, -1), F.softmax(x, 0)),
     "log_softmax": lambda x: (F.log_softmax(x, 1), F.log_softmax(x, 0)),

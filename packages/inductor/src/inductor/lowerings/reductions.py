@@ -210,18 +210,20 @@ def argmin(ctx: Context, x: Tensor, dim: int | None = None, keepdim: bool = Fals
 
 
 def moments(
-    ctx: Context, x: Tensor, dims: Sequence[int], correction: float, keepdim: bool, finish: Callable[..., Any]
-) -> list[Tensor]:
-    """Mean and variance in one stable pass; ``finish(mean, variance)`` says what is kept."""
-    dtype = compute_dtype(x.dtype)
+    ctx: Context, x: Tensor, dims: Sequence[int], correction: float, keepdim: bool, finish: Callable[..., Any],
+    dtype: torch.dtype | None = None,
+) -> list[Tensor]:  # fmt: skip
+    """Mean and variance in one stable pass, in ``dtype``; ``finish(mean, variance)`` says what is kept."""
+    dtype = dtype or compute_dtype(x.dtype)
 
     def outcome(mean: Expr, m2: Expr, weight: Expr) -> Sequence[tuple[Expr, torch.dtype]]:
         divisor = count(x, dims, dtype)
         if correction:
             divisor = maximum(divisor - correction, 0.0)
-        return [(value.expr, x.dtype) for value in finish(Value(mean), Value(m2) / divisor)]
+        return [(cast(value.expr, narrow), x.dtype) for value in finish(Value(mean), Value(m2) / divisor)]
 
-    return splitting.reduce(ctx, x, dims, [("welford", x.expr, dtype)], outcome, keepdim)
+    narrow = compute_dtype(x.dtype)
+    return splitting.reduce(ctx, x, dims, [("welford", cast(x.expr, dtype), dtype)], outcome, keepdim)
 
 
 def _moment(ctx: Context, x: Tensor, dim: Dims, correction: Any, keepdim: bool, finish: Callable[..., Any]) -> Any:
@@ -230,7 +232,8 @@ def _moment(ctx: Context, x: Tensor, dim: Dims, correction: Any, keepdim: bool, 
     dims = dims_of(x, dim)
     if any(x.sizes[d] == 0 for d in dims):
         return Declined("a variance of nothing")
-    return moments(ctx, x, dims, 1 if correction is None else correction, keepdim, finish)
+    dtype = torch.float64 if x.device.type == "cpu" else None  # as torch's kernel, which sums squares up to 1e77
+    return moments(ctx, x, dims, 1 if correction is None else correction, keepdim, finish, dtype)
 
 
 @lowering(aten.var.correction)
