@@ -223,3 +223,28 @@ def test_memory_is_eagers_after_writes_through_views(backend, capsys):
     with capsys.disabled():
         print(f" {len(cases)} writes through views, seed {seed}, {len(wrong)} wrong", end="")
     assert not wrong, "\n".join(wrong)
+
+
+SPREAD = {
+    "to its size": lambda x: x.expand(3).fill_(1),
+    "to a size that is left as it is": lambda x: x.expand(-1).mul_(0.5),
+    "with dimensions": lambda x: x.expand(1, 1, 3)[0, 0, 1:].fill_(1),
+    "as another": lambda x: x.expand_as(x + 1).zero_(),
+    "broadcast": lambda x: torch.broadcast_to(x, (1, 3)).fill_(2),
+    "beside others": lambda x: torch.broadcast_tensors(x, torch.ones(1))[0].sub_(1),
+}
+"""Writes through tensors that are spread over no larger size, which eager takes."""
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", SPREAD)
+def test_what_is_spread_over_no_larger_size_is_written(name, backend):
+    def write(x):
+        SPREAD[name](x)
+        return x + 0
+
+    expected, given = (torch.tensor([1e9, float("inf"), 3e38]) for _ in range(2))
+    write(expected)
+    found = compile_api.compile(write, backend=backend)(given)
+    assert torch.equal(given, expected)
+    assert torch.equal(found, expected + 0)

@@ -26,6 +26,7 @@ from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
 from aotgrad.products import product
 from aotgrad.recurrences import GATES
+from aotgrad.spreads import plainly
 from aotgrad.torch_versions import (
     DisablePythonDispatcher,
     DisableTorchDispatch,
@@ -413,6 +414,11 @@ def instance_norm(
         mean.copy_(means.view(batch, channels).mean(0))
         var.copy_(variances.view(batch, channels).mean(0))
     return normalised.view(input.shape)
+
+
+for _func in (torch.Tensor.expand, torch.Tensor.expand_as, torch.broadcast_to, torch.Tensor.broadcast_to,
+              torch.broadcast_tensors):  # fmt: skip
+    RULES[_func] = partial(plainly, _func)
 
 
 @early(nnf.instance_norm)

@@ -365,7 +365,7 @@ def _functional(gm: GraphModule) -> Callable[..., Any]:
 
 def _run(gm: GraphModule, args: Sequence[Any]) -> Any:
     """What the graph computes while it is traced; marks of its nodes go to what is traced of them."""
-    if any(node.meta.get(MAY_RAISE) for node in gm.graph.nodes):
+    if any(node.meta.get(MAY_RAISE) or _name(node.target) in _SPREADS for node in gm.graph.nodes):
         return _Marking(gm).run(*args)
     return gm.forward(*args)  # calling it would print an error a second time
 
@@ -384,6 +384,28 @@ class _Marking(fx.Interpreter):
             for made in islice(reversed(nodes), len(nodes) - before):
                 made.meta[MAY_RAISE] = True
         return result
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return _unspread(target, args, super().call_function(target, args, kwargs))
+
+    def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return _unspread(target, args, super().call_method(target, args, kwargs))
+
+
+_SPREADS = frozenset({"expand", "expand_as", "broadcast_to"})
+
+
+def _name(target: Any) -> str:
+    return target if isinstance(target, str) else str(getattr(target, "__name__", "")).partition(".")[0]
+
+
+def _unspread(target: Any, args: Sequence[Any], result: Any) -> Any:
+    """What is spread over no larger size is a plain view: writes through it are new values, while those through copies
+    are, to functionalization, differences from the old ones, which may be infinite."""
+    if _name(target) not in _SPREADS or not args:
+        return result
+    new = result.dim() - args[0].dim()
+    return result if tuple(result.shape) != (1,) * new + tuple(args[0].shape) else args[0][(None,) * new + (...,)]
 
 
 def _unwrapped(value: Any, written: Mapping[int, torch.Tensor]) -> Any:

@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from compiled import copied
+from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
@@ -198,3 +199,13 @@ def test_one_graph_for_many_sizes(name):
     compiled = inductor.compile(make_fx(function, tracing_mode="symbolic")(x), [x], options={"fallback": False})
     for value in (x, R(11, 12), R(15, 16)):
         torch.testing.assert_close(compiled(value)[0], function(value))
+
+
+def test_what_is_spread_over_no_larger_size_is_written():
+    def fill(x):
+        x.expand(1, 3).fill_(1.0)
+        return x + 0
+
+    x = torch.tensor([1e9, float("inf"), 3e38])
+    assert inductor.compile(fx.symbolic_trace(fill), [x.clone()])(x)[0].tolist() == [1, 1, 1]
+    assert x.tolist() == [1, 1, 1]
