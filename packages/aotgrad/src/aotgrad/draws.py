@@ -1,7 +1,8 @@
 """Random operators run again from what they drew, instead of drawing once more.
 
 A checkpoint takes the generator's state before its region and brings it back before running the region again.  While a
-program is traced nothing is drawn, so the generator is free to say where the program is: its seed counts the draws.
+program is traced nothing is drawn, so the thread that traces is told another generator's state, which says where the
+program is: its seed counts the draws.  Other threads go on drawing from the default one.
 Must not know: graphs' phases, who runs operators again.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,8 +54,6 @@ def in_memory_order(tensor: torch.Tensor, probability: float, **options: Any) ->
 
 # Seeds that nobody would choose, a range of them for each trace.
 _ranges = itertools.count(0x6A09E667F3BC0000, 1 << 24)
-# There is one default generator: two threads cannot count with it at once.
-_counting = threading.RLock()
 
 
 class Draws:
@@ -62,18 +62,18 @@ class Draws:
     def __init__(self) -> None:
         self._first = next(_ranges)
         self._made: list[tuple[OpOverload, Any]] = []
-        self._outside: torch.Tensor | None = None
+        self._places = torch.Generator()
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """The default generator counts; in the end it is as it was, or as the program has seeded it."""
-        with _counting:
-            self._mark(0)
-            try:
+        """This thread is told places for states of the default generator."""
+        before, _tracing.draws = _tracing.draws, self
+        self._mark(0)
+        try:
+            with _STAND_IN.in_force():
                 yield
-            finally:
-                if self._place() is not None and self._outside is not None:
-                    torch.default_generator.set_state(self._outside)
+        finally:
+            _tracing.draws = before
 
     def made(self, func: OpOverload, result: Any) -> None:
         """`func` has drawn `result`."""
@@ -92,11 +92,84 @@ class Draws:
         self._mark(place + 1)
         return self._made[place][1]
 
-    def _mark(self, place: int) -> None:
+    def state(self) -> torch.Tensor:
+        """What the program takes for the default generator's state."""
+        return (torch.default_generator if self._place() is None else self._places).get_state()
+
+    def go_to(self, state: torch.Tensor) -> None:
+        """The program sets the default generator to a state: to a place, or to a state that is none."""
+        self._places.set_state(state)
         if self._place() is None:
-            self._outside = torch.default_generator.get_state()
-        torch.default_generator.manual_seed(self._first + place)
+            torch.default_generator.set_state(state)
+
+    def leave(self) -> None:
+        """The program seeds the generator."""
+        self._places.manual_seed(0)
+
+    def _mark(self, place: int) -> None:
+        self._places.manual_seed(self._first + place)
 
     def _place(self) -> int | None:
-        place = torch.default_generator.initial_seed() - self._first
+        place = self._places.initial_seed() - self._first
         return place if 0 <= place <= len(self._made) else None
+
+
+class _OfThread(threading.local):
+    draws: Draws | None = None
+
+
+_tracing = _OfThread()
+
+
+class _StandIn:
+    """The default generator as `torch.random` has it, while somewhere a program is traced."""
+
+    def __init__(self) -> None:
+        self._forget_other_threads()
+        os.register_at_fork(after_in_child=self._forget_other_threads)
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        with self._lock:
+            self._users += 1
+            _put(self)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    _put(torch.default_generator)
+
+    def get_state(self) -> torch.Tensor:
+        draws = _tracing.draws
+        return torch.default_generator.get_state() if draws is None else draws.state()
+
+    def set_state(self, state: torch.Tensor) -> None:
+        draws = _tracing.draws
+        (torch.default_generator.set_state if draws is None else draws.go_to)(state)
+
+    def manual_seed(self, seed: int) -> torch.Generator:
+        if _tracing.draws is not None:
+            _tracing.draws.leave()
+        return torch.default_generator.manual_seed(seed)
+
+    def seed(self) -> int:
+        if _tracing.draws is not None:
+            _tracing.draws.leave()
+        return torch.default_generator.seed()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch.default_generator, name)
+
+    def _forget_other_threads(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        _put(torch.default_generator)
+
+
+def _put(generator: Any) -> None:
+    torch.random.default_generator = generator
+
+
+_STAND_IN = _StandIn()
