@@ -54,3 +54,28 @@ def test_results_lie_as_in_eager(layout, backend):
     is_told_otherwise = not keeps_channels_last() and layout in ("channels last", "some channels")
     assert wrong == (["group norm"] if is_told_otherwise and backend == "inductor" else [])
     torch.testing.assert_close(found, expected)
+
+
+OF_OTHER_DIMENSIONS = {
+    "a table, transposed": torch.rand(3, 4).t(),
+    "sequences, channels last": torch.rand(2, 3, 4).permute(0, 2, 1),
+    "volumes, channels last": torch.rand(2, 3, 4, 5, 2).to(memory_format=torch.channels_last_3d),
+    "volumes, some channels": torch.rand(2, 6, 4, 5, 2).to(memory_format=torch.channels_last_3d)[:, :3],
+    "volumes, turned around": torch.rand(2, 5, 4, 3, 2).permute(4, 3, 2, 1, 0),
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("layout", [*LAYOUTS, *OF_OTHER_DIMENSIONS])
+def test_batch_norms_lie_as_in_eager(layout, recorded, backend):
+    """By the statistics of the batch and by fixed ones."""
+    x = {**LAYOUTS, **OF_OTHER_DIMENSIONS}[layout]
+
+    def program(x, mean, var):
+        with torch.set_grad_enabled(recorded):
+            return [F.batch_norm(x, mean, var, training=training) for training in (False, True)]
+
+    inputs = x, torch.zeros(x.shape[1]), torch.ones(x.shape[1])
+    found = compile_api.compile(program, backend=backend)(*inputs)
+    assert [each.stride() for each in found] == [each.stride() for each in program(*inputs)]

@@ -21,7 +21,7 @@ from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import FailsOnFakes, Unsupported
 from aotgrad.extremes import extreme
 from aotgrad.misfits import draws, refuse_misfits
-from aotgrad.orders import lies_in_order, varies_out_of_order
+from aotgrad.orders import lies_as_normalized, lies_in_order, varies_out_of_order
 from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
 from aotgrad.products import product
@@ -360,7 +360,7 @@ def _with_fixed_statistics(
     if weight is not None:
         normalised = normalised * weight.to(dtype).view(per_channel)
     shift = 0.0 if bias is None else bias.to(dtype).view(per_channel)  # torch's kernels add a zero: none is negative
-    return (normalised + shift).to(input.dtype)
+    return lies_as_normalized((normalised + shift).to(input.dtype), input)
 
 
 @early(nnf.batch_norm)

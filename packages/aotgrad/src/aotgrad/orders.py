@@ -84,12 +84,33 @@ def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any
 
 
 def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> Sequence[torch.Tensor]:
-    """Batch norm's kernels for CPUs lay out what they normalise by its own statistics by channels, or contiguously."""
+    """Batch norm's kernels for CPUs lay out what they normalise by channels, or contiguously."""
     result = _with_statistics(result, x, *rest)
-    training = next((value for value in rest if isinstance(value, bool)), False)
-    if not training or x.device.type != "cpu" or not _known(x) or _has_channels_innermost(x):
+    if x.device.type != "cpu" or not _known(x):
         return result
-    return _laid_out_as(result[0], torch.contiguous_format), *result[1:]
+    return _laid_out_as(result[0], memory_format_of(x)), *result[1:]
+
+
+def lies_as_normalized(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """What a batch norm of ``x`` gives, made by other operators, in the layout that its kernels for CPUs give it."""
+    return result.contiguous(memory_format=memory_format_of(x)) if x.device.type == "cpu" and _known(x) else result
+
+
+def memory_format_of(x: torch.Tensor) -> torch.memory_format:
+    """The memory format that torch's kernels see in strides, which may have holes; contiguous where they see none."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    innermost = formats.get(x.dim())
+    if innermost is None or x.is_contiguous():
+        return torch.contiguous_format
+    if x.is_contiguous(memory_format=innermost):
+        return innermost
+    least, order = 1, (1, *range(x.dim() - 1, 1, -1), 0)
+    for dim in order:
+        is_ambiguous = dim == 0 and least == x.stride(1)  # one channel, or images of one element
+        if x.stride(dim) < least or not x.size(dim) or is_ambiguous:
+            return torch.contiguous_format
+        least = x.stride(dim) * x.size(dim)
+    return innermost
 
 
 def _unpooled(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
@@ -156,6 +177,7 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     ),
     aten._native_batch_norm_legit.no_stats: _normalized,
     aten._native_batch_norm_legit_functional.default: _normalized,
+    aten._native_batch_norm_legit_no_training.default: _normalized,
     aten.native_batch_norm.default: _normalized,
     **dict.fromkeys((aten.native_layer_norm.default, aten.native_group_norm.default), _with_statistics),
     **dict.fromkeys((aten._unique2.default, aten.unique_consecutive.default, aten.unique_dim.default), _positions),
