@@ -104,8 +104,11 @@ def _ask(target: OpOverload, leaves: tuple[Any, ...], types: tuple[type, ...], s
         return False
     if _UNIMPLEMENTED.search(str(error)):
         return True
-    alike = tuple(_in_single_precision(leaf) for leaf in leaves)
-    return True if alike != leaves and _error(target, alike, structure) is None else None
+    for kinds in _TAKEN_BY_ALL:
+        alike = tuple(_of_kinds(leaf, kinds) for leaf in leaves)
+        if alike != leaves and _error(target, alike, structure) is None:
+            return True
+    return None
 
 
 def _error(target: OpOverload, leaves: Sequence[Any], structure: Any) -> Exception | None:
@@ -120,6 +123,13 @@ def _error(target: OpOverload, leaves: Sequence[Any], structure: Any) -> Excepti
     return None
 
 
-def _in_single_precision(leaf: Any) -> Any:
-    floating = isinstance(leaf, _Kind) and leaf.dtype.is_floating_point
-    return replace(leaf, dtype=torch.float32) if floating else leaf
+def _of_kinds(leaf: Any, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
+    return replace(leaf, dtype=kinds.get(leaf.dtype, leaf.dtype)) if isinstance(leaf, _Kind) else leaf
+
+
+_FLOATS = dict.fromkeys((torch.float16, torch.bfloat16, torch.float64), torch.float32)
+_INTEGERS = dict.fromkeys((torch.int8, torch.uint8, torch.int16, torch.int32, torch.bool), torch.int64)
+_TAKEN_BY_ALL: Sequence[Mapping[torch.dtype, torch.dtype]] = (
+    _FLOATS, {**_FLOATS, **_INTEGERS}, dict.fromkeys((*_FLOATS, *_INTEGERS, torch.int64), torch.float32),
+)  # fmt: skip
+"""Dtypes that kernels take if they take anything: who is refused with others alone is refused for its dtypes."""

@@ -22,6 +22,9 @@ POSITION = torch.zeros((), dtype=torch.int64)
         (aten.reflection_pad1d.default, (BOOLEANS, [2, 2]), True),  # one element is too short for that
         (aten.reflection_pad1d.default, (HALVES.expand(2, 3), [2, 2]), False),
         (aten.multilabel_margin_loss_forward.default, (HALVES[0], POSITION, 1), True),  # 1 is no position in it
+        (aten.heaviside.default, (HALVES, BOOLEANS), True),  # not beside one another
+        (aten.nll_loss_forward.default, (HALVES.float().expand(2, 3), POSITION.int().expand(2), None, 1, 0), True),
+        (aten.nll_loss_forward.default, (HALVES.float().expand(2, 3), POSITION.expand(2), None, 1, 0), False),
         (aten.threshold.default, (BOOLEANS, 0, 1 << 40), True),  # a large number is no large result
     ],
 )

@@ -131,3 +131,20 @@ def test_zeros_of_norms_and_pools_have_eagers_signs(dtype):
     graph = make_fx(program, decomposition_table=inductor.decompositions())(*given)
     for name, found, expected in zip(NORMS, inductor.compile(graph, given)(*given), program(*given), strict=True):
         assert torch.equal(found.signbit(), expected.signbit()), name
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+@pytest.mark.parametrize("exponent", [*INTEGERS, torch.float32])
+def test_scaling_by_powers_of_two_that_are_infinite_or_zero_by_themselves(kind, exponent):
+    x = torch.tensor([1e-30, 1e30, 0.0, -1.0, 3.0]).to(kind)
+    for power in (128, -160, 2000, 3):
+        limits = torch.iinfo(exponent) if exponent in INTEGERS[:-1] else torch.finfo(torch.float32)
+        y = torch.tensor(min(max(power, limits.min), limits.max)).to(exponent).expand(5)
+        try:
+            expected = torch.ldexp(x, y)
+        except (RuntimeError, NotImplementedError):
+            continue  # some integers are refused
+        graph = make_fx(torch.ldexp, decomposition_table=inductor.decompositions())(x, y)
+        (found,) = inductor.compile(graph, [x, y])(x, y)
+        assert torch.equal(found.isnan(), expected.isnan())
+        assert torch.equal(found.nan_to_num(), expected.nan_to_num())

@@ -100,6 +100,8 @@ def fill(ctx: Context, x: Tensor, value: Any) -> Any:
 
 @lowering(aten.fill.Tensor)
 def fill_tensor(ctx: Context, x: Tensor, value: Tensor) -> Any:
+    if value.sizes:
+        return Declined("a fill value of more than no dimensions, which torch's kernel refuses")
     return Tensor(x.sizes, x.dtype, x.device, convert(value, x.dtype).expr)
 
 
