@@ -345,6 +345,9 @@ WRONG = {
     "a negative delta": lambda x: F.huber_loss(x, x, delta=-1.0),
     "an assertion": lambda x: (torch._assert(x.shape[0] == 9, "nine rows"), x)[1],
     "a dimension too many": lambda x: F.softmin(x, dim=2),
+    "a fill by what is no number": lambda x: x.clone().fill_(x[0, :1]),
+    "a fill by a row": lambda x: torch.fill(x, x[0]),
+    "dropout of whole numbers": lambda x: (F.dropout(x.long(), 0.5), x)[1],
     "logits of whole numbers": lambda x: torch.log_softmax(x.to(torch.int16), 0),
 }
 

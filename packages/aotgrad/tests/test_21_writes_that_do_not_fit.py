@@ -5,6 +5,7 @@ import operator
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import aotgrad
 from aotgrad.errors import FailsOnFakes
@@ -129,3 +130,38 @@ def test_a_product_of_another_type_is_refused_where_sizes_vary():
     compiled = aotgrad.function(lambda a, x: torch.matmul(a, a, out=x), forward=aotgrad.run_eagerly, dynamic=True)
     with pytest.raises(RuntimeError, match="result dtype"):
         compiled(torch.ones(3), torch.ones((), dtype=torch.bfloat16))
+
+
+TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.bool)
+OF_SOME_TYPES = {
+    "interpolate": lambda x, y: F.interpolate(x, (3, 3), mode="bilinear"),
+    "hardshrink": lambda x, y: F.hardshrink(x, 0.5),
+    "group norm": lambda x, y: F.group_norm(x, 1, y[0, :, 0, 0], y[0, :, 0, 0]),
+    "cross": lambda x, y: torch.linalg.cross(x, y, dim=1),
+    "multi_margin_loss": lambda x, y: F.multi_margin_loss(x[0, 0], y[0, 0, :, 0]),
+    "embedding": lambda x, y: F.embedding(y, x[0, 0]),
+    "where": lambda x, y: torch.where(y, x, 2),
+    "sum": lambda x, y: torch.sum(x, 0) + y,
+}
+
+
+@pytest.mark.parametrize("name", OF_SOME_TYPES)
+def test_types_are_refused_where_sizes_vary_as_elsewhere(name):
+    """What eager takes is taken, and nothing else; torch's rules in Python, which are taken there, take more."""
+    program = OF_SOME_TYPES[name]
+    pairs = itertools.product(TYPES, TYPES)
+    for kind, other in [pair for pair in pairs if torch.float32 in pair or pair[0] == pair[1]]:
+        x, y = torch.ones(2, 3, 4, 4, dtype=kind), torch.ones(2, 3, 4, 4, dtype=other)
+        compiled = aotgrad.function(program, forward=aotgrad.run_eagerly, dynamic=True)
+        assert refuses(lambda: compiled(x, y)) is refuses(lambda: program(x, y)), (kind, other)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("function", [F.dropout, F.dropout2d, torch.dropout_, torch.feature_dropout])
+def test_noise_is_of_the_type_of_what_it_is_for(function, kind):
+    x, state = torch.ones(2, 3, 4, 4, dtype=kind), torch.random.get_rng_state()
+    refused, drawn = refuses(lambda: function(x.clone(), 0.5, True)), torch.random.get_rng_state()
+    torch.random.set_rng_state(state)
+    compiled = aotgrad.function(lambda x: function(x.clone(), 0.5, True), forward=aotgrad.run_eagerly)
+    assert refuses(lambda: compiled(x)) is refused
+    assert torch.equal(torch.random.get_rng_state(), drawn)

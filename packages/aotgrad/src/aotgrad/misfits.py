@@ -1,9 +1,9 @@
 """Values that do not fit what they are written to or computed with, by their type or size, refused before they are
 recorded.
 
-Functionalization takes the result that an operator would have by itself and casts it, and decompositions take a number
-that is too large for infinity; eager's kernels refuse.  They are asked: the operator runs on tensors with two elements
-along each axis, as those of one are filled in another way, which refuses nothing.
+Functionalization takes the result that an operator would have by itself and casts it, decompositions take a number
+that is too large for infinity, and types that no kernel takes; eager's kernels refuse.  They are asked: the operator
+runs on tensors with two elements along each axis, as those of one are filled in another way, which refuses nothing.
 Must not know: recording, gradients.
 """
 
@@ -32,6 +32,13 @@ _SIZES: Mapping[str, tuple[int, str]] = {
     "full": (0, "size"), "new_full": (1, "size"), "pad": (1, "pad"), "constant_pad_nd": (1, "pad"),
 }  # fmt: skip
 """Which argument says how large the result is: whoever only asks makes none."""
+_DIVIDE_IN_PLACE = {
+    "dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "feature_dropout_",
+}  # fmt: skip
+"""What is made of operators that write, which nobody else sees: the noise has the type of what it is for."""
+_LONGEST_ASKED = 8
+_LARGEST_ASKED = 1 << 20
+"""Elements of a result: whoever only asks makes none that is larger."""
 _HELD_BY_ALL = 127
 _OTHER_NAMES = {
     "arctan2_": "atan2_", "clip_": "clamp_", "divide_": "div_", "true_divide_": "div_", "floor_divide_": "div_",
@@ -56,16 +63,18 @@ def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         if draws(name):  # by the type, and nobody may draw to ask
             raise FailsOnFakes(f"{name} draws into `out` of another type", "give it one of its own type")
         _ask(func, name, shaped, named)
-    elif in_place or fills:
+    elif in_place or fills or name in _DIVIDE_IN_PLACE:
         leaves = pytree.tree_leaves((shaped, dict(named)))
-        if (in_place and _may_not_fit(leaves)) or (fills and _is_too_large(leaves)):
+        if (fills and _is_too_large(leaves)) or (not fills and _may_not_fit(leaves)):
             _ask(func, name, shaped, named)
+    if any(isinstance(arg, torch.Tensor) and _varies(arg) for arg in args):
+        _refuse_types(func, name, args, kwargs)
 
 
 def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Torch's own kernels, of few elements."""
     try:
-        with _as_in_eager():
+        with _as_in_eager(), _drawing_nothing():
             given, named = pytree.tree_map_only((torch.Tensor, *SYM_TYPES), _small, (tuple(args), dict(kwargs)))
             if named.get("out") is not None:
                 named["out"] = pytree.tree_map_only(torch.Tensor, lambda one: one.new_empty(0), named["out"])
@@ -73,6 +82,73 @@ def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     except Exception as error:
         what = f"{name} is refused by torch ({words_of(error)})"
         raise FailsOnFakes(what, "run it eagerly: the error is its own") from error
+
+
+def _refuse_types(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """What torch's own kernels do not take by its types, and its rules in Python do, which run where sizes vary."""
+    if not _is_torchs(func, name) or not kwargs.keys().isdisjoint(("out", "device")):
+        return
+    leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if {tensor.dtype for tensor in tensors} in ({torch.float32}, {torch.float64}):
+        return
+    if not all(tensor.layout is torch.strided and tensor.device.type == "cpu" for tensor in tensors):
+        return
+    if math.prod(abs(leaf) for leaf in leaves if type(leaf) is int and leaf) > _LARGEST_ASKED:
+        return
+
+    def error_of(kinds: Mapping[torch.dtype, torch.dtype]) -> Exception | None:
+        given = [_short(leaf, kinds) if isinstance(leaf, (torch.Tensor, *SYM_TYPES)) else leaf for leaf in leaves]
+        asked, named = pytree.tree_unflatten(given, structure)
+        try:
+            func(*asked, **named)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is an answer
+            return error
+        return None
+
+    with _as_in_eager(), _drawing_nothing():
+        error = error_of({})
+        if error is None:
+            return
+        if "not implemented for" in str(error) or any(error_of(kinds) is None for kinds in _TAKEN_BY_ALL):
+            what = f"{name} is refused by torch ({words_of(error)})"
+            raise FailsOnFakes(what, "run it eagerly: the error is its own") from error
+
+
+_HALVES = dict.fromkeys((torch.float16, torch.bfloat16, torch.float64), torch.float32)
+_INTEGERS = dict.fromkeys((torch.int8, torch.uint8, torch.int16, torch.int32, torch.bool), torch.int64)
+_TAKEN_BY_ALL: Sequence[Mapping[torch.dtype, torch.dtype]] = (
+    _HALVES, {**_HALVES, **_INTEGERS}, dict.fromkeys((*_HALVES, *_INTEGERS, torch.int64), torch.float32),
+)  # fmt: skip
+"""Types that kernels take if they take anything: who is refused with others alone is refused for its types."""
+
+
+@cache
+def _is_torchs(func: Any, name: str) -> bool:
+    """Whether nothing happens in it but what torch computes."""
+    if getattr(func, "__module__", None) == "torch.nn.functional":
+        return True
+    return name != "to" and not name.startswith("_") and hasattr(torch.ops.aten, name)
+
+
+def _varies(tensor: torch.Tensor) -> bool:
+    return any(not isinstance(size, int) for size in tensor.shape)
+
+
+def _short(leaf: Any, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return _known(leaf)
+    sizes = [min(_known(size), _LONGEST_ASKED) for size in leaf.shape]
+    return torch.ones(sizes, dtype=kinds.get(leaf.dtype, leaf.dtype), device="cpu")
+
+
+@contextmanager
+def _drawing_nothing() -> Iterator[None]:
+    state = torch.random.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.random.set_rng_state(state)
 
 
 def _is_of_another_type(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
