@@ -137,8 +137,8 @@ def _varies(tensor: torch.Tensor) -> bool:
 
 def _short(leaf: Any, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
     if not isinstance(leaf, torch.Tensor):
-        return _known(leaf)
-    sizes = [min(_known(size), _LONGEST_ASKED) for size in leaf.shape]
+        return 1 if (number := _known(leaf)) is None else number  # that only data can tell
+    sizes = [min(2 if (size := _known(each)) is None else size, _LONGEST_ASKED) for each in leaf.shape]
     return torch.ones(sizes, dtype=kinds.get(leaf.dtype, leaf.dtype), device="cpu")
 
 
