@@ -113,6 +113,8 @@ def gather(ctx: Context, x: Tensor, dim: int, index: Tensor, sparse_grad: bool =
 def embedding(
     ctx: Context, weight: Tensor, indices: Tensor, padding_idx: Any = -1, scale: bool = False, sparse: bool = False
 ) -> Tensor | Declined:
+    if indices.dtype not in (torch.int32, torch.int64):
+        return Declined("positions that are no integers, which torch's kernel refuses")
     sizes = (*indices.sizes, weight.sizes[1])
     where_ = positions(sizes)
     chosen = reindex(indices, sizes, where_[:-1])
