@@ -69,6 +69,7 @@ SELDOM_GIVEN = {
     "combinations of none": lambda x: torch.combinations(x[0, 0], 0),
     "combinations of a matrix": lambda x: torch.combinations(x[0]),
     "take_along_dim by other dimensions": lambda x: x.take_along_dim(torch.zeros(1, dtype=torch.long), 1),
+    "take_along_dim by short integers": lambda x: x.take_along_dim(torch.zeros(1, 1, 1, dtype=torch.int32), 1),
     "take_along_dim by numbers": lambda x: x.take_along_dim(x, 1),
     "unravel_index of numbers": lambda x: torch.unravel_index(x, (2, x.shape[2])),
     "unravel_index into less than nothing": lambda x: torch.unravel_index(x.argsort(-1), (2, -x.shape[2])),

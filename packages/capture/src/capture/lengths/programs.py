@@ -56,7 +56,9 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
 
 
 @_in_place_of(torch.take_along_dim, torch.Tensor.take_along_dim)
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Any:
+    if indices.dtype is not torch.int64:  # which the function refuses, and `gather` may take
+        return NotImplemented
     if dim is None:
         return input.reshape(-1).gather(0, indices.reshape(-1))
     dim = dim + input.dim() if dim < 0 else dim
