@@ -347,6 +347,7 @@ WRONG = {
     "a dimension too many": lambda x: F.softmin(x, dim=2),
     "a fill by what is no number": lambda x: x.clone().fill_(x[0, :1]),
     "a fill by a row": lambda x: torch.fill(x, x[0]),
+    "statistics that are no vectors": lambda x: F.batch_norm(x, x[:1, :] * 0, x[0] * 0, training=True),
     "an embedding of floats": lambda x: F.embedding(x, x),
     "dropout of whole numbers": lambda x: (F.dropout(x.long(), 0.5), x)[1],
     "logits of whole numbers": lambda x: torch.log_softmax(x.to(torch.int16), 0),

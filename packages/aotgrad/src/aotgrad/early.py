@@ -334,6 +334,8 @@ def batch_norm(
     nothing has a path without them."""
     if isinstance(count := input.size(0), int) and count == 0:
         return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
+    if any(given is not None and given.dim() != 1 for given in (weight, bias, mean, var)):
+        raise FailsOnFakes("batch norm by what is no vector", "run it eagerly: the result or the error is its own")
     plain = input.dim() >= 2 and _fit(input, (weight, bias, mean, var))
     if plain and not training and mean is not None and torch.is_grad_enabled():
         return _with_fixed_statistics(input, weight, bias, mean, var, eps)
