@@ -104,11 +104,7 @@ def _ask(target: OpOverload, leaves: tuple[Any, ...], types: tuple[type, ...], s
         return False
     if _UNIMPLEMENTED.search(str(error)):
         return True
-    for kinds in _TAKEN_BY_ALL:
-        alike = tuple(_of_kinds(leaf, kinds) for leaf in leaves)
-        if alike != leaves and _error(target, alike, structure) is None:
-            return True
-    return None
+    return True if any(_error(target, others, structure) is None for others in _of_other_dtypes(leaves)) else None
 
 
 def _error(target: OpOverload, leaves: Sequence[Any], structure: Any) -> Exception | None:
@@ -123,8 +119,14 @@ def _error(target: OpOverload, leaves: Sequence[Any], structure: Any) -> Excepti
     return None
 
 
-def _of_kinds(leaf: Any, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
-    return replace(leaf, dtype=kinds.get(leaf.dtype, leaf.dtype)) if isinstance(leaf, _Kind) else leaf
+def _of_other_dtypes(leaves: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Calls that torch takes if it takes any of these sizes: who is refused beside one of them is so for a dtype."""
+    kinds = [(place, leaf) for place, leaf in enumerate(leaves) if isinstance(leaf, _Kind)]
+    for mapping in _TAKEN_BY_ALL:
+        changed = {place: replace(leaf, dtype=mapping.get(leaf.dtype, leaf.dtype)) for place, leaf in kinds}
+        yield tuple(changed.get(place, leaf) for place, leaf in enumerate(leaves))
+    for place, leaf in kinds:
+        yield (*leaves[:place], replace(leaf, dtype=torch.float32), *leaves[place + 1 :])
 
 
 _FLOATS = dict.fromkeys((torch.float16, torch.bfloat16, torch.float64), torch.float32)
@@ -132,4 +134,3 @@ _INTEGERS = dict.fromkeys((torch.int8, torch.uint8, torch.int16, torch.int32, to
 _TAKEN_BY_ALL: Sequence[Mapping[torch.dtype, torch.dtype]] = (
     _FLOATS, {**_FLOATS, **_INTEGERS}, dict.fromkeys((*_FLOATS, *_INTEGERS, torch.int64), torch.float32),
 )  # fmt: skip
-"""Dtypes that kernels take if they take anything: who is refused with others alone is refused for its dtypes."""

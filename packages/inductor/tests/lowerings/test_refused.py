@@ -25,6 +25,7 @@ POSITION = torch.zeros((), dtype=torch.int64)
         (aten.heaviside.default, (HALVES, BOOLEANS), True),  # not beside one another
         (aten.nll_loss_forward.default, (HALVES.float().expand(2, 3), POSITION.int().expand(2), None, 1, 0), True),
         (aten.nll_loss_forward.default, (HALVES.float().expand(2, 3), POSITION.expand(2), None, 1, 0), False),
+        (aten.nll_loss_forward.default, (torch.ones(2, 3), POSITION.expand(2), POSITION.expand(3), 1, 0), True),
         (aten.threshold.default, (BOOLEANS, 0, 1 << 40), True),  # a large number is no large result
     ],
 )
