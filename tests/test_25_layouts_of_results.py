@@ -79,3 +79,16 @@ def test_batch_norms_lie_as_in_eager(layout, recorded, backend):
     inputs = x, torch.zeros(x.shape[1]), torch.ones(x.shape[1])
     found = compile_api.compile(program, backend=backend)(*inputs)
     assert [each.stride() for each in found] == [each.stride() for each in program(*inputs)]
+
+
+def normalised(x, training):
+    mean = x.new_zeros(x.shape[1])
+    return F.batch_norm(x, mean, mean + 1, training=training)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_norms_lie_as_in_eager_where_sizes_vary(training, backend):
+    compiled = compile_api.compile(lambda x: normalised(x, training), backend=backend)
+    for x in (torch.rand(3, 4), torch.rand(3, 5).t(), torch.rand(3, 6).t(), torch.rand(4, 3), torch.rand(5, 7, 3).mT):
+        assert compiled(x).stride() == torch.empty_like(x, memory_format=torch.contiguous_format).stride()

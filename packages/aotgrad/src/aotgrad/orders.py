@@ -86,20 +86,30 @@ def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any
 def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> Sequence[torch.Tensor]:
     """Batch norm's kernels for CPUs lay out what they normalise by channels, or contiguously."""
     result = _with_statistics(result, x, *rest)
-    if x.device.type != "cpu" or not _known(x):
+    if x.device.type != "cpu" or not _has_known_format(x):
         return result
     return _laid_out_as(result[0], memory_format_of(x)), *result[1:]
 
 
 def lies_as_normalized(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """What a batch norm of ``x`` gives, made by other operators, in the layout that its kernels for CPUs give it."""
-    return result.contiguous(memory_format=memory_format_of(x)) if x.device.type == "cpu" and _known(x) else result
+    if x.device.type != "cpu" or not _has_known_format(x):
+        return result
+    return result.contiguous(memory_format=memory_format_of(x))
+
+
+def _has_known_format(x: torch.Tensor) -> bool:
+    """Sizes that vary need not be looked at where there is one format alone."""
+    return x.dim() not in _INNERMOST or _known(x)
+
+
+_INNERMOST = {4: torch.channels_last, 5: torch.channels_last_3d}
+"""Formats with the channels innermost, by the number of dimensions."""
 
 
 def memory_format_of(x: torch.Tensor) -> torch.memory_format:
     """The memory format that torch's kernels see in strides, which may have holes; contiguous where they see none."""
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    innermost = formats.get(x.dim())
+    innermost = _INNERMOST.get(x.dim())
     if innermost is None or x.is_contiguous():
         return torch.contiguous_format
     if x.is_contiguous(memory_format=innermost):
