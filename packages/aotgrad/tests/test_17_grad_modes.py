@@ -95,12 +95,14 @@ LEAVES = {
     "alone": lambda x, w: (x.clone().requires_grad_() * 2).sum(),
     "made beside an input": lambda x, w: (lambda leaf: (leaf, leaf * w))(x.clone().requires_grad_()),
     "and given": lambda x, w: (lambda leaf: (leaf, leaf * x))(x.detach().clone().requires_grad_()),
+    "alone, and an argument is written to": lambda x, w: x.add_(x.clone().requires_grad_()).sum().detach(),
+    "alone, and a part is written to": lambda x, w: x[0].mul_(x[0].clone().requires_grad_()).detach().sum(),
 }
 
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_what_is_made_within_and_wants_a_gradient_is_refused(name):
-    x, w = torch.rand(4, 4), torch.rand(4, 4, requires_grad=name != "alone")
+    x, w = torch.rand(4, 4), torch.rand(4, 4, requires_grad="alone" not in name)
     with pytest.raises(aotgrad.Unsupported, match="made within the graph requires grad"):
         aotgrad.compile(torch.fx.symbolic_trace(LEAVES[name]), [x, w], forward=aotgrad.run_eagerly)(x, w)
 

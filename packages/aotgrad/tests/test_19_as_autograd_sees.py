@@ -102,6 +102,23 @@ def test_shared_memory_that_gets_a_history_is_left_to_eager(text):
         f(*views(), torch.ones(3, 3, requires_grad=True))
 
 
+COUNTED = {"increment": "torch.autograd.graph.increment_version(y)", "t_": "y.t_()", "unsqueeze_": "y.unsqueeze_(0)"}
+SAVED = {"w": "w.sin()", "x": "w * x"}
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("saved", SAVED)
+@pytest.mark.parametrize("counted", COUNTED)
+def test_what_is_counted_in_shared_memory_though_nothing_is_written(counted, saved, inside):
+    """Autograd saved another tensor of the same memory, and refuses."""
+    scope, result = {"torch": torch}, "torch.autograd.grad(h.sum(), w)[0]" if inside else "h"
+    exec(f"def f(w, x, y):\n    h = {SAVED[saved]}\n    {COUNTED[counted]}\n    return {result}", scope)
+    w, x = torch.ones(2, requires_grad=True), torch.ones(2)
+    shared = w.detach() if saved == "w" else x.detach()
+    with pytest.raises(aotgrad.Unsupported, match=r"shares? memory|modified by an inplace operation"):
+        aotgrad.function(scope["f"], forward=aotgrad.run_eagerly)(w, x, shared)
+
+
 def test_a_write_through_data_between_forward_and_backward():
     weight = torch.nn.Parameter(torch.tensor([1.0, 4.0]))
     loss = weight.square().sum()

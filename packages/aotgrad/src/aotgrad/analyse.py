@@ -103,7 +103,8 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
     )
     updates = [inputs[index].value for index in facts.updates]
     within = frozenset(id(inner) for opened in recorder.opened_results for inner in opened.inner)
-    _refuse_leaves(recorder, inputs, reader.results)
+    tracked = [inputs[mutation.input].value for mutation in facts.mutations if mutation.tracked]
+    _refuse_leaves(recorder, inputs, [*reader.results, *tracked])
     if not within.issubset(map(id, reader.results)):
         raise Unsupported("a tensor subclass that requires grad is returned as a view", "return a copy of it")
     analysis = Analysis(facts, updates, reader.results, reader.result_nodes, reader.sizes, within, reader.views)
@@ -127,10 +128,10 @@ def _in_the_callers_mode(outputs: Sequence[Output]) -> tuple[Output, ...]:
     return tuple(plain.get(id(output), output) for output in outputs)
 
 
-def _refuse_leaves(recorder: Recorder, inputs: Sequence[TracedInput], results: Sequence[torch.Tensor]) -> None:
+def _refuse_leaves(recorder: Recorder, inputs: Sequence[TracedInput], given_out: Sequence[torch.Tensor]) -> None:
     """Gradients arrive at inputs.  What the program makes itself and wants the gradient of is not one of them."""
     given = any(entry.tracked or entry.within for entry in inputs) or bool(recorder.opened_leaves)
-    for result in results:
+    for result in given_out:
         if result.requires_grad and (result.grad_fn is None or not given):
             raise Unsupported(
                 "a tensor made within the graph requires grad, and so does what is returned",

@@ -158,9 +158,10 @@ def _compile_packed(program: BoundProgram, args: Sequence[Any], options: Options
 def compile_signature(program: BoundProgram, signature: Signature, options: Options) -> Call:
     """The same for inputs already read."""
     joint = trace(program, signature, options)
-    shared = [group for group in signature.alias_groups() if not set(group).isdisjoint(joint.facts.updates)]
+    followed = torch.is_grad_enabled() or joint.followed
+    changed = _changed(joint.facts, signature, followed=followed)
+    shared = [group for group in signature.alias_groups() if not changed.isdisjoint(group)]
     if shared:
-        followed = torch.is_grad_enabled() or joint.followed
         apart, signature = joint.facts.counts, with_shared_memory(signature, shared, followed=followed)
         joint = trace(program, signature, options)
         joint = replace(joint, facts=replace(joint.facts, counts=apart))
@@ -184,6 +185,15 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
     early = frozenset(early_writes(joint, pair).values())
     call = wrap_call(signature, joint.facts, differentiable, boxed=False, early=early, noted=noted)
     return call if torch.is_grad_enabled() else _with_history(call)
+
+
+def _changed(facts: Facts, signature: Signature, *, followed: bool) -> set[int]:
+    """Inputs that are written to, or whose changes autograd counts: what it saved of the same memory is out of date."""
+    changed = set(facts.updates)
+    if followed and any(entry.requires_grad for entry in signature.inputs):
+        counted = {position for position, _ in facts.counts}
+        changed |= {index for index, entry in enumerate(signature.inputs) if entry.position in counted}
+    return changed
 
 
 def trace(program: BoundProgram, signature: Signature, options: Options) -> JointGraph:
