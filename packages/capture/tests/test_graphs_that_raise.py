@@ -10,6 +10,7 @@ from torch.nn import functional as nnf
 
 import capture
 from capture.again import Failures
+from capture.journal import _OF_ALL_TYPES
 
 OUTSIDE = torch.tensor([5])
 
@@ -222,6 +223,20 @@ def test_a_history_that_changed_ends_the_graph_ahead_of_what_may_raise():
     assert torch.equal(leaf.grad, torch.full((2,), 2.0))
 
 
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_tensor_is_not_its_own_gradient(fits):
+    """What follows is not done."""
+
+    def function(x, y):
+        x.grad = y if fits else x
+        x.detach().view(-1).mul_(2)
+
+    x, expected = torch.ones(2), 2.0 if fits else 1.0
+    with contextlib.nullcontext() if fits else pytest.raises(RuntimeError, match="as its own grad"):
+        capture.optimize(running)(function)(x, torch.ones(2))
+    assert x.tolist() == [expected] * 2
+
+
 def test_a_change_that_nobody_knows_of_is_not_done_twice():
     def changing(module, examples):
         def call(table, seen):
@@ -305,6 +320,10 @@ OF_TYPES = {
     "topk": lambda x, y: y.topk(1),
     "argmax": lambda x, y: y.argmax(),
     "atan2": lambda x, y: torch.atan2(x, y),
+    "dropout": lambda x, y: nnf.dropout(y, 0.5),
+    "dropout in place": lambda x, y: nnf.dropout(y.clone(), 0.5, inplace=True),
+    "alpha_dropout": lambda x, y: nnf.alpha_dropout(y, 0.5, training=True),
+    "fill_ by several values": lambda x, y: x.clone().fill_(y),
 }
 TYPES = (torch.bfloat16, torch.int64, torch.bool, torch.complex64)
 
@@ -328,6 +347,25 @@ def test_what_nobody_reads_is_refused(name):
     each = [ended(function, x, x.to(kind)) for kind in TYPES]
     assert any(isinstance(one, tuple) for one in each)
     assert each == [ended(capture.optimize(dropping)(function), x, x.to(kind)) for kind in TYPES]
+
+
+OF_ALL_TYPES = [(name, getattr(torch, name)) for name in sorted(_OF_ALL_TYPES) if hasattr(torch, name)]
+FORMS = (lambda call, y: call(y), lambda call, y: call(y, y), lambda call, y: call([y, y]), lambda call, y: call(y, 0))
+
+
+@pytest.mark.parametrize(("name", "call"), OF_ALL_TYPES)
+def test_what_is_said_to_be_of_all_types_is(name, call):
+    """Its kernels refuse none, or stand-ins do as well."""
+
+    def function(x, y):
+        form(call, y)
+        return x + 1
+
+    x = torch.ones(3)
+    for form in FORMS:
+        with contextlib.suppress(TypeError):  # another number of operands
+            expected = [ended(function, x, x.to(kind)) for kind in TYPES]
+            assert expected == [ended(capture.optimize(dropping)(function), x, x.to(kind)) for kind in TYPES]
 
 
 def test_a_matrix_of_positions_is_refused_where_nobody_reads():

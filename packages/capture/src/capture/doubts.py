@@ -15,13 +15,13 @@ import torch
 from capture.torch_versions import aten, cdata_of, pytree, schema_of
 
 Doubt = Callable[..., bool]
-_DOUBTS: dict[Any, Doubt] = {}
+_DOUBTS: dict[Any, list[Doubt]] = {}
 
 
 def _doubt(*packets: Any) -> Callable[[Doubt], Doubt]:
     def register(doubt: Doubt) -> Doubt:
         for packet in packets:
-            _DOUBTS[packet] = doubt
+            _DOUBTS.setdefault(packet, []).append(doubt)
         return doubt
 
     return register
@@ -29,8 +29,7 @@ def _doubt(*packets: Any) -> Callable[[Doubt], Doubt]:
 
 def doubtful(func: Any, args: Any, kwargs: Any, written: Sequence[torch.Tensor]) -> bool:
     """Whether eager may refuse this; ``written`` are the operands that it writes to."""
-    doubt = _DOUBTS.get(func.overloadpacket)
-    if doubt is not None and doubt(*args, **kwargs):
+    if any(doubt(*args, **kwargs) for doubt in _DOUBTS.get(func.overloadpacket, ())):
         return True
     if isinstance(kwargs.get("alpha"), bool):  # which some kernels take for truths alone
         return True
@@ -147,9 +146,25 @@ def _is_of_another_type(result: Any, args: Any) -> bool:
     return isinstance(result, torch.Tensor) and first is not None and result.dtype is not first.dtype
 
 
-@_doubt(aten.relu, aten.relu_)
-def _of_truths(x: torch.Tensor) -> bool:
+@_doubt(aten.relu, aten.relu_, aten.abs, aten.abs_)
+def _of_truths(x: torch.Tensor, *_: Any, **__: Any) -> bool:
     return x.dtype is torch.bool
+
+
+@_doubt(aten.add_, aten.sub_, aten.mul_, aten.div_)
+def _by_a_number(x: torch.Tensor, number: Any, *_: Any, **__: Any) -> bool:
+    """The overloads for numbers, which dropout calls, are not asked whether their result fits whole numbers."""
+    return not isinstance(number, torch.Tensor) and (_is_whole(x.dtype) or x.dtype is torch.bool)
+
+
+@_doubt(aten.lt, aten.le, aten.gt, aten.ge, aten.lt_, aten.le_, aten.gt_, aten.ge_)
+def _in_no_order(*operands: Any, **_: Any) -> bool:
+    return any(isinstance(each, torch.Tensor) and each.is_complex() for each in operands)
+
+
+@_doubt(aten.fill, aten.fill_)
+def _by_several_values(x: torch.Tensor, value: Any, **_: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 0
 
 
 @_doubt(aten.sub, aten.sub_, aten.rsub, aten._foreach_sub, aten._foreach_sub_)

@@ -137,6 +137,8 @@ class TensorValue(Value):
 
     def _insist_that_it_fits(self, ctx: Tracer, grad: Value) -> None:
         """Torch looks at what is to be a gradient, and so does CPython then."""
+        if grad is self:
+            ctx.stop("error in an operation", f"{self.describe()} is assigned as its own gradient")
         try:
             self.fake.detach().grad = None if grad is NONE else grad.fake  # type: ignore[attr-defined]
         except (AttributeError, RuntimeError, TypeError) as error:
