@@ -71,6 +71,26 @@ def test_gradients_of_two_leaves_are_two_tensors():
     assert torch.equal(b.grad, torch.ones(3))
 
 
+@pytest.mark.parametrize("shape", [(1,), (1, 3), (3, 1), (1, 1, 2)])
+def test_a_gradient_lies_as_its_leaf_does_where_sizes_vary(shape):
+    """Also along a dimension of size 1: torch compares those strides and warns."""
+
+    def function(w, n):
+        (w * torch.ones(n, *w.shape)).sum().backward()
+        w.sum().backward(inputs=[w])
+
+    def summed(w, n):
+        w.sum().backward()
+        return torch.ones(n)
+
+    for program in (function, summed):
+        w, region = torch.ones(shape, requires_grad=True), capture.optimize("eager")(program)
+        for n in (2, 3, 4):
+            w.grad = None
+            region(w, n)
+            assert w.grad.stride() == w.stride()
+
+
 def test_a_loss_is_used_up(x, w):
     def step(x):
         loss = (x * w).square().sum()

@@ -217,7 +217,8 @@ def _own(ctx: Tracer, leaf: TensorValue, grad: TensorValue, taken: set[Any], *, 
         dense = dense.contiguous()
     memory = memory_of(grad.fake)
     strides = zip(grad.fake.shape, grad.fake.stride(), dense.stride(), strict=True)
-    other_layout = any(mine != other if size != 1 else mine == 0 for size, mine, other in strides)
+    unsure = ctx.graph.shape_env is not None  # of a size of 1 stand-ins with symbols do not know the stride
+    other_layout = any(mine != other if size != 1 else unsure or mine == 0 for size, mine, other in strides)
     if create_graph or memory in taken or other_layout:
         own = dense.stride() == leaf.fake.stride()
         layout = ctx.literal(torch.preserve_format if own else torch.contiguous_format)
