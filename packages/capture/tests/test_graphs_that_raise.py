@@ -368,6 +368,39 @@ def test_what_is_said_to_be_of_all_types_is(name, call):
             assert expected == [ended(capture.optimize(dropping)(function), x, x.to(kind)) for kind in TYPES]
 
 
+PRODUCTS = {
+    "linear": lambda a, b: nnf.linear(a(3), b(0, 3)),
+    "mm": lambda a, b: a(2, 2) @ b(2, 2),
+    "mv": lambda a, b: a(2, 2) @ b(2),
+    "bmm": lambda a, b: a(1, 2, 2) @ b(1, 2, 2),
+    "addmm": lambda a, b: torch.addmm(b(2, 2), a(2, 2), a(2, 2)),
+    "conv1d": lambda a, b: nnf.conv1d(a(1, 1, 3), b(1, 1, 2)),
+    "cross": lambda a, b: torch.linalg.cross(a(3), b(3)),
+    "heaviside": lambda a, b: torch.heaviside(a(2), b(2)),
+    "index_add": lambda a, b: a(2).index_add(0, torch.zeros(2, dtype=torch.int64), b(2)),
+    "index_copy": lambda a, b: a(2).index_copy(0, torch.zeros(2, dtype=torch.int64), b(2)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_a_graph_does_not_go_on_behind_a_product_of_two_types(name):
+    """Eager does not come there: who traces what follows would be warned by it."""
+
+    def noting(module, examples):
+        compiled.append(module.code)
+        return module.forward
+
+    def function(x, y):
+        PRODUCTS[name](lambda *sizes: x.expand(sizes).clone(), lambda *sizes: y.expand(sizes).clone())
+        return x.sin()
+
+    compiled = []
+    for kind in (torch.bfloat16, torch.float64, torch.int64):
+        with pytest.raises(RuntimeError, match=r"type|scalar|match"):
+            capture.optimize(noting)(function)(torch.ones(1), torch.ones(1, dtype=kind))
+    assert not any(".sin()" in code for code in compiled)
+
+
 def test_a_matrix_of_positions_is_refused_where_nobody_reads():
     def function(x, places):
         x.index_select(0, places)

@@ -203,6 +203,23 @@ def _by_no_positions(x: torch.Tensor, dim: int, index: torch.Tensor, *_: Any, **
     return index.dim() > 1 or index.dtype not in (torch.int64, torch.int32)
 
 
+@_doubt(aten.mm, aten.mv, aten.bmm, aten.dot, aten.vdot, aten.linalg_cross, aten.heaviside, aten.heaviside_)
+@_doubt(aten.addmm, aten.addmv, aten.baddbmm, aten.addbmm, aten.addmm_, aten.addmv_, aten.baddbmm_, aten.addbmm_)
+def _of_two_types(*operands: Any, **_: Any) -> bool:
+    """What is multiplied, and what that is added to, are of one type."""
+    return len({each.dtype for each in operands if isinstance(each, torch.Tensor)}) > 1
+
+
+@_doubt(aten.convolution)
+def _by_a_weight_of_another_type(x: torch.Tensor, weight: torch.Tensor, *_: Any, **__: Any) -> bool:
+    return x.dtype is not weight.dtype
+
+
+@_doubt(aten.index_add, aten.index_add_, aten.index_copy, aten.index_copy_)
+def _from_another_type(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, **_: Any) -> bool:
+    return x.dtype is not source.dtype
+
+
 @_doubt(aten.celu, aten.celu_)
 def _without_alpha(x: torch.Tensor, alpha: Any = 1.0) -> bool:
     return not alpha
