@@ -152,9 +152,9 @@ def _of_truths(x: torch.Tensor, *_: Any, **__: Any) -> bool:
 
 
 @_doubt(aten.add_, aten.sub_, aten.mul_, aten.div_)
-def _by_a_number(x: torch.Tensor, number: Any, *_: Any, **__: Any) -> bool:
+def _by_a_fraction(x: torch.Tensor, number: Any, *_: Any, **__: Any) -> bool:
     """The overloads for numbers, which dropout calls, are not asked whether their result fits whole numbers."""
-    return not isinstance(number, torch.Tensor) and (_is_whole(x.dtype) or x.dtype is torch.bool)
+    return isinstance(number, (float, complex, torch.SymFloat)) and (_is_whole(x.dtype) or x.dtype is torch.bool)
 
 
 @_doubt(aten.lt, aten.le, aten.gt, aten.ge, aten.lt_, aten.le_, aten.gt_, aten.ge_)
