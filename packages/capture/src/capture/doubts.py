@@ -206,8 +206,9 @@ def _by_no_positions(x: torch.Tensor, dim: int, index: torch.Tensor, *_: Any, **
 @_doubt(aten.mm, aten.mv, aten.bmm, aten.dot, aten.vdot, aten.linalg_cross, aten.heaviside, aten.heaviside_)
 @_doubt(aten.addmm, aten.addmv, aten.baddbmm, aten.addbmm, aten.addmm_, aten.addmv_, aten.baddbmm_, aten.addbmm_)
 def _of_two_types(*operands: Any, **_: Any) -> bool:
-    """What is multiplied, and what that is added to, are of one type."""
-    return len({each.dtype for each in operands if isinstance(each, torch.Tensor)}) > 1
+    """What is multiplied, and what that is added to, are of one type, unless the result's is told."""
+    told = any(isinstance(each, torch.dtype) for each in operands)
+    return not told and len({each.dtype for each in operands if isinstance(each, torch.Tensor)}) > 1
 
 
 @_doubt(aten.convolution)
