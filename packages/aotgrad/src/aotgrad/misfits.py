@@ -74,7 +74,7 @@ def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Torch's own kernels, of few elements."""
     try:
-        with _as_in_eager(), _drawing_nothing():
+        with _as_in_eager(), _drawing_nothing(name):
             given, named = pytree.tree_map_only((torch.Tensor, *SYM_TYPES), _small, (tuple(args), dict(kwargs)))
             if named.get("out") is not None:
                 named["out"] = pytree.tree_map_only(torch.Tensor, lambda one: one.new_empty(0), named["out"])
@@ -106,7 +106,7 @@ def _refuse_types(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str
             return error
         return None
 
-    with _as_in_eager(), _drawing_nothing():
+    with _as_in_eager(), _drawing_nothing(name):
         error = error_of({})
         if error is None:
             return
@@ -143,12 +143,19 @@ def _short(leaf: Any, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
 
 
 @contextmanager
-def _drawing_nothing() -> Iterator[None]:
-    state = torch.random.get_rng_state()
+def _drawing_nothing(name: str) -> Iterator[None]:
+    """For the program.  Where nothing draws, the generator is left alone: other threads draw from it."""
+    if not draws(name) and not any(word in name for word in _DRAWING):
+        yield
+        return
+    state = torch.default_generator.get_state()
     try:
         yield
     finally:
-        torch.random.set_rng_state(state)
+        torch.default_generator.set_state(state)
+
+
+_DRAWING = ("drop", "rrelu", "gumbel", "attention", "rand", "multi_head")
 
 
 def _is_of_another_type(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
