@@ -32,10 +32,23 @@ passes_equality(const Check *check, PyObject *value, const Call *call)
     return interchangeable(value, check->object);
 }
 
+/* How many items a container holds, whatever a class of the program's says of itself. */
+static Py_ssize_t
+length_of(PyObject *value)
+{
+    if (PyList_Check(value) || PyTuple_Check(value)) {
+        return Py_SIZE(value);
+    }
+    if (PyDict_Check(value)) {
+        return PyDict_GET_SIZE(value);
+    }
+    return PyAnySet_Check(value) ? PySet_GET_SIZE(value) : PyObject_Size(value);
+}
+
 static bool
 passes_length(const Check *check, PyObject *value, const Call *call)
 {
-    return PyObject_Size(value) == check->number;
+    return length_of(value) == check->number;
 }
 
 static bool

@@ -66,6 +66,8 @@ def is_instance(ctx: Tracer, value: Value, classes: Value) -> Value:
         return boolean(isinstance(_stand_in(value), candidates) or _is_flagged(ctx, value, candidates))
     if getattr(candidates, "_is_protocol", False):
         return _is_like_a_protocol(ctx, value, candidates)
+    if isinstance(value, UserObject) and lookup(value.cls, "__class__")[0] is not object:
+        ctx.stop("class", f"{value.describe()} says by code of its own which class it is of")
     if isinstance(value, UserObject) and value.obj is not None:
         return _ask(ctx, isinstance, value.obj, candidates)
     return _ask(ctx, issubclass, value.python_type(), candidates)

@@ -18,6 +18,7 @@ from capture.values.container_object import leave_subclass
 from capture.values.function import BuiltinValue, CellValue, ClassValue, FunctionValue, PartialValue, PythonModuleValue
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
+from capture.values.own_methods import own_method
 from capture.values.sequence import ListValue, SequenceValue, SetValue, SliceValue, TupleValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
@@ -210,11 +211,20 @@ def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
         return keys[0].keys() == keys[1].keys()
     if any(isinstance(side, (TensorValue, SymbolicNumber, UserObject)) for side in (left, right)):
         return ctx.call_builtin(operator.eq, [left, right], {}).truth(ctx)
+    _insist_on_known_equality(ctx, left, right)
     if isinstance(left, ConstantValue) and isinstance(right, ConstantValue):
         return bool(left.value == right.value)
     if isinstance(left, _COMPARED_BY_KIND) and isinstance(right, _COMPARED_BY_KIND):
         return ctx.is_one_object(left, right)
     return ctx.stop("comparison", f"{left.describe()} is compared with {right.describe()}")
+
+
+def _insist_on_known_equality(ctx: Tracer, *sides: Value) -> None:
+    for side in sides:
+        if not isinstance(side, (ConstantValue, ClassValue, PythonModuleValue)):
+            continue
+        if (method := own_method(side.constant(), "__eq__", "__ne__")) is not None:
+            ctx.stop("special method", f"`{method}` of {side.describe()} is the program's own")
 
 
 def _as_tuple(value: SliceValue) -> TupleValue:

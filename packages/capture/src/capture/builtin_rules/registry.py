@@ -18,6 +18,7 @@ from typing import Any
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize
 from capture.values.constant import differs_from_itself
 from capture.values.container_object import STORAGE, contents_of
+from capture.values.own_methods import asked_method
 
 Kinds = tuple[Any, ...]
 Rule = Callable[..., Value]
@@ -141,6 +142,8 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
         return None
     if _hashable_in(function, _COMPARE_ITEMS) and any(map(_holds_nan, operands)):
         return None  # which NaN it is decides; the rules rely on that
+    if (method := asked_method(function, [*operands, *options.values()])) is not None:
+        ctx.stop("special method", f"{name_of(function)} asks `{method}`, which is the program's own")
     try:
         result = function(*operands, **options)
     except Exception as error:  # noqa: BLE001 - whatever a pure function raises on these operands, it raises in eager too

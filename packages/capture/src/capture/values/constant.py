@@ -6,6 +6,7 @@ from typing import Any
 
 from capture.sources import Source
 from capture.values.base import Tracer, Value
+from capture.values.own_methods import own_method
 
 
 class ConstantValue(Value):
@@ -25,6 +26,8 @@ class ConstantValue(Value):
         return self.value
 
     def truth(self, ctx: Tracer) -> bool:
+        if (method := own_method(self.value, "__bool__", "__len__")) is not None:
+            ctx.stop("special method", f"`{method}` of the program's own says whether {self.describe()} is true")
         return bool(self.value)
 
     def elements(self, ctx: Tracer) -> list[Value]:

@@ -34,6 +34,7 @@ from capture.values.base import (
     type_attribute,
 )
 from capture.values.constant import UNBOUND, ConstantValue
+from capture.values.own_methods import own_method
 
 
 class CellValue(Value):
@@ -447,6 +448,11 @@ class PythonModuleValue(Value):
 
     def python_type(self) -> type:
         return type(self.module)
+
+    def truth(self, ctx: Tracer) -> bool:
+        if (method := own_method(self.module, "__bool__", "__len__")) is not None:
+            ctx.stop("special method", f"`{method}` of the program's own says whether {self.describe()} is true")
+        return True
 
     def constant(self) -> Any:
         return self.module

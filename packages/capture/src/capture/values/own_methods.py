@@ -1,0 +1,74 @@
+"""Special methods of the program's own on objects that are known otherwise: members of enums, classes, modules.
+
+What such a method answers may be another thing at the next call, and it may have effects: what asks it is not folded.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
+from typing import Any
+
+from capture.values.base import trusted
+
+_PLAIN = frozenset({int, float, bool, complex, str, bytes, type(None), slice, range})
+_EQUALITY = ("__eq__", "__ne__")
+_ORDER = ("__lt__", "__gt__", "__le__", "__ge__")
+_TRUTH = ("__bool__", "__len__")
+_TEXT = ("__str__", "__repr__", "__format__")
+_ASKED: Mapping[Any, tuple[str, ...]] = {
+    operator.contains: ("__contains__", "__iter__", "__getitem__", *_EQUALITY),
+    operator.getitem: ("__getitem__", "__class_getitem__", "__index__", "__hash__", *_EQUALITY),
+    operator.index: ("__index__",),
+    **dict.fromkeys((operator.truth, operator.not_, bool, any, all), _TRUTH),
+    len: ("__len__",), hash: ("__hash__",), str: _TEXT, repr: _TEXT, format: _TEXT, ascii: _TEXT,
+    int: ("__int__", "__index__", "__trunc__"), float: ("__float__", "__index__"),
+    complex: ("__complex__", "__float__", "__index__"), round: ("__round__",), divmod: ("__divmod__", "__rdivmod__"),
+    min: _ORDER, max: _ORDER, sorted: _ORDER, sum: ("__add__", "__radd__"), iter: ("__iter__", "__getitem__"),
+    **dict.fromkeys((operator.eq, operator.ne), _EQUALITY),
+    **dict.fromkeys((operator.lt, operator.le, operator.gt, operator.ge), (*_ORDER, *_EQUALITY)),
+    **dict.fromkeys((list.index, list.count, list.remove, tuple.index, tuple.count), _EQUALITY),
+}  # fmt: skip
+
+
+def asked_method(function: Callable[..., Any], operands: Iterable[Any]) -> str | None:
+    """The method of the program's own that a function would ask of one of the operands, or of what they hold."""
+    operands = [operand for operand in operands if type(operand) not in _PLAIN]
+    if not operands:
+        return None
+    known = _ASKED.get(function) if type(function).__hash__ is not None else None
+    name = getattr(function, "__name__", "").strip("_").removeprefix("i")
+    names = known or (f"__{name}__", f"__r{name}__", f"__i{name}__")
+    return next(filter(None, (_found(operand, names) for operand in operands)), None)
+
+
+def own_method(obj: Any, *names: str) -> str | None:
+    """The first of these that its class has from the program, not from torch, the standard library or C."""
+    cls = type(obj)
+    if cls in _PLAIN:
+        return None
+    return next((name for name in names if _is_programs(cls, name) or _is_made_by_item(obj, name)), None)
+
+
+def _found(operand: Any, names: tuple[str, ...]) -> str | None:
+    if type(operand) in (tuple, list, set, frozenset):
+        return next(filter(None, (_found(item, names) for item in operand)), None)
+    if type(operand) is dict:
+        return _found([*operand, *operand.values()], names)
+    return own_method(operand, *names)
+
+
+def _is_programs(cls: type, name: str) -> bool:
+    mro = type.__getattribute__(cls, "__mro__")
+    member = next((vars(base)[name] for base in mro if name in vars(base)), None)
+    return isinstance(member, FunctionType) and not trusted(member)
+
+
+def _is_made_by_item(obj: Any, name: str) -> bool:
+    if name != "__class_getitem__" or not isinstance(obj, type):
+        return False
+    mro = type.__getattribute__(obj, "__mro__")
+    member = next((vars(base)[name] for base in mro if name in vars(base)), None)
+    function = getattr(member, "__func__", member)
+    return isinstance(function, FunctionType) and not trusted(function)
