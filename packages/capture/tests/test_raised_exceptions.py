@@ -1,5 +1,6 @@
 """Exceptions that the program keeps after it caught them are the ones that CPython raises."""
 
+import collections
 import math
 import traceback
 
@@ -217,3 +218,14 @@ def test_a_question_about_an_exception_of_the_evaluation_is_no_end_of_the_frame(
     assert torch.equal(result, x * 2)
     assert name == "undefined"
     assert any(isinstance(record, capture.GraphRecord) for record in log.records())
+
+
+@pytest.mark.parametrize("items", [[1], (1,), torch.Size([1]), collections.deque([1]), torch.ones(2).max(0)])
+def test_an_item_that_is_not_there(items):
+    def take(x):
+        try:
+            return x + items[9]
+        except IndexError as error:
+            return x * 2, str(error)
+
+    assert capture.optimize()(take)(torch.ones(1)) == take(torch.ones(1))

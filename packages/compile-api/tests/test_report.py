@@ -1,6 +1,7 @@
 """``report`` of what holds compiled ones: each is found, wherever people put them."""
 
 import functools
+import time
 
 import pytest
 import torch
@@ -58,6 +59,8 @@ def test_around_a_compiled_model():
         model(X).sum().backward()
         assert len(compile_api.report(model).captured) == 1
     finally:
+        # Its last reference goes with the interpreter's lock held, and waits for a thread that may want the lock yet.
+        time.sleep(0.05)
         torch.distributed.destroy_process_group()
 
 

@@ -396,7 +396,8 @@ def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Valu
 def index_sequence(ctx: Tracer, items: SequenceValue, index: Value) -> Value:
     position = index_of(ctx, index)
     if not -len(items.items) <= position < len(items.items):
-        ctx.throw(IndexError, f"{items.python_type().__name__} index out of range")
+        kind = next(cls for cls in (list, deque, tuple) if issubclass(items.python_type(), cls))
+        ctx.throw(IndexError, f"{kind.__name__} index out of range")
     return items.item(ctx, position)
 
 
