@@ -243,6 +243,14 @@ def test_an_item_of_a_pool_is_taken_before_the_graph_writes_to_it(take: Callable
     assert len(capture.explain(filled)(torch.ones(2), pool).breaks) == 1
 
 
+def test_keywords_are_nobody_elses() -> None:
+    def scaled(x: torch.Tensor, **options: Any) -> torch.Tensor:
+        by = options.pop("by")
+        return x.add_(1) * by
+
+    assert not capture.explain(scaled)(torch.ones(2), by=torch.ones(2)).breaks
+
+
 def test_many_threads_count_right() -> None:
     held, todo, taken = Counter(), collections.deque(range(600)), []
 

@@ -31,6 +31,11 @@ def all_positional(code: CodeType) -> CodeType:
     )
 
 
+def keywords_of(code: CodeType) -> str | None:
+    """The variable of its ``**kwargs``, a dict that is made for each call."""
+    return argument_names(code)[-1] if code.co_flags & inspect.CO_VARKEYWORDS else None
+
+
 def bind_arguments(
     tracer: Tracer, function: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> dict[str, Value]:

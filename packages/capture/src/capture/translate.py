@@ -52,7 +52,7 @@ from capture.locks import Locks
 from capture.machine import Machine
 from capture.options import Options
 from capture.outcomes import NeedLeaves, Returned, SizesFixed, Stopped, Varying
-from capture.parameters import all_positional
+from capture.parameters import all_positional, keywords_of
 from capture.rebuild import Writer, is_result
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log
 from capture.results import Results
@@ -360,7 +360,11 @@ class _Translator:
         if self.settings.nopython or not self.machine.graph.changes_an_input():
             return
         among_others = has_other_threads()
+        own = keywords_of(self.settings.continuations.original(self.code).code)
         for taken in self.machine.effects.taken:
+            source = taken.container.source
+            if isinstance(source, ArgSource) and source.name == own:
+                continue
             if among_others or taken.is_put_back():
                 where = f"an item is taken out of {taken.container.describe()}, where other threads may take as well"
                 self._end_before(taken, outcome, "shared pool", f"{where}, and the graph writes to tensors")
