@@ -291,8 +291,13 @@ def unary_functions():
                     result = function(x)
                 except Exception:  # noqa: BLE001 - it is no function of one tensor
                     continue
-                if isinstance(result, torch.Tensor) and result.dtype is x.dtype and torch.equal(result, function(x)):
+                if isinstance(result, torch.Tensor) and result.dtype is x.dtype and gives_always(function, x, result):
                     yield home, name
+
+
+def gives_always(function, x, result):
+    """A draw of few numbers is what it was by chance, and what is collected would differ from worker to worker."""
+    return all(torch.equal(result, function(x)) for _ in range(20))
 
 
 def doubled(function):

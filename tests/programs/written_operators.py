@@ -94,7 +94,8 @@ def _alike(expected: Any, found: Any) -> bool:
         return bool(expected == found)
     if expected.dtype != found.dtype or expected.shape != found.shape:
         return False
-    return torch.allclose(expected, found, rtol=1e-8, atol=1e-8, equal_nan=True)
+    # Eager multiplies by a sixth of single precision in the gradient of hardsigmoid, whatever the type.
+    return torch.allclose(expected, found, rtol=1e-7, atol=1e-8, equal_nan=True)
 
 
 def _is_real(value: Any) -> bool:
