@@ -162,6 +162,44 @@ def test_a_class_that_changes_afterwards(pair):
     assert torch.equal(compiled.weight, original.weight)
 
 
+def other_call(self, x):
+    return x * 0 - 1
+
+
+def test_another_call_of_the_class_is_taken(monkeypatch):
+    import compile_api
+
+    class Model(nn.Linear):
+        pass
+
+    x = torch.ones(1, 2)
+    calls = [compile_api.compile(Model(2, 2), backend="eager"), compile_api.disable(Model(2, 2))]
+    for call in calls:
+        call(x)
+    for cls in (Model, nn.Linear, nn.Module):
+        with monkeypatch.context() as patch:
+            patch.setattr(cls, "__call__", other_call, raising=False)
+            assert all(torch.equal(call(x), x * 0 - 1) for call in calls)
+
+
+def test_a_compiled_class_takes_what_its_base_says(monkeypatch):
+    import compile_api
+
+    class Base:
+        def __call__(self, x):
+            return x + 1
+
+    @compile_api.compile(backend="eager")
+    class Derived(Base):
+        pass
+
+    x = torch.ones(1, 2)
+    assert torch.equal(Derived()(x), x + 1)
+    assert compile_api.report(Derived).captured
+    monkeypatch.setattr(Base, "__call__", other_call)
+    assert torch.equal(Derived()(x), x * 0 - 1)
+
+
 def test_a_copy_shares_what_a_copy_shares(pair):
     _, compiled = pair
     twin = copy.copy(compiled)

@@ -16,6 +16,7 @@ from capture import _engine, stance
 from capture.errors import CaptureError, Location, Reason, Unsupported
 from capture.foreign_markers import is_left_out
 from capture.hook import Config
+from capture.markers import named_after
 from capture.options import Options
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord, Record
 from capture.stepping import as_it_was, in_steps
@@ -69,18 +70,21 @@ def _region(config: Config, target: Any, *rest: Any, **named: Any) -> Any:
     if rest or named:
         raise TypeError("optimize() gives a decorator, which takes one function: optimize(backend)(f)(*args)")
     if isinstance(target, torch.nn.Module):
-        note = _left_to_be_stepped(config, target.forward)
-        stepped = in_steps(config, target.__call__, note, like=target.forward)
-        return CapturedModule(target, stepped or _engine.Region(target.__call__, config))
+        return CapturedModule(target, _module_region(config, target))
     _refuse_program(target, "optimize")
     if isinstance(target, type) or not callable(target):
         raise TypeError(f"optimize() takes a function, a method or a module, not {target!r}")
     stepped = in_steps(config, target, _left_to_be_stepped(config, target))
     if stepped is not None:
         return stepped
-    region = _engine.Region(target, config)
-    functools.update_wrapper(region, target)
-    return region
+    return named_after(_engine.Region(target, config), target)
+
+
+def _module_region(config: Config, module: torch.nn.Module) -> Callable[..., Any]:
+    """Calls the module itself, whose class says in each call what that means: programs replace ``__call__``."""
+    stepped = in_steps(config, module, _left_to_be_stepped(config, module.forward), like=module.forward)
+    region = stepped or _engine.Region(module, config)
+    return named_after(region, module)
 
 
 def _refuse_program(target: Any, name: str) -> None:

@@ -136,10 +136,14 @@ def disabled(ctx: Tracer, function: Any, args: Any, kwargs: Any) -> Value | None
 
 def disable(function: Any, reason: str | None = None) -> Any:
     """Runs ``function``, and what it calls, as if there were no capture.  ``reason``: why, for whoever reads it."""
-    outside = Outside(function)
-    functools.update_wrapper(outside, function)
+    outside = named_after(Outside(function), function)
     vars(outside)[WHY] = reason
     return outside
+
+
+def named_after(wrapper: Any, target: Any) -> Any:
+    """``wrapper`` with the names and docs of what it calls; attributes of a module are not passed on."""
+    return functools.update_wrapper(wrapper, target.__call__ if isinstance(target, torch.nn.Module) else target)
 
 
 def disable_alone(function: FunctionType, reason: str | None = None) -> FunctionType:

@@ -44,7 +44,7 @@ def in_steps(config: object, fn: Any, note: Callable[[], None], *, like: Any = N
     if kind is None:
         return None
     made: FunctionType = kind(config, fn, note)
-    functools.update_wrapper(made, fn)
+    functools.update_wrapper(made, like or fn)
     return made
 
 

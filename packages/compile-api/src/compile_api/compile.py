@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeVar, overload
 
 import torch
@@ -90,7 +90,7 @@ def compile(
     if isinstance(model, type):
         return _compiled_class(model, optimized, ctx.ledger)
     is_module = isinstance(model, torch.nn.Module)
-    call = optimized(model.__call__ if is_module else model)
+    call = optimized(model).region if is_module else optimized(model)
     call.ledger, call.recompile = ctx.ledger, again
     _answer_as(call, model)
     return compiled_module(model, call, again) if is_module else call
@@ -169,10 +169,20 @@ def _compiled_class(cls: type, optimized: Callable[[Any], Any], ledger: Ledger) 
     name = "_call_impl" if issubclass(cls, torch.nn.Module) else "__call__"
     if name not in dir(cls) or (name == "__call__" and cls.__call__ is type.__call__):
         raise TypeError(f"instances of {cls.__name__} cannot be called, so there is nothing to compile")
-    call = optimized(getattr(cls, name))
+    call = optimized(getattr(cls, name) if name in vars(cls) else _inherited(cls, name))
     call.ledger = ledger
     setattr(cls, name, call)
     return cls
+
+
+def _inherited(cls: type, name: str) -> Callable[..., Any]:
+    """What the bases have by this name, asked for in each call: programs replace it."""
+
+    @wraps(getattr(cls, name))
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(cls, self), name)(*args, **kwargs)
+
+    return call
 
 
 def compile_in_place(module: torch.nn.Module, **how: Any) -> None:

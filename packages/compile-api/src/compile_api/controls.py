@@ -51,7 +51,7 @@ def disable(fn: Any = None, *, recursive: bool = True, reason: str | None = None
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, torch.nn.Module):
         again = functools.partial(disable, recursive=recursive, reason=reason)
-        return compiled_module(fn, capture.disable(fn.__call__, reason), again)
+        return compiled_module(fn, capture.disable(fn, reason), again)
     if not callable(fn):
         raise TypeError(f"disable takes a function or a module, not {type(fn).__name__}")
     if not recursive and isinstance(fn, FunctionType):

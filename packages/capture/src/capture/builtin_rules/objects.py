@@ -32,7 +32,7 @@ from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, 
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PartialValue, SuperValue, bind
 from capture.values.mapping import DictValue
-from capture.values.module import ModuleValue
+from capture.values.module import TORCHS, ModuleValue
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, require_plain_tuple
 from capture.values.symint import SymbolicNumber
@@ -218,7 +218,7 @@ def plain_reading(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value:
     return found
 
 
-@rule(torch.nn.Module.__getattr__, kinds=(ModuleValue, ConstantValue))
+@rule(TORCHS["__getattr__"], kinds=(ModuleValue, ConstantValue))
 def module_reading(ctx: Tracer, owner: ModuleValue, name: ConstantValue) -> Value:
     found = owner._in_tables(ctx, name.value)
     if found is None:

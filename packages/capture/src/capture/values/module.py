@@ -5,10 +5,12 @@ hooks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
 
+from capture._engine import Region
 from capture.sources import AttrSource, ConstSource, DictSource, KeySource
 from capture.values.base import Tracer, Value, realize
 from capture.values.mapping import DictValue
@@ -18,11 +20,31 @@ from capture.values.user_object import UserObject
 _TABLES = ("_parameters", "_buffers", "_modules")
 _OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _HOLDER_OF_HOOKS = ConstSource(torch_module, "torch.nn.modules.module")
-_CALLS = {name: getattr(torch.nn.Module, name) for name in ("__call__", "_call_impl")}  # which programs replace
+_CALLS = ("__call__", "_call_impl")
+_OWN_CALLS = ("_call_impl", "_compiled_call_impl")  # which torch's call asks the module itself for
+_KNOWN = (*_CALLS, "__getattr__", "__setattr__", "__delattr__")
 _GLOBAL_HOOKS = tuple(
     AttrSource(_HOLDER_OF_HOOKS, f"_global_{kind}_hooks")
     for kind in ("forward", "forward_pre", "backward", "backward_pre")
 )
+
+
+def _as_torch_wrote_it(name: str) -> Any:
+    """What torch's own class has by this name; where a program put another function there before us, nothing else is
+    this object."""
+    function = getattr(torch.nn.Module, name)
+    home = torch_module.register_module_forward_hook.__code__.co_filename
+    code = getattr(function, "__code__", None)
+    return function if code is not None and code.co_filename == home else object()
+
+
+def _written_for_torch(compiled: Any) -> Any:
+    """What torch's own compiler was given, in this or in older versions."""
+    return getattr(compiled, "__dict__", {}).get("_torchdynamo_orig_callable")
+
+
+TORCHS = {name: _as_torch_wrote_it(name) for name in _KNOWN}
+"""Methods of torch's class of modules that are known here, and that programs replace."""
 
 
 class ModuleValue(UserObject):
@@ -31,12 +53,14 @@ class ModuleValue(UserObject):
     """
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        held = [name for name, function in _CALLS.items() if getattr(torch.nn.Module, name) is function]
+        held = [name for name in _CALLS if getattr(torch.nn.Module, name) is TORCHS[name]]
         for name in held:
-            ctx.guard(AttrSource(ConstSource(torch.nn.Module, "torch.nn.Module"), name), "is", _CALLS[name])
+            ctx.guard(AttrSource(ConstSource(torch.nn.Module, "torch.nn.Module"), name), "is", TORCHS[name])
             ctx.rely_on_member(self.cls, name)
-        own_call = any(getattr(self.cls, name) is not getattr(torch.nn.Module, name) for name in _CALLS)
-        if own_call or len(held) < len(_CALLS) or self.source is None or self.overlay:
+        own_call = any(getattr(self.cls, name) is not TORCHS[name] for name in _CALLS)
+        if own_call or self.source is None or self.overlay:
+            return super().call(ctx, args, kwargs)
+        if any(self._is_called_by(ctx, name) for name in _OWN_CALLS):
             return super().call(ctx, args, kwargs)
         if self._has_hooks(ctx):
             implementation = self.attribute(ctx, "_call_impl")
@@ -57,8 +81,15 @@ class ModuleValue(UserObject):
         ctx.guard(DictSource(self.source), "empty", _OWN_HOOKS)
         return False
 
+    def _is_called_by(self, ctx: Tracer, name: str) -> bool:
+        """Whether the module itself has what it is called by instead; compiled as it is, it does the same."""
+        held = self._instance_dict().get(name)
+        ctx.guard(self._entry(name), *(("absent",) if name not in self._instance_dict() else ("is", held)))
+        written = getattr(held, "function", None) if type(held) is Region else _written_for_torch(held)
+        return held is not None and written != TORCHS["_call_impl"].__get__(self.obj)
+
     def _fallback(self, ctx: Tracer, name: str) -> Value:
-        if getattr(self.cls, "__getattr__", None) is not torch.nn.Module.__getattr__:
+        if getattr(self.cls, "__getattr__", None) is not TORCHS["__getattr__"]:
             return super()._fallback(ctx, name)
         found = self._in_tables(ctx, name)
         if found is None:
@@ -95,7 +126,7 @@ class ModuleValue(UserObject):
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         """A plain attribute is told by a look at the tables; for all others torch's own code is evaluated."""
         setter = self.cls.__setattr__ if value is not None else self.cls.__delattr__
-        standard = setter in (torch.nn.Module.__setattr__, torch.nn.Module.__delattr__)
+        standard = setter is TORCHS["__setattr__" if value is not None else "__delattr__"]
         if standard and self.obj is not None and value is not None:
             value = realize(ctx, value)
             if isinstance(value, ModuleValue) or name in self.obj.__dict__.get("_parameters", {}):
