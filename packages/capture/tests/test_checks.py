@@ -154,3 +154,37 @@ def test_a_failed_check_draws_the_same_numbers_again():
             except ValueError as error:
                 outcomes.append((error.args, torch.rand(1)))
         assert outcomes[0] == outcomes[1]
+
+
+QUESTIONS = {
+    "all at once": lambda mask: mask,
+    "not": lambda mask: not mask,
+    "computed": lambda mask: mask & mask,
+    "a length first": lambda mask: mask.dim() == 1 and mask,
+    "an index": lambda mask: mask[mask.long()[1]],
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+@pytest.mark.parametrize("mask", [[True, False], [], [2, 5], [1], True], ids=str)
+def test_what_a_mask_cannot_be_asked_is_refused_by_the_branch(question, mask, check):
+    def branch(mask):
+        try:
+            return mask + 1 if question(mask) else mask + 2
+        except (RuntimeError, IndexError) as error:
+            return mask + 3, str(error)
+
+    check(branch, torch.tensor(mask), graphs=None, breaks=None)
+
+
+def asserting(x):
+    assert (x > 0).all(), f"not positive: {x}"  # pytest writes it anew, with questions about each part
+    return x + 1
+
+
+def test_an_assert_that_pytest_wrote_anew():
+    region = capture.optimize("eager", strict=True)(asserting)
+    for _ in range(3):
+        assert torch.equal(region(torch.ones(2)), torch.full((2,), 2.0))
+        with pytest.raises(AssertionError, match="not positive: tensor"):
+            region(-torch.ones(2))

@@ -21,6 +21,9 @@ from capture.values.base import Tracer
 _LIMIT = 16
 """How many operations a question may take."""
 
+_NO_ANSWER = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What eager raises where it asks for the truth of many items, or of what no arguments of this kind give."""
+
 Question = Callable[..., bool]
 Reader = Callable[[Inputs], Any]
 
@@ -32,7 +35,10 @@ def decided_by_arguments(
     ask = question_about(node, placeholders, ctx.graph.reader_of)
     if ask is None or inputs.args is None:
         return None
-    answer = ask(inputs.function, *inputs.args)
+    try:
+        answer = ask(inputs.function, *inputs.args)
+    except _NO_ANSWER:  # the program's own error, which CPython raises at the branch
+        return None
     ctx.guard(None, "relation", (), None, same_answer(ask, answer), text=f"the answer at {ctx.location()} is {answer}")
     return answer
 
@@ -110,7 +116,7 @@ def same_answer(ask: Question, answer: bool) -> Callable[..., bool]:
     def check(function: FunctionType, *args: Any) -> bool:
         try:
             return ask(function, *args) is answer
-        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError):
+        except _NO_ANSWER:
             return False
 
     return check
