@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import operator
 import sys
 from collections.abc import Mapping, Sequence
@@ -299,7 +300,7 @@ class _Operands:
         if isinstance(value, ModuleOperand):
             return value.node, value.module
         if isinstance(value, ConstantValue):
-            held = float(value.value) if isinstance(value.value, float) else value.value  # numpy's floats are floats
+            held = _spelled(value.value)
             return held, held
         if isinstance(value, SymbolicNumber):
             return value.node, value.example
@@ -328,6 +329,15 @@ class _Operands:
         if isinstance(constant, type):  # the text of a graph has no word for it
             constant = _TYPES.get(constant, constant)
         return constant, constant
+
+
+def _spelled(constant: Any) -> Any:
+    """What the text of a graph can say: numpy's floats are floats, and several flags at once, or none, are a number."""
+    if isinstance(constant, float):
+        return float(constant)
+    if isinstance(constant, enum.IntFlag) and constant.name not in type(constant).__members__:
+        return int.__int__(constant)
+    return constant
 
 
 # What Python's whole numbers and symbols for them both compute, without error.

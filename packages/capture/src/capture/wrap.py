@@ -285,6 +285,8 @@ def wrap_method(ctx: World, obj: MethodType, source: Source) -> Value:
 def wrap_partial(ctx: World, obj: functools.partial[Any], source: Source) -> Value:
     ctx.guard(source, "type", functools.partial)
     ctx.guard(AttrSource(source, "args"), "length", len(obj.args))
+    if not all(type(name) is str for name in obj.keywords):
+        ctx.stop("call", f"a keyword of {source.expression()} is not a `str`", "use a `str`")
     ctx.guard(AttrSource(source, "keywords"), "keys", tuple(obj.keywords))
     function = ctx.wrap(obj.func, AttrSource(source, "func"))
     args = [LazyValue(item, ItemSource(AttrSource(source, "args"), i)) for i, item in enumerate(obj.args)]

@@ -28,7 +28,7 @@ from capture.values.base import (
     root_package,
     trusted,
 )
-from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, boolean
+from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, boolean, plain_text
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
 from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PartialValue, SuperValue, bind
 from capture.values.mapping import DictValue
@@ -150,27 +150,48 @@ def identity(ctx: Tracer, value: Value) -> Value:
 
 
 def _as_name(ctx: Tracer, name: ConstantValue) -> str:
+    """The name of an attribute that is written, or looked for by code: that keeps, or is given, the very object."""
     if not isinstance(name.value, str):
         ctx.throw(TypeError, f"attribute name must be string, not '{type(name.value).__name__}'")
+    if type(name.value) is not str:
+        ctx.stop("attribute", f"an attribute is named by a `{type(name.value).__name__}`", "name it by a `str`")
     return name.value
+
+
+def _as_name_to_read(ctx: Tracer, owner: Value, name: ConstantValue) -> str:
+    """Members of a text enum name attributes, too, where nobody is told of the name."""
+    if isinstance(name.value, str) and type(name.value) is not str and not _tells_names(owner.python_type()):
+        return plain_text(ctx, name.value)
+    return _as_name(ctx, name)
+
+
+def _tells_names(cls: type) -> bool:
+    """Whether reading an attribute runs code, which is given its name; of torch's modules it is known."""
+    members = (getattr(cls, "__getattribute__", None), getattr(cls, "__getattr__", TORCHS["__getattr__"]))
+    return any(isinstance(member, FunctionType) and member is not TORCHS["__getattr__"] for member in members)
 
 
 @rule(getattr, kinds=(None, ConstantValue))
 def get_attribute(ctx: Tracer, value: Value, name: ConstantValue, default: Value | None = None) -> Value:
-    text = _as_name(ctx, name)
-    if default is None:
+    text = _as_name_to_read(ctx, value, name)
+    if default is None and text is name.value:
         return value.attribute(ctx, text)
-    bound = BuiltinValue(getattr, receiver=value)
-    found = ctx.attempt(PartialValue(bound, [name], {}), AttributeError)
+    found = _attempted(ctx, value, text)
+    if found is None and default is None:
+        return value.attribute(ctx, _as_name(ctx, name))  # the error tells the name as it was given
     return default if found is None else found
+
+
+def _attempted(ctx: Tracer, value: Value, name: str) -> Value | None:
+    return ctx.attempt(PartialValue(BuiltinValue(getattr, receiver=value), [ConstantValue(name)], {}), AttributeError)
 
 
 @rule(hasattr, kinds=(None, ConstantValue))
 def has_attribute(ctx: Tracer, value: Value, name: ConstantValue) -> Value:
-    if isinstance(value, TensorValue) and hasattr(torch.Tensor, name.value) and name.value != "grad":  # which may warn
-        return boolean(hasattr(value.fake, name.value))
-    bound = BuiltinValue(getattr, receiver=value)
-    return boolean(ctx.attempt(PartialValue(bound, [name], {}), AttributeError) is not None)
+    text = _as_name_to_read(ctx, value, name)
+    if isinstance(value, TensorValue) and hasattr(torch.Tensor, text) and text != "grad":  # which may warn
+        return boolean(hasattr(value.fake, text))
+    return boolean(_attempted(ctx, value, text) is not None)
 
 
 @rule(setattr, kinds=(None, ConstantValue, None))
@@ -211,18 +232,20 @@ def plain_deletion_from_class(ctx: Tracer, owner: ClassValue, name: ConstantValu
 
 @rule(object.__getattribute__, kinds=(UserObject, ConstantValue))
 def plain_reading(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value:
-    found = owner.plain_attribute(ctx, name.value)
+    text = _as_name(ctx, name)
+    found = owner.plain_attribute(ctx, text)
     if found is None:
-        owner.absent(ctx, name.value)
-        ctx.throw(AttributeError, f"'{owner.cls.__name__}' object has no attribute '{name.value}'")
+        owner.absent(ctx, text)
+        ctx.throw(AttributeError, f"'{owner.cls.__name__}' object has no attribute '{text}'")
     return found
 
 
 @rule(TORCHS["__getattr__"], kinds=(ModuleValue, ConstantValue))
 def module_reading(ctx: Tracer, owner: ModuleValue, name: ConstantValue) -> Value:
-    found = owner._in_tables(ctx, name.value)
+    text = _as_name(ctx, name)
+    found = owner._in_tables(ctx, text)
     if found is None:
-        ctx.throw(AttributeError, f"'{owner.cls.__name__}' object has no attribute '{name.value}'")
+        ctx.throw(AttributeError, f"'{owner.cls.__name__}' object has no attribute '{text}'")
     return found
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from types import CodeType
+from typing import Any
 
 from capture.builtin_rules.containers import pairs_of
 from capture.frame import NULL, Frame
 from capture.instructions import Instruction
 from capture.opcodes.registry import opcode
 from capture.values.base import Tracer, Value, realize
-from capture.values.constant import UNBOUND
-from capture.values.function import CellValue, ClassValue, FunctionValue, SuperValue
+from capture.values.constant import UNBOUND, plain_text
+from capture.values.function import BoundMethod, CellValue, ClassValue, FunctionValue, SuperValue
 from capture.values.iterating import iterate
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue
@@ -44,16 +45,29 @@ def call_kw(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    kwargs = _keywords(ctx, frame.pop()) if inst.arg & 1 else {}
+    named = _keywords(ctx, frame.pop()) if inst.arg & 1 else []
     args = iterate(ctx, frame.pop()).rest(ctx)
     function, first = _callee(ctx, frame)
+    kwargs = {_keyword(ctx, function, key): value for key, value in named}
     frame.push(_call(ctx, frame, function, first + args, kwargs))
 
 
-def _keywords(ctx: Tracer, mapping: Value) -> dict[str, Value]:
+def _keywords(ctx: Tracer, mapping: Value) -> list[tuple[Any, Value]]:
     if isinstance(mapping, DictValue):
-        return {str(key): value for key, (_, value) in mapping.entries.items()}
-    return {str(key.constant()): value for key, value in pairs_of(ctx, mapping)}
+        return [(key, value) for key, (_, value) in mapping.entries.items()]
+    return [(key.constant(), value) for key, value in pairs_of(ctx, mapping)]
+
+
+def _keyword(ctx: Tracer, function: Value, key: Any) -> str:
+    """A member of a text enum is the name of a parameter; ``**kwargs`` would keep the member itself."""
+    if type(key) is str:
+        return key
+    called = function.function if isinstance(function, BoundMethod) else function
+    if isinstance(key, str) and isinstance(called, FunctionValue):
+        text, code = plain_text(ctx, key), called.code
+        if text in code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]:
+            return text
+    return ctx.stop("call", f"a keyword is a `{type(key).__name__}`", "use a `str`")
 
 
 def _call(ctx: Tracer, frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
