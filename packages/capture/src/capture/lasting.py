@@ -19,7 +19,7 @@ import torch
 from capture.errors import Reason, SkipFrame
 from capture.leaves import is_leaf
 from capture.sources import ArgSource, ClosureSource, Source
-from capture.values.base import LazyValue, Value, module_name, reachable, settled
+from capture.values.base import LazyValue, Value, held_by, module_name, reachable, settled
 from capture.values.function import CellValue, ClassValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import SequenceValue, SetValue
@@ -76,7 +76,7 @@ def require_quiet_end(value: Value) -> None:
     value = settled(value)
     if isinstance(value, (LazyValue, UserObject)) and _may_be_the_last(value.source):
         cls = type(value.obj)
-        if isinstance(getattr(cls, "__del__", None), FunctionType):
+        if isinstance(held_by(cls, "__del__"), FunctionType):
             raise SkipFrame(
                 Reason("finalizer", f"an object of class `{cls.__qualname__}` may end here, with its `__del__`")
             )
@@ -91,7 +91,7 @@ def _may_be_the_last(source: Source | None) -> bool:
 
 
 def _end_of_object_is_noticed(obj: Any) -> bool:
-    if not _is_noisy(obj) or type(obj) not in _CONTAINERS:
+    if not _is_noisy(obj) or not any(type(obj) is kind for kind in _CONTAINERS):
         return _is_noisy(obj)
     items = list(obj.values()) if type(obj) is dict else list(obj)
     return any(_is_noisy(item) for item in items[:_LONGEST])

@@ -73,7 +73,7 @@ from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SliceValue, TupleValue
 from capture.values.tensor import TensorValue
 from capture.whereabouts import may_handle_an_error, stack_depth
-from capture.wrap import wrap_object
+from capture.wrap import leave_what_tells, wrap_object
 
 _DEEPEST = 150
 _FRAMES_PER_CALL = 14  # of Python's, at most, that evaluating a call takes
@@ -405,6 +405,7 @@ class Machine:
     def wrap(self, obj: Any, source: Source) -> Value:
         if self.defined.lead_to(source):
             return self.literal(obj)
+        leave_what_tells(self, obj, source)
         if type(obj) in _BY_VALUE and not isinstance(source, ConstSource):
             return wrap_object(self, obj, source)
         known = self._met.find(obj)

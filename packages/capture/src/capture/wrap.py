@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 from capture._engine import Outside, Region
+from capture.errors import Reason, SkipFrame
 from capture.fakes import is_unaware_of_its_history
 from capture.histories import insist_on_unchanged_neighbours
 from capture.kernels.launches import is_host_function, is_kernel
@@ -42,7 +43,7 @@ from capture.sources import (
     TypeSource,
 )
 from capture.torch_versions import OpOverload, OpOverloadPacket, is_functorch_wrapped_tensor
-from capture.values.base import LazyValue, Value, may_be_replaced, module_name, trusted
+from capture.values.base import LazyValue, Tracer, Value, may_be_replaced, module_name, trusted
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.context_var import ContextVarValue
 from capture.values.exception import ExceptionValue
@@ -60,6 +61,7 @@ from capture.values.function import (
 from capture.values.iterator import OutsideIterator
 from capture.values.lock import LOCK, RLOCK, LockValue
 from capture.values.module import ModuleValue
+from capture.values.own_methods import tells_of_questions
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import SliceValue
 from capture.values.tensor import TensorValue
@@ -418,6 +420,13 @@ def _is_passing(cls: Any) -> bool:
     """What nothing can refer to weakly, so that a guard would keep it for good: an iterator and what it goes over, a
     step of autograd's and all that it saved."""
     return cls.__weakrefoffset__ == 0 and (hasattr(cls, "__next__") or issubclass(cls, torch.autograd.graph.Node))
+
+
+def leave_what_tells(ctx: Tracer, obj: Any, source: Source) -> None:
+    """CPython runs the frame: where it meets such an object an instruction may be under way that cannot end a graph."""
+    if tells_of_questions(obj):
+        explanation = f"{source.expression()} has a metaclass whose code runs where a class is only looked at"
+        raise SkipFrame(Reason("class", explanation), location=ctx.location())
 
 
 _FALLBACKS: tuple[tuple[Any, Rule], ...] = (

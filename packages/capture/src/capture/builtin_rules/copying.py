@@ -7,12 +7,13 @@ from types import FunctionType
 from typing import Any
 
 from capture.builtin_rules.registry import rule
-from capture.values.base import Tracer, Value, realize, settled
+from capture.values.base import Tracer, Value, held_by, realize, settled
 from capture.values.constant import ConstantValue
 from capture.values.container_object import ContainerObject
 from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PythonModuleValue
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
+from capture.values.own_methods import is_asked_for_what_is_missing
 from capture.values.sequence import ListValue, SetValue, TupleValue
 from capture.values.user_object import UserObject
 
@@ -95,9 +96,10 @@ def _fill(made: Value, value: Value, item: Any) -> None:
 
 
 def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | None) -> Value:
-    plain = type(value) is UserObject and value.cls.__flags__ & (1 << 9) and not hasattr(value.cls, "__slots__")
+    plain = type(value) is UserObject and value.cls.__flags__ & (1 << 9) and held_by(value.cls, "__slots__") is None
     plain = plain and all(base is object or base.__flags__ & (1 << 9) for base in value.cls.__mro__)
-    if isinstance(value, ModuleValue) or not plain or any(_is_own(value.cls, name) for name in _HOOKS):
+    own = any(_is_own(value.cls, name) for name in _HOOKS) or is_asked_for_what_is_missing(type(value.cls))
+    if isinstance(value, ModuleValue) or not plain or own:
         return ctx.stop("copy", f"{value.describe()} is copied")
     made = UserObject(value.cls)
     made.class_source = ctx.literal(value.cls).source
@@ -110,4 +112,4 @@ def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | Non
 
 
 def _is_own(cls: type, name: str) -> bool:
-    return isinstance(getattr(cls, name, None), FunctionType)
+    return isinstance(held_by(cls, name), FunctionType)

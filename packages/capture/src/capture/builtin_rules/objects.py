@@ -23,6 +23,7 @@ from capture.values.base import (
     Value,
     bind_member,
     derives,
+    held_by,
     module_name,
     realize,
     root_package,
@@ -64,7 +65,7 @@ def is_instance(ctx: Tracer, value: Value, classes: Value) -> Value:
         return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [classes, value])))
     if isinstance(value, TensorValue):
         return boolean(isinstance(_stand_in(value), candidates) or _is_flagged(ctx, value, candidates))
-    if getattr(candidates, "_is_protocol", False):
+    if held_by(candidates, "_is_protocol", False):
         return _is_like_a_protocol(ctx, value, candidates)
     if isinstance(value, UserObject) and lookup(value.cls, "__class__")[0] is not object:
         ctx.stop("class", f"{value.describe()} says by code of its own which class it is of")
@@ -271,7 +272,7 @@ def methods_of_constants(
     ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
     """Methods of strings, numbers and the like on constant operands: immutable receivers make them pure."""
-    owner = getattr(function, "__objclass__", None)
+    owner = None if isinstance(function, type) else getattr(function, "__objclass__", None)
     if owner in _IMMUTABLE and args and isinstance(args[0], ConstantValue):
         return fold(ctx, function, args, kwargs)
     if module_name(function) in ("math", "cmath", "_operator", "operator") and callable(function):
@@ -477,7 +478,7 @@ def bind_again(ctx: Tracer, method: BoundMethod, *operands: Value) -> Value:
 
 def refuse_finalizer(ctx: Tracer, cls: type) -> None:
     """An object that does something when it goes has to exist."""
-    if hasattr(cls, "__del__"):
+    if held_by(cls, "__del__") is not None:
         ctx.stop("finalizer", f"an object of `{cls.__qualname__}` is made, which has a `__del__`")
 
 

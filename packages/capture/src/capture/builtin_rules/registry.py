@@ -58,7 +58,8 @@ def pure(*functions: Any) -> None:
 def call_builtin(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     args = [realize(ctx, arg) for arg in args]
     kwargs = {name: realize(ctx, value) for name, value in kwargs.items()}
-    if not args or (owner := getattr(function, "__objclass__", None)) not in STORAGE:
+    owner = None if not args or isinstance(function, type) else getattr(function, "__objclass__", None)
+    if owner not in STORAGE:
         return _call(ctx, function, args, kwargs)
     _insist_on_a_receiver(ctx, function, owner, args[0].python_type())
     receiver, args[0] = args[0], contents_of(args[0])

@@ -241,6 +241,14 @@ def module_name(obj: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
+def held_by(cls: type, name: str, default: Any = None) -> Any:
+    """What a class or one of its bases holds by this name, unbound; no metaclass is asked, nor told of the question."""
+    for base in type.__getattribute__(cls, "__mro__") or ():
+        if name in type.__getattribute__(base, "__dict__"):
+            return type.__getattribute__(base, "__dict__")[name]
+    return default
+
+
 def root_package(obj: Any) -> str:
     return module_name(obj).partition(".")[0]
 

@@ -26,6 +26,7 @@ from capture.values.base import (
     Tracer,
     Value,
     derives,
+    held_by,
     module_name,
     realize,
     rely_on_no_member,
@@ -34,7 +35,7 @@ from capture.values.base import (
     type_attribute,
 )
 from capture.values.constant import UNBOUND, ConstantValue
-from capture.values.own_methods import own_method
+from capture.values.own_methods import is_asked_for_what_is_missing, own_method
 
 
 class CellValue(Value):
@@ -308,6 +309,10 @@ class ClassValue(Value):
                 ctx.stop("class attribute", f"all attributes of {self.describe()} are read after some were written")
         if _runs_code(self.cls, name):
             ctx.stop("class attribute", f"`{name}` of {self.describe()} is computed by code of its own")
+        if is_asked_for_what_is_missing(type(self.cls)) and self._is_without(name):
+            rely_on_no_member(ctx, (*(self.cls.__mro__ or ()), *metaclass.__mro__), name)
+            handler = held_by(type(self.cls), "__getattr__")
+            return ctx.call(ctx.literal(handler), [self, ConstantValue(name)])
         try:
             found = getattr(self.cls, name)
         except AttributeError as error:
@@ -318,6 +323,10 @@ class ClassValue(Value):
         if isinstance(static, classmethod):
             return BoundMethod(self, ctx.wrap(static.__func__, self._member(name, "__func__")))
         return ctx.wrap(found, self._member(name)) if self.source is not None else ctx.literal(found)
+
+    def _is_without(self, name: str) -> bool:
+        nothing = object()
+        return all(held_by(cls, name, nothing) is nothing for cls in (self.cls, type(self.cls)))
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         setter = getattr(type(self.cls), "__setattr__" if value is not None else "__delattr__")

@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
-from capture.values.base import trusted
+import torch
 
+from capture.values.base import held_by, trusted
+
+_OF_TENSORS = type(torch.Tensor)
 _PLAIN = frozenset({int, float, bool, complex, str, bytes, type(None), slice, range})
 _EQUALITY = ("__eq__", "__ne__")
 _ORDER = ("__lt__", "__gt__", "__le__", "__ge__")
@@ -51,6 +54,24 @@ def own_method(obj: Any, *names: str) -> str | None:
     return next((name for name in names if _is_programs(cls, name) or _is_made_by_item(obj, name)), None)
 
 
+def tells_of_questions(obj: Any) -> bool:
+    """Whether code of the program runs where its class, or the class that it is, is only looked at, as a key for one:
+    it must see no other questions than CPython's."""
+    cls = type(obj)
+    return _tells(type(cls)) or (type in type.__getattribute__(cls, "__mro__") and _tells(cls))
+
+
+def is_asked_for_what_is_missing(cls: type) -> bool:
+    """Whether a ``__getattr__`` of the program's own sees which attributes its objects do not have."""
+    return _is_programs(cls, "__getattr__")
+
+
+def _tells(metaclass: type) -> bool:
+    if metaclass is type or metaclass is _OF_TENSORS:
+        return False
+    return any(_is_programs(metaclass, name) for name in ("__getattribute__", "__eq__", "__hash__"))
+
+
 def _found(operand: Any, names: tuple[str, ...]) -> str | None:
     if type(operand) in (tuple, list, set, frozenset):
         return next(filter(None, (_found(item, names) for item in operand)), None)
@@ -60,15 +81,15 @@ def _found(operand: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _is_programs(cls: type, name: str) -> bool:
-    mro = type.__getattribute__(cls, "__mro__")
-    member = next((vars(base)[name] for base in mro if name in vars(base)), None)
+    member = held_by(cls, name)
     return isinstance(member, FunctionType) and not trusted(member)
 
 
 def _is_made_by_item(obj: Any, name: str) -> bool:
     if name != "__class_getitem__" or not isinstance(obj, type):
         return False
-    mro = type.__getattribute__(obj, "__mro__")
-    member = next((vars(base)[name] for base in mro if name in vars(base)), None)
+    member = held_by(obj, name)
+    if member is None and is_asked_for_what_is_missing(type(obj)):
+        return True
     function = getattr(member, "__func__", member)
     return isinstance(function, FunctionType) and not trusted(function)

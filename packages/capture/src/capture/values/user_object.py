@@ -13,7 +13,7 @@ from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from capture.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
-from capture.values.base import LazyValue, Tracer, Value, module_name, realize, rely_on_no_member
+from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, realize, rely_on_no_member
 from capture.values.constant import ConstantValue
 from capture.values.function import bind, is_made_by_code, written_member
 from capture.values.instance_dict import InstanceDict
@@ -108,7 +108,7 @@ class UserObject(Value):
 
     def _fallback(self, ctx: Tracer, name: str) -> Value:
         self.absent(ctx, name)
-        handler = getattr(self.cls, "__getattr__", None)
+        handler = held_by(self.cls, "__getattr__")
         if handler is not None:
             return ctx.call(ctx.literal(handler), [self, ConstantValue(name)])
         return ctx.throw(AttributeError, f"'{self._name_for_errors(name)}' object has no attribute '{name}'")
