@@ -89,6 +89,7 @@ class CodeState:
     varying: Varying = field(default_factory=Varying)
     reasons: list[str] = field(default_factory=list)
     left_idle: int = 0  # calls that CPython ran because no tensor was within their reach
+    failures: int = 0  # attempts in a row that ended in what looks like a mistake of ours
     decided: Any = None  # by a call that ended in a warning that is an error
 
     def add(self, entry: GuardedCode, guards: tuple[Guard, ...]) -> None:
@@ -188,7 +189,8 @@ def without_objects(guards: Sequence[Guard]) -> tuple[Guard, ...]:
 
 
 def too_many(location: Location, state: CodeState, limit: int) -> FallbackRecord:
-    varied = "; ".join(dict.fromkeys(state.reasons[-3:]))
+    each = {reason.partition(" (assumed at ")[0]: reason for reason in state.reasons}  # wherever it was assumed
+    varied = "; ".join(list(each.values())[-3:])
     if state.is_idle():
         return FallbackRecord(location, Reason("idle", f"{limit} calls that differ computed no tensor: {varied}"))
     explanation = f"{limit} versions exist already and none fits: {varied}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -62,7 +62,9 @@ class Guard:
             return ", but it is absent"
         if self.kind == "tensor" and _fits_but_for_strides(self.payload[0], value):
             return _odd_bit(self.payload[0], value) or f", but its strides are {tuple(value.stride())}"
-        return f", but it is {describe(value)}"
+        found = describe(value)
+        alike = self.kind in ("is", "type", "tensor") and self.sentence().endswith(f" {found}")
+        return f", but it is {_another(self.kind, value) if alike else found}"
 
 
 _PREDICATES = {
@@ -103,6 +105,17 @@ def describe(value: Any) -> str:
     if issubclass(type(value), (type, FunctionType, BuiltinFunctionType)):
         return str(value.__qualname__)
     return f"a {type(value).__qualname__}"
+
+
+def _another(kind: str, value: Any) -> str:
+    """What is there in the place of something that the same words describe."""
+    if kind != "is" or issubclass(type(value), type):
+        return "of another class of the same name" if kind != "is" else "another class of the same name"
+    if type(value) is FunctionType:
+        return f"another function of the same name, made at line {value.__code__.co_firstlineno}"
+    if type(value) is CodeType:
+        return f"that of `{value.co_qualname}`, made at line {value.co_firstlineno}"
+    return f"another object of class `{type(value).__qualname__}`"
 
 
 def answers_by_code(cls: type) -> bool:

@@ -77,6 +77,8 @@ _LEFT_ALONE = frozenset(
 
 
 _UNCOLLECTED = CollectionPause()
+_TRIES = 5
+"""How often, in a row, an error has to come before it is a mistake of ours, where other threads may be the reason."""
 _DEFAULT_LIMIT = Options().recompile_limit
 
 
@@ -197,12 +199,27 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
             return _give_up(config, FallbackRecord(location, Reason("nesting", "what it works on is nested too deep")))
         if config.options.strict:
             raise InternalError(f"capturing {location} failed: {words_of(error)}") from error
+        if (unsettled := _may_be_of_other_threads(config, inputs, location, error)) is not None:
+            return unsettled
         reason = Reason("internal error", words_of(error), "please report it; the frame runs in CPython")
         record = FallbackRecord(location, reason, _traceback())
         inform(
             CaptureWarning(f"{location}: {reason.explanation} (inside capture; the function runs uncompiled)"), location
         )
         return _give_up(config, record)
+
+
+def _may_be_of_other_threads(config: Config, inputs: Inputs, location: Location, error: Exception) -> Any:
+    """What another thread writes while it is read may be neither this nor that, which no rule expects: CPython runs
+    this call, and the next one is captured.  A mistake of ours comes again."""
+    state = config.cache.state(inputs.function.__code__)
+    state.failures += 1
+    if not _engine.has_other_threads() or state.failures >= _TRIES:
+        return None
+    if state.failures == 1:
+        words = f"what it reads changed while it was captured, or so it seems ({words_of(error)}); it is tried again"
+        config.log.add(FallbackRecord(location, Reason("other threads", words)))
+    return _engine.SKIP_ONCE
 
 
 def _require_insides() -> None:
@@ -278,6 +295,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     finally:
         if state.varying.defines_classes:  # nobody should meet a stand-in among the classes that a class knows
             gc.collect(0)
+    state.failures = 0
     if made.graph is not None:
         config.idleness.computes(inputs.function)
     guards = _engine.Guards(*to_spec(made.guards))
