@@ -89,7 +89,6 @@ class CodeState:
     varying: Varying = field(default_factory=Varying)
     reasons: list[str] = field(default_factory=list)
     left_idle: int = 0  # calls that CPython ran because no tensor was within their reach
-    failures: int = 0  # attempts in a row that ended in what looks like a mistake of ours
     decided: Any = None  # by a call that ended in a warning that is an error
 
     def add(self, entry: GuardedCode, guards: tuple[Guard, ...]) -> None:

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import traceback
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -27,6 +27,7 @@ from capture.errors import (
     Reason,
     RecompileLimitHit,
     RecompileRefused,
+    Signal,
     SkipFrame,
     Unsupported,
     words_of,
@@ -78,7 +79,7 @@ _LEFT_ALONE = frozenset(
 
 _UNCOLLECTED = CollectionPause()
 _TRIES = 5
-"""How often, in a row, an error has to come before it is a mistake of ours, where other threads may be the reason."""
+"""How often an error has to come before it is a mistake of ours, where other threads may be the reason."""
 _DEFAULT_LIMIT = Options().recompile_limit
 
 
@@ -199,27 +200,12 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
             return _give_up(config, FallbackRecord(location, Reason("nesting", "what it works on is nested too deep")))
         if config.options.strict:
             raise InternalError(f"capturing {location} failed: {words_of(error)}") from error
-        if (unsettled := _may_be_of_other_threads(config, inputs, location, error)) is not None:
-            return unsettled
         reason = Reason("internal error", words_of(error), "please report it; the frame runs in CPython")
         record = FallbackRecord(location, reason, _traceback())
         inform(
             CaptureWarning(f"{location}: {reason.explanation} (inside capture; the function runs uncompiled)"), location
         )
         return _give_up(config, record)
-
-
-def _may_be_of_other_threads(config: Config, inputs: Inputs, location: Location, error: Exception) -> Any:
-    """What another thread writes while it is read may be neither this nor that, which no rule expects: CPython runs
-    this call, and the next one is captured.  A mistake of ours comes again."""
-    state = config.cache.state(inputs.function.__code__)
-    state.failures += 1
-    if not _engine.has_other_threads() or state.failures >= _TRIES:
-        return None
-    if state.failures == 1:
-        words = f"what it reads changed while it was captured, or so it seems ({words_of(error)}); it is tried again"
-        config.log.add(FallbackRecord(location, Reason("other threads", words)))
-    return _engine.SKIP_ONCE
 
 
 def _require_insides() -> None:
@@ -287,7 +273,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
             state.learn(inputs, config.options)
     state.varying.all_sizes = config.options.dynamic is True
     try:
-        made = translate(config, inputs, state.varying, allowance)
+        made = _made_of_what_stays(lambda: translate(config, inputs, state.varying, allowance))
     except SizesFixed:
         return _too_many(config, location, state)
     except LeftIdle as left:
@@ -295,7 +281,6 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     finally:
         if state.varying.defines_classes:  # nobody should meet a stand-in among the classes that a class knows
             gc.collect(0)
-    state.failures = 0
     if made.graph is not None:
         config.idleness.computes(inputs.function)
     guards = _engine.Guards(*to_spec(made.guards))
@@ -309,6 +294,20 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
         _engine.add_entry(code, entry)
         return _engine.SKIP_ONCE
     return entry
+
+
+def _made_of_what_stays(make: Callable[[], Translation]) -> Translation:
+    """What another thread writes while it is read may be neither this nor that, which no rule expects: once more then.
+    A mistake of ours comes again."""
+    for _ in range(_TRIES - 1):
+        try:
+            return make()
+        except (BackendError, Unsupported, Signal, SizesFixed, RecursionError):
+            raise
+        except Exception:
+            if not _engine.has_other_threads():
+                raise
+    return make()
 
 
 def _is_outdated(made: Translation, guards: _engine.Guards, inputs: Inputs) -> bool:
