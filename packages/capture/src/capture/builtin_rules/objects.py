@@ -177,10 +177,8 @@ def get_attribute(ctx: Tracer, value: Value, name: ConstantValue, default: Value
     text = _as_name_to_read(ctx, value, name)
     if default is None and text is name.value:
         return value.attribute(ctx, text)
-    found = _attempted(ctx, value, text)
-    if found is None and default is None:
-        return value.attribute(ctx, _as_name(ctx, name))  # the error tells the name as it was given
-    return default if found is None else found
+    found = _attempted(ctx, value, text) or default
+    return found or value.attribute(ctx, _as_name(ctx, name))  # whose error tells the name as it was given
 
 
 def _attempted(ctx: Tracer, value: Value, name: str) -> Value | None:

@@ -105,7 +105,7 @@ def make_function(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
         code,
         frame.function.namespace,
         defaults=defaults,
-        keyword_defaults=_keywords(ctx, keyword_defaults) if keyword_defaults else {},
+        keyword_defaults=dict(_keywords(ctx, keyword_defaults)) if keyword_defaults else {},
         closure=[_cell(ctx, cell) for cell in closure],
     )
     made.annotations = annotations

@@ -46,7 +46,7 @@ def differs_from_itself(value: Any) -> bool:
 
 def plain_text(ctx: Tracer, text: str) -> str:
     """The ``str`` that is found wherever this text of a class derived from it is."""
-    cls: type = type(text)
+    cls: Any = type(text)
     if cls.__hash__ is not str.__hash__ or cls.__eq__ is not str.__eq__:
         ctx.stop("name", f"a `{cls.__name__}`, which is compared by code of its own, is a name", "name it by a `str`")
     return str.__str__(text)
