@@ -6,39 +6,26 @@ Must not know: what runs inside.
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
-from aotgrad.elsewhere import with_gradients, without_gradients
 from aotgrad.errors import InputChanged, refuse_miscount
 from aotgrad.facts import (
-    Argument,
-    Constant,
-    Data,
-    Detach,
     Facts,
-    Followed,
-    Frozen,
     OfInput,
     OfResult,
-    OfSize,
     Output,
-    Restride,
-    SizeRef,
-    Step,
-    Unfollowed,
 )
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.inside import note_changes
+from aotgrad.paths import Outputs, layout_arguments
 from aotgrad.saved_inputs import Noted, SavedInput, note_saved
 from aotgrad.source import Source
 from aotgrad.symbols import size_hint
-from aotgrad.torch_versions import foreach_copy_, op_of, set_creation_meta, unsafe_set_version_counter
+from aotgrad.torch_versions import foreach_copy_, unsafe_set_version_counter
 from aotgrad.written import write_back
 
 Call = Callable[..., Sequence[Any]]
@@ -107,11 +94,12 @@ def _write_call(
     _write_counts(source, facts, copied)
     _write_noted(source, signature, facts, noted, returned)
     if boxed and facts.versions:
-        made = ", ".join(f"r{index}" for index, _ in facts.versions)
+        results = ", ".join(f"r{index}" for index, _ in facts.versions)
         values = [version for _, version in facts.versions]
-        source.add(f"{source.constant(unsafe_set_version_counter, 'set_versions')}(({made},), {values})", 1)
+        source.add(f"{source.constant(unsafe_set_version_counter, 'set_versions')}(({results},), {values})", 1)
     rest = [older.get(id(output), output) for output in facts.outputs]
-    outputs = [_output(source, output) for output in _shared_once(source, rest)]
+    made = Outputs(source, "p")
+    outputs = [made.expression(output) for output in _shared_once(source, rest, made)]
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
 
 
@@ -151,7 +139,7 @@ def _write_mutations(
         name, new = given[mutation.input], f"u{mutation.input}"
         entry = signature.inputs[mutation.input]
         if mutation.layout is not None:
-            source.add(f"{name}.as_strided_({_layout_arguments(source, mutation.layout, name)})", 1)
+            source.add(f"{name}.as_strided_({layout_arguments(source, mutation.layout, name)})", 1)
             copied[entry.position] += 1
         if mutation.data and mutation.tracked:
             if mutation.input not in early:
@@ -205,16 +193,17 @@ def _write_older(source: Source, signature: Signature, facts: Facts) -> dict[int
     apart = {mutation.input for mutation in facts.mutations if mutation.tracked or mutation.layout is not None}
     apart.update(index for index, entry in enumerate(signature.inputs) if entry.members)
     named: dict[int, str] = {}
+    made = Outputs(source, "m")
     for output in facts.outputs:
         if not isinstance(output, (OfInput, OfResult)) or not output.older or id(output) in named:
             continue
         if isinstance(output, OfResult) or output.input not in apart:
             named[id(output)] = f"e{len(named)}"
-            source.add(f"{named[id(output)]} = {_output(source, output)}", 1)
+            source.add(f"{named[id(output)]} = {made.expression(output)}", 1)
     return named
 
 
-def _shared_once(source: Source, outputs: Sequence[Output | str]) -> Sequence[Output | str]:
+def _shared_once(source: Source, outputs: Sequence[Output | str], made: Outputs) -> Sequence[Output | str]:
     """An output that occurs twice is one object; it is built once, ahead of the return."""
     built: dict[int, str] = {}
     seen: dict[int, int] = {}
@@ -225,81 +214,8 @@ def _shared_once(source: Source, outputs: Sequence[Output | str]) -> Sequence[Ou
         if seen[id(output)] > 1 and isinstance(output, (OfInput, OfResult)) and output.steps:
             if id(output) not in built:
                 built[id(output)] = f"o{len(built)}"
-                source.add(f"{built[id(output)]} = {_output(source, output)}", 1)
+                source.add(f"{built[id(output)]} = {made.expression(output)}", 1)
             named.append(built[id(output)])
         else:
             named.append(output)
     return named
-
-
-def _output(source: Source, output: Output | str) -> str:
-    if isinstance(output, str):
-        return output
-    if isinstance(output, Constant):
-        return source.literal(output.value)
-    if isinstance(output, OfSize):
-        return f"n{output.index}"
-    if isinstance(output, Argument):
-        return f"a{output.position}"
-    if isinstance(output, OfInput):
-        return _path(source, f"a{output.position}", output.steps)
-    return _path(source, f"r{output.result}", output.steps)
-
-
-def _path(source: Source, base: str, steps: Sequence[Any]) -> str:
-    if steps and isinstance(steps[-1], (Followed, Unfollowed)):
-        mode = source.constant(_mode_of(steps[-1]), "mode")
-        return f"{source.constant(_within, 'within')}({mode}, lambda: {_path(source, base, steps[:-1])})"
-    if steps and isinstance(steps[-1], Frozen):
-        reason = source.constant(steps[-1].made_in, "reason")
-        return f"{source.constant(_frozen, 'frozen')}({_path(source, base, steps[:-1])}, {reason})"
-    expression = base
-    for step in steps:
-        if isinstance(step, Data):
-            expression = f"{expression}.data"
-        elif isinstance(step, Detach):
-            expression = f"{expression}.detach()"
-        elif isinstance(step, Restride):
-            expression = f"{expression}.as_strided({_layout_arguments(source, step, base)})"
-        else:
-            expression = _step(source, expression, step)
-    return expression
-
-
-def _mode_of(step: Followed | Unfollowed) -> Callable[[], AbstractContextManager[None]]:
-    within = torch.is_inference_mode_enabled()
-    if isinstance(step, Followed):
-        return with_gradients if within else torch.enable_grad
-    if step.inference:
-        return torch.inference_mode
-    return without_gradients if within else torch.no_grad
-
-
-def _within(mode: Callable[[], AbstractContextManager[None]], view: Callable[[], torch.Tensor]) -> torch.Tensor:
-    with mode():
-        return view()
-
-
-def _frozen(view: torch.Tensor, reason: Any) -> torch.Tensor:
-    if view._is_view():  # where the caller asks for no gradients it is none to autograd
-        set_creation_meta(view, reason)
-    return view
-
-
-def _step(source: Source, expression: str, step: Step) -> str:
-    if step.target is operator.getitem:
-        return f"{expression}[{step.args[0]}]"
-    rest = source.call("", step.args, step.kwargs, _size_name)[1:-1]
-    return f"{source.constant(op_of(step.target), 'view')}({expression}{', ' if rest else ''}{rest})"
-
-
-def _size_name(value: Any) -> str | None:
-    return f"n{value.index}" if isinstance(value, SizeRef) else None
-
-
-def _layout_arguments(source: Source, layout: Restride, base: str) -> str:
-    offset = source.literal(layout.offset, _size_name)
-    return (
-        f"{source.literal(layout.size, _size_name)}, {source.literal(layout.stride, _size_name)}, "
-        f"{base}.storage_offset() + {offset}"
-    )
