@@ -200,7 +200,10 @@ cache_find(CodeState *state, PyObject *owner, const Call *call, GuardedCode **fo
                     move_to_front(record, i);
                     state->changes++;
                 }
-                entry->hits++;
+                if (++entry->hits == entry->review) {
+                    Py_DECREF(entry);
+                    return UNKNOWN;
+                }
                 *found = entry;
                 return FOUND;
             }
@@ -243,6 +246,11 @@ cache_add(PyCodeObject *code, GuardedCode *entry)
     OwnerRecord *record = state == NULL ? NULL : record_for_change(state, owner);
     if (record == NULL) {
         return -1;
+    }
+    for (Py_ssize_t i = 0; i < record->count; i++) {
+        if (record->entries[i] == entry) {
+            return 0; /* it was under review, and stays */
+        }
     }
     size_t bytes = (size_t)(record->count + 1) * sizeof(GuardedCode *);
     GuardedCode **entries = PyMem_Realloc(record->entries, bytes);

@@ -34,7 +34,7 @@
 
 /* Another number whenever the Python modules would not get on with an engine of before: with every change of a name, of
    arguments, or of what specs may say.  capture/interface.py holds the one that they need. */
-#define INTERFACE 7
+#define INTERFACE 8
 
 /* One call of a Python function, as guards see it: the function and its argument slots (borrowed). */
 typedef struct {
@@ -62,7 +62,7 @@ typedef struct {
     PyCodeObject *code; /* NULL: the original itself, with capture off */
     Guards *guards;
     PyObject *owner; /* a weak reference where the owner allows one */
-    unsigned long long hits;
+    unsigned long long hits, review; /* at the hit of this number the translator is asked again; 0: never */
 } GuardedCode;
 
 /* Process-wide, because CPython allows one evaluator and because the types must be the same whenever the module is

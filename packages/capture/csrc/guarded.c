@@ -133,7 +133,25 @@ get_hits(PyObject *op, void *closure)
     return PyLong_FromUnsignedLongLong(((GuardedCode *)op)->hits);
 }
 
+static PyObject *
+get_review(PyObject *op, void *closure)
+{
+    return PyLong_FromUnsignedLongLong(((GuardedCode *)op)->review);
+}
+
+static int
+set_review(PyObject *op, PyObject *value, void *closure)
+{
+    unsigned long long review = value == NULL ? 0 : PyLong_AsUnsignedLongLong(value);
+    if (PyErr_Occurred()) {
+        return -1;
+    }
+    ((GuardedCode *)op)->review = review;
+    return 0;
+}
+
 static PyGetSetDef guarded_code_getset[] = {
+    {"review", get_review, set_review, "At the hit of this number the translator is asked again; 0: never."},
     {"code", get_code, NULL, "The transformed code; None where the original runs."},
     {"guards", get_guards, NULL, "What it relies on."},
     {"owner", get_owner, NULL, "The configuration it was made under; None once that is gone."},

@@ -58,6 +58,7 @@ class GuardedCode:
     def owner(self) -> Any: ...
     @property
     def hits(self) -> int: ...
+    review: int  # at the hit of this number the translator is asked again; 0: never
 
 class Uninterrupted:
     """Calls a function of C by a subscript, with the tuple of its arguments; no other thread runs right after it."""

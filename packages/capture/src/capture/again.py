@@ -23,7 +23,7 @@ from capture.informing import inform
 from capture.instructions import Instruction
 from capture.parameters import all_positional, argument_names
 from capture.records import FallbackRecord
-from capture.signals import raised_by_a_handler
+from capture.signals import comes_from_elsewhere
 from capture.undoing import Undoing
 from capture.values.base import Value
 
@@ -59,7 +59,7 @@ class Failures:
             return False
         if not isinstance(error, Exception) or isinstance(error, (CaptureError, CaptureWarning, *_ENDS)):
             return False
-        return not raised_by_a_handler(error)
+        return not comes_from_elsewhere(error)
 
     def raising(self, function: FunctionType, error: BaseException) -> Outside:
         """In the place of a continuation, what raises an error of its graph that is final."""

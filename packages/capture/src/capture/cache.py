@@ -24,12 +24,22 @@ from capture.silence import looking, silenced
 from capture.sources import Inputs, MadeSource
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a version computes, and which instructions of the program's code it stands for."""
+
+    operators: int
+    visited: frozenset[int]
+    breaks: bool
+
+
 @dataclass(slots=True)
 class Version:
     """One guarded entry and the meaning of its checks.  The guards hold no object of the user's."""
 
     entry: GuardedCode
     guards: tuple[Guard, ...]
+    piece: Piece
 
     def first_failure(self, inputs: Inputs) -> Guard | None:
         index = self.entry.guards.first_failure(inputs.function, inputs.args)
@@ -90,9 +100,15 @@ class CodeState:
     reasons: list[str] = field(default_factory=list)
     left_idle: int = 0  # calls that CPython ran because no tensor was within their reach
     decided: Any = None  # by a call that ended in a warning that is an error
+    loops_let_go: list[frozenset[int]] = field(default_factory=list)
 
-    def add(self, entry: GuardedCode, guards: tuple[Guard, ...]) -> None:
-        self.versions.append(Version(entry, guards))
+    def add(self, entry: GuardedCode, guards: tuple[Guard, ...], piece: Piece) -> None:
+        self.versions.append(Version(entry, guards, piece))
+
+    def due(self, inputs: Inputs) -> Version | None:
+        """The version that fits and is up for review."""
+        found = (version for version in self.versions if version.entry.review == version.entry.hits != 0)
+        return next((each for each in found if each.entry.guards.check(inputs.function, inputs.args)), None)
 
     def is_idle(self) -> bool:
         """Whether nothing was compiled for this code: no call of it computed a tensor."""

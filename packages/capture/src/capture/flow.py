@@ -6,7 +6,7 @@ edges too: an instruction under a handler may go to it.  This module must not kn
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 
 from .errors import CaptureError
@@ -158,6 +158,19 @@ class Flow:
                 stretches.append((i, i))
         return stretches
 
+    def innermost_loop(self, inside: Collection[int]) -> frozenset[int] | None:
+        """The instructions of the smallest loop that all of these are in."""
+        found, within = None, range(len(self.instructions) if inside else 0)
+        while within:
+            loops = (part for part in self._components(within) if self._is_cycle(part) and set(part).issuperset(inside))
+            loop = next(loops, None)
+            if loop is None:
+                break
+            found = frozenset(loop)
+            entered = {j for i in range(len(self.edges)) if i not in found for j in self.edges[i] if j in found}
+            within = sorted(found - (entered or {min(found)}))
+        return found
+
     def _is_cycle(self, component: list[int]) -> bool:
         return len(component) > 1 or component[0] in self.edges[component[0]]
 
@@ -170,15 +183,20 @@ class Flow:
             for following, handler in zip(self.successors, handlers, strict=True)
         ]
 
-    def _components(self) -> list[list[int]]:
-        """Groups of instructions that can all reach each other: what finishes last is searched backwards first."""
+    def _components(self, within: Sequence[int] | None = None) -> list[list[int]]:
+        """Groups of instructions that can all reach each other, without leaving those ``within``: what finishes last is
+        searched backwards first."""
         comes_from: list[list[int]] = [[] for _ in self.edges]
         for i, following in enumerate(self.edges):
             for j in following:
                 comes_from[j].append(i)
-        seen = [False] * len(self.edges)
-        finished = [i for start in range(len(seen)) for i in _finishing_order(self.edges, start, seen)]
-        seen = [False] * len(self.edges)
+        starts = range(len(self.edges)) if within is None else within
+        outside = [True] * len(self.edges)
+        for i in starts:
+            outside[i] = False
+        seen = list(outside)
+        finished = [i for start in starts for i in _finishing_order(self.edges, start, seen)]
+        seen = list(outside)
         components = (_finishing_order(comes_from, start, seen) for start in reversed(finished))
         return [component for component in components if component]
 

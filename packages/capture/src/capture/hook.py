@@ -37,12 +37,13 @@ from capture.forks import CollectionPause, ProcessLock
 from capture.guards import RELATIONS, to_spec
 from capture.idleness import Idleness, LeftIdle, is_left_for_good
 from capture.informing import Waiting, inform
+from capture.leanness import Leanness
 from capture.options import Options
 from capture.outcomes import SizesFixed
 from capture.program_settings import program_settings
 from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.resume import Continuations
-from capture.signals import Delivered, HeldSignals
+from capture.signals import Delivered, HeldSignals, carrying, let_through
 from capture.silence import looking
 from capture.sources import Inputs
 from capture.torch_versions import (
@@ -93,6 +94,7 @@ class Config:
         self.cache = Cache()
         self.continuations = Continuations()
         self.idleness = Idleness(options.idle_instructions if options.leave_idle and not options.nopython else None)
+        self.leanness = Leanness(self)
         self.lock = ProcessLock()
         self.signals = HeldSignals()
         # Code may outlive its functions: what was compiled for it goes with the configuration that asked for it.
@@ -141,10 +143,15 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
     location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
     if program_settings().disabled:
         return _engine.SKIP_ONCE
-    if not stance.may_translate(location, lambda: config.cache.state(code).why(Inputs(function, args))):
+    state, inputs = config.cache.state(code), Inputs(function, args)
+    due = state.due(inputs)
+    if due is not None and not stance.is_default():
+        return due.entry
+    if due is None and not stance.may_translate(location, lambda: state.why(inputs)):
         return _engine.SKIP_ONCE
     try:
-        return _told_of(config, Inputs(function, args), location)
+        with carrying():
+            return _told_of(config, inputs, location)
     except RecursionError:  # the engine runs the frame as it is
         raise
     except Delivered as delivered:
@@ -184,6 +191,7 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
         with config.lock.held(), config.signals.held(), _UNCOLLECTED.held():
             return _translate(config, inputs, location)
     except BackendError as error:
+        let_through(error)
         if config.nopython or not program_settings().failures_run_eagerly:
             raise
         return _run_eagerly(config, location, error)
@@ -194,6 +202,7 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
             raise Unsupported(skip.reason, skip.location or location) from None
         return _give_up(config, FallbackRecord(location, skip.reason))
     except Exception as error:  # a mistake of ours must never be the user's problem
+        let_through(error)
         if isinstance(error, RecursionError) and _is_deep():
             raise  # there is no room left to evaluate anything; the engine runs the frame as it is
         if isinstance(error, RecursionError):
@@ -260,6 +269,10 @@ def _run_eagerly(config: Config, location: Location, error: BackendError) -> Any
 def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     code = inputs.function.__code__
     state = config.cache.state(code)
+    if (due := state.due(inputs)) is not None:
+        return config.leanness.review(code, due, location)
+    if (left := config.leanness.left(code)) is not None:
+        return left
     known = state.fitting(inputs)
     if known is not None:  # another thread was faster; or this one was interrupted before the engine had it
         return _engine.SKIP_ONCE if known in _engine.entries(code) else known
@@ -289,7 +302,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     with looking():  # from here on the engine knows the tensors by their numbers: it asks nothing that a mode would see
         holds = guards.check(inputs.function, inputs.args)
     entry = _engine.GuardedCode(made.code, guards, config)
-    state.add(entry, without_objects(made.guards))
+    state.add(entry, without_objects(made.guards), config.leanness.piece(code, made, entry))
     if not holds and _is_outdated(made, guards, inputs):  # it is for calls to come
         _engine.add_entry(code, entry)
         return _engine.SKIP_ONCE

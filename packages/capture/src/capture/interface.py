@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from types import ModuleType
 
-INTERFACE = 7
+INTERFACE = 8
 """What ``_engine.INTERFACE`` has to be: ``csrc/engine.h`` says when it changes."""
 
 _WHAT_TO_DO = (

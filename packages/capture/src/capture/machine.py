@@ -118,6 +118,7 @@ class Machine:
         self._suspended: list[SuspendableValue] = []
         self._step_of_root = 0
         self.steps, self.most_idle = 0, MOST_STEPS
+        self.visited: set[int] = set()  # instructions of the root
         self._changes = 0
         self._origins: dict[int, tuple[Value, Instruction, int]] = {}
         self.root = self._open_root()
@@ -161,6 +162,7 @@ class Machine:
                 self._insist_on_real_exceptions(frame, self.forced[step])
                 return self.forced[step]
             stack, done, pc = list(frame.stack), self._done(), frame.pc
+            self.visited.add(pc)
             self.graph.mode.journal.place = (frame.instructions[pc], step)
             try:
                 self._step(frame)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from capture import torch_versions
+from capture.signals import let_through
 from capture.torch_versions import OpOverload, OpOverloadPacket
 from capture.values.base import Tracer, Value, module_name, root_package, trusted
 from capture.values.function import NamespaceValue
@@ -73,7 +74,8 @@ class _Written:
         assert value.source is not None
         try:
             found = value.source.read(ctx.inputs)
-        except Exception:  # noqa: BLE001 - a path may lead through what another write of the program replaced
+        except Exception as error:  # noqa: BLE001 - a path may lead through what another write of the program replaced
+            let_through(error)
             self._anything = True
         else:
             self._objects[id(found)] = found

@@ -18,6 +18,7 @@ from capture.errors import Location, Signal, words_of
 from capture.graph import GONE, GraphRecorder
 from capture.histories import insist_on_known_histories, note_view
 from capture.leaves import is_leaf
+from capture.signals import let_through
 from capture.silence import silenced
 from capture.stand_ins import stand_in
 from capture.torch_versions import (
@@ -198,6 +199,7 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
     except UnsupportedOperatorException as error:
         ctx.stop("operator without shape rule", f"torch cannot tell the shape of `{name}`: {error}")
     except Exception as error:  # noqa: BLE001 - torch raises any kind for wrong operands; eager raises the real one when CPython runs it
+        let_through(error)
         said = str(error).strip().splitlines()
         ctx.stop("error in an operation", f"`{name}` fails: {said[0] if said else words_of(error)}")
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import CodeType
+from typing import Protocol
 
 from .assembler import OffsetOf, assemble
 from .emitting import Emitter
@@ -31,6 +32,9 @@ from .errors import CaptureError
 from .flow import Flow
 from .instructions import Body, Instruction, slot_names
 from .versions import OPERANDS, Operand
+
+NOWHERE = -1
+"""The place of an instruction that puts the frame into its state."""
 
 
 class NotResumable(CaptureError):
@@ -108,7 +112,11 @@ class Continuations:
         root, point, made = parent
         start = len(Body.from_code(code)) - len(made.kept)
         return Original(
-            root, self._flow(root), lambda index: made.kept[index - start], is_continuation=True, lasting=point.lasting
+            root,
+            self._flow(root),
+            lambda index: made.kept[index - start] if index >= start else NOWHERE,
+            is_continuation=True,
+            lasting=point.lasting,
         )
 
     def __call__(self, code: CodeType, point: Point) -> Continuation:
@@ -127,6 +135,17 @@ class Continuations:
         parent = self._parents.get(id(code))
         return None if parent is None else _continuation(parent[0], self._flow(parent[0]), parent[1], error).code
 
+    def point_of(self, code: CodeType) -> Point | None:
+        """Where in its original a continuation begins; None for other code."""
+        parent = self._parents.get(id(code))
+        return None if parent is None else parent[1]
+
+    def in_cpython(self, code: CodeType, cut: Callable[[CodeType, Flow, Point], Cut]) -> CodeType:
+        """What does the same as a continuation up to where it is cut off."""
+        root, point, _ = self._parents[id(code)]
+        flow = self._flow(root)
+        return _continuation(root, flow, point, cut=cut(root, flow, point)).code
+
     def _flow(self, code: CodeType) -> Flow:
         if id(code) not in self._flows:
             self._flows[id(code)] = code, Flow(Body.from_code(code))
@@ -138,12 +157,21 @@ def continuation(code: CodeType, point: Point) -> Continuation:
     return _continuation(code, Flow(Body.from_code(code)), point)
 
 
-def _continuation(code: CodeType, flow: Flow, point: Point, error: BaseException | None = None) -> Continuation:
+class Cut(Protocol):
+    """What is left of a function where it is left for continuations."""
+
+    rest: list[Instruction]
+    target: Instruction
+
+
+def _continuation(
+    code: CodeType, flow: Flow, point: Point, error: BaseException | None = None, cut: Cut | None = None
+) -> Continuation:
     body = flow.instructions
-    target = body[point.index]
+    target = body[point.index] if cut is None else cut.target
     _check(code, flow, point)
     reachable = flow.reachable(point.index)
-    rest = [instruction for instruction, keep in zip(body, reachable, strict=True) if keep]
+    rest = [instruction for instruction, keep in zip(body, reachable, strict=True) if keep] if cut is None else cut.rest
     variables = _variables(code, flow, point)
     cells = _cells(code, _used_variables(rest).union(variables))
     stack = _stack_parameters(point, rest)
@@ -196,13 +224,18 @@ def _check(code: CodeType, flow: Flow, point: Point) -> None:
 # ---------------------------------------------------------------------------------------------------------- parameters
 
 
+def reads_frames(code: CodeType) -> bool:
+    """Whether all variables are to be there, also those that no instruction reads."""
+    return not _FRAME_READERS.isdisjoint(code.co_names)
+
+
 def _variables(code: CodeType, flow: Flow, point: Point) -> list[str]:
     """The variables to hand over, in slot order: what may be read, or all where the code can look at its frame."""
     slots = _own_slots(code)
-    if _FRAME_READERS.isdisjoint(code.co_names):
-        wanted = (flow.live().before(point.index) | point.lasting) & point.bound
-    else:
+    if reads_frames(code):
         wanted = point.bound
+    else:
+        wanted = (flow.live().before(point.index) | point.lasting) & point.bound
     if "__class__" in code.co_freevars and code.co_argcount:
         # super() without arguments takes the first argument from the frame, so it has to come first again.
         if slots[0] not in point.bound:

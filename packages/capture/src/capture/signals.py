@@ -4,12 +4,14 @@ Evaluation runs torch's operators on fake tensors, and there C++ calls Python at
 handler that raises, as that of Ctrl-C does, would end the process.  While a backend compiles, nothing waits.
 
 What a handler raises is the program's own, a time limit by ``SIGALRM`` say, and wherever it comes it is no mistake of
-ours: it travels as ``Delivered``, which no ``except Exception`` on its way takes for one.
+ours: it travels as ``Delivered``, which no ``except Exception`` on its way takes for one.  So does what another thread
+sets by ``PyThreadState_SetAsyncExc``, which nothing can hold back: whoever catches anything says ``let_through`` first.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # looks nothing up that a program may have replaced
+import dis
 import functools
 import sys
 import threading
@@ -37,6 +39,25 @@ class Delivered(BaseException):
         self.error = error
 
 
+class _Here(threading.local):
+    """How many on this thread carry what is delivered: the outermost one unwraps it."""
+
+    carrying = 0
+
+
+_HERE = _Here()
+
+
+@contextmanager
+def carrying() -> Iterator[None]:
+    """Around what is carried on, and unwrapped further out."""
+    _HERE.carrying += 1
+    try:
+        yield
+    finally:
+        _HERE.carrying -= 1
+
+
 class Wrapped:
     """A handler of the program's whose exceptions are carried."""
 
@@ -57,13 +78,51 @@ def carried() -> Iterator[None]:
     Inside another one, the outer one unwraps it."""
     wrapped = _wrap()
     try:
-        yield
+        with carrying():
+            yield
     except Delivered as delivered:
-        if not wrapped:
+        if _HERE.carrying:
             raise
         raise delivered.error from None
     finally:
         _unwrap(wrapped)
+
+
+def let_through(error: BaseException) -> None:
+    """For whoever catches what a call may raise: raises what did not come from the call."""
+    reason: BaseException | None = error
+    while reason is not None:
+        if isinstance(reason, Exception) and comes_from_elsewhere(reason):
+            raise Delivered(reason) from None
+        reason = reason.__cause__
+
+
+def comes_from_elsewhere(error: BaseException) -> bool:
+    """Whether an exception came out of the handler of a signal, or was set by another thread."""
+    return raised_by_a_handler(error) or set_by_a_thread(error)
+
+
+_LOOKS_UP = frozenset({"RESUME", "JUMP_BACKWARD"})  # where CPython looks for what is pending, and nothing else raises
+_CALLS = frozenset({"PRECALL", "CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+_SAID_BY_FX = "While executing "  # in the place of a message, by who runs a graph's nodes
+_WITHOUT_A_WORD = (MemoryError, StopIteration, StopAsyncIteration, GeneratorExit)
+
+
+def set_by_a_thread(error: BaseException) -> bool:
+    """Whether no instruction raised it: CPython makes an instance without arguments where it looks for what is pending,
+    which is at the start of a function, behind a call and where a loop goes round."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or error.__cause__ is not None:
+        return False
+    name = dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]]
+    return name in _LOOKS_UP or (name in _CALLS and _says_nothing(error))
+
+
+def _says_nothing(error: BaseException) -> bool:
+    told = all(type(arg) is str and arg.startswith(_SAID_BY_FX) for arg in error.args)
+    return told and not isinstance(error, _WITHOUT_A_WORD)
 
 
 def raised_by_a_handler(error: BaseException) -> bool:

@@ -60,9 +60,14 @@ def set_stance(name: str) -> str:
     return before
 
 
+def is_default() -> bool:
+    """Whether nothing stands in the way of what captures do."""
+    return _CHOSEN.name == "default" and not _HERE.calls
+
+
 def may_translate(location: Location, why: Callable[[], str | None]) -> bool:
     """Whether a frame that no version fits may be captured now; under "fail_on_recompile" it raises instead."""
     if _CHOSEN.name == "fail_on_recompile":
         failed = why() or "it was never captured"
         raise RecompileRefused(f'{location} would be captured, and the stance is "fail_on_recompile": {failed}')
-    return _CHOSEN.name == "default" and not _HERE.calls
+    return is_default()

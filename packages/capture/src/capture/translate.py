@@ -100,6 +100,8 @@ class Translation:
     guards: tuple[Guard, ...]
     graph: fx.GraphModule | None
     stopped: Stopped | None
+    visited: frozenset[int]
+    """Which instructions of the frame were evaluated."""
     recheck: Recheck | None = None
 
 
@@ -124,7 +126,7 @@ def _translate(
                 raise SizesFixed
             translator = _Translator(settings, inputs, machine, varying, started, hooked)
             if settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
-                return Translation(None, tuple(translator.guards()), None, None)
+                return Translation(None, tuple(translator.guards()), None, None, frozenset(machine.visited))
             if isinstance(outcome, Stopped) and not machine.graph.computes():
                 leave_at_a_break(allowance, outcome.reason)
             return translator.finish(outcome)
@@ -216,7 +218,9 @@ class _Translator:
         stopped = outcome if isinstance(outcome, Stopped) else None
         guards = tuple(self.guards())
         self._record_graph(guards)
-        return Translation(self._assemble(), guards, self.graph, stopped, holding.recheck)
+        return Translation(
+            self._assemble(), guards, self.graph, stopped, frozenset(self.machine.visited), holding.recheck
+        )
 
     def _assemble(self) -> CodeType:
         template = all_positional(self.code)

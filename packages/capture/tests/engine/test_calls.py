@@ -451,3 +451,22 @@ def test_the_interpreter_is_as_before_when_no_region_is_active(script):
     before = counters()
     callee()
     assert counters() == before
+
+
+def test_an_entry_under_review_is_asked_about_at_that_hit_and_may_stay(script):
+    def original():
+        return "original"
+
+    def other():
+        return "other"
+
+    region = script.replace(original, other)
+    region()
+    (entry,) = entries(original.__code__)
+    entry.review = 3
+    set_translator(lambda config, function, args: script.asked.append(function) or entry)
+    assert [region() for _ in range(5)] == ["other"] * 5
+    assert len(script.asked) == 2
+    assert (entry.review, entry.hits, entries(original.__code__)) == (3, 5, [entry])
+    with pytest.raises(OverflowError):
+        entry.review = -1

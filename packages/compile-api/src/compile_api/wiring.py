@@ -14,7 +14,7 @@ from aotgrad.roles import Primal
 from capture import CaptureWarning
 from capture.errors import words_of
 from capture.informing import Waiting, inform
-from capture.signals import carried
+from capture.signals import carried, let_through
 from compile_api import logs
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
@@ -177,9 +177,11 @@ def through_aotgrad(
                 lay_out=lay_out,
             )
         except aotgrad.AotgradError as error:
+            let_through(error)
             ctx.ledger.add(GraphRefused("aotgrad", str(error), "this graph runs eagerly"))
             return gm.forward
         except Exception as error:  # a mistake of ours must never be the user's problem
+            let_through(error)
             if ctx.options.strict:
                 raise
             return after_our_mistake(ctx, gm, error)
@@ -204,8 +206,10 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
         try:
             return compile_direction(gm, example_inputs)
         except BackendCannot as error:
+            let_through(error)
             ctx.ledger.add(GraphRefused(direction, str(error), "this graph runs operator by operator"))
         except Exception as error:  # a mistake of ours, or of a compiler beneath, must never be the user's problem
+            let_through(error)
             if ctx.options.strict:
                 raise
             after_our_mistake(ctx, gm, error)

@@ -16,7 +16,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from inductor.errors import CacheError
@@ -27,6 +27,7 @@ _KERNELS, _TALLY, _BUILDING = "kernels", "tally.txt", "building-"
 _ABANDONED = 24 * 3600
 """Seconds after which a folder that was built in belongs to a process that died."""
 _ENTRY = re.compile(r"[0-9a-f]{40}\.(so|cpp|py|cubin|shape|product)")
+_PROBE = 1 << 18
 _ROOM = 1 / 8
 """That part of the limit is free after old entries went: each look at a full folder is paid for by many entries."""
 
@@ -62,9 +63,19 @@ def remove_all(folder: Path) -> None:
 
 
 class Cache:
-    """A folder of entries, private to this user."""
+    """A folder of entries, private to this user.  Where it cannot be written to, as on a full disk, a ``spare`` one
+    takes what it should have kept, and ``told`` is told why."""
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limit_bytes: int,
+        spare: Callable[[], Cache] | None = None,
+        told: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.spare = spare
+        self.told = told
+        self._instead_of_this: Cache | None = None
         self.folder = folder / _KERNELS
         self.tally = folder / _TALLY
         self.limit_bytes = limit_bytes
@@ -110,19 +121,41 @@ class Cache:
         self._grown(size, keeping=key)
         return target
 
+    def has_room(self) -> bool:
+        """Whether something as large as kernels are can be written."""
+        try:
+            with tempfile.TemporaryFile(dir=self.folder) as file:
+                file.write(bytes(_PROBE))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            return False
+        return True
+
     def keep_text(self, name: str, text: str) -> Path:
         """A file with this text; its name must depend on it."""
         path = self.folder / name
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            return path
-        with self.scratch() as scratch:
-            try:
+        try:
+            if path.exists() and path.read_text(encoding="utf-8") == text:
+                return path
+            with self.scratch() as scratch:
                 fresh = Path(scratch) / name
                 fresh.write_text(text, encoding="utf-8")
                 os.replace(fresh, path)
-            except OSError as error:
-                raise CacheError(f"cannot keep a kernel in {self.folder}: {error.strerror}") from error
+        except (OSError, CacheError) as error:
+            return self._instead(error).keep_text(name, text)
         return path
+
+    def _instead(self, error: OSError | CacheError) -> Cache:
+        """Who keeps what this one cannot."""
+        if isinstance(error, OSError):
+            text = f"cannot keep a kernel in {self.folder}: {error.strerror}"
+            error = CacheError(text)
+        if self.spare is None:
+            raise error
+        self.told(str(error))
+        self._instead_of_this = self.spare()
+        return self._instead_of_this
 
     def find_data(self, name: str) -> bytes | None:
         """What was kept under a name that depends on everything it was made from, if it is there and whole."""
@@ -130,9 +163,10 @@ class Cache:
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            return None
+            return None if self._instead_of_this is None else self._instead_of_this.find_data(name)
         except OSError as error:
-            raise CacheError(f"cannot read the kernel cache entry {path}: {error.strerror}") from error
+            failed = CacheError(f"cannot read the kernel cache entry {path}: {error.strerror}")
+            return self._instead(failed).find_data(name)
         if hashlib.sha256(data[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
             return None
         _touch(path)
@@ -140,13 +174,14 @@ class Cache:
 
     def keep_data(self, name: str, data: bytes) -> None:
         """Keeps bytes that are loaded, not opened by others, as shared libraries are."""
-        with self.scratch() as scratch:
-            try:
+        try:
+            with self.scratch() as scratch:
                 fresh = Path(scratch) / name
                 fresh.write_bytes(data + hashlib.sha256(data).digest())
                 os.replace(fresh, self.folder / name)
-            except OSError as error:
-                raise CacheError(f"cannot keep a kernel in {self.folder}: {error.strerror}") from error
+        except (OSError, CacheError) as error:
+            self._instead(error).keep_data(name, data)
+            return
         self._grown(len(data) + _DIGEST_SIZE, keeping=name)
 
     def _grown(self, size: int, keeping: str) -> None:
@@ -154,7 +189,10 @@ class Cache:
         counted_at, held = _read_tally(self.tally)
         held += size
         if held > self.limit_bytes or not 0 <= time.time() - counted_at < _ABANDONED:
-            counted_at, held = int(time.time()), self._evict(keeping)
+            try:
+                counted_at, held = int(time.time()), self._evict(keeping)
+            except OSError:  # somebody removed the folder, or closed it
+                return
         with contextlib.suppress(OSError):  # the entry is kept; a later look counts it
             self.tally.write_text(f"{counted_at} {held}\n", encoding="utf-8")
 

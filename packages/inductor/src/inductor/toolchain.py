@@ -7,22 +7,24 @@ compiler is known by its file.  It must not know what the sources mean.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from inductor import runtime
 from inductor.cache import Cache, key_of
 from inductor.compiler_faults import FAULTS, flags_against_faults
 from inductor.complaints import complain
-from inductor.errors import BuildError, CacheError
+from inductor.errors import BuildError, CacheError, InductorError
 from inductor.options import Options
 
 FLAGS = (
@@ -112,29 +114,81 @@ def build(sources: Sequence[str], options: Options, done: Callable[[int, int], N
     ``done`` is told how many of those that had to be built are, each time that one more is.
     """
     compiler, *more = find_compiler(options.compiler)
-    store = open_cache(options)
     flags = (*more, *FLAGS, *options.cpp_flags)
     called = (program for program in (compiler, *map(shutil.which, more)) if program is not None)
     common = (*map(_identity, called), machine().features, _headers_digest(), *flags, repr(FAULTS))
-    keys = [key_of((source, *common)) for source in sources]
-    found = {key: store.find(key) for key in keys}
-    missing = {key: source for key, source in zip(keys, sources, strict=True) if found[key] is None}
-    if missing:
-        with store.scratch() as scratch:
-            safe = (*flags, *flags_against_faults([compiler, *more]))
-            built = _compile(compiler, safe, missing, Path(scratch), options.build_processes, done)
-            for key, library in built.items():
-                found[key] = store.keep(key, library.with_suffix(".cpp"), library)
-    return [_load(found[key], store.source_path(key), key not in missing, compiler) for key in keys]
+    texts = {key_of((source, *common)): source for source in sources}
+
+    def into(store: Cache, found: dict[str, Path]) -> dict[str, Library]:
+        missing = {key: source for key, source in texts.items() if key not in found}
+        if missing:
+            with store.scratch() as scratch:
+                safe = (*flags, *flags_against_faults([compiler, *more]))
+                built = _compile(compiler, safe, missing, Path(scratch), options.build_processes, done)
+                for key, library in built.items():
+                    found[key] = store.keep(key, library.with_suffix(".cpp"), library)
+        return {key: _load(found[key], key not in missing, compiler) for key in texts}
+
+    loaded = _in_cache(open_cache(options), texts, into)
+    return [loaded[key_of((source, *common))] for source in sources]
+
+
+def _in_cache(
+    store: Cache,
+    keys: Collection[str],
+    into: Callable[[Cache, dict[str, Path]], dict[str, Library]],
+    known: Mapping[str, Path] = MappingProxyType({}),
+) -> dict[str, Library]:
+    """What is done with a cache and its entries, done with the spare one where it cannot be read, is full or may not
+    hold what is run."""
+    found: dict[str, Path] = {}
+    try:
+        found.update({key: path for key in keys if (path := known.get(key) or store.find(key)) is not None})
+        if len(found) < len(keys) and store.spare is not None and _failed_before(store) and not store.has_room():
+            raise CacheError(f"there is no room in the kernel cache {store.folder}")
+        return into(store, dict(found))
+    except CannotLoad as error:
+        failed: InductorError = error
+        found.clear()
+    except CacheError as error:
+        failed = error
+    except BuildError as error:
+        if store.has_room():
+            raise
+        failed = CacheError(f"there is no room in the kernel cache {store.folder} ({error})")
+    if store.spare is None:
+        raise failed
+    loaded = _in_cache(store.spare(), keys, into, found)
+    store.told(str(failed))
+    return loaded
 
 
 def open_cache(options: Options) -> Cache:
     """The user's cache, or where it cannot be used one that ends with the process."""
+    told = functools.partial(_tell_once, str(options.cache_folder()))
     try:
-        return Cache(options.cache_folder(), options.cache_bytes)
+        return Cache(options.cache_folder(), options.cache_bytes, lambda: _of_this_process(options), told)
     except CacheError as error:
-        complain(f"{error}; kernels are built for this process only", stacklevel=2)
-        return Cache(Path(_process_folder().name), options.cache_bytes)
+        told(str(error))
+        return _of_this_process(options)
+
+
+def _of_this_process(options: Options) -> Cache:
+    return Cache(Path(_process_folder().name), options.cache_bytes)
+
+
+_TOLD: set[str] = set()
+"""The folders that were said not to be written to."""
+
+
+def _failed_before(store: Cache) -> bool:
+    return str(store.folder.parent) in _TOLD
+
+
+def _tell_once(folder: str, why: str) -> None:
+    if folder not in _TOLD:
+        _TOLD.add(folder)
+        complain(f"{why}; kernels are built for this process only", stacklevel=2)
 
 
 @cache
@@ -213,10 +267,13 @@ def _silent_end(status: int, compiler: str) -> str:
     )
 
 
-def _load(path: Path | None, source: Path, from_cache: bool, compiler: str) -> Library:
-    assert path is not None
+class CannotLoad(BuildError):
+    """A library that was built: what links it does not suit, or its folder may hold nothing that is run."""
+
+
+def _load(path: Path, from_cache: bool, compiler: str) -> Library:
     try:
-        return Library(ctypes.CDLL(str(path)), source, from_cache)
+        return Library(ctypes.CDLL(str(path)), path.with_suffix(".cpp"), from_cache)
     except OSError as error:
         advice = f"; a C++ compiler has to link it: see what $CXX names ({compiler})"
-        raise BuildError(f"cannot load the built kernel {path}: {error}{advice}") from error
+        raise CannotLoad(f"cannot load the built kernel {path}: {error}{advice}") from error

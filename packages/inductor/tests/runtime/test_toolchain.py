@@ -1,5 +1,12 @@
 """Finding, running and doing without the compiler."""
 
+import ctypes
+import errno
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -69,3 +76,96 @@ def test_without_a_cache_kernels_are_built_for_this_process(tmp_path):
         compiled = inductor.compile(make_fx(torch.neg)(x), [x], options={"cache_dir": str(tmp_path / "file" / "sub")})
     assert torch.equal(compiled(x)[0], -x)
     assert compiled.report.failure is None
+
+
+# -- a cache folder that cannot be written to --------------------------------------------------------------------------
+
+
+def failing(real, number, when):
+    """A function of the system that fails where it is to do something in the cache folder."""
+
+    def call(*args, **kwargs):
+        if when(*args, **kwargs):
+            raise OSError(number, os.strerror(number))
+        return real(*args, **kwargs)
+
+    return call
+
+
+def in_folder(*args, **kwargs):
+    return "/folder/" in " ".join(map(str, args))
+
+
+def appended(path, mode="r", **kwargs):
+    return in_folder(path) and mode == "ab"
+
+
+def named(source, target):
+    return in_folder(target)
+
+
+def named_library(source, target):
+    return in_folder(target) and str(target).endswith(".so")
+
+
+FAULTS = {
+    "no room for a folder": (tempfile, "mkdtemp", errno.ENOSPC, in_folder),
+    "a folder that is read-only": (tempfile, "mkdtemp", errno.EROFS, in_folder),
+    "a folder that is gone": (tempfile, "mkdtemp", errno.ENOENT, in_folder),
+    "no room for a source": (Path, "write_text", errno.ENOSPC, in_folder),
+    "the quota, at the end": (Path, "open", errno.EDQUOT, appended),
+    "no room for a name": (os, "replace", errno.ENOSPC, named),
+    "no room for the second name": (os, "replace", errno.ENOSPC, named_library),
+    "entries that cannot be read": (Path, "read_bytes", errno.EIO, in_folder),
+    "nothing may be run from it": (ctypes, "CDLL", errno.EPERM, in_folder),
+}
+
+
+@pytest.fixture
+def untold(monkeypatch):
+    monkeypatch.setattr(toolchain, "_TOLD", set())
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_where_the_cache_cannot_be_used_kernels_are_built_for_this_process(fault, tmp_path, monkeypatch, untold):
+    owner, name, number, when = FAULTS[fault]
+    options = Options(cache_dir=str(tmp_path / "folder"))
+    monkeypatch.setattr(owner, name, failing(getattr(owner, name), number, when))
+    sources = [f'extern "C" int answer() {{ return {answer}; }} // {fault}' for answer in (42, 43)]
+    with pytest.warns(RuntimeWarning, match="folder.*kernels are built for this process only") as told:
+        answers = [toolchain.build([source], options)[0].functions.answer() for source in sources]
+    assert (answers, len(told)) == ([42, 43], 1)
+
+
+def test_a_folder_that_is_gone_at_the_next_call_is_made_again(tmp_path, untold):
+    options = Options(cache_dir=str(tmp_path / "folder"))
+    for _ in range(2):
+        (library,) = toolchain.build([ANSWER], options)
+        assert (library.functions.answer(), library.from_cache) == (42, False)
+        shutil.rmtree(tmp_path / "folder")
+
+
+def test_a_full_disk_ends_the_compiler_and_entries_that_are_there_are_used(tmp_path, monkeypatch, untold):
+    options = Options(cache_dir=str(tmp_path / "folder"))
+    toolchain.build([ANSWER], options)
+    compiler = tmp_path / "compiler"
+    full = 'case "$*" in */folder/*) echo "No space left on device" >&2; exit 1;; esac'
+    compiler.write_text(f'#!/bin/sh\n{full}\nexec g++ "$@"\n')
+    compiler.chmod(0o700)
+    options = Options(cache_dir=str(tmp_path / "folder"), compiler=str(compiler))
+    monkeypatch.setattr(toolchain.Cache, "has_room", lambda cache: not in_folder(cache.folder))
+    with pytest.warns(RuntimeWarning, match="there is no room in the kernel cache") as told:
+        answers = [toolchain.build([ANSWER + " // room"], options)[0].functions.answer() for _ in range(2)]
+    assert (answers, len(told)) == ([42, 42], 1)
+
+
+def test_texts_and_data_go_to_the_spare_cache(tmp_path, monkeypatch, untold):
+    monkeypatch.setattr(os, "replace", failing(os.replace, errno.ENOSPC, named))
+    store = toolchain.open_cache(Options(cache_dir=str(tmp_path / "folder")))
+    with pytest.warns(RuntimeWarning, match="folder.*No space left") as told:
+        text, _ = store.keep_text("0.py", "text"), store.keep_data("0.cubin", b"data")
+    assert (text.read_text(), store.find_data("0.cubin"), len(told)) == ("text", b"data", 1)
+
+
+def test_a_folder_with_room_is_said_to_have_some(tmp_path):
+    assert toolchain.Cache(tmp_path, 1 << 20).has_room()

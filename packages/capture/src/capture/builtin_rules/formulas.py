@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from capture.builtin_rules.registry import fold, rule
+from capture.signals import let_through
 from capture.sources import FormulaSource, Inputs, NumberSource, Source
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue, boolean
@@ -108,6 +109,7 @@ def _outcome(ctx: Tracer, source: Source, function: Callable[..., Any], operands
     try:
         return function(*map(_now, operands))
     except Exception as error:  # noqa: BLE001 - whatever it raises for these numbers
+        let_through(error)
         _rely(ctx, _Raises(source, f"{source.expression()} raises {error!r}", type(error), error.args))
         return ctx.throw(type(error), *error.args)
 

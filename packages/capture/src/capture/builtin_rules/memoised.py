@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from capture.builtin_rules.registry import constant_of, fallback
+from capture.signals import let_through
 from capture.sources import ConstSource
 from capture.values.base import NotConstant, Tracer, Value, realize, trusted
 from capture.values.module import ModuleValue
@@ -36,6 +37,7 @@ def memoised(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[
     try:
         answer = function(*operands, **options)
     except Exception as error:  # noqa: BLE001 - whatever the function raises, the user's program raises
+        let_through(error)
         ctx.throw(type(error), *error.args)
     if type(answer) in _MUTABLE:  # one object, however often it is asked for
         return ctx.known(answer) or ctx.wrap(answer, ConstSource(answer, f"{function.__qualname__}(...)"))

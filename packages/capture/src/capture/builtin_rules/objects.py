@@ -17,6 +17,7 @@ import torch
 
 from capture.builtin_rules.exceptions import make_exception
 from capture.builtin_rules.registry import constant_of, fallback, fold, pure, rule
+from capture.signals import let_through
 from capture.values.base import (
     NotConstant,
     Tracer,
@@ -83,6 +84,7 @@ def _ask(ctx: Tracer, question: Any, obj: Any, candidate: Any) -> Value:
     try:
         return boolean(question(obj, candidate))
     except Exception as error:  # noqa: BLE001 - whatever classes may raise: CPython asks them again, and raises it
+        let_through(error)
         ctx.stop("class", f"`{candidate}` is no class to ask about: {type(error).__name__}")
 
 

@@ -12,6 +12,7 @@ import torch
 
 from capture.builtin_rules.formulas import compared, computed, is_of_floats, whole
 from capture.builtin_rules.registry import fallback, fold, pure, rule
+from capture.signals import let_through
 from capture.values.base import Tracer, Value, derives, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean, differs_from_itself
 from capture.values.container_object import leave_subclass
@@ -85,8 +86,8 @@ def _refuse(ctx: Tracer, function: Any, args: Sequence[Value]) -> NoReturn:
         function(*samples)
     except TypeError as error:
         ctx.throw(TypeError, *error.args)
-    except Exception:  # noqa: BLE001 - a sample may be refused for another reason than the operand would be
-        pass
+    except Exception as error:  # noqa: BLE001 - a sample may be refused for another reason than the operand would be
+        let_through(error)
     ctx.stop("builtin", f"`{function.__name__}` of {args[0].describe()} and {args[1].describe()}")
 
 

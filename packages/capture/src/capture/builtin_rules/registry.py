@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any
 
+from capture.signals import let_through
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize
 from capture.values.constant import differs_from_itself
 from capture.values.container_object import STORAGE, contents_of
@@ -148,6 +149,7 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
     try:
         result = function(*operands, **options)
     except Exception as error:  # noqa: BLE001 - whatever a pure function raises on these operands, it raises in eager too
+        let_through(error)
         ctx.throw(type(error), *error.args)
     same = (arg for arg, operand in zip(args, operands, strict=True) if operand is result)
     return next(same, None) or ctx.literal(result)

@@ -16,6 +16,7 @@ from capture.answers import QUESTIONS, answer_of, rely_on_where_it_begins
 from capture.builtin_rules.notices import noticed
 from capture.builtin_rules.registry import constant_of, fallback, fold, rule
 from capture.python_kernels import leave_what_reads_changes
+from capture.signals import let_through
 from capture.sources import AttrSource, CallSource, ConstSource
 from capture.torch_versions import (
     DisableTorchFunctionSubclass,
@@ -343,6 +344,7 @@ def _reading(function: Callable[..., Any], *, guarded: bool) -> None:
         try:
             answer = function(*operands)
         except Exception as error:  # noqa: BLE001 - where there is no device, say; programs catch it
+            let_through(error)
             if not operands:
                 raised, text = _raised_by(function), f"{function.__name__}() raised {type(error).__name__}"
                 ctx.guard(CallSource(raised, f"torch.{function.__name__}()"), "equals", raised(), text=text)

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from capture._engine import Outside, Region
+from capture.signals import let_through
 from capture.sources import AttrSource, DictSource, GetitemSource, KeySource, Source
 from capture.values.base import (
     NotConstant,
@@ -482,6 +483,7 @@ class PythonModuleValue(Value):
                 ctx.guard(KeySource(DictSource(self.source), name), "absent")
             ctx.throw(AttributeError, *error.args)
         except Exception as error:  # of code that the module has for this  # noqa: BLE001
+            let_through(error)
             ctx.stop("attribute", f"`{name}` of a module raises {type(error).__name__}")
         return ctx.wrap(found, AttrSource(self.source, name))
 
