@@ -43,11 +43,15 @@ class SizeNodes:
 
     def bind_layout(self, tensor: torch.Tensor, node: fx.Node) -> None:
         """The symbols in the layout of the input `tensor` can be read from it, if nothing better is known."""
-        for dim, size in enumerate(tensor.size()):
+        self.bind_sizes(tensor.size(), tensor.stride(), tensor.storage_offset(), node)
+
+    def bind_sizes(self, sizes: Sequence[Any], strides: Sequence[Any], offset: Any, node: fx.Node) -> None:
+        """The same, of a layout that is told."""
+        for dim, size in enumerate(sizes):
             self._offer(size, node, aten.sym_size.int, dim)
-        for dim, stride in enumerate(tensor.stride()):
+        for dim, stride in enumerate(strides):
             self._offer(stride, node, aten.sym_stride.int, dim)
-        self._offer(tensor.storage_offset(), node, aten.sym_storage_offset.default)
+        self._offer(offset, node, aten.sym_storage_offset.default)
 
     def is_news(self, value: Any) -> bool:
         """Is this a symbol that nothing before has told?"""

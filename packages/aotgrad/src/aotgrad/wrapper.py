@@ -19,6 +19,7 @@ from aotgrad.facts import (
     OfResult,
     Output,
 )
+from aotgrad.flat_lengths import length_of
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.inside import note_changes
 from aotgrad.paths import Outputs, layout_arguments
@@ -48,13 +49,17 @@ def wrap_call(
     source = Source()
     source.names.update(inner=inner, InputChanged=InputChanged, refuse_miscount=refuse_miscount)
     if _is_plain(signature, facts, boxed) and not noted[0].groups:
-        names = ", ".join(f"a{position}" for position in range(signature.arity))
+        names = _names(signature)
         source.add(f"def call({names}{', /' if names else ''}):")
         source.add(f"return inner({f'[{names}]' if boxed else names})", 1)
     else:
         _write_call(source, signature, facts, boxed, written, early, noted)
     call: Call = source.build("wrapper")["call"]
     return call
+
+
+def _names(signature: Signature) -> str:
+    return ", ".join(f"a{position}" for position in range(signature.arity))
 
 
 def _is_plain(signature: Signature, facts: Facts, boxed: bool) -> bool:
@@ -73,11 +78,11 @@ def _write_call(
     early: frozenset[int],
     noted: tuple[Noted, Sequence[int]],
 ) -> None:
-    names = [f"a{position}" for position in range(signature.arity)]
-    source.add(f"def call({', '.join(names)}{', /' if names else ''}):")
+    names = _names(signature)
+    source.add(f"def call({names}{', /' if names else ''}):")
     for position, value in signature.constants:
         _write_check(source, position, value)
-    given = [_write_input(source, index, entry) for index, entry in enumerate(signature.inputs)]
+    given = [_write_input(source, index, entry, signature) for index, entry in enumerate(signature.inputs)]
     returned = [f"u{i}" for i in facts.updates if i not in written] + [f"r{i}" for i in range(facts.results)]
     returned += [f"n{i}" for i in range(facts.sizes)]
     counted = {position for position, _ in facts.counts}
@@ -103,11 +108,17 @@ def _write_call(
     source.add(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})", 1)
 
 
-def _write_input(source: Source, index: int, entry: GraphInput) -> str:
+def _write_input(source: Source, index: int, entry: GraphInput, signature: Signature) -> str:
     """The name of a graph input; the flat memory under several arguments is taken from the first of them."""
     if not entry.members:
         return f"a{entry.position}"
-    source.add(f"b{index} = a{entry.position}.detach().as_strided({tuple(entry.value.size())}, (1,), 0)", 1)
+    (length,) = entry.value.size()
+    told = (
+        length
+        if isinstance(length, int)
+        else f"{source.constant(length_of(entry, signature), 'length')}({_names(signature)})"
+    )
+    source.add(f"b{index} = a{entry.position}.detach().as_strided(({told},), (1,), 0)", 1)
     return f"b{index}"
 
 

@@ -1,0 +1,47 @@
+"""How long the flat memory under several arguments is in a call, where sizes vary.
+
+Must not know: what runs on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotgrad.errors import BadGraph
+from aotgrad.inputs import GraphInput, Signature
+from aotgrad.symbols import SizeNodes
+
+
+def length_of(entry: GraphInput, signature: Signature) -> Callable[..., int]:
+    """A function of all arguments: the length that the graph was traced with, of the sizes that they tell; that of the
+    memory itself where they do not tell it."""
+    graph = fx.Graph()
+    arguments = [graph.placeholder(f"a{position}") for position in range(signature.arity)]
+    sizes = SizeNodes(graph)
+    for given in signature.inputs:
+        if not isinstance(given.value, torch.Tensor):
+            sizes.bind(given.value, arguments[given.position])
+    for given in signature.inputs:
+        for member in given.members:
+            sizes.bind_sizes(member.size, member.stride, member.offset, arguments[member.position])
+        if isinstance(given.value, torch.Tensor) and not given.members:
+            sizes.bind_layout(given.value, arguments[given.position])
+    try:
+        (length,) = entry.value.size()
+        graph.output(sizes.node_for(length))
+    except BadGraph:
+        return _of_memory(entry.position)
+    told: Callable[..., int] = fx.GraphModule(torch.nn.Module(), graph).forward
+    return told
+
+
+def _of_memory(position: int) -> Callable[..., int]:
+    def length(*arguments: Any) -> int:
+        tensor: torch.Tensor = arguments[position]
+        return tensor.untyped_storage().nbytes() // tensor.element_size()
+
+    return length
