@@ -84,6 +84,10 @@ def lower(
     return _Lowerer(gm, name, fused_random, epilogues).run()
 
 
+_TELL_LENGTHS = frozenset({aten.arange.default, aten.arange.start, aten.arange.start_step})
+"""Operators whose results may be of a length that is computed of floats, in ways that are not described here."""
+
+
 class _Lowerer:
     def __init__(self, gm: GraphModule, name: str, fused_random: bool, epilogues: bool) -> None:
         self.gm, self.name = gm, name
@@ -201,7 +205,12 @@ class _Lowerer:
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
             return self._on_sizes(node, args)
         metas = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
+        told_by_results = node.target in _TELL_LENGTHS and self.ctx.sizes.learn(metas)
         self.ctx.begin(node, metas)
+        if told_by_results:
+            result = self._fall_back(node, args, kwargs, "a length computed of floats")
+            self.ctx.sizes.to_read = []
+            return result
         if (operator_that_writes := operator_in_place(node)) is not None:
             return self.in_place.call(node, operator_that_writes, kwargs)
         if node.target in UNDECLARED_WRITES:

@@ -52,6 +52,9 @@ def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason:
     leaves, structure = pytree.tree_flatten(metas)
     buffers = [_result(ctx, leaf) for leaf in leaves]
     ctx.call(target, call_args, call_kwargs, buffers, reason)
+    tensors = [buffer for buffer in buffers if buffer is not None]
+    for place, dim, symbol in ctx.sizes.to_read:
+        ctx.call(aten.sym_size.int, [Ref(tensors[place].name), dim], {}, [], None, symbol)
     for name in written(ctx, target, call_args, call_kwargs):
         ctx.mutated.add(name)
     results = [leaf if buffer is None else load(buffer) for leaf, buffer in zip(leaves, buffers, strict=True)]

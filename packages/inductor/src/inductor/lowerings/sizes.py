@@ -7,7 +7,7 @@ whoever has a ``SymInt`` has paid that.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,10 @@ class Sizes:
     """The size symbols of one graph, by the names the tracer gave them."""
 
     symbols: dict[str, Symbol] = field(default_factory=dict)
+    learned: dict[Any, Symbol] = field(default_factory=dict)
+    """What is not understood, and read from a result that has that size."""
+    to_read: list[tuple[int, int, Symbol]] = field(default_factory=list)
+    """Which results of the operator at hand tell such sizes: their number, and the dimension."""
 
     def index(self, value: Any) -> Index:
         """An int, a ``SymInt``, the expression behind one, or an index."""
@@ -61,7 +65,22 @@ class Sizes:
             raise UnsupportedGraph(f"an integer read from a tensor that is known as {name}")
         return self.symbols.setdefault(name, size_symbol(name, SMALLEST))
 
+    def learn(self, results: Sequence[torch.Tensor]) -> bool:
+        """Whether these results have sizes that are not understood; those will be read from them."""
+        self.to_read = []
+        for place, result in enumerate(results):
+            for dim, size in enumerate(result.shape):
+                try:
+                    self.index(size)
+                except UnsupportedGraph:
+                    name = f"length{len(self.learned)}"
+                    symbol = self.learned[size.node.expr] = self.symbols.setdefault(name, size_symbol(name, 0))
+                    self.to_read.append((place, dim, symbol))
+        return bool(self.to_read)
+
     def _from_sympy(self, expr: Any) -> Index:
+        if (known := self.learned.get(expr)) is not None:
+            return Index.of(known)
         if expr.is_Integer:
             return Index.of(int(expr))
         if expr.is_Symbol:
