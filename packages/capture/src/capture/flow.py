@@ -160,7 +160,8 @@ class Flow:
 
     def innermost_loop(self, inside: Collection[int]) -> frozenset[int] | None:
         """The instructions of the smallest loop that all of these are in."""
-        found, within = None, range(len(self.instructions) if inside else 0)
+        found: frozenset[int] | None = None
+        within: Sequence[int] = range(len(self.instructions) if inside else 0)
         while within:
             loops = (part for part in self._components(within) if self._is_cycle(part) and set(part).issuperset(inside))
             loop = next(loops, None)

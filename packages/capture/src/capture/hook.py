@@ -271,8 +271,8 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     state = config.cache.state(code)
     if (due := state.due(inputs)) is not None:
         return config.leanness.review(code, due, location)
-    if (left := config.leanness.left(code)) is not None:
-        return left
+    if (in_cpython := config.leanness.left(code)) is not None:
+        return in_cpython
     known = state.fitting(inputs)
     if known is not None:  # another thread was faster; or this one was interrupted before the engine had it
         return _engine.SKIP_ONCE if known in _engine.entries(code) else known
