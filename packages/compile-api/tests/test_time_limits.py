@@ -11,6 +11,9 @@ import warnings
 import pytest
 import torch
 
+import aotgrad.joint
+import capture.record
+import capture.translate
 import compile_api
 from capture.signals import set_by_a_thread
 
@@ -74,20 +77,27 @@ def interrupt(thread):
     assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TimeIsUp)) == 1
 
 
-@pytest.mark.parametrize("milliseconds", range(0, 80, 4))
-def test_wherever_another_threads_exception_comes_in_a_first_step_it_is_raised(milliseconds):
+PLACES = [
+    (capture.record, "_run"),
+    (capture.translate, "evaluate"),
+    (aotgrad.joint, "_run"),
+    (aotgrad.joint, "_gradients"),
+]
+
+
+@pytest.mark.parametrize(("module", "name"), PLACES)
+def test_another_threads_exception_in_a_first_step_is_raised(module, name, monkeypatch):
     model, x = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()), torch.randn(2, 3)
-    timer = threading.Timer(milliseconds / 1000, interrupt, [threading.get_ident()])
-    raised = 0
-    try:
-        timer.start()
+    real = getattr(module, name)
+
+    def interrupted(*args, **kwargs):
+        interrupt(threading.get_ident())
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(module, name, interrupted)
+    with pytest.raises(TimeIsUp):
         step(model, x)
-        timer.join()
-        time.sleep(0.001)
-    except TimeIsUp:
-        raised = 1
-        timer.join()
-    assert raised == 1
+    monkeypatch.undo()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         step(model, x)
