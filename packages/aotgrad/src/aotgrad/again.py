@@ -9,7 +9,7 @@ Must not know: how a compiled pair is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,11 @@ from aotgrad.connected import reached_by
 from aotgrad.draws import dropout_from_mask, is_dropout_mask
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
-from aotgrad.joint import JointGraph
+from aotgrad.histories import APART, HISTORY, comes_from
+from aotgrad.joint import JointGraph, place_of
 from aotgrad.partition import Pair, is_random, needed
 from aotgrad.repeated import REPEATS, with_repeated
-from aotgrad.roles import AliasBase, Gradient, Primal, Result, Saved, Tangent
+from aotgrad.roles import AliasBase, Gradient, Primal, Result, Saved, Tangent, UpdatedInput
 from aotgrad.torch_versions import aten, decomposition_table
 
 # Autograd has no formula for these; it has for the smaller operators that they stand for.
@@ -56,7 +57,7 @@ class Again:
 
 def inputs_read(joint: JointGraph) -> tuple[int, ...]:
     """The forward inputs that must still be what they were when the gradients are computed again."""
-    read = needed(_gradients(joint, _roles(joint)))
+    read = _needed_again(joint)
     return tuple(
         index
         for index, node in enumerate(joint.graph.find_nodes(op="placeholder"))
@@ -64,10 +65,59 @@ def inputs_read(joint: JointGraph) -> tuple[int, ...]:
     )
 
 
+def _needed_again(joint: JointGraph) -> set[fx.Node]:
+    read = needed(_gradients(joint, _roles(joint)))
+    for node in reversed(joint.graph.nodes):
+        if node in read and HISTORY in node.meta:
+            read |= needed([node.meta[HISTORY]])
+    return read
+
+
 def always_kept(joint: JointGraph) -> set[str]:
     """The names of values that computing the gradients again takes from what forward saved, if it saved them."""
-    followed = _followed(joint.graph)
-    return {node.name for node in joint.graph.nodes if node.op == "call_function" and node not in followed}
+    passed = _passed(joint.graph, _gradients(joint, _roles(joint)))
+    return {node.name for node in joint.graph.nodes if _may_be_taken(node, passed)}
+
+
+def _may_be_taken(node: fx.Node, passed: Collection[fx.Node]) -> bool:
+    """Whether what forward saved of this is taken in place of computing it again."""
+    return _lost(node) or (node.op == "call_function" and node not in passed)
+
+
+def lost_inputs(joint: JointGraph, pair: Pair) -> list[fx.Node]:
+    """The inputs that the function changes whose old values computing the gradients again reads, unless forward saves
+    them."""
+    saved = {role.name for role in pair.forward.outputs if isinstance(role, Saved)} & always_kept(joint)
+    own = set(results_read(joint)[0].own) if not joint.stages else set[int]()
+    given = {node for node, number in _results(joint).items() if number in own}
+    found: dict[fx.Node, None] = {}
+    seen: set[fx.Node] = set()
+    pending = _gradients(joint, _roles(joint))
+    while pending:
+        node = pending.pop()
+        if node in seen or node in given:
+            continue
+        seen.add(node)
+        before = node.meta.get(HISTORY)
+        pending.extend([before] if before is not None and before.op != "placeholder" else [])
+        if node.name in saved:
+            continue
+        if _lost(node):
+            found[node] = None
+        pending.extend(_running_statistics_apart(node))
+    return list(found)
+
+
+def _running_statistics_apart(node: fx.Node) -> list[fx.Node]:
+    """What a node reads; of a batch norm in training, what its values depend on."""
+    if node.target is aten._native_batch_norm_legit_functional.default and node.args[5]:
+        return [each for each in (*node.args[:3], *node.args[5:]) if isinstance(each, fx.Node)]
+    return node.all_input_nodes
+
+
+def _lost(node: fx.Node) -> bool:
+    """Whether this is an input that the function writes to."""
+    return node.op == "placeholder" and bool(getattr(node.meta.get("role"), "mutated", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +165,7 @@ def _results_read(
         if node not in seen and node in hangs_on and not (hangs_on[node] and own.isdisjoint(hangs_on[node])):
             seen.add(node)
             if node not in numbers:
-                pending.extend(node.all_input_nodes)
+                pending.extend(comes_from(node))
     read = {node: numbers[node] for node in seen if node in numbers}
     found = sorted(set(read.values()))
     again = own.intersection(read.values()).difference(n for node, n in read.items() if REPEATS not in node.meta)
@@ -138,6 +188,7 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
     graph.graph_copy(joint.graph, copies)
     graph.output(tuple(copies[node] for node in _gradients(joint, roles)))
     drop_absent(graph, absent)
+    _go_by_histories(graph, copies, _results(joint))
     saved = [role.name for role in pair.forward.outputs if isinstance(role, Saved)]
     taken = _take_saved(graph, {node.name: copies[node] for node in joint.graph.nodes if node in copies}, saved)
     _drop_unread(graph)
@@ -147,7 +198,7 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
     below = _take_histories(graph, {node: number for node, number in numbers.items() if number in results.below})
     _use_what_has_a_formula(graph)
     _drop_unread(graph)
-    _refuse_lost(graph)
+    _refuse_lost(graph, joint)
     read = frozenset(index for index, node in enumerate(graph.find_nodes(op="placeholder")) if node.users)
 
     def holds() -> Sequence[bool]:
@@ -158,13 +209,27 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
     return Again(run_eagerly(fx.GraphModule(joint.root, graph), ()), roles, taken, own, below, read, holds)
 
 
-def _refuse_lost(graph: fx.Graph) -> None:
+def _refuse_lost(graph: fx.Graph, joint: JointGraph) -> None:
     """What forward drew or wrote over, and is read."""
     for node in graph.nodes:
         if is_random(node):
             raise Unsupported(f"forward did not save what {node.target} drew", "the gradient cannot be computed again")
-        if node.op == "placeholder" and node.users and getattr(node.meta.get("role"), "mutated", False):
-            raise Unsupported("the function changes an input that its gradients depend on", "pass a copy of it")
+        if getattr(node.target, "drew", False):
+            raise Unsupported(f"{node.name} draws random numbers in its forward", "draw them outside, and pass them")
+        if _lost(node) and not all(_takes_history_alone(user, node) for user in node.users):
+            raise Unsupported(
+                "the function changes an input that its gradients depend on",
+                'change a copy of it, or leave the function to eager (with compile-api: backend="eager")',
+                _changed_at(joint, node.name),
+            )
+
+
+def _changed_at(joint: JointGraph, name: str) -> str:
+    """The line that wrote to an input, where the graph knows it."""
+    names = [node.name for node in joint.graph.find_nodes(op="placeholder")]
+    written = zip(joint.outputs, joint.values, strict=True)
+    values = (value for role, value in written if isinstance(role, UpdatedInput) and names[role.input] == name)
+    return next(map(place_of, values), "")
 
 
 def _roles(joint: JointGraph) -> tuple[Gradient, ...]:
@@ -180,20 +245,58 @@ def _take_saved(graph: fx.Graph, by_name: dict[str, fx.Node], saved: Sequence[st
 
     Among them is all that was drawn at random.
     """
-    followed = _followed(graph)
+    passed = _passed(graph, [node for node in graph.output_node().args[0] if isinstance(node, fx.Node)])
     taken: list[int] = []
     last = [node for node in graph.nodes if node.op == "placeholder"][-1]
     for index, name in enumerate(saved):
         node = by_name.get(name)
-        if node is None or node in followed or node.op != "call_function":
+        if node is None or not _may_be_taken(node, passed):
             continue
         with graph.inserting_after(last):
             last = graph.placeholder(f"taken_{len(taken)}")
+        last.meta["val"] = node.meta.get("val")
         if is_dropout_mask(node):
             dropout_from_mask(graph, node.all_input_nodes[0], mask=last)
-        node.replace_all_uses_with(last)
+        if _lost(node) and node in passed:
+            _take_old_value(graph, node, last)
+        else:
+            node.replace_all_uses_with(last)
         taken.append(index)
     return tuple(taken)
+
+
+def _take_old_value(graph: fx.Graph, node: fx.Node, value: fx.Node) -> None:
+    """In place of a changed input what it was, with the history with which it came."""
+    with graph.inserting_before(next(each for each in graph.nodes if each.op != "placeholder")):
+        old = graph.call_function(with_history, (value, node))
+    old.meta = {"val": node.meta.get("val")}
+    node.replace_all_uses_with(old, lambda user: user is not old and not _takes_history_alone(user, node))
+
+
+def _takes_history_alone(user: fx.Node, node: fx.Node) -> bool:
+    return user.target is with_history and user.args[1] is node and user.args[0] is not node
+
+
+def _go_by_histories(graph: fx.Graph, copies: Mapping[fx.Node, fx.Node], results: Collection[fx.Node]) -> None:
+    """Put where autograd went on otherwise than the operators say into the graph; results have the history that the
+    caller sees."""
+    stands = dict(copies)
+    for node, copy in copies.items():
+        before = node.meta.get(HISTORY)
+        copy.meta = {key: value for key, value in copy.meta.items() if key not in (APART, HISTORY)}
+        if node in results or not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        with graph.inserting_after(copy):
+            if before is not None:
+                if before not in stands:
+                    raise Unsupported("what autograd knows of a value is no longer in the graph", "run it eagerly")
+                stands[node] = graph.call_function(with_history, (copy, stands[before]))
+            elif APART in node.meta and not all(APART in user.meta for user in node.users):
+                stands[node] = graph.call_function(aten.detach.default, (copy,))
+            else:
+                continue
+        stands[node].meta = dict(copy.meta)
+        copy.replace_all_uses_with(stands[node], lambda user, own=stands[node]: user is not own)
 
 
 def _take_results(graph: fx.Graph, results: Mapping[fx.Node, int]) -> tuple[int, ...]:
@@ -274,15 +377,30 @@ def _followed(graph: fx.Graph) -> set[fx.Node]:
     followed: set[fx.Node] = set()
     for node in graph.nodes:
         if node.op == "placeholder":
-            follows = getattr(node.meta["role"], "requires_grad", True)
+            follows = getattr(node.meta.get("role"), "requires_grad", "role" in node.meta)
         else:
-            drawn = is_random(node) and node.target is not aten.native_dropout.default
-            value = node.meta.get("val")
-            counted = isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
-            follows = not drawn and not counted and not followed.isdisjoint(node.all_input_nodes)
+            follows = not followed.isdisjoint(_goes_on_to(node))
         if follows:
             followed.add(node)
     return followed
+
+
+def _goes_on_to(node: fx.Node) -> Sequence[fx.Node]:
+    return [node.args[1]] if node.target is with_history else comes_from(node)
+
+
+def _passed(graph: fx.Graph, gradients: Sequence[fx.Node]) -> set[fx.Node]:
+    """What derivatives of the gradients go through, and take no other history there."""
+    followed, found = _followed(graph), set[fx.Node]()
+    pending, seen = list(gradients), set[fx.Node]()
+    while pending:
+        node = pending.pop()
+        if node in followed and node not in seen:
+            seen.add(node)
+            if HISTORY not in node.meta:
+                found.add(node)
+            pending.extend(_goes_on_to(node))
+    return found
 
 
 def _use_what_has_a_formula(graph: fx.Graph) -> None:

@@ -20,6 +20,7 @@ from aotgrad import functional, recurrent
 from aotgrad.custom_ops import call_functional, writing_overload
 from aotgrad.errors import FailsOnFakes, Unsupported
 from aotgrad.extremes import extreme
+from aotgrad.histories import Histories
 from aotgrad.misfits import draws, refuse_misfits
 from aotgrad.orders import lies_as_normalized, lies_in_order, varies_out_of_order
 from aotgrad.outside import refuse_gradients_from_outside
@@ -35,6 +36,7 @@ from aotgrad.torch_versions import (
     make_grads,
     native_batch_norm_legit,
     pytree,
+    set_grad_enabled,
     version_of,
 )
 
@@ -57,7 +59,7 @@ class EarlyRules(TorchFunctionMode):
     `layouts` are tensors without data that stand for inputs, by id: they follow every change of layout in place, which
     a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
     the end of it that is seen here.  `writing` is told of the value in which an operator writes in place.  `versions`
-    are those that views had when they were made, by id.
+    are those that views had when they were made, by id.  `histories` are told what operators take.
     """
 
     def __init__(
@@ -66,9 +68,11 @@ class EarlyRules(TorchFunctionMode):
         arrived: Mapping[Any, torch.Tensor],
         writing: Writing,
         versions: dict[int, tuple[torch.Tensor, int]],
+        histories: Histories,
     ) -> None:
         super().__init__()
         self._layouts, self._arrived, self._writing, self._versions = layouts, arrived, writing, versions
+        self._histories = histories
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -78,6 +82,10 @@ class EarlyRules(TorchFunctionMode):
         refuse_misfits(func, args, kwargs)
         _refuse_out_with_gradients(args, kwargs)
         _refuse_write_to_inference(func, args, kwargs)
+        if func is set_grad_enabled:
+            self._histories.switch(*args)
+        elif self._histories.leaves and _takes_values(func):
+            args, kwargs = self._histories.arguments(args, kwargs, written=_writes_in_place(func))
         rule = RULES.get(func)
         if _name(func) in _LAID_OUT_ANEW and functional.is_functional(args[0]) and varies_out_of_order(args[0]):
             rule = partial(_written_by_a_copy, rule or func)
@@ -115,6 +123,20 @@ class EarlyRules(TorchFunctionMode):
         if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
             with DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
+
+
+_NO_OPERATORS = frozenset((torch.autograd.grad, torch.autograd.backward, torch.Tensor.grad.__set__))
+"""What takes tensors and is no operator: that one is another object matters."""
+
+_ASKS = frozenset(("size", "dim", "stride", "numel", "is_contiguous", "is_floating_point", "is_complex", "__len__"))
+
+
+def _takes_values(func: Any) -> bool:
+    """Whether it computes with what tensors hold, or gives that away."""
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        return func.__self__ is torch.Tensor.data
+    return name not in _ASKS and func not in _NO_OPERATORS
 
 
 def _name(func: Any) -> str:

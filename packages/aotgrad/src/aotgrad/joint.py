@@ -92,6 +92,7 @@ def trace_joint(
             _present(entry, given, training)
         if training:
             recorder.until_traced.enter_context(numbered_versions(_alone_in_memory(inputs)))
+            recorder.histories.leaves.update(entry.node for entry in inputs if entry.tracked or entry.within)
         for entry in inputs:
             if isinstance(entry.value, torch.Tensor):
                 if entry.history is not None:
@@ -114,6 +115,7 @@ def trace_joint(
         gradients: list[fx.Node | None] = []
         if training and differentiable:
             before = _changes(inputs)
+            recorder.histories.settle()
             tangents, gradients = _backward(recorder, inputs, differentiable, stops)
             if _changes(inputs) != before:
                 raise Unsupported(
@@ -182,21 +184,21 @@ def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[Any]) ->
     try:
         return program(recorder, arguments)
     except Unsupported as error:
-        raise type(error)(error.what, error.hint, _place(recorder.source)) from error
+        raise type(error)(error.what, error.hint, place_of(recorder.source)) from error
     except _ON_VALUES as error:
         raise _depends_on_values(error, recorder.source) from error
     except Exception as error:
         # Whatever the program raises on fakes, its own error or a limit of fakes, only eager can tell which it is.
         what = f"the program fails while it is traced ({words_of(error).splitlines()[0]})"
-        raise FailsOnFakes(what, "run it eagerly: the error may be its own", _place(recorder.source)) from error
+        raise FailsOnFakes(what, "run it eagerly: the error may be its own", place_of(recorder.source)) from error
 
 
 def _depends_on_values(error: Exception, source: fx.Node | None) -> DependsOnValues:
     what = f"a size or number depends on the values of a tensor ({error})"
-    return DependsOnValues(what, "keep that call out of the graph", _place(source))
+    return DependsOnValues(what, "keep that call out of the graph", place_of(source))
 
 
-def _place(source: fx.Node | None) -> str:
+def place_of(source: fx.Node | None) -> str:
     """The user's line behind a node of the program's graph, where the graph knows it."""
     trace = "" if source is None else source.meta.get("stack_trace") or ""
     found = re.findall(r'File "([^"]+)", line (\d+)', trace)
@@ -216,7 +218,10 @@ def _tracing(recorder: Recorder) -> Iterator[None]:
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
         stack.enter_context(functional.functionalization())
-        stack.enter_context(EarlyRules(recorder.layouts, recorder.arrived, recorder.writing, recorder.view_versions))
+        rules = EarlyRules(
+            recorder.layouts, recorder.arrived, recorder.writing, recorder.view_versions, recorder.histories
+        )
+        stack.enter_context(rules)
         stack.enter_context(recorder.until_traced)
         yield
 

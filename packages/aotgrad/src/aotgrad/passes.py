@@ -15,6 +15,7 @@ from torch import fx
 
 from aotgrad.connected import ANSWERS
 from aotgrad.functional import memory_of
+from aotgrad.histories import APART, HISTORY
 from aotgrad.joint import JointGraph
 from aotgrad.partition import has_effect, is_random, must_run, runs_in_backward
 from aotgrad.symbols import symbols_of
@@ -58,12 +59,19 @@ def _lies_plainly(value: Any) -> bool:
 
 
 def drop_dead_code(joint: JointGraph) -> JointGraph:
-    """Nodes that nobody reads go, except random draws and checks, which count by themselves."""
-    graph = joint.graph
+    """Nodes that nobody reads go, except random draws and checks, which count by themselves, and what another value has
+    the history of."""
+    graph, kept = joint.graph, set[fx.Node]()
     for node in reversed(list(graph.nodes)):
-        if not node.users and node.op in ("call_function", "get_attr") and not must_run(node):
+        if node.users or node in kept or node.op not in ("call_function", "get_attr") or must_run(node):
+            kept.update(_history(node))
+        else:
             graph.erase_node(node)
     return joint
+
+
+def _history(node: fx.Node) -> list[fx.Node]:
+    return [node.meta[HISTORY]] if HISTORY in node.meta else []
 
 
 def forget_unread_statistics(joint: JointGraph) -> JointGraph:
@@ -82,19 +90,23 @@ def share_equal_work(joint: JointGraph) -> JointGraph:
     itself or as a view, keeps its node, for the caller must not find two values sharing it.
     """
     first: dict[Any, fx.Node] = {}
+    gone: dict[fx.Node, fx.Node] = {}
     returned = _memories_returned(joint)
     sharing: dict[Any, list[fx.Node]] = defaultdict(list)
     for node in joint.graph.nodes:
         for memory in _memories(node):
             sharing[memory].append(node)
     for node in list(joint.graph.nodes):
+        node.meta.update((HISTORY, gone.get(before, before)) for before in _history(node))
         if not _is_repeatable(node) or not returned.isdisjoint(_memories(node)):
             continue
-        key = (node.target, runs_in_backward(node), node.meta.get(ANSWERS), _frozen(node.args), _frozen(node.kwargs))
+        noted = node.meta.get(ANSWERS), APART in node.meta, node.meta.get(HISTORY)
+        key = (node.target, runs_in_backward(node), noted, _frozen(node.args), _frozen(node.kwargs))
         known = first.setdefault(key, node)
         if known is not node and _take_over_views(known, node, sharing):
             node.replace_all_uses_with(known)
             joint.graph.erase_node(node)
+            gone[node] = known
     return joint
 
 

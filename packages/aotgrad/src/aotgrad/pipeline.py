@@ -23,6 +23,7 @@ from aotgrad.facts import Facts
 from aotgrad.inputs import Signature, read_inputs, with_shared_memory
 from aotgrad.inside import write_inside
 from aotgrad.joint import BoundProgram, JointGraph, trace_joint
+from aotgrad.old_values import with_old_values
 from aotgrad.packing import PackedProgram, open_arguments, packed_call, with_wrappings
 from aotgrad.partition import Half, Pair, Partition, default_partition, inference
 from aotgrad.recorder import Decompositions, Recorder
@@ -178,7 +179,7 @@ def compile_signature(program: BoundProgram, signature: Signature, options: Opti
         inner = _where_it_is_made(joint.facts, inner, len(joint.facts.updates) - len(written))
         call = wrap_call(signature, joint.facts, inner, boxed=True, written=written)
         return _with_history(call) if joint.followed and not torch.is_grad_enabled() else call
-    pair = options.partition(joint)
+    pair = with_old_values(joint, options.partition(joint))
     verify_pair(pair)
     noted = inputs_to_note(joint, pair)
     differentiable = _where_it_is_made(joint.facts, _compile_pair(joint, pair, options), len(joint.facts.updates))

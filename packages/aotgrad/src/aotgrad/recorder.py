@@ -25,6 +25,7 @@ from aotgrad.dense import oddity
 from aotgrad.draws import Draws, dropout_scale, in_memory_order
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
+from aotgrad.histories import Histories
 from aotgrad.orders import corrected, may_be_laid_out, order_of, order_of_written
 from aotgrad.reach import BY_STRIDES, WINDOWS, refuse_lost_writes
 from aotgrad.repeated import REPEATS
@@ -92,6 +93,7 @@ class Recorder(TorchDispatchMode):
         self.opened_leaves: list[Opened] = []
         self.opened_results: list[Opened] = []
         self.taken: set[OpOverload] = set()  # kinds of views that are hard to write through, of those the program took
+        self.histories = Histories(self.node_of)
         self._recording = True
         self._decompositions = decompositions
         self._running: set[OpOverload] = set()
@@ -183,6 +185,8 @@ class Recorder(TorchDispatchMode):
         result = corrected(func, args, func(*self._faked(func, args), **self._faked(func, kwargs)))
         if isinstance(result, (bool, int, float)):  # known from the shapes: which kernel suits, how many of something
             return result
+        if self.phase == "forward":
+            self.histories.enter(self.graph, self._encode)
         written = aten.lift_fresh_copy.default if func is aten.lift_fresh.default else func
         node = self.graph.create_node(
             "call_function", written, self._encode(args), self._encode(kwargs), func.overloadpacket.__name__
@@ -264,6 +268,7 @@ class Recorder(TorchDispatchMode):
 
     def _annotate(self, node: fx.Node, value: Any) -> None:
         node.meta.update(val=value, phase=self.phase)
+        self.histories.note(node)
         if self.phase == "backward" and torch.is_grad_enabled():
             node.meta[REPEATS] = True
         if self.source is not None:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotgrad.histories import APART
 from aotgrad.torch_versions import aten
 
 REPEATS = "repeats"
@@ -45,7 +46,7 @@ def _equal_work(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
             same[node] = node
         elif repeats or node.meta.get("phase") != "backward":
             given = fx.map_arg((node.args, dict(node.kwargs)), lambda source: same[source])
-            same[node] = first.setdefault((node.target, repr(given)), node)
+            same[node] = first.setdefault((node.target, repr(given), APART in node.meta), node)
         else:
             same[node] = node
     return same

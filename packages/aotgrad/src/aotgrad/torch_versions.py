@@ -70,6 +70,14 @@ INSIDES = Insides(
         ),
         Inside("torch._C._DisablePythonDispatcher", "which ends that preference", _NOTHING, essential=True),
         Inside("torch._C._DisableTorchDispatch", "which looks below a tensor subclass", _NOTHING, essential=True),
+        Inside(
+            "torch._C._autograd._get_sequence_nr",
+            "which numbers what autograd makes",
+            "gradients of gradients of functions with a backward of their own go through what forward computes",
+        ),
+        Inside(
+            "torch.autograd.graph.Node._sequence_nr", "which is that number", _NOTHING, essential=True, attribute=True
+        ),
         Inside("torch._C._set_grad_enabled", "which sets the mode without a scope", _NOTHING, essential=True),
         Inside("torch.amp.autocast_mode._enter_autocast", "which a graph enters autocast by", _NOTHING, essential=True),
         Inside("torch.amp.autocast_mode._exit_autocast", "which a graph leaves it by", _NOTHING, essential=True),
