@@ -106,6 +106,13 @@ MUTATION = """
 <f>.copy_(<v>)
 <f>.zero_()
 <f>.fill_(<r>)
+<f1>.add_(<f1>.flip(0))
+<f1>.copy_(<f1>.roll(1))
+<f1>.sub_(<f1>.mT)
+<f1>.copy_(torch.cat([<f1>[1:], <f1>[:1]]))
+<f1>[1:] = <f1>[:-1] * <r>
+<f1>[1:] += <f1>[:-1].clone()
+<f1>.lerp_(<f1>.flip(-1), 0.5)
 <f>.relu_()
 <f>.clamp_(min=<r>)
 <f>.exp_()

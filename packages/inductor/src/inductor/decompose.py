@@ -49,7 +49,7 @@ TAKEN_APART = (
     "_unsafe_masked_index_put_accumulate", "_weight_norm_interface", "addr", "affine_grid_generator", "alias_copy",
     "aminmax", "baddbmm", "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits",
     "block_diag", "bucketize", "channel_shuffle", "col2im", "count_nonzero", "cudnn_batch_norm",
-    "cudnn_batch_norm_backward", "diag_embed", "diagonal_backward", "diagonal_copy", "diagonal_scatter", "dist",
+    "cudnn_batch_norm_backward", "diag_embed", "diagonal_backward", "diagonal_copy", "dist",
     "elu_backward", "expand_copy", "glu", "glu_backward", "grid_sampler_2d", "hann_window", "huber_loss",
     "huber_loss_backward", "im2col", "isin", "ldexp", "linalg_cross", "linspace",
     "log_sigmoid_backward", "log_sigmoid_forward", "logaddexp2", "logit_backward", "miopen_batch_norm_backward",

@@ -76,8 +76,17 @@ class Access:
     writes: frozenset[str]
 
 
-def access(operation: Operation, views: dict[str, View]) -> Access:
-    """What an operation reads and writes; a window stands for the buffer it is a window on."""
+def access(operation: Operation, graph: Graph) -> Access:
+    """What an operation reads and writes; a window stands for the buffer it is a window on, and a view that a call gave
+    for itself and for what it views."""
+    touched = _access(operation, graph.views)
+    if graph.aliases.keys().isdisjoint(touched.reads | touched.writes):
+        return touched
+    viewed = [{graph.aliases.get(name, name) for name in names} for names in (touched.reads, touched.writes)]
+    return Access(touched.reads.union(viewed[0]), touched.writes.union(viewed[1]))
+
+
+def _access(operation: Operation, views: dict[str, View]) -> Access:
     if isinstance(operation, Nest):
         reads = {load.buffer for load in loads_of(operation.loops)}
         reads |= _data_sizes(axis.size for axis in operation.domain if axis.size is not None)
@@ -155,7 +164,7 @@ def root(name: str, views: dict[str, View]) -> str:
 def dependencies(graph: Graph) -> tuple[list[Access], list[set[int]]]:
     """For every operation what it touches, and the earlier operations it must follow: the writer of what it reads, the
     readers and the writer of what it writes."""
-    accesses = [access(operation, graph.views) for operation in graph.operations]
+    accesses = [access(operation, graph) for operation in graph.operations]
     writer: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
     before: list[set[int]] = []

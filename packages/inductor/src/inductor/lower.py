@@ -20,7 +20,7 @@ from torch.fx.node import map_arg
 
 from inductor.deps import UNDECLARED_WRITES
 from inductor.errors import UnsupportedGraph
-from inductor.ir.expr import Load, has_checks, loads
+from inductor.ir.expr import Expr, Load, has_checks, loads
 from inductor.ir.graph import Graph
 from inductor.ir.index import ONE, Index, Symbol
 from inductor.ir.program import Bind, Buffer, Ref
@@ -135,7 +135,7 @@ class _Lowerer:
         return Graph(
             self.name, tuple(self.inputs), self.ctx.constants, self.ctx.buffers, self.ctx.views, tuple(self.binds),
             tuple(self.ctx.operations), outputs, frozenset(self.ctx.mutated), dict(self.lowered),
-            frozenset(self.ctx.partial),
+            frozenset(self.ctx.partial), self.ctx.aliases,
         )  # fmt: skip
 
     # -- what comes in ------------------------------------------------------------------------------------------------
@@ -329,12 +329,18 @@ class _Lowerer:
         value = broadcast_to(convert(source, target.dtype), target.sizes).expr
         if value == target.expr:  # a call has written there already
             return target
-        if has_checks(value):  # which all come before the first write
+        if has_checks(value) or self._reads_elsewhere(value, target):  # all of which comes before the first write
             value = self.ctx.realize(replace(target, expr=value, base=None)).expr
         self._before_writing([target], {})
         self.ctx.mutated.add(target.base)
         self.ctx.store(target, value)
         return target
+
+    def _reads_elsewhere(self, value: Expr, target: Tensor) -> bool:
+        """Whether ``value`` reads the memory that it is to be written to at another element than the one it is written
+        to, as in ``x.copy_(x.flip(0))``, or by a view of which only the call that gave it knows."""
+        place, aliases = next(loads(target.expr)), self.ctx.aliases
+        return any(aliases.get(read.buffer, read.buffer) == target.base and read != place for read in loads(value))
 
     def _copied_as_it_is(self, node: Node, target: Tensor, source: Tensor, reason: str) -> Tensor:
         """The copy as torch's own operator."""
@@ -348,7 +354,8 @@ class _Lowerer:
         """What was not computed yet, reads a buffer about to be written and is needed later is computed now."""
         values = pytree.tree_leaves((args, kwargs), is_leaf=lambda leaf: isinstance(leaf, Tensor))
         for base in {value.base for value in values if isinstance(value, Tensor) and value.base is not None}:
-            for reader in self.lazy_readers.pop(base, []):
+            views = [name for name, viewed in self.ctx.aliases.items() if viewed == base]
+            for reader in (reader for name in (base, *views) for reader in self.lazy_readers.pop(name, [])):
                 value = self.env.get(reader)
                 later = needed(reader) and any(user not in self.env for user in reader.users)
                 if isinstance(value, Tensor) and later:

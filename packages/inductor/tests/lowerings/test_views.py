@@ -28,6 +28,8 @@ VIEWS = {
     "scatters": lambda x: (
         x.slice_scatter(x[:, 1:3] * 2, 1, 1, 3), x.select_scatter(x[0] * 2, 0, -1),
         x.slice_scatter(x[:, ::2] * 2, 1, 0, 5, 2),
+        x.diagonal_scatter(x[0, :3].T * 2), x.diagonal_scatter(x[:, :, 0] + 1, 2, 1, 2),
+        x.diagonal_scatter(x[:, :2, 0], -3, -2, 2),
     ),
     "cat": lambda x: (torch.cat([x, x * 2], 1), torch.cat([x[:, :1], x, x[:, :0]], 1), torch.stack([x, x + 1], 2)),
     "cat of many": lambda x: torch.cat([x, x + 1, x * 2, x[:, :1], x.exp(), x - 3], 1),

@@ -63,3 +63,5 @@ class Graph:
     """How often each operator was lowered."""
     partial: frozenset[str] = frozenset()
     """Sums that are computed early, so that their terms need not wait for the rest."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """What calls gave as views of a buffer: by name, the buffer."""

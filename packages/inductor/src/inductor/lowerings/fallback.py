@@ -6,7 +6,7 @@ but results that are neither tensors nor an integer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -55,6 +55,7 @@ def _emit(ctx: Context, target: Any, args: Any, kwargs: Any, metas: Any, reason:
     tensors = [buffer for buffer in buffers if buffer is not None]
     for place, dim, symbol in ctx.sizes.to_read:
         ctx.call(aten.sym_size.int, [Ref(tensors[place].name), dim], {}, [], None, symbol)
+    _note_views(ctx, target, call_args, [tensor.name for tensor in tensors])
     for name in written(ctx, target, call_args, call_kwargs):
         ctx.mutated.add(name)
     results = [leaf if buffer is None else load(buffer) for leaf, buffer in zip(leaves, buffers, strict=True)]
@@ -90,6 +91,16 @@ def _result(ctx: Context, meta: Any) -> Buffer | None:
     exact = Buffer(buffer.name, meta.dtype, meta.device, sizes, strides)
     ctx.buffers[buffer.name] = exact
     return exact
+
+
+def _note_views(ctx: Context, target: Any, args: Any, results: Sequence[str]) -> None:
+    """What a call gives as a view is read wherever that which it views is."""
+    if not any(result.alias_info is not None for result in schema_of(target).returns):
+        return
+    viewed = next((leaf.name for leaf in pytree.tree_leaves(args) if isinstance(leaf, Ref)), None)
+    if viewed is not None:
+        base = ctx.views[viewed].base if viewed in ctx.views else viewed
+        ctx.aliases.update(dict.fromkeys(results, ctx.aliases.get(base, base)))
 
 
 def written(ctx: Context, target: Any, args: Any, kwargs: dict[str, Any]) -> list[str]:

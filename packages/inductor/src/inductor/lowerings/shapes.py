@@ -195,3 +195,25 @@ def select_scatter(ctx: Context, x: Tensor, src: Tensor, dim: int, index: Any) -
     src = convert(src, x.dtype)
     body = masked(here, Value(at(src, [*place[:dim], *place[dim + 1 :]])), 0)
     return pure(x, where(here, body, Value(x.expr)).expr)
+
+
+@lowering(aten.diagonal_scatter.default)
+def diagonal_scatter(
+    ctx: Context, x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor | Declined:
+    if _is_returned_with_holes(ctx):
+        return Declined(_HOLES)
+    rows, columns = wrap(dim1, x.ndim), wrap(dim2, x.ndim)
+    height, width = x.sizes[rows].as_int(), x.sizes[columns].as_int()
+    if height is None or width is None or not isinstance(offset, int):
+        return Declined("a diagonal whose length is known only at run time")
+    length = max(0, min(height + min(offset, 0), width - max(offset, 0)))
+    others = [dim for dim in range(x.ndim) if dim not in (rows, columns)]
+    if src.sizes != (*(x.sizes[dim] for dim in others), Index.of(length)):
+        return Declined("another number of elements than are replaced")
+    place = positions(x.sizes)
+    here = Value(compare("eq", place[columns] - place[rows], Index.of(offset)))
+    along = place[rows] if offset >= 0 else place[columns]
+    src = convert(src, x.dtype)
+    body = masked(here, Value(at(src, [*(place[dim] for dim in others), along])), 0)
+    return pure(x, where(here, body, Value(x.expr)).expr)

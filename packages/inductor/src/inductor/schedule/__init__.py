@@ -39,7 +39,7 @@ def schedule(graph: Graph, rework: Rework | None = None) -> Program:
             live.update(argument.name for argument in kernel.arguments if argument.role != "out")
         else:
             work.append(operation)
-            live |= access(operation, graph.views).reads
+            live |= access(operation, graph).reads
     work.reverse()
     if rework is not None:
         graph, work = rework(graph, work)

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from inductor.deps import Access, dependencies
+from inductor.deps import Access, dependencies, loads_of, stores_of
 from inductor.ir.graph import Graph, Nest, Operation
 from inductor.raising import order_of
 from inductor.schedule.merge import merge
@@ -113,7 +113,7 @@ class _Fusion:
         self, first: Operation, second: Nest, written: set[str], read: frozenset[str] | set[str]
     ) -> Nest | None:
         assert isinstance(first, Nest)
-        if not keeps_parallel(first, second) or written & read & self.graph.partial:
+        if not keeps_parallel(first, second) or written & read & self.graph.partial or self._view_meets(first, second):
             return None
         merged = merge(first, second)
         if merged is None or not is_small_enough(merged):
@@ -121,6 +121,16 @@ class _Fusion:
         if written & read or shares_reads(first, second, merged):
             return merged
         return merged if costs_a_launch(first) and costs_a_launch(second) and _space(first) == _space(second) else None
+
+    def _view_meets(self, first: Nest, second: Nest) -> bool:
+        """Whether one writes what the other reads by a view that a call gave: nobody here can tell where."""
+        aliases = self.graph.aliases
+        return bool(aliases) and any(
+            not {aliases[load.buffer] for load in loads_of(reader.loops) if load.buffer in aliases}.isdisjoint(
+                store.buffer for store in stores_of(writer.loops)
+            )
+            for reader, writer in ((first, second), (second, first))
+        )
 
     def _come_before(self, group: Group, before: int) -> None:
         """Records that ``group`` follows others now, and with it whoever follows ``group``."""

@@ -67,7 +67,7 @@ def alternatives(work: Sequence[Work], graph: Graph) -> Iterator[Alternative]:
 def _reads(item: Work, graph: Graph) -> set[str]:
     if isinstance(item, Kernel):
         return {argument.name for argument in item.arguments if argument.role != "out"}
-    return set(access(item, graph.views).reads)
+    return set(access(item, graph).reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def _writes(item: Work, graph: Graph) -> set[str]:
     """What an item writes."""
     if isinstance(item, Kernel):
         return {argument.name for argument in item.arguments if argument.role != "in"}
-    return set(access(item, graph.views).writes)
+    return set(access(item, graph).writes)
 
 
 def _may_be_multiplied(left: torch.dtype, right: torch.dtype) -> bool:

@@ -46,7 +46,7 @@ def start_together(graph: Graph, work: Sequence[Kernel | Call]) -> list[Kernel |
                 gathering.add(number, item, touched, result, graph.buffers[item.arguments[0].name].device)
                 continue
         else:
-            reads_and_writes = access(item, graph.views)
+            reads_and_writes = access(item, graph)
             touched = _Touched(set(reads_and_writes.reads), set(reads_and_writes.writes))
         if gathering.members and touched.meets(gathering.touched):
             gathering.close(result)
