@@ -46,4 +46,4 @@ def told(ctx: Any, target: Any, kwargs: Mapping[str, Value]) -> Mapping[str, Val
     given = kwargs.get("device")
     if given is not None and realize(ctx, given).python_type() is not type(None):
         return kwargs
-    return {**kwargs, "device": ConstantValue(context.device)}
+    return {**kwargs, "device": ConstantValue(context.place)}

@@ -49,9 +49,10 @@ class _Modes:
 
 
 @contextlib.contextmanager
-def modes_kept() -> Iterator[None]:
-    """Whatever runs within leaves the modes as they are, also where it fails half way."""
-    before = _Modes(("cpu", "cuda"))
+def modes_kept(devices: Collection[str] = ("cpu", "cuda")) -> Iterator[None]:
+    """Whatever runs within leaves the modes as they are, those of autocast for ``devices``, also where it fails half
+    way."""
+    before = _Modes(devices)
     try:
         yield
     finally:

@@ -53,7 +53,7 @@ from capture.machine import Machine
 from capture.options import Options
 from capture.outcomes import NeedLeaves, Returned, SizesFixed, Stopped, Varying
 from capture.parameters import all_positional, keywords_of
-from capture.rebuild import Writer, is_result
+from capture.rebuild import Writer, enter_contexts, is_result
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log
 from capture.results import Results
 from capture.resume import Continuations, NotResumable
@@ -61,10 +61,7 @@ from capture.signals import HeldSignals
 from capture.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
 from capture.spent import view_with_spent_history, with_spent_history
 from capture.stops import Stop
-from capture.torch_versions import (
-    is_view,
-    set_grad_enabled,
-)
+from capture.torch_versions import is_view
 from capture.undoing import CannotTakeBack, undoing
 from capture.values.base import Value, reachable, settled
 from capture.values.tensor import TensorValue
@@ -200,7 +197,8 @@ class _Translator:
                 held.enter_context(holding.held())
             self._write_effects(wanted, commit)
         holding.settle()
-        self._enter_contexts()
+        machine = self.machine
+        enter_contexts(self.writer, machine.left_active, machine.grad_mode, machine.grad_mode_left)
         if rest is None:
             self.writer.load(wanted[0])
             self.emit.return_value()
@@ -457,31 +455,6 @@ class _Translator:
                 self.writer.load(value)
                 self.writer.keep(settled(value).whole or settled(value))
         self.writer.forget_paths()
-
-    def _enter_contexts(self) -> None:
-        """The graph put the library's state back; code that CPython runs next must find it as the program left it."""
-        emit, mode = self.emit, self.machine.grad_mode
-        for context in self.machine.left_active:
-            self._set_grad_mode(mode, context.grad_mode_before)  # what it puts back, not what this frame began with
-            mode = context.grad_mode_within
-            emit.load_callable(context.cls)
-            for arg in context.args:
-                emit.load_const(arg)
-            emit.call(len(context.args))
-            self.writer.keep(context, "context")
-            self.writer.load(context)
-            emit.load_attr("__enter__")
-            emit.to_callable()
-            emit.call(0)
-            emit.pop()
-        self._set_grad_mode(mode, self.machine.grad_mode_left)
-
-    def _set_grad_mode(self, mode: bool, wanted: bool) -> None:
-        if mode != wanted:
-            self.emit.load_callable(set_grad_enabled)
-            self.emit.load_const(wanted)
-            self.emit.call(1)
-            self.emit.pop()
 
     # -- the rest of the function --------------------------------------------------------------------------------
 

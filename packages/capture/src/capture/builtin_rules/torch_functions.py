@@ -421,12 +421,14 @@ def set_grad_enabled(ctx: Tracer, mode: Value) -> Value:
         ctx.stop("context", "`set_grad_enabled` is given something that is no bool")
     previous = torch.is_grad_enabled()
     enabled = mode.truth(ctx)
+    ctx.commit()
     ctx.graph.switch(set_grad_mode, enabled)
     return GradModeSwitch(enabled, previous)
 
 
 @rule(set_grad_mode, kinds=(ConstantValue,))
 def switch_grad_mode(ctx: Tracer, mode: ConstantValue) -> Value:
+    ctx.commit()
     ctx.graph.switch(set_grad_mode, mode.value)
     return NONE
 
@@ -466,16 +468,37 @@ _CONTEXTS = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inf
 
 @rule(*(cls.__enter__ for cls in _CONTEXTS), enter_context, kinds=(TorchContext,))
 def enter(ctx: Tracer, context: TorchContext) -> Value:
+    if context in ctx.effects.contexts:
+        ctx.stop("context", f"a `{context.cls.__name__}` context is entered a second time")
+    if issubclass(context.cls, torch.inference_mode) and not _is_held(ctx):
+        hint = "use it in a with statement"
+        ctx.stop("context", "`inference_mode` is entered by a call, and ends with its object", hint)
+    ctx.commit()
     context.enter(ctx.graph)
     ctx.effects.enter(context)
-    return context
+    return context if issubclass(context.cls, torch.autocast) else NONE
 
 
-@rule(*(cls.__exit__ for cls in _CONTEXTS), leave_context, kinds=(TorchContext,))
+def _is_held(ctx: Tracer) -> bool:
+    """Whether a statement, or the standard library's code, enters a context: those keep it until they leave it."""
+    return ctx.frames[-1].current.op == "BEFORE_WITH" or ctx.frames[-1].function.namespace.trusted
+
+
+@rule(*(cls.__exit__ for cls in _CONTEXTS), leave_context, kinds=(TorchContext, None, None, None))
 def leave(ctx: Tracer, context: TorchContext, *exception: Value) -> Value:
+    active, name = ctx.effects.contexts, context.cls.__name__
+    if not context.is_grad_mode:
+        later = active[active.index(context) + 1 :] if context in active else None
+        if later is None or not all(each.is_grad_mode for each in later):
+            ctx.stop("context", f"a `{name}` context is left that is not the last that was entered")
+    elif context.before is None:
+        ctx.stop("context", f"a `{name}` context is left that was not entered")
+    ctx.commit()
     context.leave(ctx.graph)
-    ctx.effects.leave(context)
-    return FALSE
+    context.was_left = True
+    if context in active:
+        ctx.effects.leave(context)
+    return FALSE if issubclass(context.cls, torch.autocast) else NONE
 
 
 @rule(torch.device.__enter__, kinds=(ConstantValue,))
@@ -487,7 +510,7 @@ def enter_default_device(ctx: Tracer, device: ConstantValue) -> Value:
 @rule(torch.device.__exit__, kinds=(ConstantValue,))
 def leave_default_device(ctx: Tracer, device: ConstantValue, *exception: Value) -> Value:
     context = default_devices.innermost(ctx.effects.contexts)
-    if context is None or context.device != device.value:
+    if context is None or context.place != device.value:
         ctx.stop("context", f"the default device {device.value} was set outside of this function")
     leave(ctx, context)
     return NONE
@@ -495,6 +518,8 @@ def leave_default_device(ctx: Tracer, device: ConstantValue, *exception: Value) 
 
 @rule(clone_context, kinds=(TorchContext,))
 def clone(ctx: Tracer, context: TorchContext) -> Value:
+    if isinstance(context, GradModeSwitch):
+        return set_grad_enabled(ctx, ConstantValue(*context.args))
     return TorchContext(context.cls, context.args)
 
 

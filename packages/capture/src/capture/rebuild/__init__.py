@@ -4,6 +4,19 @@ Importing the package fills the writer's tables; whoever writes code takes the w
 """
 
 from capture.emit import Writer, is_result
-from capture.rebuild import callables, containers, effects, iterators, locks, objects, plain
+from capture.rebuild import callables, containers, contexts, effects, iterators, locks, objects, plain
+from capture.rebuild.contexts import enter_contexts
 
-__all__ = ["Writer", "callables", "containers", "effects", "is_result", "iterators", "locks", "objects", "plain"]
+__all__ = [
+    "Writer",
+    "callables",
+    "containers",
+    "contexts",
+    "effects",
+    "enter_contexts",
+    "is_result",
+    "iterators",
+    "locks",
+    "objects",
+    "plain",
+]

@@ -11,6 +11,7 @@ import torch
 import torch.func
 
 from capture.emit import Writer, builds
+from capture.rebuild.contexts import CONTEXT_METHODS
 from capture.values.constant import NONE, UNBOUND, ConstantValue
 from capture.values.context import TorchContext
 from capture.values.function import (
@@ -83,7 +84,7 @@ def build_builtin(writer: Writer, value: BuiltinValue) -> None:
         writer.emit.load_const(value.function)
     elif isinstance(value.receiver, TorchContext):
         writer.load(value.receiver)
-        writer.emit.load_attr(_CONTEXT_METHODS[value.function.__name__])
+        writer.emit.load_attr(CONTEXT_METHODS[value.function.__name__])
     else:
         # By the function, never by its name: the receiver's class may have overridden what ``super()`` found.
         if isinstance(value.function, types.ClassMethodDescriptorType):
@@ -94,25 +95,6 @@ def build_builtin(writer: Writer, value: BuiltinValue) -> None:
             writer.call_const(value.function.__get__, value.receiver, cls)
         else:
             writer.call_const(functools.partial(types.MethodType, value.function), value.receiver)
-
-
-@builds(TorchContext)
-def build_context(writer: Writer, value: TorchContext) -> None:
-    """Nobody is inside of it: those that are entered are made, and entered again, before anything is built."""
-    writer.emit.load_callable(value.cls)
-    for arg in value.args:
-        writer.emit.load_const(arg)
-    writer.emit.call(len(value.args))
-    writer.emit.copy()
-    writer.keep(value, "context")
-
-
-_CONTEXT_METHODS = {
-    "enter_context": "__enter__",
-    "leave_context": "__exit__",
-    "clone_context": "clone",
-    "decorate_by_context": "__call__",
-}
 
 
 @builds(TensorMethod)

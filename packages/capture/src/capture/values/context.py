@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -25,6 +26,9 @@ _enter_inference = enter_inference_mode
 _exit_inference = exit_inference_mode
 
 
+_GRAD_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
+
+
 class StateRecorder(Protocol):
     """What contexts need of the graph: a node that switches state, now and at run time."""
 
@@ -32,22 +36,50 @@ class StateRecorder(Protocol):
         """Record ``function(*args)``, run it, and return a handle for the switch back."""
 
 
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """What a context finds when it is entered, and keeps to put it back."""
+
+    grad: bool
+    autocast: tuple[bool, torch.dtype, bool] | None = None  # of the context's device
+
+    @classmethod
+    def now(cls, device: str | None) -> Modes:
+        if device is None:
+            return cls(torch.is_grad_enabled())
+        caches = torch.is_autocast_cache_enabled()
+        return cls(
+            torch.is_grad_enabled(), (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device), caches)
+        )
+
+
 class TorchContext(Value):
     """``cls(*args)`` for one of the classes below; active between ``enter`` and ``leave``.
 
-    ``grad_mode_before`` it was entered is what it puts back, ``grad_mode_within`` what it was entered for.
+    ``before`` is what it found when it was entered last, and puts back; ``grad_mode_within`` what it was entered for.
     """
 
-    grad_mode_before: bool
+    before: Modes | None = None
     grad_mode_within: bool
 
     def __init__(self, cls: type, args: Sequence[Any]) -> None:
         self.cls = cls
         self.args = tuple(args)
+        self.was_left = False  # and not entered again
         self._handle: Any = None
 
     def python_type(self) -> type:
         return self.cls
+
+    @property
+    def device(self) -> str | None:
+        """Whose modes it switches, where it is one for autocast."""
+        return self.args[0] if issubclass(self.cls, torch.autocast) else None
+
+    @property
+    def is_grad_mode(self) -> bool:
+        """Whether it switches that mode alone, which may be put back in any order."""
+        return issubclass(self.cls, _GRAD_MODES)
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name == "__enter__":
@@ -63,7 +95,8 @@ class TorchContext(Value):
         return ctx.stop("context", f"`{name}` of a `{self.cls.__name__}` context is read")
 
     def enter(self, graph: StateRecorder) -> None:
-        self.grad_mode_before = self._mode_put_back()
+        self.was_left = False
+        self.before = self._found()
         if issubclass(self.cls, torch.inference_mode):
             self._handle = graph.switch(_enter_inference, *self.args)
         elif issubclass(self.cls, torch.autocast):
@@ -78,10 +111,11 @@ class TorchContext(Value):
         elif issubclass(self.cls, torch.autocast):
             graph.switch(_exit_autocast, self._handle)
         else:
-            graph.switch(set_grad_enabled, self.grad_mode_before)
+            assert self.before is not None
+            graph.switch(set_grad_enabled, self.before.grad)
 
-    def _mode_put_back(self) -> bool:
-        return torch.is_grad_enabled()
+    def _found(self) -> Modes:
+        return Modes.now(self.device)
 
     def _target(self) -> bool:
         if issubclass(self.cls, torch.set_grad_enabled):
@@ -90,29 +124,34 @@ class TorchContext(Value):
 
 
 class GradModeSwitch(TorchContext):
-    """``torch.set_grad_enabled(mode)`` switches when it is made, and again when it is entered."""
+    """``torch.set_grad_enabled(mode)`` switches when it is made, and again when it is entered.
+
+    What it puts back is what it was made in.
+    """
 
     def __init__(self, mode: bool, previous: bool) -> None:
         super().__init__(torch.set_grad_enabled, (mode,))
-        self.previous = previous
+        self.before = Modes(previous)
 
-    def _mode_put_back(self) -> bool:
-        return self.previous
+    def _found(self) -> Modes:
+        assert self.before is not None
+        return self.before
 
 
 class DefaultDevice(TorchContext):
     """``with torch.device(d)``: what is made within is told its device, so that the graph needs no switch."""
 
-    def __init__(self, device: torch.device) -> None:
-        super().__init__(torch.device, (device,))
-        self.device = device
+    def __init__(self, place: torch.device) -> None:
+        super().__init__(torch.device, (place,))
+        self.place = place
 
     def enter(self, graph: StateRecorder) -> None:
-        self.grad_mode_before = self.grad_mode_within = torch.is_grad_enabled()
-        self.device.__enter__()
+        self.before = self._found()
+        self.grad_mode_within = torch.is_grad_enabled()
+        self.place.__enter__()
 
     def leave(self, graph: StateRecorder) -> None:
-        self.device.__exit__(None, None, None)
+        self.place.__exit__(None, None, None)
 
 
 def enter_context(context: Any) -> Any:
@@ -129,9 +168,6 @@ def decorate_by_context(context: Any, function: Any) -> Any:
 
 def clone_context(context: Any) -> Any:
     return context.clone()
-
-
-GRAD_CLASSES = (torch.no_grad, torch.enable_grad)
 
 
 def autocast_arguments(made: Any) -> tuple[Any, ...]:
