@@ -29,10 +29,13 @@ KINDS = {
 }
 
 
-def modes():
+def depth_of_autocast():
     torch.autocast_increment_nesting()
-    depth = torch.autocast_decrement_nesting()
-    autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), depth
+    return torch.autocast_decrement_nesting()
+
+
+def modes():
+    autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), depth_of_autocast()
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, torch.get_default_device()
 
 
@@ -60,6 +63,18 @@ class Outer:
         return self.how == "swallowed"
 
 
+@contextlib.contextmanager
+def outer(how):
+    """The same, as a generator, which no code but CPython's has made: what is entered later goes into an object."""
+    try:
+        yield
+    except ValueError:
+        if how != "swallowed":
+            raise
+    if how in ("break at the end", "swallowed"):
+        capture.graph_break()
+
+
 def body(x, how, found):
     found.append(seen(x))
     if how == "break":
@@ -74,16 +89,16 @@ HOW = ("nothing", "break", "break at the end", "swallowed", "raised")
 
 def a_stack(x, kind, how, found):
     with contextlib.ExitStack() as stack:
-        stack.enter_context(Outer(how))
+        stack.enter_context(outer(how))
         stack.enter_context(kind())
         body(x, how, found)
     found.append(seen(x))
 
 
 def stacks_in_a_stack(x, kind, how, found):
-    with contextlib.ExitStack() as outer, Outer(how):
-        outer.enter_context(kind())
-        inner = outer.enter_context(contextlib.ExitStack())
+    with contextlib.ExitStack() as stack, Outer(how):
+        stack.enter_context(kind())
+        inner = stack.enter_context(contextlib.ExitStack())
         inner.enter_context(torch.enable_grad())
         inner.enter_context(kind())
         body(x, how, found)
@@ -92,7 +107,7 @@ def stacks_in_a_stack(x, kind, how, found):
 
 def closed_within(x, kind, how, found):
     with contextlib.ExitStack() as stack:
-        stack.enter_context(Outer(how))
+        stack.enter_context(outer(how))
         stack.enter_context(kind())
         found.append(seen(x))
         stack.close()
@@ -169,7 +184,7 @@ def in_a_closure(x, kind, how, found):
 
 async def of_coroutines(x, kind, how, found):
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(Outer(how))
+        stack.enter_context(outer(how))
         stack.enter_context(kind())
         body(x, how, found)
     found.append(seen(x))
@@ -226,25 +241,27 @@ PARTS = (on_self, given)
 
 
 def outcome(program, kind, how, *, compiled):
-    """All that the program saw, twice, and what is in force behind it; which is put back."""
+    """All that the program saw in each of two calls, and what is in force behind it; which is put back."""
     x, found = torch.ones(2, 2, requires_grad=True), [compiled]
     if compiled and program not in PARTS:
         program = capture.optimize("eager")(program)
-    try:
-        for _ in range(2):
-            try:
-                program(x, kind, how, found)
-            except Exception as error:  # noqa: BLE001 - whatever comes is the same
-                found.append(repr(error))
-            found.append(all_modes())
-    finally:
+    for _ in range(2):
+        try:
+            program(x, kind, how, found)
+        except Exception as error:  # noqa: BLE001 - whatever comes is the same
+            found.append(repr(error))
+        found.append(all_modes())
         put_back()
     return found[1:]
 
 
 def put_back():
+    while depth_of_autocast() < 0:
+        torch.autocast_increment_nesting()
+    torch.clear_autocast_cache()
     torch.set_grad_enabled(True)
     torch.set_autocast_enabled("cpu", False)
+    torch.set_autocast_dtype("cpu", torch.bfloat16)
     torch.set_default_device(None)
     torch.autograd.set_detect_anomaly(False)
 
@@ -259,3 +276,112 @@ if not os.environ.get("VALUES_WHOLE"):
 def test_a_context_that_stays_is_the_one_that_was_entered(program, kind, how):
     expected = outcome(program, KINDS[kind], how, compiled=False)
     assert outcome(program, KINDS[kind], how, compiled=True) == expected
+
+
+def left_in_another_order(x):
+    outer, inner = torch.autocast("cpu", torch.bfloat16), torch.autocast("cpu", torch.float16)
+    outer.__enter__()
+    inner.__enter__()
+    found = [seen(x)]
+    outer.__exit__(None, None, None)
+    found.append(seen(x))
+    inner.__exit__(None, None, None)
+    return [*found, seen(x)]
+
+
+def left_twice(x):
+    context = torch.no_grad()
+    with torch.no_grad(), context, torch.enable_grad():
+        found = [seen(x)]
+    capture.graph_break()
+    context.__exit__(None, None, None)
+    return [*found, seen(x)]
+
+
+def autocast_left_twice(x):
+    context = torch.autocast("cpu", torch.float16)
+    with torch.autocast("cpu", torch.bfloat16), context:
+        found = [seen(x)]
+    capture.graph_break()
+    context.__exit__(None, None, None)
+    return [*found, torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")]
+
+
+def left_without_being_entered(x):
+    torch.no_grad().__exit__(None, None, None)
+    return seen(x)
+
+
+def switched_when_made(x):
+    switch = torch.set_grad_enabled(False)
+    found = [seen(x)]
+    torch.set_grad_enabled(True)
+    capture.graph_break()
+    found.append(seen(x))
+    switch.clone()
+    found.append(seen(x))
+    switch.__exit__(None, None, None)
+    return [*found, seen(x)]
+
+
+def a_switch_that_is_kept(x):
+    kept = [torch.set_grad_enabled(False), torch.set_grad_enabled(True)]
+    found = [seen(x)]
+    capture.graph_break()
+    while kept:
+        kept.pop().__exit__(None, None, None)
+        found.append(seen(x))
+    return found
+
+
+def entered_twice(x):
+    context = torch.no_grad()
+    with context, torch.enable_grad(), context:
+        found = [seen(x)]
+    return [*found, seen(x)]
+
+
+def entered_and_forgotten(x):
+    torch.inference_mode().__enter__()  # ends with its object, which nobody holds
+    return seen(x)
+
+
+def what_entering_gives(x):
+    with torch.no_grad() as a, torch.set_grad_enabled(True) as b, torch.autocast("cpu") as c, torch.device("cpu") as d:
+        y = x + 1
+    left = torch.no_grad().__exit__, torch.autocast("cpu").__exit__
+    return a, b, type(c), d, y.sum().item(), len(left)
+
+
+class Plain(torch.Tensor):
+    """A subclass whose results are its own, where torch's functions ask."""
+
+
+def without_subclasses(x):
+    plain = torch.ones(2).as_subclass(Plain)
+    with torch._C.DisableTorchFunctionSubclass():
+        y = x * 2
+        found = [type(plain + 1)]
+        capture.graph_break()
+        found.append(type(plain + 1))
+    return [*found, type(plain + 1), y.sum().item()]
+
+
+def labelled(x):
+    with torch.profiler.record_function(f"of {x.dim()}") as label:
+        y = x * 2
+        capture.graph_break()
+        y = y.relu()
+    return torch.profiler.record_function("a function")(torch.sum)(y).item(), type(label), label.name
+
+
+ODD = (left_in_another_order, left_twice, autocast_left_twice, left_without_being_entered, switched_when_made)
+ODD += (a_switch_that_is_kept, entered_twice, entered_and_forgotten, what_entering_gives, without_subclasses, labelled)
+
+
+@pytest.mark.parametrize("program", ODD)
+def test_contexts_that_programs_use_in_other_ways(program):
+    def wholly(x, kind, how, found):
+        found.append(program(x))
+
+    assert outcome(wholly, None, None, compiled=True) == outcome(wholly, None, None, compiled=False)

@@ -10,6 +10,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
+from torch.autograd.profiler import record_function
 
 from capture import default_devices
 from capture.answers import QUESTIONS, answer_of, rely_on_where_it_begins
@@ -48,6 +49,7 @@ from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
 from capture.values.context import (
     DefaultDevice,
     GradModeSwitch,
+    ProfilerRange,
     TorchContext,
     autocast_arguments,
     clone_context,
@@ -58,6 +60,7 @@ from capture.values.context import (
 from capture.values.function import BuiltinValue, FunctionValue
 from capture.values.sequence import SequenceValue
 from capture.values.tensor import TensorValue
+from capture.values.user_object import UserObject
 
 # -- what is recorded --------------------------------------------------------------------------------------------
 
@@ -323,10 +326,25 @@ def any_has_torch_function(ctx: Tracer, args: SequenceValue) -> Value:
     return has_torch_function(ctx, *args.elements(ctx))
 
 
-@rule(DisableTorchFunctionSubclass, torch.autograd.profiler.record_function)
-def without_effect(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
-    """Tensors of subclasses do not come into graphs, and a graph's operations are not grouped under a label."""
+@rule(DisableTorchFunctionSubclass)
+def without_subclasses(ctx: Tracer) -> Value:
+    """What torch computes within it are plain tensors; programs may use those of subclasses."""
+    if not ctx.in_library():
+        ctx.stop("context", "code of tensor subclasses is switched off")
     return ctx.call(ctx.literal(contextlib.nullcontext), [])
+
+
+@rule(record_function)
+def profiler_range(ctx: Tracer, name: Value, args: Value = NONE) -> Value:
+    return ProfilerRange(name, args)
+
+
+@rule(record_function.__exit__, kinds=(UserObject, None, None, None))
+def end_profiler_range(ctx: Tracer, entered: UserObject, *exception: Value) -> Value:
+    """One that was entered before this graph ends after it."""
+    ctx.commit()
+    ctx.effects.calls.append((record_function.__exit__, (entered, NONE, NONE, NONE)))
+    return NONE
 
 
 # Capture's own modes are not the program's.
@@ -463,7 +481,11 @@ def decorate(ctx: Tracer, context: TorchContext, function: Value) -> Value:
     return ctx.call(ctx.literal(context_decorator), [made, function])
 
 
-_CONTEXTS = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode, torch.autocast)
+_CONTEXTS = (
+    *(torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode),
+    *(torch.autocast, record_function),
+)
+_GIVE_THEMSELVES = (torch.autocast, record_function)
 
 
 @rule(*(cls.__enter__ for cls in _CONTEXTS), enter_context, kinds=(TorchContext,))
@@ -476,7 +498,7 @@ def enter(ctx: Tracer, context: TorchContext) -> Value:
     ctx.commit()
     context.enter(ctx.graph)
     ctx.effects.enter(context)
-    return context if issubclass(context.cls, torch.autocast) else NONE
+    return context if issubclass(context.cls, _GIVE_THEMSELVES) else NONE
 
 
 def _is_held(ctx: Tracer) -> bool:

@@ -15,7 +15,7 @@ import torch
 from capture.emit import Writer, builds
 from capture.library_modes import modes_kept
 from capture.torch_versions import set_grad_enabled
-from capture.values.context import DefaultDevice, GradModeSwitch, Modes, TorchContext
+from capture.values.context import DefaultDevice, GradModeSwitch, Modes, ProfilerRange, TorchContext
 
 CONTEXT_METHODS = {
     "enter_context": "__enter__",
@@ -35,6 +35,13 @@ def build_context(writer: Writer, value: TorchContext) -> None:
 @builds(DefaultDevice)
 def build_default_device(writer: Writer, value: DefaultDevice) -> None:
     writer.emit.load_const(value.place)
+
+
+@builds(ProfilerRange)
+def build_range(writer: Writer, value: ProfilerRange) -> None:
+    writer.call_const(value.cls, *value.args)
+    writer.emit.copy()
+    writer.keep(value, "context")
 
 
 def _made(cls: type, args: tuple[Any, ...], device: str | None, before: Modes | None, was_left: bool) -> Any:

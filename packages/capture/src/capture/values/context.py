@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -152,6 +152,28 @@ class DefaultDevice(TorchContext):
 
     def leave(self, graph: StateRecorder) -> None:
         self.place.__exit__(None, None, None)
+
+
+class ProfilerRange(TorchContext):
+    """``record_function(name, args)``: a graph's operations are not grouped under a name; what follows it is."""
+
+    def __init__(self, name: Value, args: Value) -> None:
+        super().__init__(torch.autograd.profiler.record_function, (name, args))
+
+    def attribute(self, ctx: Tracer, name: str) -> Value:
+        if name not in ("__enter__", "__exit__", "__class__"):
+            ctx.stop("context", f"`{name}` of a `record_function` is read")
+        return super().attribute(ctx, name)
+
+    def enter(self, graph: StateRecorder) -> None:
+        self.before = self._found()
+        self.grad_mode_within = torch.is_grad_enabled()
+
+    def leave(self, graph: StateRecorder) -> None:
+        """Nothing was switched."""
+
+    def parts(self) -> Iterator[Value]:
+        return iter(self.args)
 
 
 def enter_context(context: Any) -> Any:
