@@ -17,7 +17,7 @@ import torch
 
 from capture import _engine, optimize
 from capture._engine import GuardedCode, Guards, Outside, Region, add_entry
-from capture.hook import bind_tensors, translate_frame
+from capture.entry.hook import bind_tensors, translate_frame
 
 COUNTS = (1, 10, 1000)
 

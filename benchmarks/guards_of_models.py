@@ -21,8 +21,9 @@ from corpus.table import CASES, is_installed
 
 import capture
 from benchmarks.guards import nanoseconds
-from capture import _engine, hook
-from capture.guards import Guard, to_spec
+from capture import _engine
+from capture.entry import hook
+from capture.guards.guard import Guard, to_spec
 
 IN_PYTHON = ("python", "relation")
 

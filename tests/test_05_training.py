@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import aotgrad
-import capture.hook
+import capture.entry.hook
 import compile_api
 import inductor
 
@@ -220,13 +220,13 @@ def test_what_a_compiler_wrote_is_not_captured(backend, monkeypatch):
         return step
 
     plain, compiled = step_of(twin), compile_api.compile(step_of(module), backend=backend)
-    captured, translate = [], capture.hook.translate
+    captured, translate = [], capture.entry.hook.translate
 
     def noting(settings, inputs, *others):
         captured.append(inputs.function.__code__.co_filename)
         return translate(settings, inputs, *others)
 
-    monkeypatch.setattr(capture.hook, "translate", noting)
+    monkeypatch.setattr(capture.entry.hook, "translate", noting)
     for _ in range(4):
         x, chosen = torch.randn(3, 4), torch.randint(0, 2, (3,))
         torch.testing.assert_close(compiled(x, chosen), plain(x, chosen))

@@ -163,7 +163,7 @@ def test_a_number_read_in_a_loop_is_one_input(recording):
 
 
 def test_a_graph_that_no_call_would_fit_is_found_before_it_is_used(monkeypatch, recording):
-    recorder = capture.graph.GraphRecorder
+    recorder = capture.recording.graph.GraphRecorder
     finish = recorder._check_inputs
     monkeypatch.setattr(recorder, "_check_inputs", lambda self, sources: finish(self, sources[1:]))
     with pytest.raises(capture.InternalError, match="a graph takes y, x, and would be given x"):

@@ -121,7 +121,7 @@ def test_an_internal_error_leaves_the_frame_to_cpython(x, monkeypatch):
     def function(a):
         return a + 1
 
-    monkeypatch.setattr("capture.hook.translate", broken)
+    monkeypatch.setattr("capture.entry.hook.translate", broken)
     log = capture.Log()
     region = capture.optimize("eager", log=log)(function)
     with pytest.warns(capture.CaptureWarning, match="a mistake of ours"):
@@ -206,7 +206,7 @@ def test_a_captured_function_is_explained_as_it_was_written():
 
 
 def test_functions_of_equal_code_are_known_apart():
-    from capture.cache import Cache
+    from capture.entry.cache import Cache
 
     codes = [compile("def f(a): return a", "<text>", "exec").co_consts[0] for _ in range(2)]
     cache = Cache()

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn import Parameter
 
-from capture import hook
 from capture._engine import Guards, bind_tensors
+from capture.entry import hook
 
 READERS = ["dtype", "device_type", "device_index", "layout", "dim", "sizes", "strides"]
 

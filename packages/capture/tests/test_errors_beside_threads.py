@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 import capture
-from capture import hook
+from capture.entry import hook
 from capture.errors import Reason
 
 

@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional as nnf
 
 import capture
-from capture.again import Failures
-from capture.journal import _OF_ALL_TYPES
+from capture.recording.journal import _OF_ALL_TYPES
+from capture.writing.restart import Failures
 
 OUTSIDE = torch.tensor([5])
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import capture
-from capture.cache import CodeState, too_many
+from capture.entry.cache import CodeState, too_many
 from capture.errors import Location
-from capture.guards import Guard
-from capture.sources import ArgSource
+from capture.guards.guard import Guard
+from capture.guards.sources import ArgSource
 
 
 def test_a_dict_keyed_by_tensors_is_said_without_their_numbers():

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import capture
-from capture.builtin_rules.torch_functions import OPERATIONS
-from capture.idleness import reaches_tensors
+from capture.evaluator.builtin_rules.torch_functions import OPERATIONS
+from capture.evaluator.idle_frames import reaches_tensors
 
 
 def made(source, **names):

@@ -31,7 +31,7 @@ def mistaken(monkeypatch):
     def broken(*args):
         raise ZeroDivisionError("a mistake of ours")
 
-    monkeypatch.setattr("capture.hook.translate", broken)
+    monkeypatch.setattr("capture.entry.hook.translate", broken)
     return capture.optimize("eager")(lambda x, factor: x * float(factor))
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import capture
-from capture.answers import QUESTIONS
+from capture.recording.tensor_queries import QUESTIONS
 
 
 def graphs_for(function, inputs):

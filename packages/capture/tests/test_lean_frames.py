@@ -5,12 +5,13 @@ import pytest
 import torch
 
 import capture
-from capture import _engine, leanness
+from capture import _engine
+from capture.entry import lean_frames
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(leanness, "REVIEWED_AFTER", 4)
+    monkeypatch.setattr(lean_frames, "REVIEWED_AFTER", 4)
 
 
 def frames_of(compiled, *args):
@@ -266,7 +267,7 @@ def test_a_time_limit_within_such_a_loop_meets_the_handler_around_it():
 
 
 def test_a_stance_that_captures_nothing_lets_go_of_nothing(monkeypatch):
-    monkeypatch.setattr(leanness, "REVIEWED_AFTER", 10)
+    monkeypatch.setattr(lean_frames, "REVIEWED_AFTER", 10)
     capture.reset()
     compiled = capture.optimize("eager")(items)
     for _ in range(2):

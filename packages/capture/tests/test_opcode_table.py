@@ -2,9 +2,9 @@
 
 import opcode
 
-from capture.instructions import TREATED_APART
-from capture.opcodes import HANDLERS
-from capture.versions import SPELLED, SPELLINGS, SYMBOLS
+from capture.bytecode.instructions import TREATED_APART
+from capture.bytecode.versions import SPELLED, SPELLINGS, SYMBOLS
+from capture.evaluator.opcodes import HANDLERS
 
 NOT_IN_FUNCTIONS = {
     "PRINT_EXPR": "what is typed at a prompt",

@@ -9,8 +9,8 @@ from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
 
 import capture
 from capture import _engine
-from capture.conditions import program_of
-from capture.memory import _as_numbers, sharing
+from capture.guards.conditions import program_of
+from capture.recording.shared_memory import _as_numbers, sharing
 
 SYMBOLS = a, b, c = sympy.symbols("a b c", integer=True)
 

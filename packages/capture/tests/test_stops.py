@@ -6,7 +6,7 @@ import pytest
 
 import capture
 from capture.errors import Break, Reason
-from capture.machine import Machine
+from capture.evaluator.machine import Machine
 
 # Evaluation cannot stop at these: they move values about, or control.
 NEVER_STOPPED_AT = frozenset(

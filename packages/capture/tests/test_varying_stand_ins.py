@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from capture.varying_stand_ins import ToldOverSizes
+from capture.operators.fake_kernels_of_dynamic_sizes import ToldOverSizes
 
 IMAGES = {
     "plain": torch.nn.Conv2d(4, 6, 3),

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import aotgrad.joint
-import capture.record
-import capture.translate
+import capture.entry.translate
+import capture.recording.operations
 import compile_api
 from capture.signals import set_by_a_thread
 
@@ -78,8 +78,8 @@ def interrupt(thread):
 
 
 PLACES = [
-    (capture.record, "_run"),
-    (capture.translate, "evaluate"),
+    (capture.recording.operations, "_run"),
+    (capture.entry.translate, "evaluate"),
     (aotgrad.joint, "_run"),
     (aotgrad.joint, "_gradients"),
 ]

@@ -3,7 +3,7 @@
 from capture import interface as interface  # first: an engine that does not fit says so here
 
 # isort: split
-from capture.api import (
+from capture.entry.api import (
     LOG,
     Explanation,
     as_written,
@@ -16,20 +16,9 @@ from capture.api import (
     reset,
     run,
 )
-from capture.builtin_rules.notices import remark
-from capture.errors import (
-    BackendError,
-    CaptureError,
-    CaptureWarning,
-    InternalError,
-    Location,
-    RecompileLimitHit,
-    RecompileRefused,
-    Unsupported,
-)
-from capture.foreign_markers import is_left_out
-from capture.hook import install
-from capture.markers import (
+from capture.entry.hook import install
+from capture.entry.stance import STANCES, set_stance
+from capture.entry.steering import (
     allow_in_graph,
     assume_constant_result,
     disable,
@@ -40,11 +29,22 @@ from capture.markers import (
     is_compiling,
     torchs_graph_break,
 )
-from capture.marks import mark_dynamic, mark_static
+from capture.errors import (
+    BackendError,
+    CaptureError,
+    CaptureWarning,
+    InternalError,
+    Location,
+    RecompileLimitHit,
+    RecompileRefused,
+    Unsupported,
+)
+from capture.evaluator.builtin_rules.notices import remark
+from capture.evaluator.foreign_markers import is_left_out
+from capture.evaluator.size_marks import mark_dynamic, mark_static
 from capture.options import Options
 from capture.program_settings import ProgramSettings, heed
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord
-from capture.stance import STANCES, set_stance
 
 __version__ = "0.1.0"
 __all__ = [

@@ -13,12 +13,12 @@ if find_spec("torch") is None:
     sys.modules["capture"] = ModuleType("capture")
     sys.modules["capture"].__path__ = [str(Path(__file__).parents[2] / "src" / "capture")]
 
-from capture.assembler import assemble
-from capture.emitting import Emitter
-from capture.flow import JUMPS, NO_FALL_THROUGH, Flow, stack_effect
-from capture.instructions import Body
-from capture.resume import Continuations, Point, Slot
-from capture.versions import NULL_UNDER_CALLABLE
+from capture.bytecode.assembler import assemble
+from capture.bytecode.flow import JUMPS, NO_FALL_THROUGH, Flow, stack_effect
+from capture.bytecode.instructions import Body
+from capture.bytecode.resume import Continuations, Point, Slot
+from capture.bytecode.versions import NULL_UNDER_CALLABLE
+from capture.bytecode.writer import Emitter
 
 PAIR = [Slot.NULL, Slot.VALUE] if NULL_UNDER_CALLABLE else [Slot.VALUE, Slot.NULL]
 

@@ -5,7 +5,7 @@ from opcode import opmap
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capture.codetables import ExceptionEntry, read_exception_table, write_exception_table, write_line_table
+from capture.bytecode.codetables import ExceptionEntry, read_exception_table, write_exception_table, write_line_table
 
 small = st.integers(0, 300) | st.integers(0, 2**20)
 

@@ -14,8 +14,8 @@ sys.path.insert(0, {here!r})
 import conftest  # makes the package importable
 import importlib._bootstrap_external as external
 from types import CodeType
-from capture.assembler import assemble
-from capture.instructions import Body
+from capture.bytecode.assembler import assemble
+from capture.bytecode.instructions import Body
 
 def round_trip(code):
     consts = tuple(round_trip(const) if isinstance(const, CodeType) else const for const in code.co_consts)

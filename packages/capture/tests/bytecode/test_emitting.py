@@ -5,10 +5,10 @@ from types import FunctionType
 
 import pytest
 
-from capture.assembler import OffsetOf, assemble
-from capture.emitting import Emitter
-from capture.flow import MalformedBody
-from capture.instructions import Body, Instruction
+from capture.bytecode.assembler import OffsetOf, assemble
+from capture.bytecode.flow import MalformedBody
+from capture.bytecode.instructions import Body, Instruction
+from capture.bytecode.writer import Emitter
 
 
 def function(write, *parameters, closure=(), freevars=()):

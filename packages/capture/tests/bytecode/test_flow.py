@@ -5,8 +5,8 @@ import tokenize
 
 import pytest
 
-from capture.flow import Flow
-from capture.instructions import Body
+from capture.bytecode.flow import Flow
+from capture.bytecode.instructions import Body
 
 
 def flow_of(function):

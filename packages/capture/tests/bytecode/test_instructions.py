@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from capture.instructions import Body, Instruction
+from capture.bytecode.instructions import Body, Instruction
 
 
 def decoded(function):

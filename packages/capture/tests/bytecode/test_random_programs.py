@@ -3,8 +3,8 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from capture.assembler import assemble
-from capture.instructions import Body
+from capture.bytecode.assembler import assemble
+from capture.bytecode.instructions import Body
 
 names = st.sampled_from(["a", "b", "c", "x"])
 operators = st.sampled_from(["+", "-", "*", "//", "<", "==", "and", "or", "is", "in [1, 2] +"])

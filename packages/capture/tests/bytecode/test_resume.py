@@ -6,8 +6,8 @@ from types import FunctionType
 
 import pytest
 
-from capture.instructions import Body
-from capture.resume import Continuations, NotResumable, Point, Slot, continuation
+from capture.bytecode.instructions import Body
+from capture.bytecode.resume import Continuations, NotResumable, Point, Slot, continuation
 
 
 class Manager:

@@ -8,9 +8,9 @@ from types import CodeType
 
 import pytest
 
-from capture.assembler import assemble
-from capture.instructions import Body, Instruction
-from capture.versions import split_raw
+from capture.bytecode.assembler import assemble
+from capture.bytecode.instructions import Body, Instruction
+from capture.bytecode.versions import split_raw
 
 MODULES = ["argparse", "ast", "asyncio.base_events", "collections", "contextlib", "dataclasses", "enum", "inspect",
            "pickle", "tarfile", "typing", "unittest.mock"]  # fmt: skip

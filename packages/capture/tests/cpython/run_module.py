@@ -28,8 +28,8 @@ import torch
 
 import capture
 from capture import _engine
-from capture.api import eager
-from capture.hook import Config
+from capture.entry.api import eager
+from capture.entry.hook import Config
 
 
 class Outcomes(unittest.TestResult):

@@ -72,7 +72,7 @@ def without_capture():
     """All copies of the extension in a process share its state: capture itself, where loaded, stands aside."""
     engine.set_translator(None)
     yield
-    if (hook := sys.modules.get("capture.hook")) is not None:
+    if (hook := sys.modules.get("capture.entry.hook")) is not None:
         hook.install()
 
 

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import capture
-from capture.kernels.traces import apply_traced
+from capture.operators.triton_kernels.traces import apply_traced
 
 
 @triton.jit

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import capture
-from capture.kernels.writes import Unfollowed, parameters, reach
+from capture.operators.triton_kernels.writes import Unfollowed, parameters, reach
 
 
 def test_programs_that_start_kernels():

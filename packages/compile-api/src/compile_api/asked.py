@@ -77,7 +77,7 @@ def _passes_on(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(home) or frame.f_globals.get("__name__") in _ON_BEHALF
 
 
-_ON_BEHALF = ("contextlib", "unittest.mock", "torch.utils._config_module", "capture.builtin_rules.notices")
+_ON_BEHALF = ("contextlib", "unittest.mock", "torch.utils._config_module", "capture.evaluator.builtin_rules.notices")
 
 
 def understood_options(options: Overrides, told: Told, *, others_ignore: bool = False) -> dict[str, object]:

@@ -13,7 +13,7 @@ import torch
 
 import capture
 from capture.errors import Location
-from capture.kernels.launches import kernel_name
+from capture.operators.triton_kernels.launches import kernel_name
 from compile_api.errors import CompileApiError
 from compile_api.ledger import GraphCaptured, GraphCompiled, GraphInaccurate, GraphRefused, Kernel, Ledger, total
 from compile_api.memory import Written

@@ -20,7 +20,7 @@ import aotgrad
 import capture
 import inductor
 from capture import _engine
-from capture.instructions import Body
+from capture.bytecode.instructions import Body
 from compile_api.explain import as_written
 from compile_api.page import readable
 

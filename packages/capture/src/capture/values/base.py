@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol
 import torch
 
 from capture.errors import Location
-from capture.sources import AttrSource, ConstSource, DictSource, KeySource, Source
+from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource, Source
 
 
 class NotConstant(Exception):

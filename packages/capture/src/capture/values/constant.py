@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from capture.sources import Source
+from capture.guards.sources import Source
 from capture.values.base import Tracer, Value
 from capture.values.own_methods import own_method
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from capture.sources import Source
+from capture.guards.sources import Source
 from capture.values.base import Tracer, Value
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SetValue

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from capture.sources import CallSource, Source
+from capture.guards.sources import CallSource, Source
 from capture.values.base import Tracer, Value, realize
 
 _UNSET: Any = object()

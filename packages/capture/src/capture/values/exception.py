@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType, TracebackType, WrapperDescriptorType
 from typing import Any
 
-from capture.sources import AttrSource, Source
+from capture.guards.sources import AttrSource, Source
 from capture.values.base import LazyValue, Tracer, Value, realize
 from capture.values.constant import NONE, boolean
 from capture.values.sequence import TupleValue

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
-from capture.sources import AttrSource, Source
+from capture.guards.sources import AttrSource, Source
 from capture.values.base import LazyValue, Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.exception import ExceptionValue

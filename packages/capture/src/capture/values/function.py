@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from capture._engine import Outside, Region
+from capture.guards.sources import AttrSource, DictSource, GetitemSource, KeySource, Source
 from capture.signals import let_through
-from capture.sources import AttrSource, DictSource, GetitemSource, KeySource, Source
 from capture.values.base import (
     NotConstant,
     Tracer,

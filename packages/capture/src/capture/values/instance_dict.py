@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MemberDescriptorType
 from typing import Any
 
-from capture.sources import DictSource
+from capture.guards.sources import DictSource
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue, Entries, key_of

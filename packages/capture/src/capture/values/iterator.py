@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from capture.errors import UserRaised
-from capture.sources import Source
+from capture.guards.sources import Source
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.function import BuiltinValue, PartialValue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from capture.sources import Source
+from capture.guards.sources import Source
 from capture.values.base import Value
 
 LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import CellType, FunctionType
 from typing import Any, NoReturn
 
-from capture.sources import ConstSource, Source
+from capture.guards.sources import ConstSource, Source
 from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.constant import ConstantValue
 from capture.values.function import BuiltinValue, ClassValue, FunctionValue, SuperValue

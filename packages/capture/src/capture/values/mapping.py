@@ -8,7 +8,7 @@ from datetime import date, time, timedelta
 from types import FunctionType, MethodType
 from typing import Any
 
-from capture.sources import DictSource, KeySource, Source
+from capture.guards.sources import DictSource, KeySource, Source
 from capture.values.base import NotConstant, Tracer, Value, realize, root_package
 from capture.values.constant import differs_from_itself
 from capture.values.sequence import TupleValue

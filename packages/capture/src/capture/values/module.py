@@ -11,7 +11,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from capture._engine import Region
-from capture.sources import AttrSource, ConstSource, DictSource, KeySource
+from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource
 from capture.values.base import Tracer, Value, realize
 from capture.values.mapping import DictValue
 from capture.values.tensor import TensorValue

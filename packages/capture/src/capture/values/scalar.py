@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from capture.sources import Source
+from capture.guards.sources import Source
 from capture.values.base import Tracer, Value
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue

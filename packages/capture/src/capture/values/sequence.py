@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from capture.sources import Source
+from capture.guards.sources import Source
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize, settled
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from capture.sources import Source
+from capture.guards.sources import Source
 from capture.values.base import Tracer, Value
 
 

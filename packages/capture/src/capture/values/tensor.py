@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from capture.leaves import has_known_history, is_leaf
-from capture.sources import AttrSource, ConstSource, DictSource, KeySource, Source
+from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource, Source
+from capture.values.autograd_leaves import has_known_history, is_leaf
 from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.sequence import TupleValue

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
-from capture.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
+from capture.bytecode.versions import NO_DICT, PY313
+from capture.guards.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
 from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, realize, rely_on_no_member
 from capture.values.constant import ConstantValue
 from capture.values.function import bind, is_made_by_code, written_member
 from capture.values.instance_dict import InstanceDict
-from capture.versions import NO_DICT, PY313
 
 _MISSING = object()
 _STAND_INS = (weakref.ProxyType, weakref.CallableProxyType)

@@ -1,0 +1,1 @@
+"""Code objects as lists of instructions, the same on every supported interpreter.  Needs no torch."""

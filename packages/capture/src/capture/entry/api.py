@@ -1,0 +1,253 @@
+"""What users call: ``optimize`` and its kin."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from capture import _engine
+from capture.entry import stance
+from capture.entry.hook import Config
+from capture.entry.steering import named_after
+from capture.entry.translate import Backend
+from capture.errors import CaptureError, Location, Reason, Unsupported
+from capture.evaluator.foreign_markers import is_left_out
+from capture.evaluator.stepping import as_it_was, in_steps
+from capture.options import Options
+from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord, Record
+
+LOG = Log()
+"""What happened in this process, through all uses of ``optimize``."""
+
+# What ``reset`` has to reach.  Configurations belong to the functions that were made with them and die with them.
+_CONFIGS: weakref.WeakSet[Config] = weakref.WeakSet()
+
+
+def eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    """The backend that compiles nothing."""
+    return gm.forward
+
+
+def optimize(
+    backend: Backend | str = eager,
+    *,
+    nopython: bool = False,
+    dynamic: bool | None = None,
+    strict: bool = False,
+    recompile_limit: int = 8,
+    log: Log | None = None,
+    options: Options | None = None,
+) -> Callable[[Any], Any]:
+    """Captures what the decorated function, method or module runs, and gives its graphs to ``backend``.
+
+    ``backend(graph_module, example_inputs)`` returns a callable that takes the same inputs and returns a sequence of
+    tensors.  ``options`` are all settings at once, in the place of the four before them.
+    """
+    if isinstance(backend, str):
+        if backend != "eager":
+            raise ValueError(f"no backend is called {backend!r} here: give a callable, or 'eager'")
+        backend = eager
+    if isinstance(backend, torch.nn.Module) or not callable(backend):
+        raise TypeError(
+            f"a backend is a callable (gm, example_inputs) -> callable, not {backend!r}: optimize(backend)(f)"
+        )
+    if options is None:
+        options = Options(nopython=nopython, dynamic=dynamic, strict=strict, recompile_limit=recompile_limit)
+    if not isinstance(options, Options):
+        raise TypeError(f"options is {options!r}; give capture.Options(nopython=True), for one")
+    config = Config(backend, options, LOG if log is None else log)
+    _CONFIGS.add(config)
+    return functools.partial(_region, config)
+
+
+def _region(config: Config, target: Any, *rest: Any, **named: Any) -> Any:
+    if rest or named:
+        raise TypeError("optimize() gives a decorator, which takes one function: optimize(backend)(f)(*args)")
+    if isinstance(target, torch.nn.Module):
+        return CapturedModule(target, _module_region(config, target))
+    _refuse_program(target, "optimize")
+    if isinstance(target, type) or not callable(target):
+        raise TypeError(f"optimize() takes a function, a method or a module, not {target!r}")
+    stepped = in_steps(config, target, _left_to_be_stepped(config, target))
+    if stepped is not None:
+        return stepped
+    return named_after(_engine.Region(target, config), target)
+
+
+def _module_region(config: Config, module: torch.nn.Module) -> Callable[..., Any]:
+    """Calls the module itself, whose class says in each call what that means: programs replace ``__call__``."""
+    stepped = in_steps(config, module, _left_to_be_stepped(config, module.forward), like=module.forward)
+    region = stepped or _engine.Region(module, config)
+    return named_after(region, module)
+
+
+def _refuse_program(target: Any, name: str) -> None:
+    """A program of torch.export can be called as far as Python knows, and raises when it is."""
+    if any(cls.__name__ == "ExportedProgram" for cls in type(target).__mro__):
+        raise TypeError(
+            f"{name}() takes a function, a method or a module, not an ExportedProgram: give program.module()"
+        )
+
+
+def _refuse_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if args or kwargs:
+        raise TypeError(f"{name} takes the function alone, and its arguments in a second call: {name}(f)(*args)")
+
+
+def _left_to_be_stepped(config: Config, target: Any) -> Callable[[], None]:
+    """Says once that a frame which is suspended on its way is not captured, or refuses it where all has to be."""
+
+    @functools.cache
+    def note() -> None:
+        code = inspect.unwrap(target).__code__
+        location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
+        explanation = f"CPython steps `{code.co_qualname}`; what it calls is captured"
+        reason = Reason("coroutine", explanation, "compute in functions that it calls")
+        if config.nopython:
+            raise Unsupported(reason, location)
+        config.log.add(FallbackRecord(location, reason))
+
+    return note
+
+
+def as_written(function: Any) -> Any:
+    """What was given to ``optimize``, for a function that came from it; any other object itself."""
+    if isinstance(function, _engine.Region):
+        return function.function
+    if isinstance(function, CapturedModule):
+        return function.module
+    stepped = as_it_was(function)
+    return function if stepped is None else stepped
+
+
+class CapturedModule:
+    """Calls a module with capture on; everything else is the module's own."""
+
+    def __init__(self, module: torch.nn.Module, region: Callable[..., Any]) -> None:
+        self.__dict__.update(module=module, region=region)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.region(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["module"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.module, name, value)
+
+    def __repr__(self) -> str:
+        return f"CapturedModule({self.module!r})"
+
+
+def run(function: Any) -> Any:
+    """Uses what was captured and captures nothing more: what no version fits runs in CPython."""
+
+    @functools.wraps(function)
+    def run_known(*args: Any, **kwargs: Any) -> Any:
+        with stance.only_what_was_captured():
+            return function(*args, **kwargs)
+
+    return run_known
+
+
+def reset() -> None:
+    """Forgets every captured version, and every decision to leave a function alone."""
+    for config in list(_CONFIGS):
+        config.cache.drop(config)
+    LOG.clear()
+
+
+# -- looking ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What one call did."""
+
+    result: Any
+    graphs: tuple[GraphRecord, ...]
+    breaks: tuple[BreakRecord, ...]
+    recompilations: tuple[RecompileRecord, ...]
+    fallbacks: tuple[FallbackRecord, ...]
+
+    def __str__(self) -> str:
+        operators = sum(len(graph.operators) for graph in self.graphs)
+        lines = [f"{len(self.graphs)} graphs, {operators} operators, {len(self.breaks)} breaks"]
+        for number, graph in enumerate(self.graphs, 1):
+            lines.append(f"graph {number}, {graph.location}: {', '.join(graph.operators)}")
+            lines.append(f"  {len(graph.guards)} guards, captured in {graph.capture_seconds:.3f} s")
+        for broken in self.breaks:
+            lines += [
+                f"break ({broken.reason.kind}), {broken.location}: {broken.reason.explanation}",
+                f"    {broken.location.source}",
+            ]
+        lines += [f"left to CPython, {left.location}: {left.reason.explanation}" for left in self.fallbacks]
+        return "\n".join(lines)
+
+
+def explain(
+    function: Any, *args: Any, dynamic: bool | None = None, strict: bool = False, **kwargs: Any
+) -> Callable[..., Explanation]:
+    """``explain(f)(*args)`` runs ``f`` captured anew, and tells what happened."""
+    _refuse_arguments("explain", args, kwargs)
+    _refuse_program(function, "explain")
+
+    def run(*args: Any, **kwargs: Any) -> Explanation:
+        log = Log()
+        result = optimize(eager, dynamic=dynamic, strict=strict, log=log)(as_written(function))(*args, **kwargs)
+        seen = log.records()
+
+        def of_kind(kind: type[Record]) -> tuple[Any, ...]:
+            return tuple(record for record in seen if isinstance(record, kind))
+
+        kinds = (GraphRecord, BreakRecord, RecompileRecord, FallbackRecord)
+        return Explanation(result, *(of_kind(kind) for kind in kinds))
+
+    return run
+
+
+def export(
+    function: Any, *args: Any, strict: bool = False, **kwargs: Any
+) -> Callable[..., tuple[fx.GraphModule, tuple[str, ...]]]:
+    """``export(f)(*args)`` gives the one graph of ``f`` and the guards it relies on, or raises ``Unsupported``."""
+    _refuse_arguments("export", args, kwargs)
+    _refuse_program(function, "export")
+
+    def run(*args: Any, **kwargs: Any) -> tuple[fx.GraphModule, tuple[str, ...]]:
+        graphs: list[fx.GraphModule] = []
+
+        def keep(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+            graphs.append(gm)
+            return gm.forward
+
+        log = Log()
+        # A number has to be read after the graph, which is not part of it.
+        options = Options(nopython=True, strict=strict, capture_scalar_outputs=False)
+        optimize(keep, options=options, log=log)(as_written(function))(*args, **kwargs)
+        if len(graphs) != 1:
+            raise not_one_graph(function, len(graphs))
+        record = next(record for record in log.records() if isinstance(record, GraphRecord))
+        return graphs[0], record.guards
+
+    return run
+
+
+def not_one_graph(function: Any, count: int) -> CaptureError:
+    """What to say where one graph was wanted."""
+    if is_left_out(function):
+        return CaptureError(f"{function} is disabled, so it has no graph: remove `disable` to export it")
+    return CaptureError(
+        f"{function} gave {count} graphs where one was wanted: it runs no tensor operation, or runs several frames"
+    )
+
+
+def records() -> tuple[Record, ...]:
+    """What happened so far, oldest first."""
+    return LOG.records()

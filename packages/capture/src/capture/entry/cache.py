@@ -1,0 +1,214 @@
+"""What is kept for each code object: its versions, what is known to vary, and when to give up.
+
+Guarded entries themselves live in the engine, beside the code object, and die with it; here is what explains them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch
+
+from capture._engine import GuardedCode, drop_entries
+from capture.errors import Location, Reason
+from capture.evaluator.outcomes import Varying
+from capture.guards.guard import Guard, answers_by_code
+from capture.guards.layouts import CLOSED, varied
+from capture.guards.sources import Inputs, MadeSource
+from capture.options import Options
+from capture.records import FallbackRecord
+from capture.silence import looking, silenced
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a version computes, and which instructions of the program's code it stands for."""
+
+    operators: int
+    visited: frozenset[int]
+    breaks: bool
+
+
+@dataclass(slots=True)
+class Version:
+    """One guarded entry and the meaning of its checks.  The guards hold no object of the user's."""
+
+    entry: GuardedCode
+    guards: tuple[Guard, ...]
+    piece: Piece
+
+    def first_failure(self, inputs: Inputs) -> Guard | None:
+        index = self.entry.guards.first_failure(inputs.function, inputs.args)
+        return None if index is None else self.guards[index]
+
+    def differing(self, inputs: Inputs) -> list[tuple[Guard, Any]]:
+        """The tensors and numbers that are others than before; none where more than sizes and values differ."""
+        found = []
+        with silenced():
+            failures = self.entry.guards.failures(inputs.function, inputs.args)
+        for guard in map(self.guards.__getitem__, failures):
+            if guard.kind in ("tensor", "equals"):
+                actual, expected = _read(guard, inputs), guard.payload[0]
+                if not _is_another_number(guard.kind, expected, actual):
+                    return []
+                if guard.kind == "equals" or varied(expected[4], expected[5], actual):
+                    found.append((guard, actual))
+            elif guard.kind in ("type", "length"):
+                return []
+        return found
+
+
+def _is_another_number(kind: str, expected: Any, actual: Any) -> bool:
+    if kind == "tensor":
+        return _is_like(actual, expected)
+    return type(actual) is type(expected) and type(actual) in (int, float)
+
+
+_ABSENT = object()
+
+
+def _read(guard: Guard, inputs: Inputs) -> Any:
+    if guard.source is None:
+        return _ABSENT
+    try:
+        with silenced():  # gradients of what is no leaf are among what is read
+            return guard.source.read(inputs)
+    except (AttributeError, KeyError, IndexError, ValueError, TypeError):
+        return _ABSENT
+
+
+def _has_sizes(value: Any) -> bool:
+    return issubclass(type(value), torch.Tensor) and not answers_by_code(type(value)) and not value.is_nested
+
+
+def _is_like(actual: Any, expected: tuple[Any, ...]) -> bool:
+    """Whether a tensor differs from an expected one in nothing but its sizes and strides."""
+    if type(actual) is not expected[0] or actual.is_nested:
+        return False
+    same = (type(actual), actual.dtype, actual.device, actual.requires_grad) == expected[:4]
+    return same and len(expected[4]) == actual.dim()
+
+
+@dataclass(slots=True)
+class CodeState:
+    versions: list[Version] = field(default_factory=list)
+    varying: Varying = field(default_factory=Varying)
+    reasons: list[str] = field(default_factory=list)
+    left_idle: int = 0  # calls that CPython ran because no tensor was within their reach
+    decided: Any = None  # by a call that ended in a warning that is an error
+    loops_let_go: list[frozenset[int]] = field(default_factory=list)
+
+    def add(self, entry: GuardedCode, guards: tuple[Guard, ...], piece: Piece) -> None:
+        self.versions.append(Version(entry, guards, piece))
+
+    def due(self, inputs: Inputs) -> Version | None:
+        """The version that fits and is up for review."""
+        found = (version for version in self.versions if version.entry.review == version.entry.hits != 0)
+        return next((each for each in found if each.entry.guards.check(inputs.function, inputs.args)), None)
+
+    def is_idle(self) -> bool:
+        """Whether nothing was compiled for this code: no call of it computed a tensor."""
+        return all(version.entry.code is None for version in self.versions)
+
+    def fitting(self, inputs: Inputs) -> GuardedCode | None:
+        entries = (version.entry for version in self.versions)
+        return next((entry for entry in entries if entry.guards.check(inputs.function, inputs.args)), None)
+
+    def why(self, inputs: Inputs) -> str | None:
+        """A sentence about the newest version, or None if there is none yet."""
+        if not self.versions:
+            return None
+        with looking():
+            failed = self.versions[-1].first_failure(inputs)
+            sentence = "the guards of an earlier call" if failed is None else failed.failure(inputs)
+        self.reasons.append(sentence)
+        return sentence
+
+    def learn(self, inputs: Inputs, options: Options) -> None:
+        """Sizes and numbers that differ from the most similar version's become symbolic, all at once.
+
+        So does the first that differs from each other version's: what comes back in turns varies, too.
+        """
+        with looking():
+            differing = [version.differing(inputs) for version in self.versions]
+            nearest = min((found for found in differing if found), key=len, default=[])
+            for guard, actual in nearest:
+                self._generalize(guard, actual, options)
+            for version in self.versions:
+                failed = version.first_failure(inputs)
+                if failed is not None and (found := _read(failed, inputs)) is not _ABSENT:
+                    self._generalize(failed, found, options)
+
+    def _generalize(self, failed: Guard, actual: Any, options: Options) -> None:
+        assert failed.source is not None
+        if failed.kind == "equals" and type(failed.payload[0]) is type(actual):
+            if type(actual) is int and not options.specialize_int:
+                self.varying.ints.add(failed.source)
+            elif type(actual) is float and not options.specialize_float:
+                self.varying.floats.add(failed.source)
+        elif failed.kind == "length" and type(actual) is list and not options.specialize_int:
+            self.varying.ints.add(MadeSource(failed.source, len))
+        elif failed.kind == "tensor" and _has_sizes(actual):
+            sizes, strides = failed.payload[0][4:6]
+            known = self.varying.layouts.get(failed.source, CLOSED)
+            self.varying.layouts[failed.source] = known | varied(sizes, strides, actual)
+
+
+class Cache:
+    """The states of all code objects under one configuration.
+
+    By identity: code objects of different files, or of one text that was executed twice, are equal.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[int, tuple[weakref.ref[CodeType], CodeState]] = {}
+
+    def state(self, code: CodeType) -> CodeState:
+        known = self._states.get(id(code))
+        if known is not None and known[0]() is code:
+            return known[1]
+        key, states = id(code), self._states
+
+        def forget(gone: weakref.ref[CodeType]) -> None:
+            if key in states and states[key][0] is gone:
+                del states[key]
+
+        state = CodeState()
+        states[key] = weakref.ref(code, forget), state
+        return state
+
+    def codes(self) -> list[CodeType]:
+        return [code for reference, _ in list(self._states.values()) if (code := reference()) is not None]
+
+    def clear(self) -> None:
+        self._states.clear()
+
+    def drop(self, owner: object | None = None) -> None:
+        """Forget everything, in the engine too: what is ``owner``'s, and what was of owners gone."""
+        for code in self.codes():
+            drop_entries(code, owner or self)  # the cache itself owns nothing
+        self.clear()
+
+
+def without_objects(guards: Sequence[Guard]) -> tuple[Guard, ...]:
+    """The guards with their sentences fixed, and without what would keep the user's objects alive."""
+    kept = ("equals", "tensor", "length", "distinct")
+    return tuple(
+        Guard(guard.source, guard.kind, guard.payload if guard.kind in kept else (), guard.location, guard.sentence())
+        for guard in guards
+    )
+
+
+def too_many(location: Location, state: CodeState, limit: int) -> FallbackRecord:
+    each = {reason.partition(" (assumed at ")[0]: reason for reason in state.reasons}  # wherever it was assumed
+    varied = "; ".join(list(each.values())[-3:])
+    if state.is_idle():
+        return FallbackRecord(location, Reason("idle", f"{limit} calls that differ computed no tensor: {varied}"))
+    explanation = f"{limit} versions exist already and none fits: {varied}"
+    return FallbackRecord(
+        location, Reason("recompile limit", explanation, "raise recompile_limit, or make what varies a tensor")
+    )

@@ -1,0 +1,442 @@
+"""The frame-evaluation hook: the engine asks about a frame, a translation or a decision is the answer."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import importlib
+import os
+import sys
+import sysconfig
+import traceback
+import weakref
+from collections.abc import Callable, Iterable
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from capture import _engine
+from capture.bytecode.resume import Continuations
+from capture.entry import stance
+from capture.entry.cache import Cache, CodeState, too_many, without_objects
+from capture.entry.lean_frames import Leanness
+from capture.entry.translate import Backend, Translation, translate
+from capture.errors import (
+    BackendError,
+    CaptureWarning,
+    InternalError,
+    Location,
+    Reason,
+    RecompileLimitHit,
+    RecompileRefused,
+    Signal,
+    SkipFrame,
+    Unsupported,
+    words_of,
+)
+from capture.evaluator.foreign_markers import is_disabled, is_triton_kernel
+from capture.evaluator.frame_queries import stack_depth
+from capture.evaluator.idle_frames import Idleness, LeftIdle, is_left_for_good
+from capture.evaluator.outcomes import SizesFixed
+from capture.forks import CollectionPause, ProcessLock
+from capture.guards.guard import RELATIONS, to_spec
+from capture.guards.sources import Inputs
+from capture.informing import Waiting, inform
+from capture.options import Options
+from capture.program_settings import program_settings
+from capture.recording import forward_mode, saved_tensors
+from capture.records import FallbackRecord, Log, RecompileRecord
+from capture.signals import Delivered, HeldSignals, carrying, let_through
+from capture.silence import looking
+from capture.torch_versions import (
+    INSIDES,
+    DispatchKey,
+    cdata_of,
+    dispatch_tls_is_dispatch_key_excluded,
+    get_tracing_state,
+    len_torch_dispatch_stack,
+    maybe_current_level,
+    set_eval_frame,
+)
+from capture.values import default_devices
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+# What of torch is written as programs are, and worth capturing where a program's own frame broke.  Of its optimizers
+# only whole steps are: where those break, too, they break once for every parameter.
+_PROGRAMS = (
+    os.path.join(_TORCH, "nn", "modules") + os.sep,
+    os.path.join(_TORCH, "optim", "optimizer.py"),
+    os.path.join(_TORCH, "amp", "grad_scaler.py"),
+)
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_PACKAGES = (sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep)
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+# Packages without tensor programs of their own, and compilers: a backward pass may compile while a region runs.
+_LEFT_ALONE = frozenset(
+    {"numpy", "scipy", "sympy", "pandas", "pytest", "_pytest", "hypothesis", "pluggy", "matplotlib", "triton"}
+    | {"typing_extensions"}
+    | {"aotgrad", "inductor", "cudagraphs", "compile_api"}
+)
+
+
+_UNCOLLECTED = CollectionPause()
+_TRIES = 5
+"""How often an error has to come before it is a mistake of ours, where other threads may be the reason."""
+_DEFAULT_LIMIT = Options().recompile_limit
+
+
+class Config:
+    """One use of ``optimize``: its backend, its options, and everything kept for it."""
+
+    def __init__(self, backend: Backend, options: Options, log: Log) -> None:
+        self.backend = backend
+        self.options = options
+        self.log = log
+        self.cache = Cache()
+        self.continuations = Continuations()
+        self.idleness = Idleness(options.idle_instructions if options.leave_idle and not options.nopython else None)
+        self.leanness = Leanness(self)
+        self.lock = ProcessLock()
+        self.signals = HeldSignals()
+        # Code may outlive its functions: what was compiled for it goes with the configuration that asked for it.
+        weakref.finalize(self, self.cache.drop).atexit = False
+
+    @property
+    def nopython(self) -> bool:
+        return self.options.nopython
+
+    @property
+    def recompile_limit(self) -> int:
+        """The limit that was given; in the place of the default one, what the program's settings say now."""
+        asked, given = program_settings().recompile_limit, self.options.recompile_limit
+        return given if asked is None or given != _DEFAULT_LIMIT else asked
+
+    @property
+    def leave_idle(self) -> bool:
+        return self.options.leave_idle
+
+
+def is_captured(code: CodeType, module: str) -> bool:
+    """Whether a frame of this code is worth evaluating when the hook meets it; callees are inlined regardless."""
+    filename = code.co_filename
+    if filename.startswith(("<frozen", "<generated: ", _OURS)):  # the last but one: code that a compiler wrote
+        return False
+    if module.partition(".")[0] in _LEFT_ALONE:
+        return False
+    if filename.startswith(_TORCH):
+        return filename.startswith(_PROGRAMS) and not filename.endswith(os.sep + "module.py")
+    return filename.startswith(_PACKAGES) or not filename.startswith(_STDLIB)
+
+
+# What runs while a module is imported, finders and decorators among it, nobody asked to compile.
+_engine.run_outside(importlib._bootstrap._find_and_load.__code__)  # type: ignore[attr-defined]
+
+
+def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...]) -> Any:
+    """What the engine calls on a miss."""
+    code = function.__code__
+    if is_disabled(function):
+        return _engine.SKIP_ONCE
+    if is_triton_kernel(function) or not is_captured(code, str(function.__globals__.get("__name__"))):
+        return _engine.SKIP_ALWAYS
+    if not INSIDES.unusable and _is_transformed():
+        return _engine.SKIP_ONCE
+    location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
+    if program_settings().disabled:
+        return _engine.SKIP_ONCE
+    state, inputs = config.cache.state(code), Inputs(function, args)
+    due = state.due(inputs)
+    if due is not None and not stance.is_default():
+        return due.entry
+    if due is None and not stance.may_translate(location, lambda: state.why(inputs)):
+        return _engine.SKIP_ONCE
+    try:
+        with carrying():
+            return _told_of(config, inputs, location)
+    except RecursionError:  # the engine runs the frame as it is
+        raise
+    except Delivered as delivered:
+        raise delivered.error from None
+    except BaseException as error:
+        raising = config.continuations.raising(code, error)
+        if raising is None:
+            raise
+        return raising  # what surrounds the place in the user's function handles it
+
+
+def _told_of(config: Config, inputs: Inputs, location: Location) -> Any:
+    """The verdict.  Of what it came to the user is told when all is kept: where that is an error, the next call goes on
+    as this one would have."""
+    state, told = config.cache.state(inputs.function.__code__), Waiting()
+    if state.decided is not None:
+        decided, state.decided = state.decided, None
+        return decided
+    try:
+        with told.gathered():
+            verdict = _verdict(config, inputs, location)
+    except BaseException:
+        told.show()
+        raise
+    try:
+        told.tell()
+    except Warning:
+        if not isinstance(verdict, _engine.GuardedCode):  # which is found again by its guards
+            state.decided = verdict
+        raise
+    return verdict
+
+
+def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
+    try:
+        _require_insides()
+        with config.lock.held(), config.signals.held(), _UNCOLLECTED.held():
+            return _translate(config, inputs, location)
+    except BackendError as error:
+        let_through(error)
+        if config.nopython or not program_settings().failures_run_eagerly:
+            raise
+        return _run_eagerly(config, location, error)
+    except (Unsupported, RecompileRefused, RecompileLimitHit):
+        raise
+    except SkipFrame as skip:
+        if config.nopython:
+            raise Unsupported(skip.reason, skip.location or location) from None
+        return _give_up(config, FallbackRecord(location, skip.reason))
+    except Exception as error:  # a mistake of ours must never be the user's problem
+        let_through(error)
+        if isinstance(error, RecursionError) and _is_deep():
+            raise  # there is no room left to evaluate anything; the engine runs the frame as it is
+        if isinstance(error, RecursionError):
+            return _give_up(config, FallbackRecord(location, Reason("nesting", "what it works on is nested too deep")))
+        if config.options.strict:
+            raise InternalError(f"capturing {location} failed: {words_of(error)}") from error
+        reason = Reason("internal error", words_of(error), "please report it; the frame runs in CPython")
+        record = FallbackRecord(location, reason, _traceback())
+        inform(
+            CaptureWarning(f"{location}: {reason.explanation} (inside capture; the function runs uncompiled)"), location
+        )
+        return _give_up(config, record)
+
+
+def _require_insides() -> None:
+    if INSIDES.unusable:
+        _say_once(INSIDES.unusable)
+        INSIDES.require_essentials()
+
+
+@functools.cache
+def _say_once(sentence: str) -> None:
+    inform(CaptureWarning(sentence))
+
+
+def _is_deep() -> bool:
+    """Whether the program itself has used up most of Python's stack."""
+    return stack_depth() > sys.getrecursionlimit() // 2
+
+
+def _traceback() -> str:
+    try:
+        return traceback.format_exc()
+    except Exception:  # noqa: BLE001 - a program may well have broken what this is made of, ``builtins.len`` for one
+        return ""
+
+
+def _is_transformed() -> bool:
+    """Whether tensors are not what they seem: inside ``vmap`` and ``grad``, with gradients in forward mode, under
+    somebody's mode, or in the ``__torch_dispatch__`` of a subclass, which is below autograd; whether ``torch.jit``
+    traces; or whether the program is shown each tensor that autograd keeps, of which compiled code keeps others."""
+    if maybe_current_level() is not None or len_torch_dispatch_stack() > 0:
+        return True
+    if dispatch_tls_is_dispatch_key_excluded(DispatchKey.PythonTLSSnapshot):
+        return True
+    if get_tracing_state and get_tracing_state() is not None:  # TorchScript's tracer is to see each operator
+        return True
+    if saved_tensors.are_shown() or forward_mode.is_open():
+        return True
+    return default_devices.is_overridden()
+
+
+def _give_up(config: Config, record: FallbackRecord) -> Any:
+    config.log.add(record)
+    return _engine.SKIP_ALWAYS
+
+
+def _run_eagerly(config: Config, location: Location, error: BackendError) -> Any:
+    reason = Reason("backend", str(error), "its own exception says more where failures are not suppressed")
+    inform(CaptureWarning(f"{location}: {error} (the function runs uncompiled)"), location)
+    return _give_up(config, FallbackRecord(location, reason))
+
+
+def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
+    code = inputs.function.__code__
+    state = config.cache.state(code)
+    if (due := state.due(inputs)) is not None:
+        return config.leanness.review(code, due, location)
+    if (in_cpython := config.leanness.left(code)) is not None:
+        return in_cpython
+    known = state.fitting(inputs)
+    if known is not None:  # another thread was faster; or this one was interrupted before the engine had it
+        return _engine.SKIP_ONCE if known in _engine.entries(code) else known
+    sentence, allowance = state.why(inputs), config.idleness.allowance(inputs)
+    if sentence is not None:
+        if not state.is_idle():
+            _note_recompilation(config, location, state, sentence)
+        if len(state.versions) >= config.recompile_limit and not _may_open(config, state):
+            return _too_many(config, location, state)
+        if config.options.dynamic is not False and allowance is None:
+            state.learn(inputs, config.options)
+    state.varying.all_sizes = config.options.dynamic is True
+    try:
+        made = _made_of_what_stays(lambda: translate(config, inputs, state.varying, allowance))
+    except SizesFixed:
+        return _too_many(config, location, state)
+    except LeftIdle as left:
+        return _leave_idle(config, FallbackRecord(location, left.reason), state)
+    finally:
+        if state.varying.defines_classes:  # nobody should meet a stand-in among the classes that a class knows
+            gc.collect(0)
+    if made.graph is not None:
+        config.idleness.computes(inputs.function)
+    guards = _engine.Guards(*to_spec(made.guards))
+    if made.recheck is not None:
+        made.recheck.guards = guards
+    with looking():  # from here on the engine knows the tensors by their numbers: it asks nothing that a mode would see
+        holds = guards.check(inputs.function, inputs.args)
+    entry = _engine.GuardedCode(made.code, guards, config)
+    state.add(entry, without_objects(made.guards), config.leanness.piece(code, made, entry))
+    if not holds and _is_outdated(made, guards, inputs):  # it is for calls to come
+        _engine.add_entry(code, entry)
+        return _engine.SKIP_ONCE
+    return entry
+
+
+def _made_of_what_stays(make: Callable[[], Translation]) -> Translation:
+    """What another thread writes while it is read may be neither this nor that, which no rule expects: once more then.
+    A mistake of ours comes again."""
+    for _ in range(_TRIES - 1):
+        try:
+            return make()
+        except (BackendError, Unsupported, Signal, SizesFixed, RecursionError):
+            raise
+        except Exception:
+            if not _engine.has_other_threads():
+                raise
+    return make()
+
+
+def _is_outdated(made: Translation, guards: _engine.Guards, inputs: Inputs) -> bool:
+    """Whether another thread changed what was read while it was captured; not where each read gives another object."""
+    failed = guards.first_failure(inputs.function, inputs.args) if _engine.has_other_threads() else None
+    guard = None if failed is None else made.guards[failed]
+    if guard is None or guard.kind in RELATIONS or guard.source is None:
+        return False
+    try:
+        return guard.source.read(inputs) is guard.source.read(inputs)
+    except (LookupError, AttributeError):  # it is gone
+        return True
+
+
+def _note_recompilation(config: Config, location: Location, state: CodeState, sentence: str) -> None:
+    asked = program_settings()
+    if asked.recompiling_is_an_error:
+        raise RecompileRefused(f"{location} would be captured again, which is an error by the settings: {sentence}")
+    if asked.limit_is_an_error and len(state.versions) >= config.recompile_limit:
+        raise RecompileLimitHit(f"{location}: {too_many(location, state, config.recompile_limit).reason.explanation}")
+    config.log.add(RecompileRecord(location, sentence))
+
+
+def _leave_idle(config: Config, record: FallbackRecord, state: CodeState) -> Any:
+    state.left_idle += 1
+    if state.left_idle == 1:
+        config.log.add(record)
+    return _engine.SKIP_ALWAYS if is_left_for_good(state.left_idle) else _engine.SKIP_ONCE
+
+
+def _may_open(config: Config, state: CodeState) -> bool:
+    """Past the limit there may be one version more, in which CPython runs what would take a size for a constant."""
+    if state.is_idle() or state.varying.open_only or config.nopython or config.options.dynamic is False:
+        return False
+    state.varying.open_only = bool(state.varying)
+    return state.varying.open_only
+
+
+def _too_many(config: Config, location: Location, state: CodeState) -> Any:
+    record = too_many(location, state, config.recompile_limit)
+    if not state.is_idle():
+        inform(CaptureWarning(f"{location}: {record.reason.explanation}"), location)
+    return _give_up(config, record)
+
+
+# -- tensors in C ------------------------------------------------------------------------------------------------
+
+
+_SYMBOLS = (
+    "aoti_torch_get_dtype",
+    "aoti_torch_get_sizes",
+    "aoti_torch_get_strides",
+    "aoti_torch_get_dim",
+    "aoti_torch_get_device_type",
+    "aoti_torch_get_device_index",
+    "aoti_torch_get_layout",
+    "aoti_torch_get_data_ptr",
+    "aoti_torch_get_storage_offset",
+    "aoti_torch_get_storage_size",
+    "aoti_torch_layout_strided",
+)
+_METHODS = {
+    "requires_grad": "_ZNK3c1010TensorImpl13requires_gradEv",
+    "is_neg": "_ZN2at6native6is_negERKNS_6TensorE",
+    "is_conj": "_ZN2at6native7is_conjERKNS_6TensorE",
+    "_is_zerotensor": "_ZN2at6native14_is_zerotensorERKNS_6TensorE",
+}
+"""What asks nobody, unlike attributes and methods in Python, which the program may answer."""
+
+
+def bind_tensors() -> bool:
+    """Show the engine where a tensor object keeps its tensor, and torch's C functions that read one."""
+    addresses = _addresses()
+    return _engine.bind_tensors(_payload_offset(), addresses, (torch.Tensor, torch.nn.Parameter))
+
+
+def _addresses() -> dict[str, int]:
+    library = ctypes.CDLL(os.path.join(_TORCH, "lib", "libtorch_cpu.so"))
+    found = {}
+    for name in _SYMBOLS:
+        symbol = getattr(library, name, None)
+        if symbol is not None:
+            found[name] = ctypes.cast(symbol, ctypes.c_void_p).value or 0
+    for name, mangled in _METHODS.items():
+        if (method := getattr(library, mangled, None)) is not None:
+            found[name] = ctypes.cast(method, ctypes.c_void_p).value or 0
+    return found
+
+
+def _payload_offset() -> int | None:
+    """The place in a tensor's Python object of the word that ``_cdata`` tells, where all samples agree on one."""
+    samples: list[torch.Tensor] = [
+        torch.empty(1),
+        torch.empty(2, 3, dtype=torch.float64),
+        torch.nn.Parameter(torch.empty(1)),
+    ]
+    candidates = set.intersection(*(set(_words_equal_to_cdata(tensor)) for tensor in samples))
+    return min(candidates) if candidates else None
+
+
+def _words_equal_to_cdata(tensor: torch.Tensor) -> Iterable[int]:
+    size = type(tensor).__basicsize__ // 8
+    words = (ctypes.c_size_t * size).from_address(id(tensor))
+    return (index * 8 for index in range(2, size) if words[index] == cdata_of(tensor))
+
+
+def install() -> None:
+    """Once, at import: the engine learns whom to ask."""
+    if not INSIDES.unusable:
+        bind_tensors()
+    if set_eval_frame:
+        _engine.set_peer_switch(set_eval_frame)
+    _engine.set_translator(translate_frame)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_engine.forget_other_threads)
+        os.register_at_fork(after_in_child=_UNCOLLECTED.in_child)

@@ -1,0 +1,201 @@
+"""Frames that break and compute next to nothing in between: captured they cost more than CPython takes for them.
+
+Each piece of such a frame is worth its guards, its graph and the way to the next one only where it computes something.
+What that is is known when it is made; how often it ran is told by the engine, which asks for a review of lean
+pieces.  Then CPython runs the loop that they are in, and what is behind the loop is captured again; or the whole
+function, where all of its pieces are lean.  What such a frame calls is captured by itself.
+
+What counts is operators, not the time: the same program is captured in the same way on every machine.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable
+from types import CodeType
+from typing import Any, Protocol
+
+from torch import fx
+
+from capture import _engine
+from capture._engine import GuardedCode, Guards
+from capture.bytecode.loops import LoopInCPython
+from capture.bytecode.resume import NOWHERE, Continuations, NotResumable
+from capture.entry.cache import Cache, CodeState, Piece, Version
+from capture.entry.translate import Translation
+from capture.errors import Location, Reason
+from capture.options import Options
+from capture.records import FallbackRecord, Log
+
+REVIEWED_AFTER = 64
+"""How often a lean piece runs before it is looked at what it is a part of."""
+_FEW, _MOST = 2, 3  # operators of a piece: on average less than, and at most
+_MUCH = 100
+_NO_GUARDS = (("root",), (), ())
+# What gives a number, a view or a part of what there is computes nothing; the rest of these is one kernel each.
+_NOTHING = frozenset(
+    {"item", "getitem", "select", "unbind", "view", "reshape", "squeeze", "unsqueeze", "detach", "size", "tolist"}
+    | {"float", "int", "bool", "__bool__", "__float__", "__int__", "to", "double", "_local_scalar_dense"}
+)
+_ONE = frozenset(
+    {
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "div",
+        "neg",
+        "pow",
+        "abs",
+        "sum",
+        "mean",
+        "max",
+        "min",
+        "amax",
+        "amin",
+        "any",
+        "all",
+    }
+    | {"gt", "lt", "ge", "le", "eq", "ne", "iadd", "isub", "imul", "itruediv", "argmax", "argmin", "norm", "exp", "log"}
+    | {"sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "clone", "isnan", "isfinite", "logical_not", "count_nonzero"}
+    | {"add_", "sub_", "mul_", "div_", "zero_", "fill_", "copy_", "clamp", "cat", "stack", "append", "matmul", "mm"}
+)
+
+
+class Owner(Protocol):
+    """The configuration, of which this holds no reference."""
+
+    cache: Cache
+    continuations: Continuations
+    options: Options
+    log: Log
+
+
+class Leanness:
+    """What of one configuration's frames is left to CPython because its pieces compute too little."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner: Callable[[], Any] = weakref.ref(owner)
+
+    def piece(self, code: CodeType, made: Translation, entry: GuardedCode) -> Piece:
+        """What was made for this code; a lean one will be reviewed."""
+        owner = self._owner()
+        original = owner.continuations.original(code)
+        places = frozenset(map(original.place, made.visited)) - {NOWHERE}
+        piece = Piece(_operators(made.graph), places, made.stopped is not None)
+        if piece.breaks and piece.operators < _FEW and owner.options.leave_idle and not owner.options.nopython:
+            entry.review = REVIEWED_AFTER
+        return piece
+
+    def review(self, code: CodeType, version: Version, location: Location) -> Any:
+        """What is to be done with a call of a piece from now on."""
+        root = self._owner().continuations.original(code)
+        pieces = self._pieces(root.code)
+        loop = root.flow.innermost_loop(version.piece.visited)
+        if loop is not None:
+            if _are_lean((at, each) for at, each in pieces if root.flow.innermost_loop(each.piece.visited) == loop):
+                self._state(root.code).loops_let_go.append(loop)
+                if (left := self._let_go_of(root.code, loop, location, code)) is not None:
+                    return left
+        elif max(each.piece.operators for _, each in pieces) <= _MOST and _are_lean(pieces):
+            reason = Reason("few operators", f"it breaks, and {_OF_ITS_PIECES}")
+            self._owner().log.add(FallbackRecord(location, reason))
+            return _engine.SKIP_ALWAYS
+        version.entry.review = 2 * version.entry.hits
+        return version.entry
+
+    def left(self, code: CodeType) -> GuardedCode | None:
+        """For a continuation in a loop that CPython runs: the code for it."""
+        continuations = self._owner().continuations
+        point = continuations.point_of(code)
+        if point is None:
+            return None
+        root = continuations.original(code).code
+        loop = next((each for each in self._state(root).loops_let_go if point.index in each), None)
+        return None if loop is None else self._in_cpython(code, loop)
+
+    def _let_go_of(self, root: CodeType, loop: frozenset[int], location: Location, asked: CodeType) -> Any:
+        owner = self._owner()
+        inside = [code for code, _ in self._codes(root) if _is_at(owner.continuations.point_of(code), loop)]
+        found = {}
+        for code in inside:
+            made = self._in_cpython(code, loop)
+            if made is None:
+                self._state(root).loops_let_go.remove(loop)
+                return None
+            found[code] = made
+        for code, made in found.items():
+            owner.cache.state(code).versions.clear()
+            _engine.drop_entries(code, owner)
+            if code is not asked:
+                _engine.add_entry(code, made)
+        where = Location(location.filename, _line(owner.continuations, root, loop), location.function)
+        owner.log.add(
+            FallbackRecord(where, Reason("few operators", f"a loop breaks in each round, and {_OF_ITS_PIECES}"))
+        )
+        return found.get(asked)
+
+    def _in_cpython(self, code: CodeType, loop: frozenset[int]) -> GuardedCode | None:
+        owner = self._owner()
+        continuations = owner.continuations
+        try:
+            left = continuations.in_cpython(
+                code, lambda root, flow, point: LoopInCPython(root, flow, point, loop, continuations)
+            )
+        except NotResumable:
+            return None
+        return GuardedCode(left, Guards(_NO_GUARDS), owner)
+
+    def _state(self, code: CodeType) -> CodeState:
+        state: CodeState = self._owner().cache.state(code)
+        return state
+
+    def _codes(self, root: CodeType) -> list[tuple[CodeType, CodeState]]:
+        owner = self._owner()
+        return [(code, owner.cache.state(code)) for code in owner.cache.codes() if _is_of(owner, code, root)]
+
+    def _pieces(self, root: CodeType) -> list[tuple[int, Version]]:
+        """With a number for each piece of code."""
+        codes = enumerate(state for _, state in self._codes(root))
+        return [(number, version) for number, state in codes for version in state.versions]
+
+
+_OF_ITS_PIECES = f"less than {_FEW} operators are computed from one break to the next: CPython runs it"
+
+
+def _is_of(owner: Owner, code: CodeType, root: CodeType) -> bool:
+    return owner.continuations.original(code).code is root
+
+
+def _is_at(point: Any, loop: frozenset[int]) -> bool:
+    return point is not None and point.index in loop
+
+
+def _line(continuations: Continuations, root: CodeType, loop: frozenset[int]) -> int:
+    instructions = continuations.original(root).flow.instructions
+    return min((line for i in loop if (line := instructions[i].line) is not None), default=root.co_firstlineno)
+
+
+def _are_lean(pieces: Iterable[tuple[int, Version]]) -> bool:
+    """Whether a round computes little; there were as many as the piece that ran most often has versions that ran."""
+    operators, rounds = 0, Counter[int]()
+    for code, version in pieces:
+        hits = version.entry.hits + 1
+        operators += version.piece.operators * hits
+        rounds[code] += hits
+    return operators < _FEW * max(rounds.values())
+
+
+def _operators(module: fx.GraphModule | None) -> int:
+    """How many kernels of their own its operators would be in eager, about."""
+    return 0 if module is None else sum(map(_weight, module.graph.nodes))
+
+
+def _weight(node: fx.Node) -> int:
+    if node.op in ("placeholder", "output"):
+        return 0
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    if node.op == "call_module" or node.op == "get_attr":
+        return _MUCH
+    return 0 if name in _NOTHING else 1 if name in _ONE else _FEW

@@ -1,0 +1,161 @@
+"""Functions that captured code calls, or is marked with, to steer capture.  Outside of capture they do nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+
+from capture._engine import Outside
+from capture.break_errors import LEAVING, switch
+from capture.entry.stance import set_stance
+from capture.evaluator.builtin_rules.assumed import ASSUMED
+from capture.evaluator.builtin_rules.registry import fallback, rule
+from capture.evaluator.builtin_rules.torch_functions import ALLOWED, DISALLOWED
+from capture.evaluator.foreign_markers import MARK, WHY, why_disabled
+from capture.values.base import Tracer, Value
+from capture.values.constant import FALSE, NONE, TRUE
+from capture.values.function import BoundMethod
+
+
+class error_on_graph_break(contextlib.ContextDecorator):  # noqa: N801 - called like a function
+    """A break of what is captured within is an error, whatever ``optimize`` was asked for; or a record again."""
+
+    def __init__(self, error_on_graph_break: bool) -> None:
+        self.error = error_on_graph_break
+        self.before = False
+
+    def _recreate_cm(self) -> error_on_graph_break:
+        return error_on_graph_break(self.error)  # calls of one function may be under way at the same time
+
+    def __enter__(self) -> None:
+        self.before = switch(self, self.error)
+
+    def __exit__(self, *_: object) -> None:
+        switch(self, self.before)
+
+
+@rule(switch)
+def switch_while_captured(ctx: Tracer, context: Value, error: Value) -> Value:
+    if context.source is not None:  # entered outside, where CPython has to leave it
+        explanation = "an `error_on_graph_break` that was made outside is entered or left"
+        ctx.stop(LEAVING, explanation, "make it where it is used")
+    before, ctx.effects.breaks_are_errors = ctx.effects.breaks_are_errors, bool(error.constant())
+    return TRUE if before else FALSE
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def graph_break(message: str = "") -> None:
+    """Ends the graph here."""
+
+
+def torchs_graph_break(msg: str = "") -> None:
+    """For whoever serves programs written for torch's compiler: ends the graph where the program itself asks for it.
+    Libraries ask to work around that compiler."""
+
+
+def is_compiling() -> bool:
+    """Whether the code that asks is being captured."""
+    return False
+
+
+def allow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
+    """Records calls of ``function`` as one node of the graph.  It must compute tensors from tensors and do nothing
+    else.
+    """
+    return _marked(ALLOWED, function, "allow_in_graph")
+
+
+def disallow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
+    """Leaves calls of ``function`` to CPython: the graph ends before each."""
+    return _marked(DISALLOWED, function, "disallow_in_graph")
+
+
+def assume_constant_result(function: Callable[P, R]) -> Callable[P, R]:
+    """Calls ``function`` once, at capture, and takes its result for a constant.  That it never changes is for the
+    program to know: nothing checks it.
+    """
+    return _marked(ASSUMED, function, "assume_constant_result")
+
+
+def _marked(table: set[int], function: Callable[P, R], name: str) -> Callable[P, R]:
+    if not callable(function):
+        raise TypeError(f"{name} takes a function, not {type(function).__name__}")
+    table.add(id(function))
+    _KEPT.append(function)
+    return function
+
+
+# The tables hold identities, which are only unique among the living.
+_KEPT: list[Any] = []
+
+
+@rule(graph_break)
+def stop_here(ctx: Tracer, message: Value | None = None) -> Value:
+    said = f": {message.constant()}" if message is not None else ""
+    ctx.stop("graph_break", f"graph_break() is called{said}", "remove the call")
+
+
+@rule(torchs_graph_break)
+def stop_where_the_program_asks(ctx: Tracer, msg: Value | None = None) -> Value:
+    return NONE if ctx.in_library() else stop_here(ctx, msg)
+
+
+@rule(set_stance)
+def leave_stance(ctx: Tracer, name: Value) -> Value:
+    hint = "take it outside of the compiled function"
+    return ctx.stop("stance", "a stance is taken, which concerns the whole process", hint)
+
+
+@rule(is_compiling)
+def compiling(ctx: Tracer) -> Value:
+    return TRUE
+
+
+@rule(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
+def compiling_by_torch(ctx: Tracer) -> Value:
+    """Programs ask it to leave out what cannot be captured.  Libraries ask it to work around torch's compiler, and must
+    not take another path because they are looked at: transformers would build masks that eager drops."""
+    return FALSE if ctx.in_library() else TRUE
+
+
+@fallback(order=5)
+def disabled(ctx: Tracer, function: Any, args: Any, kwargs: Any) -> Value | None:
+    if isinstance(function, Outside):
+        said = why_disabled(function)
+        ctx.stop(said.kind, said.explanation, said.hint)
+    return None
+
+
+def disable(function: Any, reason: str | None = None) -> Any:
+    """Runs ``function``, and what it calls, as if there were no capture.  ``reason``: why, for whoever reads it."""
+    outside = named_after(Outside(function), function)
+    vars(outside)[WHY] = reason
+    return outside
+
+
+def named_after(wrapper: Any, target: Any) -> Any:
+    """``wrapper`` with the names and docs of what it calls; attributes of a module are not passed on."""
+    return functools.update_wrapper(wrapper, target.__call__ if isinstance(target, torch.nn.Module) else target)
+
+
+def disable_alone(function: FunctionType, reason: str | None = None) -> FunctionType:
+    """Leaves ``function`` to CPython, and captures what it calls."""
+    vars(function).update({MARK: True, WHY: reason})
+    return function
+
+
+@rule(disable, disable_alone)
+def disabled_in_passing(ctx: Tracer, function: Value, reason: Value = NONE) -> Value:
+    """What is disabled where it is called: the function may be another one in every call."""
+    why, name = reason.constant(), function.describe()
+    if isinstance(function, BoundMethod) and issubclass(function.receiver.python_type(), torch.nn.Module):
+        name = f"`{function.receiver.python_type().__qualname__}`"
+    return ctx.stop("disabled", f"{name} is disabled{f': {why}' if why else ''}", "remove `disable` to capture it")

@@ -1,0 +1,573 @@
+"""One frame in, guarded code out.
+
+The transformed code calls the compiled graph, makes the recorded effects real, and either returns or, where evaluation
+had to stop, lets CPython run that one instruction and calls the rest of the function as a continuation, which is
+captured in its turn:
+
+    load the graph's inputs by their sources; call the graph; keep its results
+    build what the rest needs; replay effects; enter contexts again
+    return the value                  or      the instruction; return continuation(variables, stack)
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, Protocol
+
+from torch import fx
+
+from capture._engine import Outside, has_other_threads
+from capture.bytecode.assembler import assemble
+from capture.bytecode.instructions import Instruction
+from capture.bytecode.resume import Continuations, NotResumable
+from capture.bytecode.writer import Emitter
+from capture.errors import (
+    BackendError,
+    CaptureWarning,
+    Location,
+    Reason,
+    Restart,
+    SkipFrame,
+    Unsupported,
+    words_of,
+)
+from capture.evaluator.evaluation import evaluate
+from capture.evaluator.idle_frames import Allowance, leave_at_a_break
+from capture.evaluator.machine import Machine
+from capture.evaluator.outcomes import NeedLeaves, Returned, SizesFixed, Stopped, Varying
+from capture.guards.guard import Guard
+from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
+from capture.informing import inform
+from capture.options import Options
+from capture.recording import forward_mode, saved_tensors, shared_memory
+from capture.recording.freed_histories import view_with_spent_history, with_spent_history
+from capture.recording.graph import GONE
+from capture.recording.library_modes import modes_kept, with_modes_put_back
+from capture.recording.library_state import library_state
+from capture.recording.rollback import CannotTakeBack, undoing
+from capture.recording.tensor_queries import rely_on_who_may_write
+from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log
+from capture.signals import HeldSignals
+from capture.torch_versions import is_view
+from capture.values.autograd_leaves import USED_UP, History, are_needed
+from capture.values.base import Value, reachable, settled
+from capture.values.held_locks import Locks
+from capture.values.parameters import all_positional, keywords_of
+from capture.values.tensor import TensorValue
+from capture.writing.breaks import Stop
+from capture.writing.commit import LOST, Commit, Written
+from capture.writing.lock_blocks import Holding, Recheck
+from capture.writing.rebuild import Writer, enter_contexts, is_result
+from capture.writing.restart import Failures, StartingOver, run_the_frame
+from capture.writing.results import Results
+
+Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+# What eager raises too: CPython runs the instruction and raises the real thing, so nothing is left uncaptured.  Where
+# it does not raise, a graph ended for no good reason, and that goes on record when it happens.
+# A stop for another reason that has to do with exceptions is of another kind.
+RAISES = frozenset({"exception", "error in an operation"})
+
+
+class Settings(Protocol):
+    """What translation needs of whoever asked for it."""
+
+    backend: Backend
+    log: Log
+    continuations: Continuations
+    options: Options
+    signals: HeldSignals
+
+    @property
+    def nopython(self) -> bool: ...
+
+    @property
+    def leave_idle(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """``code`` is None where nothing is gained: the call, up to the exception it may end in, computes no tensor."""
+
+    code: CodeType | None
+    guards: tuple[Guard, ...]
+    graph: fx.GraphModule | None
+    stopped: Stopped | None
+    visited: frozenset[int]
+    """Which instructions of the frame were evaluated."""
+    recheck: Recheck | None = None
+
+
+def translate(settings: Settings, inputs: Inputs, varying: Varying, allowance: Allowance | None = None) -> Translation:
+    """Evaluate the frame, compile its graph, write its code."""
+    hooked = saved_tensors.innermost() is not None
+    with saved_tensors.not_shown():
+        return _translate(settings, inputs, varying, allowance, hooked)
+
+
+def _translate(
+    settings: Settings, inputs: Inputs, varying: Varying, allowance: Allowance | None, hooked: bool
+) -> Translation:
+    started = time.perf_counter()
+    forced: dict[int, Stopped] = {}
+    while True:
+        machine, outcome = evaluate(inputs, varying, forced, settings.options, settings.signals, allowance)
+        try:
+            if isinstance(outcome, Stopped) and settings.nopython and outcome.reason.kind not in RAISES:
+                raise Unsupported(outcome.reason, outcome.location)
+            if machine.fixed_sizes():
+                raise SizesFixed
+            translator = _Translator(settings, inputs, machine, varying, started, hooked)
+            if settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
+                return Translation(None, tuple(translator.guards()), None, None, frozenset(machine.visited))
+            if isinstance(outcome, Stopped) and not machine.graph.computes():
+                leave_at_a_break(allowance, outcome.reason)
+            return translator.finish(outcome)
+        except _Earlier as earlier:
+            forced[earlier.stopped.step] = earlier.stopped
+        except _Cautious:
+            varying.cautious = True
+        except NeedLeaves:
+            pass
+        finally:
+            machine.balance()
+            machine.let_go()
+
+
+class _Earlier(Restart):
+    """Something alive at the stop cannot be made by our code: CPython has to make it."""
+
+    def __init__(self, stopped: Stopped) -> None:
+        self.stopped = stopped
+        super().__init__()
+
+
+class _Cautious(Restart):
+    """A check that fails after this graph would come too late."""
+
+
+def _is_whole(outcome: Returned | Stopped) -> bool:
+    return isinstance(outcome, Returned) or outcome.reason.kind == "exception"
+
+
+class _Translator:
+    def __init__(
+        self, settings: Settings, inputs: Inputs, machine: Machine, varying: Varying, started: float, hooked: bool
+    ) -> None:
+        self.settings = settings
+        self.machine = machine
+        self.varying = varying
+        self.started = started
+        self.hooked = hooked  # torch's own hooks on saved tensors are in force
+        self.function = inputs.function
+        self.code = inputs.function.__code__
+        self.emit = Emitter()
+        self.writer = Writer(self.code, self.emit)
+        self.graph: fx.GraphModule | None = None
+        self.starting_over: StartingOver | None = None
+        self.results: Results | None = None
+        self.location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
+
+    def finish(self, outcome: Returned | Stopped) -> Translation:
+        rest = None if isinstance(outcome, Returned) else self._plan(outcome)
+        wanted = [outcome.value] if isinstance(outcome, Returned) else rest.values()  # type: ignore[union-attr]
+        self._insist_on_what_can_be_built(wanted, outcome)
+        if isinstance(outcome, Stopped) and outcome.reason.kind in RAISES:
+            rest.unraised = self._unraised(outcome)  # type: ignore[union-attr]
+        self.emit.at(_first_with_a_line(self.machine.root.instructions))
+        self.emit.prologue()
+        locks = self.machine.effects.locks
+        holding = Holding(self.writer, locks)
+        commit = self._commit()
+        commit.begin()
+        holds_over_graph = self._holds_over_graph(locks)
+        self._insist_on_clocks_at_the_ends(outcome)
+        self._insist_on_what_is_taken(outcome)
+        self._read_clocks(early=True)
+        with ExitStack() as held:
+            if holds_over_graph:
+                held.enter_context(holding.held())
+            self._call_graph([*wanted, *self.machine.effects.written_values()], outcome)
+            self._read_clocks(early=False)
+            if not holds_over_graph:
+                held.enter_context(holding.held())
+            self._write_effects(wanted, commit)
+        holding.settle()
+        machine = self.machine
+        enter_contexts(self.writer, machine.left_active, machine.grad_mode, machine.grad_mode_left)
+        if rest is None:
+            self.writer.load(wanted[0])
+            self.emit.return_value()
+        else:
+            rest.write(self.writer)
+        let_go = holding.let_go if holds_over_graph else lambda: None
+        if self.starting_over is not None:
+            self.starting_over.write(let_go)
+        if self.results is not None:
+            self.results.write(let_go)
+        holding.write()
+        commit.write(functools.partial(self._start_over_outdated, holding))
+        if isinstance(outcome, Stopped):
+            self._record_break(outcome)
+        stopped = outcome if isinstance(outcome, Stopped) else None
+        guards = tuple(self.guards())
+        self._record_graph(guards)
+        return Translation(
+            self._assemble(), guards, self.graph, stopped, frozenset(self.machine.visited), holding.recheck
+        )
+
+    def _assemble(self) -> CodeType:
+        template = all_positional(self.code)
+        return assemble(
+            self.emit.body(),
+            template,
+            co_varnames=template.co_varnames[: template.co_argcount],
+            co_cellvars=(),
+            co_consts=template.co_consts[:1],
+        )
+
+    # -- the graph -----------------------------------------------------------------------------------------------
+
+    def _call_graph(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
+        machine = self.machine
+        if machine.checks and machine.graph.changes_an_input():
+            raise _Cautious
+        results = _results_among([*wanted, *(value for value, _ in machine.checks)])
+        if any(GONE in value.node.meta for value in results if isinstance(value, TensorValue)):
+            raise SkipFrame(Reason("function transform", "a tensor of a transformed function is used outside of it"))
+        self._insist_on_known_histories(results)
+        spent = self._spent(results)
+        if not self.settings.nopython:
+            _insist_on_backward_once(outcome, spent)
+            tensors = [value for value in results if isinstance(value, TensorValue) and value not in spent]
+            if are_needed(machine.leaves, [value.fake for value in tensors]):
+                machine.keep_leaves_outside()
+        machine.balance()
+        if not machine.graph.operations:
+            return
+        outputs = [_without_history(value) if value in spent else _node_of(value) for value in results]
+        unread = machine.graph.unread(outputs)
+        outputs += unread
+        module, sources = machine.graph.finish(outputs, f"Graph_{self.code.co_name}")
+        self.graph = module
+        examples = [*map(machine.graph.example, sources)]
+        self._captured = time.perf_counter()
+        compiled = self._all_or_nothing(self._compile(module, examples), sources)
+        self._compiled = time.perf_counter()
+        self.writer.share(sources)
+        with self._started_over_if_it_raises(compiled):
+            self.emit.load_callable(Outside(compiled))
+            for source in sources:
+                self.writer.load_source(source)
+            self.emit.call(len(sources))
+        self._keep_results(results, spent, len(unread))
+        for value, truth in machine.checks:
+            assert self.starting_over is not None
+            self.starting_over.unless(value, truth)
+
+    def _holds_over_graph(self, locks: Locks) -> bool:
+        """Where the graph cannot simply be called again, the locks are taken before it, too."""
+        graph = self.machine.graph
+        return locks.over_graph(len(graph.nodes)) or graph.changes_an_input() or bool(graph.mode.drawn_on)
+
+    def _all_or_nothing(self, compiled: Callable[..., Any], sources: Sequence[Source]) -> Callable[..., Any]:
+        graph = self.machine.graph
+        try:
+            inputs = [graph.inputs[source] for source in sources]
+            return undoing(graph, inputs, compiled, may_end_earlier=not self.settings.nopython)
+        except CannotTakeBack as ahead:
+            text = "this may raise after a tensor with a history was changed in place, which cannot be taken back"
+            raise self._earlier(ahead.place, Reason("error after a change", text)) from None
+
+    def _earlier(self, place: Any, reason: Reason) -> _Earlier:
+        instruction, step = place
+        location = Location(self.code.co_filename, instruction.line or 0, self.code.co_qualname)
+        return _Earlier(Stopped(instruction, step, reason, location))
+
+    def _insist_on_known_histories(self, results: Sequence[Value]) -> None:
+        for value in results:
+            place = self.machine.graph.lost_histories.get(id(value.fake)) if isinstance(value, TensorValue) else None
+            if place is not None:
+                raise self._earlier(place, Reason("autograd", f"{value.describe()}, a view, loses its history here"))
+
+    def _started_over_if_it_raises(self, compiled: Callable[..., Any]) -> AbstractContextManager[None]:
+        settings = self.settings
+        failures = Failures(
+            self.location,
+            settings.log.add,
+            self.varying.be_cautious,
+            handled=self.machine.handles_errors,
+            strict=settings.options.strict,
+        )
+        failures.graph = compiled
+        if settings.continuations.original(self.code).is_continuation:
+            failures.place = functools.partial(settings.continuations.raising, self.code)
+        drawn_on = frozenset(self.machine.graph.mode.drawn_on)
+        self.starting_over = StartingOver(self.writer, failures, drawn_on)
+        return self.starting_over.around_the_graph()
+
+    def _compile(self, module: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+        try:
+            with modes_kept(), self.settings.signals.let_through():
+                compiled = self.settings.backend(module, examples)
+        except Exception as error:
+            raise BackendError(
+                f"the backend failed on a graph of {self.code.co_qualname}: {words_of(error)}"
+            ) from error
+        if not callable(compiled):
+            raise BackendError(
+                f"the backend gave {type(compiled).__name__}, which cannot be called, "
+                f"for a graph of {self.code.co_qualname}"
+            )
+        return with_modes_put_back(compiled, module)
+
+    def _spent(self, results: Sequence[Value]) -> frozenset[Value]:
+        """Those that a backward in the graph leaves without the history that another would need."""
+        used_up = self.machine.graph.used_up
+        if not used_up:
+            return frozenset()
+        tensors = [value for value in results if isinstance(value, TensorValue)]
+        return frozenset(value for value in tensors if not used_up.isdisjoint(History([value.fake]).steps))
+
+    def _keep_results(self, results: Sequence[Value], spent: Collection[Value], unread: int) -> None:
+        if not results:
+            self.emit.pop()
+            return
+        self.results = Results(self.writer, len(results) + unread, self.settings.backend, self.code.co_qualname)
+        self.results.unpack()
+        for value in results:
+            self.writer.keep(value, "result")
+        self.emit.pop(unread)
+        for value in results:
+            if value in spent:
+                assert isinstance(value, TensorValue)
+                give = view_with_spent_history if is_view(value.fake) else with_spent_history
+                self.writer.call_const(give, value, *self._inputs_behind(value))
+                self.writer.keep(value, "spent")
+        for value in results:
+            if isinstance(value, TensorValue) and value.written:
+                self.writer.replay(value)
+
+    def _inputs_behind(self, value: TensorValue) -> list[TensorValue]:
+        history = History([value.fake])
+        inputs = [each for each in self.machine.tensors.values() if each.source is not None]
+        return [each for each in inputs if id(each.fake) in history.origins or _first_step(each) in history.steps]
+
+    def _insist_on_what_is_taken(self, outcome: Returned | Stopped) -> None:
+        """What is taken out of a pool is this thread's alone, from there on and not from the end of a graph on."""
+        if self.settings.nopython or not self.machine.graph.changes_an_input():
+            return
+        among_others = has_other_threads()
+        own = keywords_of(self.settings.continuations.original(self.code).code)
+        for taken in self.machine.effects.taken:
+            source = taken.container.source
+            if isinstance(source, ArgSource) and source.name == own:
+                continue
+            if among_others or taken.is_put_back():
+                where = f"an item is taken out of {taken.container.describe()}, where other threads may take as well"
+                self._end_before(taken, outcome, "shared pool", f"{where}, and the graph writes to tensors")
+
+    def _end_before(self, value: Value, outcome: Returned | Stopped, kind: str, explanation: str) -> None:
+        root, reason = self.machine.root, Reason(kind, explanation)
+        stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
+        earlier = self.machine.before(value, stopped)
+        assert earlier is not None
+        raise self._earlier((earlier.instruction, earlier.step), reason)
+
+    # -- clocks ---------------------------------------------------------------------------------------------------
+
+    def _insist_on_clocks_at_the_ends(self, outcome: Returned | Stopped) -> None:
+        """A clock that is read between two operations ends the graph: they are not to be told apart in it."""
+        operations = self.machine.graph.operations
+        between = [read for read in self.machine.effects.clocks if 0 < read.recorded < operations]
+        if between:
+            explanation = f"`{between[0].clock.__name__}` is read between two operations of one graph"
+            self._end_before(between[0], outcome, "clock", explanation)
+
+    def _read_clocks(self, *, early: bool) -> None:
+        for reading in self.machine.effects.clocks:
+            if early is (reading.recorded == 0):
+                self.writer.call_const(reading.clock)
+                self.writer.keep(reading, "clock")
+
+    # -- effects ----------------------------------------------------------------------------------------------------
+
+    def _commit(self) -> Commit:
+        written, guards = Written(self.machine.effects.changed()), self.machine.guards.all()
+        twice = not self.machine.graph.changes_an_input()
+        return Commit(self.writer, written, guards, self._tell_loss, twice=twice)
+
+    def _write_effects(self, wanted: Sequence[Value], commit: Commit) -> None:
+        effects = self.machine.effects
+        if effects.calls:
+            commit.look()
+        self._make_calls()
+        with commit.reading():
+            self._load_before_changes(wanted, build=commit.asks)
+        if not effects.calls:
+            commit.look()
+        for value in effects.changed():
+            self.writer.replay(value)
+
+    # -- around it -----------------------------------------------------------------------------------------------
+
+    def _tell_loss(self) -> None:
+        record = FallbackRecord(self.location, LOST)
+        if record not in self.settings.log.records():
+            self.settings.log.add(record)
+            inform(CaptureWarning(f"{self.location}: {LOST.explanation}; {LOST.hint}"), self.location)
+
+    def _start_over_outdated(self, holding: Holding, label: Instruction) -> None:
+        if self.starting_over is not None:
+            self.starting_over.outdated(label, holding.let_go)
+            return
+        self.emit.place(label)
+        holding.let_go()
+        run_the_frame(self.writer)
+        self.emit.return_value()
+
+    def _make_calls(self) -> None:
+        for function, operands in self.machine.effects.calls:
+            self.emit.load_callable(function)
+            self.emit.call(self.writer.load_all(operands))
+            self.emit.pop()
+
+    def _load_before_changes(self, wanted: Sequence[Value], *, build: bool) -> None:
+        """What is read from a path must be read before the paths change; ``build``: and what is new is made before."""
+        if not self.machine.effects:
+            return
+        for value in reachable([*wanted, *self.machine.effects.written_values()]):
+            source = value.source
+            if source is None or isinstance(source, (ArgSource, ConstSource)) or self.writer.is_kept(value):
+                continue
+            self.writer.load(value)
+            self.writer.keep(value)
+        for value in self.machine.effects.changed():
+            if not self.writer.is_kept(value) and not isinstance(value.source, ArgSource):
+                self.writer.load(value)
+                self.writer.keep(value)
+        for value in self.machine.effects.written_values() if build else ():
+            if self.writer.makes(value):
+                self.writer.load(value)
+                self.writer.keep(settled(value).whole or settled(value))
+        self.writer.forget_paths()
+
+    # -- the rest of the function --------------------------------------------------------------------------------
+
+    def _plan(self, stopped: Stopped) -> Stop:
+        try:
+            return Stop(self.machine.root, stopped, self.settings.continuations)
+        except NotResumable as error:
+            raise SkipFrame(Reason("resume", str(error))) from error
+
+    def _insist_on_what_can_be_built(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
+        root = self.machine.root
+        for value in reachable([*wanted, *self.machine.effects.written_values()]):
+            made = self.machine.defined.needed_by(value)
+            if made is None and self.writer.can_load(value):
+                continue
+            reason = Reason("rebuild", f"{value.describe()} outlives the function, and cannot be rebuilt")
+            stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
+            earlier = self.machine.before(made or value, stopped)
+            if earlier is not None:
+                raise _Earlier(earlier)
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    def guards(self) -> list[Guard]:
+        self.machine.rely_on_separate_changes()
+        rely_on_who_may_write(self.machine)
+        guards = self.machine.guards.all()
+        guards += self.machine.classes.guards(self.machine.defined.has)
+        if self.machine.checks and self.starting_over is not None:
+            source = AttrSource(ConstSource(self.starting_over.failures, "the code's checks"), "rare")
+            guards.append(Guard(source, "true", (), self.location, "failures of the code's checks are rare"))
+        guards += [
+            Guard(
+                CallSource(function, f"{name}()"), "equals", (function(),), self.location, f"{name}() is {function()}"
+            )
+            for name, function in {**library_state(self.hooked), **self.machine.state_read}.items()
+        ]
+        guards += forward_mode.closed()
+        guards += shared_memory.relied_on(self.machine.graph, self.machine.inputs, self.location)
+        return guards + self.machine.graph.relations(self.location)
+
+    def _unraised(self, stopped: Stopped) -> Callable[[], None]:
+        settings, record, told = self.settings, BreakRecord(stopped.location, stopped.reason), False
+
+        def tell() -> None:
+            nonlocal told
+            if settings.nopython:
+                raise Unsupported(record.reason, record.location)
+            if not told:
+                told = True
+                settings.log.add(record)
+
+        return tell
+
+    def _record_break(self, stopped: Stopped) -> None:
+        if stopped.reason.kind in RAISES:
+            return
+        record = BreakRecord(stopped.location, stopped.reason)
+        # A loop that was broken in comes here in every round, and steps its iterator: what broke it is on record.
+        again = stopped.reason.kind == "iterator" or record in self.settings.log.records()
+        if not (again and self.settings.continuations.original(self.code).is_continuation):
+            self.settings.log.add(record)
+
+    def _record_graph(self, guards: Sequence[Guard]) -> None:
+        module = self.graph
+        if module is None:
+            return
+        nodes = [node for part in module.modules() if isinstance(part, fx.GraphModule) for node in part.graph.nodes]
+        operators = tuple(_operator_name(node) for node in nodes if node.op in ("call_function", "call_method"))
+        names = tuple(node.name for node in module.graph.nodes if node.op == "placeholder")
+        self.settings.log.add(
+            GraphRecord(
+                self.location,
+                operators,
+                names,
+                tuple(guard.sentence() for guard in guards),
+                self._captured - self.started,
+                self._compiled - self._captured,
+                module.code,
+                tuple(value.describe() for value in self.machine.effects.changed()),
+            )
+        )
+
+
+def _insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value]) -> None:
+    """What a second backward adds to gradients before it fails hangs on histories as eager has them."""
+    if spent and isinstance(outcome, Stopped) and USED_UP in outcome.reason.explanation:
+        raise SkipFrame(Reason("autograd", "a history that a backward in the function used up is gone through again"))
+
+
+def _first_step(value: TensorValue) -> Any:
+    """The last step of the history with which an input came."""
+    return value.node.meta["history"][1]
+
+
+def _without_history(value: Any) -> fx.Node:
+    node: fx.Node = value.node
+    return node.graph.call_method("detach", (node,))
+
+
+def _node_of(value: Any) -> fx.Node:
+    node: fx.Node = value.node
+    return node
+
+
+def _operator_name(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+def _first_with_a_line(instructions: Sequence[Instruction]) -> Instruction:
+    """Tools that format tracebacks stumble over frames without a line."""
+    return next((instruction for instruction in instructions if instruction.line is not None), instructions[0])
+
+
+def _results_among(values: Sequence[Value]) -> list[Value]:
+    return [value for value in reachable(values) if is_result(value)]

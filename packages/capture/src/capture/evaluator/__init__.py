@@ -1,0 +1,1 @@
+"""The bytecode of a frame, run on symbolic values."""

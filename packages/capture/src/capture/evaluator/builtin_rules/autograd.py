@@ -1,0 +1,228 @@
+"""Gradients asked for in the user's code: ``autograd.grad`` and ``backward``.
+
+``backward()`` is ``autograd.grad`` over the leaves behind the loss, one node of the graph, followed by what autograd
+does with a leaf's gradient: set it, or add to it in place.  Which leaves those are is asked of autograd's own history
+of the loss on tensors without data; where that leaves the graph, CPython goes backward.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from capture.errors import Reason
+from capture.evaluator.builtin_rules.registry import rule
+from capture.evaluator.outcomes import StopEarlier, Stopped
+from capture.guards.sources import AttrSource
+from capture.recording.graph import memory_of
+from capture.torch_versions import set_grad_enabled
+from capture.values.autograd_leaves import History, has_known_history
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import FALSE, NONE, TRUE
+from capture.values.sequence import ListValue, SequenceValue
+from capture.values.tensor import TensorValue
+
+_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+@rule(torch.autograd.grad, kinds=(None, None))
+def gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:
+    _insist_on_no_reentrant_checkpoint(ctx, _tensors(ctx, outputs))
+    return _gradients(ctx, outputs, inputs, *rest, **options)
+
+
+def _insist_on_no_reentrant_checkpoint(ctx: Tracer, outputs: Sequence[TensorValue]) -> None:
+    """Of some inputs' gradients such a checkpoint knows nothing: torch says so where CPython calls it."""
+    if ctx.graph.reentrant:
+        for step in History([output.fake for output in outputs]).steps:
+            if step in ctx.graph.reentrant:
+                instruction, number, location = ctx.graph.reentrant[step]
+                reason = Reason("checkpoint", "torch gives no gradients of chosen tensors past a reentrant checkpoint")
+                raise StopEarlier(Stopped(instruction, number, reason, location))
+
+
+def _gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:
+    wanted = _tensors(ctx, inputs)
+    for value in wanted:
+        _rely_on_no_hooks(ctx, value)
+    inner = [value.fake.grad_fn for value in wanted if value.source is not None and not _is_leaf(ctx, value)]
+    history = History([output.fake for output in _tensors(ctx, outputs)], until=inner)
+    made = {id(leaf) for leaf in ctx.leaves}
+    for origin in history.origins:
+        if origin not in ctx.tensors and origin not in made:
+            ctx.stop("autograd", _outside(ctx, history))
+    if any(step in history.steps and step not in inner for _, step in ctx.graph.arrived.values()):
+        ctx.stop("autograd", _outside(ctx, history))  # with the next call it may lead elsewhere
+    if inner and any(value.source is not None and value.fake.grad_fn not in inner for value in wanted):
+        ctx.stop("autograd", "gradients are asked for of a leaf and of a tensor that may come from it")
+    found = ctx.record(torch.autograd.grad, [outputs, inputs, *rest], options)
+    ctx.graph.used_up.update(history.used_up(ctx.graph.readers))
+    return found
+
+
+@rule(torch.Tensor.backward, kinds=(TensorValue,))
+def backward(
+    ctx: Tracer,
+    loss: TensorValue,
+    gradient: Value = NONE,
+    retain_graph: Value = NONE,
+    create_graph: Value = FALSE,
+    inputs: Value = NONE,
+) -> Value:
+    return backward_of_several(ctx, loss, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+@rule(torch.autograd.backward, kinds=(None,))
+def backward_of_several(
+    ctx: Tracer,
+    tensors: Value,
+    grad_tensors: Value = NONE,
+    retain_graph: Value = NONE,
+    create_graph: Value = FALSE,
+    grad_variables: Value = NONE,
+    inputs: Value = NONE,
+) -> Value:
+    losses = _tensors(ctx, tensors)
+    if not losses or grad_variables is not NONE:
+        ctx.stop("autograd", "`backward()` is called without tensors, or with `grad_variables`")
+    if inputs is not NONE:
+        _insist_on_no_reentrant_checkpoint(ctx, losses)
+    leaves = _leaves(ctx, losses) if inputs is NONE else list(dict.fromkeys(_tensors(ctx, inputs)))
+    if not leaves:
+        ctx.stop("autograd", f"`backward()` of {losses[0].describe()} reaches no leaf in the graph")
+    for leaf in leaves:
+        _rely_on_a_plain_leaf(ctx, leaf)
+    taken = {memory_of(value.fake) for value in ctx.tensors.values()}
+    options = {"grad_outputs": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph}
+    found = _gradients(ctx, tensors, ListValue(leaves), **options, allow_unused=TRUE)
+    if inputs is NONE:
+        ctx.graph.mark_last(torch.autograd.grad, "all_leaves")
+    _accumulate(ctx, leaves, found.elements(ctx), taken, create_graph=create_graph.truth(ctx))
+    return NONE
+
+
+def _tensors(ctx: Tracer, value: Value) -> list[TensorValue]:
+    if isinstance(value, TensorValue):
+        _insist_on_known_histories(ctx, [value])
+        return [value]
+    items = [realize(ctx, item) for item in value.elements(ctx)] if isinstance(value, SequenceValue) else []
+    tensors = [item for item in items if isinstance(item, TensorValue)]
+    if len(tensors) < len(items):
+        ctx.stop("autograd", "gradients are asked for of something that is no tensor")
+    _insist_on_known_histories(ctx, tensors)
+    return tensors
+
+
+def _insist_on_known_histories(ctx: Tracer, tensors: Iterable[TensorValue]) -> None:
+    ctx.state_read["torch.is_anomaly_enabled"] = torch.is_anomaly_enabled
+    if torch.is_anomaly_enabled():
+        ctx.stop("autograd", "gradients are taken under anomaly detection, which looks at those of each operator")
+    for each in tensors:
+        if not has_known_history(each.fake):
+            ctx.stop("autograd", f"gradients are asked for of {each.describe()}, of whose history torch tells nothing")
+
+
+# -- leaves ------------------------------------------------------------------------------------------------------
+
+
+def _leaves(ctx: Tracer, losses: Sequence[TensorValue]) -> list[TensorValue]:
+    history = History([loss.fake for loss in losses])
+    if any(id(leaf) in history.origins for leaf in ctx.leaves):
+        ctx.keep_leaves_outside()
+    leaves = []
+    for origin in history.origins:
+        leaf = ctx.tensors.get(origin)
+        if leaf is None:
+            ctx.stop("autograd", _outside(ctx, history))
+        leaves.append(leaf)
+    return leaves
+
+
+def _outside(ctx: Tracer, history: History) -> str:
+    """Words for a history that begins before the graph."""
+    arrived = (value for value, step in ctx.graph.arrived.values() if step in history.steps)
+    named = next((value.describe() for value in arrived), "a tensor")
+    return f"{named} has a history outside of the graph"
+
+
+def _is_leaf(ctx: Tracer, value: TensorValue) -> bool:
+    return value.attribute(ctx, "is_leaf").truth(ctx)
+
+
+def _rely_on_a_plain_leaf(ctx: Tracer, leaf: TensorValue) -> None:
+    if leaf.source is None or not (leaf.fake.is_leaf and leaf.obj.is_leaf):
+        ctx.stop("autograd", f"`backward()` reaches {leaf.describe()}, which is no leaf or was made in the graph")
+    assert leaf.source is not None
+    ctx.guard(AttrSource(leaf.source, "is_leaf"), "true")
+    _rely_on_no_hooks(ctx, leaf)
+
+
+def _rely_on_no_hooks(ctx: Tracer, value: TensorValue) -> None:
+    if value.source is None:
+        return
+    if any(getattr(value.obj, name, None) for name in _HOOKS) or (value.obj.retains_grad and not value.obj.is_leaf):
+        ctx.stop("autograd", f"gradients arrive at {value.describe()}, which has hooks")
+    for name in _HOOKS:
+        if hasattr(value.obj, name):
+            ctx.guard(AttrSource(value.source, name), "false")
+    if not value.obj.is_leaf:
+        ctx.guard(AttrSource(value.source, "retains_grad"), "false")
+
+
+# -- what becomes of gradients -----------------------------------------------------------------------------------
+
+
+def _accumulate(
+    ctx: Tracer, leaves: Sequence[TensorValue], found: Sequence[Value], taken: set[Any], *, create_graph: bool
+) -> None:
+    grads = {leaf: grad for leaf, grad in zip(leaves, found, strict=True) if isinstance(grad, TensorValue)}
+    held = {leaf: leaf.gradient(ctx) for leaf in grads}
+    for leaf, grad in grads.items():
+        if grad.fake.layout is not torch.strided:
+            ctx.stop("autograd", f"the gradient of {leaf.describe()} is not an ordinary strided tensor")
+    with _grad_mode(ctx, create_graph, [*grads.values(), *held.values()]):
+        for leaf, grad in grads.items():
+            if not isinstance(held[leaf], TensorValue):
+                leaf.set_attribute(ctx, "grad", _own(ctx, leaf, grad, taken, create_graph=create_graph))
+            elif create_graph:
+                leaf.set_attribute(ctx, "grad", ctx.record(torch.add, [held[leaf], grad], {}))
+            else:
+                ctx.record("add_", [held[leaf], grad], {}, method=True)
+
+
+@contextlib.contextmanager
+def _grad_mode(ctx: Tracer, enabled: bool, operands: Iterable[Value]) -> Iterator[None]:
+    """Autograd adds gradients up with a history only where a graph of them is wanted."""
+    before = torch.is_grad_enabled()
+    matters = any(isinstance(value, TensorValue) and value.fake.requires_grad for value in operands)
+    if before is enabled or not matters:
+        yield
+        return
+    ctx.graph.switch(set_grad_enabled, enabled)
+    try:
+        yield
+    finally:
+        ctx.graph.switch(set_grad_enabled, before)
+
+
+def _own(ctx: Tracer, leaf: TensorValue, grad: TensorValue, taken: set[Any], *, create_graph: bool) -> Value:
+    """A gradient that belongs to its leaf alone, laid out as autograd lays it, and that is no view; ``taken`` is memory
+    that others have."""
+    with torch.no_grad():
+        dense = torch.empty_like(leaf.fake)
+    if dense.stride() != leaf.fake.stride():  # the leaf does not fill its memory: its gradient is contiguous
+        dense = dense.contiguous()
+    memory = memory_of(grad.fake)
+    strides = zip(grad.fake.shape, grad.fake.stride(), dense.stride(), strict=True)
+    unsure = ctx.graph.shape_env is not None  # of a size of 1 stand-ins with symbols do not know the stride
+    other_layout = any(mine != other if size != 1 else unsure or mine == 0 for size, mine, other in strides)
+    if create_graph or memory in taken or other_layout:
+        own = dense.stride() == leaf.fake.stride()
+        layout = ctx.literal(torch.preserve_format if own else torch.contiguous_format)
+        fresh = ctx.record(torch.empty_like, [leaf], {"memory_format": layout})
+        return ctx.record("copy_", [fresh, grad], {}, method=True)
+    taken.add(memory)
+    return ctx.record("detach", [grad], {}, method=True)

@@ -1,0 +1,38 @@
+"""``ContextVar.get``, ``set`` and ``reset``."""
+
+from __future__ import annotations
+
+import contextvars
+from typing import Any
+
+from capture.evaluator.builtin_rules.registry import rule
+from capture.values.base import Tracer, Value
+from capture.values.constant import NONE
+from capture.values.context_var import ContextVarValue, TokenValue
+
+
+@rule(contextvars.ContextVar.get, kinds=(ContextVarValue,))
+def get(ctx: Tracer, var: ContextVarValue, default: Value | None = None) -> Value:
+    found = var.current(ctx)
+    if found is not None:
+        return found
+    if default is not None:
+        return default
+    try:
+        fallback: Any = var.var.get()
+    except LookupError:
+        ctx.throw(LookupError, var)
+    return ctx.literal(fallback)
+
+
+@rule(contextvars.ContextVar.set, kinds=(ContextVarValue, None))
+def assign(ctx: Tracer, var: ContextVarValue, value: Value) -> Value:
+    return var.set(ctx, value)
+
+
+@rule(contextvars.ContextVar.reset, kinds=(ContextVarValue, TokenValue))
+def reset(ctx: Tracer, var: ContextVarValue, token: TokenValue) -> Value:
+    if token.owner is not var or not var.pending or var.pending[-1] is not token:
+        ctx.stop("context variable", "a context variable is reset with a token that is not its newest")
+    var.pending.pop()
+    return NONE

@@ -1,0 +1,115 @@
+"""``copy.copy`` and ``copy.deepcopy`` of containers and of objects that leave copying to Python."""
+
+from __future__ import annotations
+
+import copy
+from types import FunctionType
+from typing import Any
+
+from capture.evaluator.builtin_rules.registry import rule
+from capture.values.base import Tracer, Value, held_by, realize, settled
+from capture.values.constant import ConstantValue
+from capture.values.container_object import ContainerObject
+from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PythonModuleValue
+from capture.values.mapping import DictValue
+from capture.values.module import ModuleValue
+from capture.values.own_methods import is_asked_for_what_is_missing
+from capture.values.sequence import ListValue, SetValue, TupleValue
+from capture.values.user_object import UserObject
+
+_Memo = dict[int, Value]
+_SHARED = (ConstantValue, FunctionValue, BuiltinValue, ClassValue, PythonModuleValue)
+_PLAIN = (int, float, complex, str, bytes, type(None))
+_HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+@rule(copy.copy, kinds=((DictValue, ListValue, SetValue, TupleValue, UserObject, ConstantValue),))
+def shallow_copy(ctx: Tracer, value: Value) -> Value:
+    return _copied(ctx, value, "__copy__", [], lambda item: item)
+
+
+@rule(copy.deepcopy, kinds=((DictValue, ListValue, SetValue, TupleValue, UserObject, ConstantValue),))
+def deep_copy(ctx: Tracer, value: Value, memo: Value | None = None) -> Value:
+    if memo is not None:
+        ctx.stop("copy", "`copy.deepcopy` is called with a memo")
+    known: _Memo = {}
+
+    def item(part: Value) -> Value:
+        part = realize(ctx, part)
+        if isinstance(part, _SHARED) and not _holds_objects(part):
+            return part
+        if id(part) not in known:
+            known[id(part)] = _copied(ctx, part, "__deepcopy__", [DictValue()], item, known)
+        return known[id(part)]
+
+    return item(value)
+
+
+def _copied(ctx: Tracer, value: Value, hook: str, extra: list[Value], item: Any, known: _Memo | None = None) -> Value:
+    if isinstance(value, (UserObject, ContainerObject)):
+        method = value.special(ctx, hook)
+        return ctx.call(method, extra) if method is not None else _copied_object(ctx, value, item, known)
+    if isinstance(value, TupleValue):
+        items = [item(part) for part in value.items]
+        same = value.cls is tuple and all(map(_is, items, value.items))
+        return value if same else TupleValue(items, cls=value.cls)
+    if isinstance(value, BoundMethod):
+        return BoundMethod(item(value.receiver), value.function)
+    made: Value
+    if isinstance(value, ListValue):
+        made = ListValue([], cls=value.cls)
+    elif isinstance(value, DictValue):
+        made = DictValue(cls=value.cls)
+    elif isinstance(value, SetValue):
+        made = SetValue({}, cls=value.cls)
+    else:
+        shared = isinstance(value, _SHARED) and (known is None or not _holds_objects(value))
+        return value if shared else ctx.stop("copy", f"{value.describe()} is copied")
+    if known is not None:  # before its items: one of them may lead back here
+        known[id(value)] = made
+    _fill(made, value, item)
+    return made
+
+
+def _holds_objects(value: Value) -> bool:
+    """Whether it is a frozenset that a deep copy may take apart."""
+    if not isinstance(value, ConstantValue) or type(value.value) is not frozenset:
+        return False
+    return not all(isinstance(item, _PLAIN) for item in value.value)
+
+
+def _is(left: Value, right: Value) -> bool:
+    left, right = settled(left), settled(right)
+    return left is right or left.identity() is right.identity()
+
+
+def _fill(made: Value, value: Value, item: Any) -> None:
+    if isinstance(made, ListValue) and isinstance(value, ListValue):
+        made.maxlen = value.maxlen
+        made.items = [item(part) for part in value.items]
+    elif isinstance(made, DictValue) and isinstance(value, DictValue):
+        made.default_factory = value.default_factory
+        made.entries = {hashed: (key, item(held)) for hashed, (key, held) in value.entries.items()}
+        made.attributes = made.assigned = {name: item(held) for name, held in value.attributes.items()}
+    elif isinstance(made, SetValue) and isinstance(value, SetValue):
+        made.entries = dict(value.entries)
+
+
+def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | None) -> Value:
+    plain = type(value) is UserObject and value.cls.__flags__ & (1 << 9) and held_by(value.cls, "__slots__") is None
+    plain = plain and all(base is object or base.__flags__ & (1 << 9) for base in value.cls.__mro__)
+    own = any(_is_own(value.cls, name) for name in _HOOKS) or is_asked_for_what_is_missing(type(value.cls))
+    if isinstance(value, ModuleValue) or not plain or own:
+        return ctx.stop("copy", f"{value.describe()} is copied")
+    made = UserObject(value.cls)
+    made.class_source = ctx.literal(value.cls).source
+    if known is not None:
+        known[id(value)] = made
+    attributes = value.attribute(ctx, "__dict__")
+    assert isinstance(attributes, DictValue)
+    made.overlay = {name: item(held) for name, (_, held) in attributes.entries.items()}
+    return made
+
+
+def _is_own(cls: type, name: str) -> bool:
+    return isinstance(held_by(cls, name), FunctionType)

@@ -1,0 +1,177 @@
+"""Exceptions as objects: how they are made, their text, parts of groups, and which one is being handled."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
+from typing import Any
+
+from capture.bytecode.versions import PY313
+from capture.evaluator.builtin_rules.registry import constant_of, rule
+from capture.values.base import NotConstant, Tracer, Value, derives, realize
+from capture.values.constant import NONE, ConstantValue
+from capture.values.exception import ExceptionValue, made_in_c
+from capture.values.exception_group import ExceptionGroupValue, make_group, split
+from capture.values.function import BoundMethod, ClassValue, FunctionValue, bind
+from capture.values.sequence import ListValue, TupleValue
+from capture.values.user_object import lookup
+
+# -- making them -------------------------------------------------------------------------------------------------
+
+
+def make_exception(
+    ctx: Tracer, cls: type[BaseException], args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value | None:
+    """What calling a class of exceptions gives."""
+    target = ctx.literal(cls)
+    assert isinstance(target, ClassValue)
+    if isinstance(cls.__new__, FunctionType):
+        made = realize(ctx, ctx.call(ctx.literal(cls.__new__), [target, *args], kwargs))
+    else:
+        made = new_exception(ctx, target, *args)
+    if not isinstance(made, ExceptionValue) or not derives(made.cls, cls):
+        return made
+    if isinstance(cls.__init__, FunctionType):
+        owner, init = lookup(cls, "__init__")
+        ctx.call(bind(ctx, init, owner, "__init__", made), args, kwargs)
+    elif kwargs:
+        return None
+    else:
+        made.new_args = list(args)
+    return made
+
+
+_CLASSES = [cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)]
+
+
+@rule(*{cls.__new__ for cls in _CLASSES}, kinds=(ClassValue,))
+def new_exception(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+    if derives(cls.cls, BaseExceptionGroup):
+        if len(args) != 2 or kwargs:
+            ctx.stop("exception value", "a group of exceptions is made of something else")
+        made: ExceptionValue = make_group(ctx, cls.cls, *args)
+    else:
+        made = ExceptionValue(cls.cls, args)
+    made.class_source = ctx.literal(made.cls).source
+    return made
+
+
+# -- text --------------------------------------------------------------------------------------------------------
+
+
+@rule(str, kinds=(ExceptionValue,))
+def exception_to_text(ctx: Tracer, value: ExceptionValue) -> Value:
+    return _text(ctx, value, "__str__")
+
+
+@rule(repr, kinds=(ExceptionValue,))
+def exception_to_repr(ctx: Tracer, value: ExceptionValue) -> Value:
+    return _text(ctx, value, "__repr__")
+
+
+def _text(ctx: Tracer, value: ExceptionValue, name: str) -> Value:
+    """The text of an exception whose arguments are constants, made by the real class."""
+    if isinstance(getattr(value.cls, name), FunctionType):
+        method = value.special(ctx, name)
+        assert method is not None
+        return ctx.call(method, [])
+    try:
+        return ConstantValue(getattr(_exception_like(ctx, value), name)())
+    except (NotConstant, TypeError):
+        ctx.stop("text", f"{value.describe()} is turned into text")
+
+
+def _exception_like(ctx: Tracer, value: ExceptionValue) -> BaseException:
+    """An exception of the same class with the same arguments, for looking at now."""
+    args = [_argument_like(ctx, arg) for arg in value.attribute(ctx, "args").elements(ctx)]
+    create: Any = made_in_c(value.cls, "__new__")
+    return create(value.cls, *args)
+
+
+def _argument_like(ctx: Tracer, value: Value) -> Any:
+    value = realize(ctx, value)
+    if isinstance(value, ListValue) and value.cls is list:
+        return [_argument_like(ctx, item) for item in value.items]
+    if not isinstance(value, ExceptionValue):
+        return constant_of(ctx, value)
+    if isinstance(value.cls.__repr__, FunctionType) or isinstance(value.cls.__str__, FunctionType):
+        raise NotConstant
+    return _exception_like(ctx, value)
+
+
+# -- their methods -----------------------------------------------------------------------------------------------
+
+
+def _only_keeps_its_arguments(cls: Any) -> bool:
+    """Whether ``__init__`` is that of ``BaseException``; those with members of their own set them."""
+    members = (member for base in cls.__mro__[:-2] for member in vars(base).values())
+    return not any(isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) for member in members)
+
+
+@rule(*{cls.__init__ for cls in _CLASSES if _only_keeps_its_arguments(cls)}, kinds=(ExceptionValue,))
+@rule(BaseExceptionGroup.__init__, kinds=(ExceptionGroupValue,))
+def init_exception(ctx: Tracer, value: ExceptionValue, *args: Value) -> Value:
+    value.new_args = list(args)
+    return NONE
+
+
+@rule(BaseException.with_traceback, kinds=(ExceptionValue, None))
+def with_traceback(ctx: Tracer, value: ExceptionValue, traceback: Value) -> Value:
+    return value
+
+
+@rule(BaseException.add_note, kinds=(ExceptionValue, ConstantValue))
+def add_note(ctx: Tracer, value: ExceptionValue, note: ConstantValue) -> Value:
+    if note.python_type() is not str:
+        ctx.stop("exception value", "a note is not a text")
+    notes = value.plain_attribute(ctx, "__notes__")
+    if notes is None:
+        value.absent(ctx, "__notes__")
+        notes = ListValue([])
+        value.plain_set(ctx, "__notes__", notes)
+    return ctx.call_builtin(list.append, [notes, note], {})
+
+
+@rule(BaseExceptionGroup.derive, kinds=(ExceptionGroupValue, None))
+def derive(ctx: Tracer, group: ExceptionGroupValue, members: Value) -> Value:
+    return make_group(ctx, BaseExceptionGroup, group.attribute(ctx, "message"), members)
+
+
+@rule(BaseExceptionGroup.split, kinds=(ExceptionGroupValue, None))
+def split_group(ctx: Tracer, group: ExceptionGroupValue, wanted: Value) -> Value:
+    parts = split(ctx, group, _question(ctx, wanted))
+    return TupleValue([NONE if part is None else part for part in parts])
+
+
+@rule(BaseExceptionGroup.subgroup, kinds=(ExceptionGroupValue, None))
+def subgroup(ctx: Tracer, group: ExceptionGroupValue, wanted: Value) -> Value:
+    found, _ = split(ctx, group, _question(ctx, wanted), rest=False)
+    return NONE if found is None else found
+
+
+def _question(ctx: Tracer, wanted: Value) -> Callable[[ExceptionValue], bool]:
+    if isinstance(wanted, (FunctionValue, BoundMethod)) and (PY313 or isinstance(wanted, FunctionValue)):
+        return lambda error: realize(ctx, ctx.call(wanted, [error])).truth(ctx)
+    candidates = wanted.elements(ctx) if isinstance(wanted, TupleValue) and wanted.cls is tuple else [wanted]
+    classes = [realize(ctx, candidate) for candidate in candidates]
+    if not all(isinstance(cls, ClassValue) and derives(cls.cls, BaseException) for cls in classes):
+        ctx.stop("exception value", f"a group of exceptions is split by {wanted.describe()}")
+    return lambda error: any(derives(error.cls, cls.constant()) for cls in classes)
+
+
+# -- the one that is being handled -------------------------------------------------------------------------------
+
+
+@rule(sys.exc_info)
+def exc_info(ctx: Tracer) -> Value:
+    handled = ctx.handled()
+    if handled is None:
+        return TupleValue([NONE, NONE, NONE])
+    return TupleValue([ctx.literal(handled.python_type()), handled, handled.attribute(ctx, "__traceback__")])
+
+
+@rule(sys.exception)
+def exception(ctx: Tracer) -> Value:
+    return ctx.handled() or NONE

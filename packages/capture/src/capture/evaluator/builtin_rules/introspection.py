@@ -1,0 +1,49 @@
+"""Functions that look into the frame that calls them."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import sys
+from typing import Any
+
+from capture.evaluator.builtin_rules.registry import rule
+from capture.values.base import Tracer, Value
+from capture.values.constant import ConstantValue
+from capture.values.mapping import DictValue
+from capture.values.sequence import ListValue
+from capture.values.user_object import UserObject
+
+
+@rule(locals)
+def local_variables(ctx: Tracer) -> Value:
+    made = DictValue()
+    for name, value in ctx.local_variables().items():
+        made.put(ctx, ConstantValue(name), value)
+    return made
+
+
+@rule(vars)
+def variables(ctx: Tracer, *operands: Value) -> Value:
+    if not operands:
+        return local_variables(ctx)
+    if not isinstance(operands[0], UserObject):
+        ctx.stop("attribute", f"`vars()` of {operands[0].describe()}")
+    return operands[0].attribute(ctx, "__dict__")
+
+
+@rule(dir)
+def names(ctx: Tracer, *operands: Value) -> Value:
+    if operands:
+        ctx.stop("attribute", f"`dir()` of {operands[0].describe()}")
+    return ListValue([ConstantValue(name) for name in sorted(ctx.local_variables())])
+
+
+def _looks_at_its_caller(function: Any) -> None:
+    @rule(function)
+    def leave(ctx: Tracer, *operands: Value, **options: Value) -> Value:
+        ctx.leave_frame("frame", f"`{function.__name__}` looks at the frame that calls it")
+
+
+for _function in (sys._getframe, inspect.currentframe, eval, exec, builtins.breakpoint):
+    _looks_at_its_caller(_function)

@@ -1,0 +1,385 @@
+"""Builtins that make or consume iterators, and ``itertools``."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from capture.evaluator.builtin_rules.formulas import computed, is_known_before, named
+from capture.evaluator.builtin_rules.operators import index_of
+from capture.evaluator.builtin_rules.registry import fold, pure, rule
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.iterating import CallableIterator, ChainIterator, UserIterator, iterate
+from capture.values.iterator import (
+    CountIterator,
+    DictIterator,
+    EnumerateIterator,
+    FilterIterator,
+    IteratorValue,
+    MapIterator,
+    PairIterator,
+    RangeIterator,
+    RepeatIterator,
+    ReverseIterator,
+    ReverseObjectIterator,
+    RowIterator,
+    SliceIterator,
+    ZipIterator,
+    taken_result,
+)
+from capture.values.mapping import DictValue, DictView
+from capture.values.scalar import ScalarValue
+from capture.values.sequence import ListValue, OutsideList, SequenceValue, SetValue, TupleValue
+from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
+from capture.values.user_object import UserObject
+
+pure(
+    abs,
+    round,
+    divmod,
+    pow,
+    ord,
+    chr,
+    bin,
+    hex,
+    oct,
+    hash,
+    repr,
+    str,
+    int,
+    float,
+    complex,
+    bool,
+    bytes,
+    format,
+    len,
+    slice,
+)
+
+
+@rule(abs, kinds=(TensorValue,))
+def absolute(ctx: Tracer, value: TensorValue) -> Value:
+    return ctx.record(torch.abs, [value], {})
+
+
+@rule(len, kinds=(None,))
+def length(ctx: Tracer, value: Value) -> Value:
+    if isinstance(value, OutsideList) and value.is_unread() and (before := value.varying_length()) is not None:
+        added = ConstantValue(len(value.added))
+        return ctx.call_builtin(operator.add, [before, added], {}) if value.added else before
+    if isinstance(value, SequenceValue):
+        return ConstantValue(len(value.items))
+    if isinstance(value, (DictValue, SetValue)):
+        return ConstantValue(len(value.entries))
+    if isinstance(value, DictView):
+        return ConstantValue(len(value.owner.entries))
+    if isinstance(value, TensorValue):
+        return _tensor_length(ctx, value)
+    if isinstance(value, UserObject):
+        said = value.answer(ctx, "__len__", int)
+        if said is not None:
+            return said
+    if isinstance(value, ConstantValue):
+        folded = fold(ctx, len, [value], {})
+        assert folded is not None
+        return folded
+    return ctx.throw(TypeError, f"object of type '{value.python_type().__name__}' has no len()")
+
+
+def _tensor_length(ctx: Tracer, value: TensorValue) -> Value:
+    if value.fake.dim() == 0:
+        ctx.throw(TypeError, "len() of a 0-d tensor")
+    return value.shape(ctx).elements(ctx)[0]
+
+
+@rule(range)
+def make_range(ctx: Tracer, first: Value, stop: Value | None = None, step: Value | None = None, /) -> Value:
+    bounds = [ConstantValue(index_of(ctx, bound)) for bound in (first, stop, step) if bound is not None]
+    made = fold(ctx, range, bounds, {})
+    assert made is not None
+    return made
+
+
+@rule(iter, kinds=(None,))
+def make_iter(ctx: Tracer, value: Value, sentinel: Value | None = None) -> Value:
+    if sentinel is not None:
+        return CallableIterator(value, sentinel)
+    made = iterate(ctx, value)
+    return made.owner if isinstance(made, UserIterator) else made
+
+
+@rule(next, kinds=(None,))
+def take_next(ctx: Tracer, iterator: Value, default: Value | None = None) -> Value:
+    if isinstance(iterator, UserObject):
+        method = iterator.special(ctx, "__next__")
+        if method is not None and default is None:
+            return ctx.call(method, [])
+        if method is None:
+            ctx.throw(TypeError, f"'{iterator.cls.__name__}' object is not an iterator")
+        found = ctx.attempt(method, StopIteration)
+    elif isinstance(iterator, IteratorValue):
+        found = iterator.step(ctx)
+    else:
+        ctx.throw(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
+    if found is not None:
+        return found
+    if default is not None:
+        return default
+    return ctx.throw(StopIteration, *(taken_result(iterator) if isinstance(iterator, IteratorValue) else ()))
+
+
+@rule(enumerate, kinds=(None,))
+def make_enumerate(ctx: Tracer, value: Value, start: Value | None = None) -> Value:
+    numbers = CountIterator(start or ConstantValue(0), ConstantValue(1))
+    # The items come first: an exhausted iterable must not use up a number.
+    return EnumerateIterator(numbers, iterate(ctx, value))
+
+
+@rule(zip)
+def make_zip(ctx: Tracer, *iterables: Value, strict: Value | None = None) -> Value:
+    return ZipIterator([iterate(ctx, item) for item in iterables], strict=strict is not None and strict.truth(ctx))
+
+
+@rule(map, kinds=(None, None))
+def make_map(ctx: Tracer, function: Value, *iterables: Value) -> Value:
+    return MapIterator(function, ZipIterator([iterate(ctx, item) for item in iterables]))
+
+
+@rule(itertools.starmap, kinds=(None, None))
+def make_starmap(ctx: Tracer, function: Value, iterable: Value) -> Value:
+    return MapIterator(function, iterate(ctx, iterable))
+
+
+@rule(filter, kinds=(None, None))
+def make_filter(ctx: Tracer, predicate: Value, iterable: Value) -> Value:
+    return FilterIterator(predicate, iterate(ctx, iterable))
+
+
+@rule(reversed, kinds=(None,))
+def make_reversed(ctx: Tracer, value: Value) -> Value:
+    if isinstance(value, UserObject):
+        return _reversed_object(ctx, value)
+    if isinstance(value, SequenceValue) and value.cls is not collections.deque:
+        return ReverseIterator(value)
+    if isinstance(value, DictValue):
+        return DictIterator(value, "keys", backwards=True)
+    if isinstance(value, DictView):
+        return DictIterator(value.owner, value.which, backwards=True)
+    if isinstance(value, ConstantValue) and isinstance(value.value, range):
+        return RangeIterator(value.value[::-1])
+    if isinstance(value, TensorValue):
+        return ctx.call(value.attribute(ctx, "__reversed__"), [])
+    if not hasattr(value.python_type(), "__reversed__") and not hasattr(value.python_type(), "__getitem__"):
+        ctx.throw(TypeError, f"'{value.python_type().__name__}' object is not reversible")
+    return ctx.stop("iteration", f"{value.describe()} is iterated backwards")
+
+
+def _reversed_object(ctx: Tracer, value: UserObject) -> Value:
+    method = value.special(ctx, "__reversed__")
+    if method is not None:
+        return ctx.call(method, [])
+    item = value.special(ctx, "__getitem__")
+    if item is None:
+        ctx.throw(TypeError, f"'{value.cls.__name__}' object is not reversible")
+    return ReverseObjectIterator(value, item, index_of(ctx, length(ctx, value)) - 1)
+
+
+@rule(itertools.chain)
+def make_chain(ctx: Tracer, *iterables: Value) -> Value:
+    return ChainIterator(iterate(ctx, TupleValue(iterables)))
+
+
+@rule(itertools.chain.from_iterable, kinds=(None,))
+def chain_from_iterable(ctx: Tracer, iterables: Value) -> Value:
+    return ChainIterator(iterate(ctx, iterables))
+
+
+@rule(itertools.count)
+def make_count(ctx: Tracer, start: Value | None = None, step: Value | None = None) -> Value:
+    return CountIterator(start or ConstantValue(0), step or ConstantValue(1))
+
+
+@rule(itertools.repeat, kinds=(None,))
+def make_repeat(ctx: Tracer, object: Value, times: Value | None = None) -> Value:
+    return RepeatIterator(object, None if times is None else max(index_of(ctx, times), 0))
+
+
+@rule(itertools.islice, kinds=(None, None))
+def make_islice(
+    ctx: Tracer, iterable: Value, first: Value, stop: Value | None = None, step: Value | None = None, /
+) -> Value:
+    given = [bound for bound in (first, stop, step) if bound is not None]
+    limits = [None if bound is NONE else index_of(ctx, bound) for bound in given]
+    if any(limit is not None and limit < 0 for limit in limits) or limits[2:] == [0]:
+        ctx.stop("iteration", "`itertools.islice` is called with bounds that it refuses")
+    return SliceIterator(iterate(ctx, iterable), slice(*limits))
+
+
+@rule(itertools.product)
+def make_product(ctx: Tracer, *iterables: Value, repeat: Value | None = None) -> Value:
+    pools = [iterate(ctx, item).rest(ctx) for item in iterables]
+    return RowIterator(itertools.product, pools * (1 if repeat is None else index_of(ctx, repeat)), [])
+
+
+def _rows(cls: Any) -> Any:
+    def make(ctx: Tracer, iterable: Value, r: Value | None = None) -> Value:
+        pool = iterate(ctx, iterable).rest(ctx)
+        options = [] if r is None or r is NONE else [index_of(ctx, r)]
+        if (not options and cls is itertools.combinations) or options[:1] < [0] * len(options):
+            ctx.stop("iteration", f"`itertools.{cls.__name__}` is called in a way that it refuses")
+        return RowIterator(cls, [pool], options)
+
+    return make
+
+
+for _function in (itertools.combinations, itertools.permutations):
+    rule(_function)(_rows(_function))
+
+
+@rule(itertools.pairwise, kinds=(None,))
+def make_pairwise(ctx: Tracer, iterable: Value) -> Value:
+    return PairIterator(iterate(ctx, iterable))
+
+
+# -- folds over iterables ----------------------------------------------------------------------------------------
+
+
+@rule(sum, kinds=(None,))
+def total(ctx: Tracer, iterable: Value, start: Value | None = None) -> Value:
+    result = start or ConstantValue(0)
+    iterator = iterate(ctx, iterable)
+    value = iterator.step(ctx)
+    if _LOSES_NO_DIGITS:
+        numbers = [result]
+        while _is_number(numbers[0]) and value is not None and _is_number(value := realize(ctx, value)):
+            numbers.append(value)
+            value = iterator.step(ctx)
+        result = _sum_of_numbers(ctx, numbers)
+    while value is not None:
+        result = ctx.call_builtin(operator.add, [result, value], {})
+        value = iterator.step(ctx)
+    return result
+
+
+_LOSES_NO_DIGITS = sum([0.1] * 10) == 1
+"""Whether this Python carries along what is rounded away where numbers are added up, until one is none."""
+
+
+def _is_number(value: Value) -> bool:
+    return value.python_type() in (int, float, bool)
+
+
+def _sum_of_numbers(ctx: Tracer, numbers: Sequence[Value]) -> Value:
+    if sum(number.python_type() is float for number in numbers) > 1:  # one alone is rounded as by `+`
+        if all(isinstance(number, ConstantValue) for number in numbers):
+            return ConstantValue(_SUM(*(number.constant() for number in numbers)))
+        if all(is_known_before(ctx, number) for number in numbers):
+            return computed(ctx, _SUM, numbers)
+        ctx.stop("tensor value", "floats that only the run tells are added up by `sum`", "add them up as tensors")
+    return functools.reduce(lambda one, other: ctx.call_builtin(operator.add, [one, other], {}), numbers)
+
+
+_SUM = named("sum", lambda first, *more: sum(more, first))
+
+
+@rule(math.prod, kinds=(None,))
+def product(ctx: Tracer, iterable: Value, *, start: Value | None = None) -> Value:
+    result = start or ConstantValue(1)
+    iterator = iterate(ctx, iterable)
+    while (value := iterator.step(ctx)) is not None:
+        result = ctx.call_builtin(operator.mul, [result, value], {})
+    return result
+
+
+@rule(any, kinds=(None,))
+def any_true(ctx: Tracer, iterable: Value) -> Value:
+    iterator = iterate(ctx, iterable)
+    while (value := iterator.step(ctx)) is not None:
+        if realize(ctx, value).truth(ctx):
+            return boolean(True)
+    return boolean(False)
+
+
+@rule(all, kinds=(None,))
+def all_true(ctx: Tracer, iterable: Value) -> Value:
+    iterator = iterate(ctx, iterable)
+    while (value := iterator.step(ctx)) is not None:
+        if not realize(ctx, value).truth(ctx):
+            return boolean(False)
+    return boolean(True)
+
+
+def _extreme(function: Any, better: Any) -> Any:
+    def extreme(ctx: Tracer, *operands: Value, key: Value = NONE, default: Value | None = None) -> Value:
+        values = iterate(ctx, operands[0]).rest(ctx) if len(operands) == 1 else list(operands)
+        if not values:
+            if default is not None:
+                return default
+            ctx.throw(ValueError, f"{function.__name__}() arg is an empty sequence")
+        if all(isinstance(value, (ConstantValue, SymbolicNumber)) for value in values) and key is NONE:
+            return _extreme_number(ctx, function, better, values)
+        if len(values) == 2 and key is NONE and _are_whole_numbers(values):
+            return ScalarValue(int, function=function, operands=values)
+        best, best_key = None, None
+        for value in values:
+            measure = value if key is NONE else ctx.call(key, [value])
+            if best_key is None or ctx.call_builtin(better, [measure, best_key], {}).truth(ctx):
+                best, best_key = value, measure
+        assert best is not None
+        return best
+
+    return extreme
+
+
+def _are_whole_numbers(values: list[Value]) -> bool:
+    known = (ConstantValue, SymbolicNumber, ScalarValue)
+    return all(isinstance(value, known) and value.python_type() is int for value in values)
+
+
+def _extreme_number(ctx: Tracer, function: Any, better: Any, values: list[Value]) -> Value:
+    best = values[0]
+    for value in values[1:]:
+        if ctx.call_builtin(better, [value, best], {}).truth(ctx):
+            best = value
+    return best
+
+
+rule(min)(_extreme(min, operator.lt))
+rule(max)(_extreme(max, operator.gt))
+
+
+@rule(sorted, kinds=(None,))
+def make_sorted(ctx: Tracer, iterable: Value, *, key: Value = NONE, reverse: Value | None = None) -> Value:
+    values = [realize(ctx, value) for value in iterate(ctx, iterable).rest(ctx)]
+    measures = [value if key is NONE else ctx.call(key, [value]) for value in values]
+
+    def compare(a: int, b: int) -> int:
+        """Sorting asks no more than whether one is less than the other."""
+        return -ctx.call_builtin(operator.lt, [measures[a], measures[b]], {}).truth(ctx)
+
+    order = sorted(
+        range(len(values)),
+        key=functools.cmp_to_key(compare),
+        reverse=reverse is not None and reverse.truth(ctx),
+    )
+    return ListValue([values[i] for i in order])
+
+
+@rule(functools.reduce, kinds=(None, None))
+def reduce(ctx: Tracer, function: Value, iterable: Value, initial: Value | None = None) -> Value:
+    iterator = iterate(ctx, iterable)
+    result = initial if initial is not None else iterator.step(ctx)
+    if result is None:
+        ctx.throw(TypeError, "reduce() of empty iterable with no initial value")
+    while (value := iterator.step(ctx)) is not None:
+        result = ctx.call(function, [result, value])
+    return result

@@ -1,0 +1,58 @@
+"""What is always left to CPython, with a reason: what programs disable, what torch's compiler runs, Triton kernels,
+event loops, schedules, transforms of functions."""
+
+from __future__ import annotations
+
+from types import FunctionType
+
+from torch.optim import lr_scheduler
+
+from capture.evaluator.builtin_rules.torch_functions import DISALLOWED
+from capture.evaluator.foreign_markers import is_disabled, runs_torchs_compiler, starts_triton_kernels, why_disabled
+from capture.values.base import Tracer, module_name
+
+_INLINED_TRANSFORMS = ("torch._functorch.functional_call", "torch._functorch.utils")
+
+
+def leave_to_python(ctx: Tracer, function: FunctionType) -> None:
+    """Stops before the call of a function that is not to be captured."""
+    if runs_torchs_compiler(function):
+        hint = "what is around it is captured"
+        ctx.stop("torch's compiler", f"torch's own compiler runs in `{function.__qualname__}`", hint)
+    if is_disabled(function):
+        said = why_disabled(function)
+        ctx.stop(said.kind, said.explanation, said.hint)
+    if id(function) in DISALLOWED:
+        hint = "remove the marker to capture it"
+        ctx.stop("disabled", f"`{function.__qualname__}` is marked to run outside of graphs", hint)
+    if starts_triton_kernels(function):
+        ctx.stop("triton", "a Triton kernel is started as it is", "what is before and behind it is compiled")
+    leave_transform(ctx, function)
+    leave_schedule(ctx, function)
+    leave_event_loop(ctx, function)
+
+
+def leave_event_loop(ctx: Tracer, function: FunctionType) -> None:
+    """It steps coroutines when files and clocks are ready; and another loop may be the current one next time."""
+    package, _, module = module_name(function).partition(".")
+    if package == "asyncio" and module not in _NO_LOOP and function.__name__ not in ("sleep", "__sleep0"):
+        hint = "what the coroutines call is captured; give the coroutine function itself to `optimize` for more"
+        ctx.stop("coroutine", f"`{function.__qualname__}` asks or runs an event loop", hint)
+
+
+_NO_LOOP = frozenset({"coroutines", "locks", "mixins", "queues", "constants", "exceptions"})
+
+
+def leave_transform(ctx: Tracer, function: FunctionType) -> None:
+    """``torch.func``: under its transforms tensors are not what they seem, so what they call runs as in eager."""
+    module = function.__globals__.get("__name__", "")
+    if module.startswith("torch._functorch.") and module not in _INLINED_TRANSFORMS:
+        hint = "torch does all of it as in eager, and the rest of the function is captured"
+        ctx.stop("function transform", f"`{function.__qualname__}` of torch.func transforms a function", hint)
+
+
+def leave_schedule(ctx: Tracer, function: FunctionType) -> None:
+    """The next learning rate is computed from a count of steps, in Python alone: every step would be a version."""
+    if function.__module__ == lr_scheduler.__name__ and function.__name__ == "step":
+        hint = "what is before and behind it is captured; call it outside of the function for one graph"
+        ctx.stop("schedule", f"`{function.__qualname__}` computes the next learning rate", hint)

@@ -1,0 +1,88 @@
+"""Locks and semaphores.  Waiting for one gives no answer to branch on; all else is left to CPython."""
+
+from __future__ import annotations
+
+import threading
+
+from capture.evaluator.builtin_rules.registry import rule
+from capture.values.base import Tracer, Value
+from capture.values.constant import FALSE, NONE, TRUE, ConstantValue
+from capture.values.lock import LOCK, RLOCK, LockValue
+from capture.values.user_object import UserObject
+
+_HINT = "what runs under the lock is captured on its own; hold it around the compiled function for one graph"
+_NO_LIMIT, _ONE = ConstantValue(-1), ConstantValue(1)
+
+
+@rule(threading.Lock)
+def make_lock(ctx: Tracer) -> Value:
+    return LockValue(LOCK)
+
+
+@rule(threading.RLock)
+def make_reentrant_lock(ctx: Tracer) -> Value:
+    return LockValue(RLOCK)
+
+
+@rule(LOCK.acquire, RLOCK.acquire, LOCK.__enter__, RLOCK.__enter__, kinds=(LockValue,))
+def take(ctx: Tracer, lock: LockValue, blocking: Value = TRUE, timeout: Value = _NO_LIMIT) -> Value:
+    _insist_on_waiting(ctx, lock, blocking, timeout.constant() != -1)
+    if lock.source is not None:
+        ctx.effects.locks.take(ctx, lock)
+    elif lock.depth and lock.cls is not RLOCK:
+        ctx.stop("lock", "a lock is taken while it is held", _HINT)
+    else:
+        lock.depth += 1
+    return TRUE
+
+
+def _insist_on_waiting(ctx: Tracer, lock: Value, blocking: Value, limited: bool) -> None:
+    if limited or blocking.constant() not in (True, 1):
+        ctx.stop("lock", f"{lock.describe()} is taken if it is free", _HINT)
+
+
+@rule(LOCK.release, RLOCK.release, LOCK.__exit__, RLOCK.__exit__, kinds=(LockValue,))
+def release(ctx: Tracer, lock: LockValue, *exception: Value) -> Value:
+    if lock.source is None:
+        if not lock.depth:
+            ctx.throw(RuntimeError, f"{'cannot release un-acquired' if lock.cls is RLOCK else 'release unlocked'} lock")
+        lock.depth -= 1
+        return NONE
+    if not ctx.effects.locks.is_held(lock):
+        _rely_on_its_being_held(ctx, lock)
+    ctx.effects.locks.release(ctx, lock)
+    return NONE
+
+
+def _rely_on_its_being_held(ctx: Tracer, lock: LockValue) -> None:
+    assert lock.source is not None
+    if lock in ctx.effects.changed() or not lock.is_held_now():
+        ctx.stop("lock", f"{lock.describe()} is released, which was not taken here", _HINT)
+    held = type(lock.obj)._is_owned if lock.cls is RLOCK else type(lock.obj).locked
+    ctx.guard(lock.source, "python", held, text=f"{lock.source.expression()} is held")
+
+
+@rule(RLOCK._is_owned, LOCK.locked, kinds=(LockValue,))  # type: ignore[attr-defined]
+def is_held(ctx: Tracer, lock: LockValue) -> Value:
+    if lock.source is None:
+        return TRUE if lock.depth else FALSE
+    if ctx.effects.locks.is_held(lock):
+        return TRUE
+    return ctx.stop("lock", f"{lock.describe()} is asked whether it is held", _HINT)
+
+
+@rule(threading.Semaphore.acquire, kinds=(UserObject,))
+def enter_semaphore(ctx: Tracer, semaphore: UserObject, blocking: Value = TRUE, timeout: Value = NONE) -> Value:
+    _insist_on_waiting(ctx, semaphore, blocking, timeout is not NONE)
+    if semaphore.source is None or semaphore.overlay:
+        ctx.stop("lock", "a semaphore that was made or changed in the captured code is taken", _HINT)
+    ctx.effects.locks.take(ctx, semaphore)
+    return TRUE
+
+
+@rule(threading.Semaphore.release, threading.BoundedSemaphore.release, kinds=(UserObject,))
+def leave_semaphore(ctx: Tracer, semaphore: UserObject, n: Value = _ONE) -> Value:
+    if n.constant() != 1 or not ctx.effects.locks.is_held(semaphore):
+        ctx.stop("lock", f"{semaphore.describe()} is released, which was not taken here", _HINT)
+    ctx.effects.locks.release(ctx, semaphore)
+    return NONE

@@ -1,0 +1,125 @@
+"""What is said and changes nothing: notices that something of a library is deprecated, what the program lets be said
+later, and remarks of who serves programs that were written for another compiler.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeGuard
+
+from capture.errors import Location
+from capture.evaluator.builtin_rules.registry import fallback, rule
+from capture.informing import filter_for
+from capture.program_settings import program_settings
+from capture.silence import raised, silenced
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import NONE, ConstantValue
+from capture.values.function import ClassValue
+from capture.values.tensor import TensorValue
+from capture.values.user_object import UserObject
+
+
+class Listener(Protocol):
+    """Whoever says remarks on."""
+
+    def hear(self, text: str, where: Location | None) -> None:
+        """``where`` is the program's line, if the code that makes the remark is being captured."""
+
+
+def remark(listener: Listener, text: str) -> None:
+    """Has ``listener`` hear of a call that means nothing to capture.  In captured code it hears while that is captured,
+    and the graph goes on."""
+    listener.hear(text, None)
+
+
+@rule(remark)
+def remark_while_captured(ctx: Tracer, listener: Value, text: Value) -> Value:
+    heard_by = realize(ctx, listener)
+    if not isinstance(heard_by, UserObject) or heard_by.obj is None:
+        return ctx.stop("value", "a remark is made to what was made here")
+    heard_by.obj.hear(text.constant(), calling_place(ctx))
+    return NONE
+
+
+@dataclass(slots=True)
+class Notice:
+    """A warning that compiled code gives whenever the program's would."""
+
+    text: str
+    category: type[Warning]
+    where: Location
+    registry: dict[Any, Any] = field(default_factory=dict)  # what Python remembers of a line that warned
+
+    def __call__(self) -> None:
+        warnings.warn_explicit(
+            self.text, self.category, self.where.filename, self.where.line, registry=self.registry
+        )  # fmt: skip
+
+    def would_raise(self) -> bool:
+        """Whether the filters that hold now make an error of it."""
+        module = os.path.splitext(self.where.filename)[0]
+        decides = filter_for(self.text, self.category, module, self.where.line)
+        return decides is not None and decides.action == "error"
+
+
+@rule(warnings.warn)
+def warn_of_what_is_deprecated(
+    ctx: Tracer, message: Value, category: Value = NONE, stacklevel: Value = NONE, *rest: Value, **more: Value
+) -> Value:
+    """What a library deprecates it says at every call; what its function does has nothing to do with that."""
+    kind = category.constant() if isinstance(category, (ConstantValue, ClassValue)) else None
+    text = message.constant() if isinstance(message, ConstantValue) else None
+    if not _is_deprecation(kind) or type(text) is not str or not ctx.in_library():
+        hint = "move the call out of the compiled function"
+        return ctx.stop("warning", f"`warnings.warn` is called on {message.describe()}", hint)
+    _give(ctx, Notice(text, kind, calling_place(ctx)))
+    return NONE
+
+
+def _give(ctx: Tracer, notice: Notice) -> None:
+    if notice.would_raise():
+        ctx.stop("warning", f"a warning is an error: {notice.text}")
+    ctx.effects.calls.append((notice, ()))
+
+
+def noticed(ctx: Tracer, make: Callable[[], Any]) -> Any:
+    """What ``make`` gives of a library's.  What the library says of that is said at every call."""
+    try:
+        with raised():
+            return make()
+    except Warning as warning:
+        _give(ctx, Notice(str(warning), type(warning), ctx.frames[-1].location()))
+    with silenced():
+        return make()
+
+
+def _is_deprecation(kind: Any) -> TypeGuard[type[Warning]]:
+    return isinstance(kind, type) and issubclass(kind, (DeprecationWarning, FutureWarning))
+
+
+@fallback(order=1)
+def say_later(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """A call that the program lets be made at the end of the graph; of tensors it then sees what they hold by then."""
+    allowed = program_settings().said_later
+    if not allowed or kwargs or not any(function is each for each in allowed):
+        return None
+    if not all(isinstance(arg, (ConstantValue, TensorValue)) for arg in args):
+        return None
+    ctx.commit()
+    ctx.effects.calls.append((function, tuple(args)))
+    return NONE
+
+
+def calling_place(ctx: Tracer) -> Location:
+    """The line of the program that called what says something: beyond the files of who says it, and of libraries."""
+    home = os.path.dirname(ctx.frames[-1].code.co_filename)
+    while_within = (frame for frame in reversed(ctx.frames) if not _is_of(frame, home))
+    found: Location = next(while_within, ctx.frames[0]).location()
+    return found
+
+
+def _is_of(frame: Any, home: str) -> bool:
+    return frame.function.namespace.trusted or os.path.dirname(frame.code.co_filename) == home

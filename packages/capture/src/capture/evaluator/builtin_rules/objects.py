@@ -1,0 +1,586 @@
+"""Builtins that ask or change objects: types, attributes, instances, conversion to numbers and strings; making
+objects.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import re
+import weakref
+from abc import ABCMeta, get_cache_token
+from collections.abc import Mapping, Sequence
+from types import FunctionType, MethodType, UnionType
+from typing import Any
+
+import torch
+
+from capture.evaluator.builtin_rules.exceptions import make_exception
+from capture.evaluator.builtin_rules.registry import constant_of, fallback, fold, pure, rule
+from capture.signals import let_through
+from capture.values.base import (
+    NotConstant,
+    Tracer,
+    Value,
+    bind_member,
+    derives,
+    held_by,
+    module_name,
+    realize,
+    root_package,
+    trusted,
+)
+from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE, ConstantValue, boolean, plain_text
+from capture.values.container_object import ContainerObject, empty_contents, storage_class
+from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue, PartialValue, SuperValue, bind
+from capture.values.mapping import DictValue
+from capture.values.module import TORCHS, ModuleValue
+from capture.values.scalar import ScalarValue
+from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, require_plain_tuple
+from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
+from capture.values.user_object import UserObject, is_missing, lookup
+
+pure(issubclass, torch.finfo, torch.iinfo, torch.device)
+
+# -- questions ---------------------------------------------------------------------------------------------------
+
+
+@rule(type, kinds=(None,))
+def type_of(ctx: Tracer, value: Value, *rest: Value) -> Value:
+    if rest:
+        ctx.stop("class", "a class is made by `type(...)` in the captured code", "define it outside")
+    return ctx.literal(value.python_type())
+
+
+@rule(isinstance, kinds=(None, None))
+def is_instance(ctx: Tracer, value: Value, classes: Value) -> Value:
+    candidates = constant_of(ctx, classes)
+    if isinstance(candidates, tuple):
+        return boolean(any(is_instance(ctx, value, ctx.literal(each)).truth(ctx) for each in candidates))
+    if not _is_like_a_class(candidates):
+        ctx.stop("class", f"an object is asked whether it is an instance of {classes.describe()}")
+    if value.python_type() is candidates:
+        return TRUE
+    if (check := _code_that_answers(candidates, "__instancecheck__")) is not None:
+        return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [classes, value])))
+    if isinstance(value, TensorValue):
+        return boolean(isinstance(_stand_in(value), candidates) or _is_flagged(ctx, value, candidates))
+    if held_by(candidates, "_is_protocol", False):
+        return _is_like_a_protocol(ctx, value, candidates)
+    if isinstance(value, UserObject) and lookup(value.cls, "__class__")[0] is not object:
+        ctx.stop("class", f"{value.describe()} says by code of its own which class it is of")
+    if isinstance(value, UserObject) and value.obj is not None:
+        return _ask(ctx, isinstance, value.obj, candidates)
+    return _ask(ctx, issubclass, value.python_type(), candidates)
+
+
+def _ask(ctx: Tracer, question: Any, obj: Any, candidate: Any) -> Value:
+    owner, _ = lookup(candidate, "__subclasshook__") if isinstance(candidate, type) else (object, None)
+    if not trusted(owner):
+        ctx.stop("class", f"the class `{owner.__qualname__}` has code that says what is a subclass")
+    if isinstance(candidate, ABCMeta) and not trusted(obj if isinstance(obj, type) else type(obj)):
+        ctx.state_read["abc.get_cache_token"] = get_cache_token  # the program's classes may be registered later
+    try:
+        return boolean(question(obj, candidate))
+    except Exception as error:  # noqa: BLE001 - whatever classes may raise: CPython asks them again, and raises it
+        let_through(error)
+        ctx.stop("class", f"`{candidate}` is no class to ask about: {type(error).__name__}")
+
+
+def _is_like_a_protocol(ctx: Tracer, value: Value, protocol: Any) -> Value:
+    """Where the class does not answer, the attributes that the object has at the moment do."""
+    try:
+        if issubclass(value.python_type(), protocol):
+            return TRUE
+    except TypeError:  # the protocol has data members, or is not checked at runtime at all
+        pass
+    return ctx.stop("class", f"the attributes of {value.describe()} say whether it is a {protocol.__qualname__}")
+
+
+@rule(issubclass, kinds=(ClassValue, ClassValue))
+def is_subclass(ctx: Tracer, cls: ClassValue, candidate: ClassValue) -> Value:
+    check = _code_that_answers(candidate.cls, "__subclasscheck__")
+    if check is None:
+        return _ask(ctx, issubclass, cls.cls, candidate.cls)
+    return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [candidate, cls])))
+
+
+def _is_like_a_class(candidate: Any) -> bool:
+    return isinstance(candidate, (type, UnionType)) or not is_missing(lookup(type(candidate), "__instancecheck__")[1])
+
+
+def _code_that_answers(candidate: Any, name: str) -> FunctionType | None:
+    """The method by which a program says what is an instance or a subclass; those of these modules only look."""
+    _, check = lookup(type(candidate), name)
+    looks = ("abc", "typing", "typing_extensions", "torch")
+    says = isinstance(check, FunctionType) and root_package(check) not in looks
+    return check if says else None
+
+
+def _stand_in(value: TensorValue) -> Any:
+    """A tensor of the same class and dtype: torch's metaclasses look at more than the class."""
+    if value.cls is torch.nn.Parameter:
+        return torch.nn.Parameter(torch.empty(0), requires_grad=False)
+    return torch.empty(0, dtype=value.fake.dtype)
+
+
+_FLAGS = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
+
+
+def _is_flagged(ctx: Tracer, value: TensorValue, candidate: Any) -> bool:
+    """A tensor may be marked as a parameter or buffer by an attribute of its own."""
+    flag = _FLAGS.get(candidate)
+    if flag is None or (flag not in value.written and not hasattr(value.obj, flag)):
+        return False
+    return value.attribute(ctx, flag).truth(ctx)
+
+
+@rule(callable, kinds=(None,))
+def is_callable(ctx: Tracer, value: Value) -> Value:
+    """As C asks: of the type alone.  A class as such has a ``__call__``, that of its metaclass."""
+    return boolean(not is_missing(lookup(value.python_type(), "__call__")[1]))
+
+
+@rule(id, kinds=(None,))
+def identity(ctx: Tracer, value: Value) -> Value:
+    if isinstance(value, UserObject) and value.obj is not None and value.source is not None:
+        ctx.guard(value.source, "is", value.obj)
+        return ConstantValue(id(value.obj))
+    if isinstance(value, (FunctionValue, ClassValue)) and value.identity() is not value:
+        return ConstantValue(id(value.identity()))
+    return ctx.stop("identity", "`id()` of an object is read", "compare objects with `is`")
+
+
+def _as_name(ctx: Tracer, name: ConstantValue) -> str:
+    """The name of an attribute that is written, or looked for by code: that keeps, or is given, the very object."""
+    if not isinstance(name.value, str):
+        ctx.throw(TypeError, f"attribute name must be string, not '{type(name.value).__name__}'")
+    if type(name.value) is not str:
+        ctx.stop("attribute", f"an attribute is named by a `{type(name.value).__name__}`", "name it by a `str`")
+    return name.value
+
+
+def _as_name_to_read(ctx: Tracer, owner: Value, name: ConstantValue) -> str:
+    """Members of a text enum name attributes, too, where nobody is told of the name."""
+    if isinstance(name.value, str) and type(name.value) is not str and not _tells_names(owner.python_type()):
+        return plain_text(ctx, name.value)
+    return _as_name(ctx, name)
+
+
+def _tells_names(cls: type) -> bool:
+    """Whether reading an attribute runs code, which is given its name; of torch's modules it is known."""
+    members = (getattr(cls, "__getattribute__", None), getattr(cls, "__getattr__", TORCHS["__getattr__"]))
+    return any(isinstance(member, FunctionType) and member is not TORCHS["__getattr__"] for member in members)
+
+
+@rule(getattr, kinds=(None, ConstantValue))
+def get_attribute(ctx: Tracer, value: Value, name: ConstantValue, default: Value | None = None) -> Value:
+    text = _as_name_to_read(ctx, value, name)
+    if default is None and text is name.value:
+        return value.attribute(ctx, text)
+    found = _attempted(ctx, value, text) or default
+    return found or value.attribute(ctx, _as_name(ctx, name))  # whose error tells the name as it was given
+
+
+def _attempted(ctx: Tracer, value: Value, name: str) -> Value | None:
+    return ctx.attempt(PartialValue(BuiltinValue(getattr, receiver=value), [ConstantValue(name)], {}), AttributeError)
+
+
+@rule(hasattr, kinds=(None, ConstantValue))
+def has_attribute(ctx: Tracer, value: Value, name: ConstantValue) -> Value:
+    text = _as_name_to_read(ctx, value, name)
+    if isinstance(value, TensorValue) and hasattr(torch.Tensor, text) and text != "grad":  # which may warn
+        return boolean(hasattr(value.fake, text))
+    return boolean(_attempted(ctx, value, text) is not None)
+
+
+@rule(setattr, kinds=(None, ConstantValue, None))
+def assign_attribute(ctx: Tracer, owner: Value, name: ConstantValue, value: Value) -> Value:
+    owner.set_attribute(ctx, _as_name(ctx, name), value)
+    return NONE
+
+
+@rule(delattr, kinds=(None, ConstantValue))
+def delete_attribute(ctx: Tracer, owner: Value, name: ConstantValue) -> Value:
+    owner.set_attribute(ctx, _as_name(ctx, name), None)
+    return NONE
+
+
+@rule(object.__setattr__, kinds=(UserObject, ConstantValue, None))
+def plain_assignment(ctx: Tracer, owner: UserObject, name: ConstantValue, value: Value) -> Value:
+    owner.plain_set(ctx, _as_name(ctx, name), value)
+    return NONE
+
+
+@rule(object.__delattr__, kinds=(UserObject, ConstantValue))
+def plain_deletion(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value:
+    owner.plain_set(ctx, _as_name(ctx, name), None)
+    return NONE
+
+
+@rule(type.__setattr__, kinds=(ClassValue, ConstantValue, None))
+def plain_assignment_to_class(ctx: Tracer, owner: ClassValue, name: ConstantValue, value: Value) -> Value:
+    owner.plain_set(ctx, _as_name(ctx, name), value)
+    return NONE
+
+
+@rule(type.__delattr__, kinds=(ClassValue, ConstantValue))
+def plain_deletion_from_class(ctx: Tracer, owner: ClassValue, name: ConstantValue) -> Value:
+    owner.plain_set(ctx, _as_name(ctx, name), None)
+    return NONE
+
+
+@rule(object.__getattribute__, kinds=(UserObject, ConstantValue))
+def plain_reading(ctx: Tracer, owner: UserObject, name: ConstantValue) -> Value:
+    text = _as_name(ctx, name)
+    found = owner.plain_attribute(ctx, text)
+    if found is None:
+        owner.absent(ctx, text)
+        ctx.throw(AttributeError, f"'{owner.cls.__name__}' object has no attribute '{text}'")
+    return found
+
+
+@rule(TORCHS["__getattr__"], kinds=(ModuleValue, ConstantValue))
+def module_reading(ctx: Tracer, owner: ModuleValue, name: ConstantValue) -> Value:
+    text = _as_name(ctx, name)
+    found = owner._in_tables(ctx, text)
+    if found is None:
+        ctx.throw(AttributeError, f"'{owner.cls.__name__}' object has no attribute '{text}'")
+    return found
+
+
+@rule(bind_member, kinds=(None, ClassValue, ConstantValue))
+def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: ConstantValue) -> Value:
+    """A member of the type of a container, a string, a number."""
+    owner, member = lookup(cls.cls, name.value)
+    kind = type(member).__name__
+    if kind in ("method_descriptor", "wrapper_descriptor"):
+        return BuiltinValue(member, receiver=value)
+    if kind in ("classmethod_descriptor", "builtin_function_or_method"):
+        return BuiltinValue(getattr(cls.cls, name.value))
+    if isinstance(member, (FunctionType, classmethod, staticmethod, property)):
+        return bind(ctx, member, owner, name.value, value)
+    folded = fold(ctx, getattr, [value, name], {})
+    if folded is None:
+        ctx.stop("attribute", f"`{name.value}` of {value.describe()} is read")
+    return folded
+
+
+@fallback(order=20)
+def methods_of_constants(
+    ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value | None:
+    """Methods of strings, numbers and the like on constant operands: immutable receivers make them pure."""
+    owner = None if isinstance(function, type) else getattr(function, "__objclass__", None)
+    if owner in _IMMUTABLE and args and isinstance(args[0], ConstantValue):
+        return fold(ctx, function, args, kwargs)
+    if module_name(function) in ("math", "cmath", "_operator", "operator") and callable(function):
+        return fold(ctx, function, [_specialized(arg) for arg in args], kwargs)
+    return None
+
+
+_IMMUTABLE = (
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    bool,
+    frozenset,
+    range,
+    torch.dtype,
+    torch.device,
+    type(None),
+    tuple,
+    re.Pattern,
+    re.Match,
+    object,
+)
+
+
+def _specialized(value: Value) -> Value:
+    return ConstantValue(value.specialized()) if isinstance(value, SymbolicNumber) else value
+
+
+# -- conversion --------------------------------------------------------------------------------------------------
+
+
+@rule(bool, kinds=(None,))
+def to_bool(ctx: Tracer, value: Value) -> Value:
+    if isinstance(value, TensorValue):
+        return _truth_of_tensor(ctx, value)
+    return boolean(value.truth(ctx))
+
+
+@rule(int, kinds=(TensorValue,))
+def tensor_to_int(ctx: Tracer, value: TensorValue) -> Value:
+    return ctx.call_builtin(int, [ctx.call_builtin(torch.Tensor.item, [value], {})], {})
+
+
+@rule(float, kinds=(TensorValue,))
+def tensor_to_float(ctx: Tracer, value: TensorValue) -> Value:
+    return ctx.call_builtin(float, [ctx.call_builtin(torch.Tensor.item, [value], {})], {})
+
+
+def _truth_of_tensor(ctx: Tracer, value: TensorValue) -> Value:
+    answer = ctx.decide(value)
+    if answer is not None:
+        return boolean(answer)
+    hint = "use torch.where"
+    return ctx.stop("tensor value", f"the truth of {value.describe()} decides what happens next", hint)
+
+
+def _object_to_number(wanted: type, *names: str) -> Any:
+    def convert(ctx: Tracer, value: UserObject) -> Value:
+        for name in names:
+            said = value.answer(ctx, name, wanted if name != "__index__" else int)
+            if said is not None:
+                return said if name != "__index__" else ctx.call_builtin(wanted, [said], {})
+        return ctx.stop("builtin", f"{value.describe()} is turned into a number")
+
+    return convert
+
+
+rule(int, kinds=(UserObject,))(_object_to_number(int, "__int__", "__index__"))
+rule(float, kinds=(UserObject,))(_object_to_number(float, "__float__", "__index__"))
+
+
+@rule(str, format, repr, kinds=(SymbolicNumber,))
+def symbolic_text(ctx: Tracer, value: SymbolicNumber, *rest: Value) -> Value:
+    folded = fold(ctx, format if rest else str, [ConstantValue(value.specialized()), *rest], {})
+    assert folded is not None
+    return folded
+
+
+@rule(str, kinds=(UserObject,))
+def object_to_text(ctx: Tracer, value: UserObject) -> Value:
+    return _text_by_method(ctx, value, "__str__" if isinstance(value.cls.__str__, FunctionType) else "__repr__")
+
+
+@rule(repr, kinds=(UserObject,))
+def object_to_repr(ctx: Tracer, value: UserObject) -> Value:
+    return _text_by_method(ctx, value, "__repr__")
+
+
+def _text_by_method(ctx: Tracer, value: UserObject, name: str) -> Value:
+    if not isinstance(getattr(value.cls, name), FunctionType) or root_package(value.cls) == "torch":
+        ctx.stop("text", f"{value.describe()} is turned into text")
+    said = value.answer(ctx, name, str)
+    assert said is not None
+    return said
+
+
+@rule(str, repr, kinds=(SequenceValue,))
+@rule(str, repr, kinds=(DictValue,))
+def container_to_text(ctx: Tracer, value: Value) -> Value:
+    try:
+        return ConstantValue(str(plain_data(ctx, value)))
+    except NotConstant:
+        ctx.stop("text", f"{value.describe()} is turned into text")
+
+
+def plain_data(ctx: Tracer, value: Value, *around: Value) -> Any:
+    """A fresh Python object equal to a container of constants, for looking at now."""
+    value = realize(ctx, value)
+    if any(value is container for container in around):
+        raise NotConstant  # it contains itself
+    inner = functools.partial(plain_data, ctx)
+    if isinstance(value, ListValue) and value.cls is list:
+        return [inner(item, value, *around) for item in value.items]
+    if isinstance(value, TupleValue):
+        items = [inner(item, value, *around) for item in value.items]
+        return value.cls(*items) if hasattr(value.cls, "_fields") else value.cls(items)
+    if isinstance(value, DictValue) and value.cls is dict:
+        return {inner(key): inner(item, value, *around) for key, item in value.entries.values()}
+    return value.constant()
+
+
+@rule(format, kinds=(ScalarValue,))
+def format_number(ctx: Tracer, value: ScalarValue, *spec: Value) -> Value:
+    known = value.of_this_call()
+    if known is None:
+        return ctx.stop("text", f"{value.describe()} is formatted")
+    return ctx.call_builtin(format, [ConstantValue(known), *spec], {})
+
+
+@rule(format, kinds=(ConstantValue,))
+def format_constant(ctx: Tracer, value: ConstantValue, spec: Value | None = None) -> Value:
+    folded = fold(ctx, format, [value] if spec is None else [value, spec], {})
+    return folded if folded is not None else ctx.stop("text", f"{value.describe()} is formatted by an object")
+
+
+@rule(format, kinds=(None,))
+def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
+    if spec is not None and spec.constant():
+        said = value.answer(ctx, "__format__", str, spec) if isinstance(value, UserObject) else None
+        return said if said is not None else ctx.stop("text", f"{value.describe()} is formatted")
+    return ctx.call_builtin(str, [value], {})
+
+
+@rule(weakref.ref.__call__, kinds=(UserObject,))
+def dereference(ctx: Tracer, reference: UserObject) -> Value:
+    """What a weak reference leads to, where that was met on another path; the graph relies on it leading there."""
+    target = weakref.ref.__call__(reference.obj) if type(reference.obj) is weakref.ref else None  # a subclass may count
+    found = ctx.known(target)
+    if reference.source is None or found is None:
+        ctx.stop("weak reference", f"{reference.describe()} is followed to an object that is met nowhere else")
+    text = f"{reference.source.expression()}() is what it was"
+    ctx.guard(reference.source, "refers", weakref.ref(target), text=text)
+    return found
+
+
+@rule(weakref.ref, weakref.proxy, weakref.finalize)
+def refer_weakly(ctx: Tracer, *operands: Value, **options: Value) -> Value:
+    """Whoever asks for it knows when the object ends, which is when no variable of the function holds it any more."""
+    ctx.leave_frame("weak reference", f"a weak reference to {realize(ctx, operands[0]).describe()} is made")
+
+
+# -- making objects ----------------------------------------------------------------------------------------------
+
+
+@rule(slice)
+def make_slice(ctx: Tracer, first: Value, stop: Value | None = None, step: Value = NONE, /) -> Value:
+    return SliceValue(NONE, first, step) if stop is None else SliceValue(first, stop, step)
+
+
+@rule(object)
+def make_object(ctx: Tracer) -> Value:
+    return UserObject(object)
+
+
+@rule(functools.partial, kinds=(None,))
+def make_partial(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+    if isinstance(function, PartialValue) and function.source is None:  # one that has no attributes
+        return PartialValue(function.function, [*function.args, *args], {**function.kwargs, **kwargs})
+    return PartialValue(function, args, kwargs)
+
+
+@rule(super)
+def make_super(ctx: Tracer, cls: Value, receiver: Value) -> Value:
+    return SuperValue(cls.constant(), receiver)
+
+
+@rule(MethodType, kinds=(None, None))
+def make_method(ctx: Tracer, function: Value, receiver: Value) -> Value:
+    return BoundMethod(receiver, function)
+
+
+@rule(FunctionType.__get__, kinds=(FunctionValue, None))
+def bind_function(ctx: Tracer, function: FunctionValue, receiver: Value, cls: Value = NONE) -> Value:
+    return function if receiver is NONE else BoundMethod(receiver, function)
+
+
+@rule(getattr(MethodType, "__get__", FunctionType.__get__), kinds=(BoundMethod, None))
+def bind_again(ctx: Tracer, method: BoundMethod, *operands: Value) -> Value:
+    return method
+
+
+def refuse_finalizer(ctx: Tracer, cls: type) -> None:
+    """An object that does something when it goes has to exist."""
+    if held_by(cls, "__del__") is not None:
+        ctx.stop("finalizer", f"an object of `{cls.__qualname__}` is made, which has a `__del__`")
+
+
+@rule(object.__new__, kinds=(ClassValue,))
+def new_object(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+    own: Any = cls.cls
+    if (args or kwargs) and (own.__new__ is not object.__new__ or own.__init__ is object.__init__):
+        ctx.stop("call", "`object.__new__` is called with arguments that it refuses")
+    refuse_finalizer(ctx, own)
+    made = UserObject(cls.cls)
+    made.class_source = cls.source
+    return made
+
+
+@rule(dict.__new__, list.__new__, set.__new__, collections.deque.__new__, kinds=(ClassValue,))
+@rule(collections.defaultdict.__new__, collections.OrderedDict.__new__, kinds=(ClassValue,))
+def new_container(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+    base = storage_class(cls.cls)
+    if base is None:
+        return empty_contents(cls.cls)
+    made = ContainerObject(cls.cls, empty_contents(base))
+    made.class_source = cls.source
+    return made
+
+
+@rule(object.__init__, kinds=(UserObject,))
+def init_object(ctx: Tracer, value: UserObject, *args: Value, **kwargs: Value) -> Value:
+    return NONE
+
+
+@rule(object.__eq__, kinds=(None, None))
+def default_equality(ctx: Tracer, left: Value, right: Value) -> Value:
+    return TRUE if ctx.is_one_object(left, right) else NOT_IMPLEMENTED
+
+
+@fallback(order=30)
+def construct(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """``cls(...)`` for classes without a rule: exceptions, named tuples, and classes whose code can be evaluated."""
+    if not isinstance(function, type):
+        return None
+    if not _inherited(type(function), "__call__", type):
+        return _through_metaclass(ctx, function, args, kwargs)
+    return _call_of_type(ctx, function, args, kwargs)
+
+
+@rule(type.__call__, kinds=(ClassValue,))
+def call_class(ctx: Tracer, cls: ClassValue, /, *args: Value, **kwargs: Value) -> Value:
+    """What a metaclass's own ``__call__`` passes on to."""
+    made = _call_of_type(ctx, cls.cls, args, kwargs)
+    return made if made is not None else ctx.stop("class", f"{cls.describe()} is called by its metaclass")
+
+
+def _call_of_type(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    if issubclass(cls, BaseException):
+        return make_exception(ctx, cls, args, kwargs)
+    return _make_instance(ctx, cls, args, kwargs)
+
+
+def _inherited(cls: type, name: str, owner: type) -> bool:
+    return getattr(cls, name) is getattr(owner, name)
+
+
+def _through_metaclass(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    # An Enum is looked up by value; other metaclasses may do anything.
+    if module_name(type(cls)) == "enum":
+        return fold(ctx, cls, args, kwargs)
+    own = type(cls).__call__
+    if isinstance(own, FunctionType):
+        return ctx.call(ctx.literal(own), [ctx.literal(cls), *args], kwargs)
+    return None
+
+
+def _owner(cls: type, name: str) -> type:
+    return lookup(cls, name)[0]
+
+
+def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    refuse_finalizer(ctx, cls)
+    new: Any = cls.__new__
+    init: Any = cls.__init__  # type: ignore[misc]
+    target = ctx.literal(cls)
+    if isinstance(new, FunctionType):
+        made = ctx.call(ctx.literal(new), [target, *args], kwargs)
+    elif new is object.__new__:
+        if not cls.__flags__ & (1 << 9):
+            return None  # a C type in disguise
+        if (args or kwargs) and _owner(cls, "__new__") is not object:
+            return None  # by this detour it refuses them
+        made = ModuleValue(cls) if issubclass(cls, torch.nn.Module) else UserObject(cls)
+        made.class_source = target.source
+    elif (base := storage_class(cls)) is not None and new is base.__new__:
+        made = ContainerObject(cls, empty_contents(base))
+        made.class_source = target.source
+    elif new is tuple.__new__ or hasattr(cls, "n_sequence_fields"):
+        require_plain_tuple(ctx, cls)
+        return TupleValue(ctx.call_builtin(list, list(args), {}).elements(ctx), cls=cls)
+    else:
+        return None
+    if isinstance(made, UserObject) and derives(made.cls, cls) and isinstance(init, FunctionType):
+        ctx.call(bind(ctx, init, _owner(cls, "__init__"), "__init__", made), args, kwargs)
+    elif isinstance(made, ContainerObject):
+        ctx.call_builtin(init, [made, *args], kwargs)
+    elif isinstance(made, UserObject) and init is object.__init__ and new is object.__new__ and (args or kwargs):
+        ctx.throw(TypeError, f"{cls.__name__}() takes no arguments")
+    return made

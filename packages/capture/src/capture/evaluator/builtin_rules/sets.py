@@ -1,0 +1,198 @@
+"""Sets and what is like them: frozensets, the keys and items of dicts."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from capture.evaluator.builtin_rules.operators import keys_like_a_set
+from capture.evaluator.builtin_rules.registry import constant_of, rule
+from capture.values.base import NotConstant, Tracer, Value
+from capture.values.constant import NONE, ConstantValue, boolean
+from capture.values.iterating import iterate
+from capture.values.mapping import DictView, key_of
+from capture.values.sequence import SetValue
+
+_Keys = dict[Any, Value]
+_LIKE_SETS = (SetValue, DictView, ConstantValue)
+# At least one operand of a kind that cannot be folded.
+_PAIRS = ((SetValue, _LIKE_SETS), (DictView, _LIKE_SETS), (ConstantValue, (SetValue, DictView)))
+
+
+def _union(left: _Keys, right: _Keys) -> _Keys:
+    return {**right, **left}
+
+
+def _intersection(left: _Keys, right: _Keys) -> _Keys:
+    return {key: item for key, item in left.items() if key in right}
+
+
+def _difference(left: _Keys, right: _Keys) -> _Keys:
+    return {key: item for key, item in left.items() if key not in right}
+
+
+def _symmetric_difference(left: _Keys, right: _Keys) -> _Keys:
+    return {**_difference(left, right), **_difference(right, left)}
+
+
+def _both(ctx: Tracer, function: Any, left: Value, right: Value) -> tuple[_Keys, _Keys]:
+    first, second = keys_like_a_set(ctx, left), keys_like_a_set(ctx, right)
+    if first is None or second is None:
+        ctx.stop("builtin", f"`{function.__name__}` of {left.describe()} and {right.describe()}")
+    return first, second
+
+
+def _set_operator(function: Any, in_place: Any, combine: Callable[[_Keys, _Keys], _Keys]) -> None:
+    def apply(ctx: Tracer, left: Value, right: Value) -> Value:
+        cls = frozenset if left.python_type() is frozenset else set
+        return SetValue(combine(*_both(ctx, function, left, right)).items(), cls=cls)
+
+    def change(ctx: Tracer, left: SetValue, right: Value) -> Value:
+        if left.cls is not set:
+            return apply(ctx, left, right)
+        combined = combine(*_both(ctx, function, left, right))
+        ctx.changed(left)
+        left.entries = combined
+        return left
+
+    for kinds in _PAIRS:
+        rule(function, kinds=kinds)(apply)
+    rule(in_place, kinds=(SetValue, _LIKE_SETS))(change)
+
+
+_set_operator(operator.or_, operator.ior, _union)
+_set_operator(operator.and_, operator.iand, _intersection)
+_set_operator(operator.sub, operator.isub, _difference)
+_set_operator(operator.xor, operator.ixor, _symmetric_difference)
+
+
+def _set_comparison(function: Any) -> None:
+    def compare(ctx: Tracer, left: Value, right: Value) -> Value:
+        first, second = _both(ctx, function, left, right)
+        return boolean(function(first.keys(), second.keys()))
+
+    for kinds in _PAIRS:
+        rule(function, kinds=kinds)(compare)
+
+
+for _comparison in (operator.lt, operator.le, operator.gt, operator.ge):
+    _set_comparison(_comparison)
+
+
+# -- methods -----------------------------------------------------------------------------------------------------
+
+
+@rule(set.add, kinds=(SetValue, None))
+def add(ctx: Tracer, items: SetValue, item: Value) -> Value:
+    hashed = key_of(ctx, item)
+    ctx.changed(items)
+    items.entries.setdefault(hashed, item)
+    return NONE
+
+
+@rule(set.update, kinds=(SetValue,))
+def update_set(ctx: Tracer, items: SetValue, *others: Value) -> Value:
+    for other in others:
+        iterator = iterate(ctx, other)
+        while (item := iterator.step(ctx)) is not None:
+            add(ctx, items, item)
+    return NONE
+
+
+@rule(set.discard, kinds=(SetValue, None))
+def discard(ctx: Tracer, items: SetValue, item: Value) -> Value:
+    hashed = key_of(ctx, item)
+    ctx.changed(items)
+    items.entries.pop(hashed, None)
+    return NONE
+
+
+@rule(set.remove, kinds=(SetValue, None))
+def remove_from_set(ctx: Tracer, items: SetValue, item: Value) -> Value:
+    if key_of(ctx, item) not in items.entries:
+        ctx.throw(KeyError, item)
+    return discard(ctx, items, item)
+
+
+@rule(set.copy, kinds=(SetValue,))
+def copy_set(ctx: Tracer, items: SetValue) -> Value:
+    return SetValue(items.entries.items())
+
+
+@rule(set)
+def make_set(ctx: Tracer, iterable: Value | None = None) -> Value:
+    made = SetValue({})
+    if iterable is not None:
+        update_set(ctx, made, iterable)
+    return made
+
+
+@rule(set.union, kinds=(SetValue,))
+def set_union(ctx: Tracer, items: SetValue, *others: Value) -> Value:
+    made = SetValue(items.entries.items())
+    update_set(ctx, made, *others)
+    return made
+
+
+@rule(frozenset)
+def make_frozenset(ctx: Tracer, iterable: Value | None = None) -> Value:
+    if isinstance(iterable, ConstantValue) and type(iterable.value) is frozenset:
+        return iterable
+    items = [] if iterable is None else iterate(ctx, iterable).rest(ctx)
+    try:
+        return ConstantValue(frozenset(constant_of(ctx, item) for item in items))
+    except NotConstant:
+        return SetValue(((key_of(ctx, item), item) for item in items), cls=frozenset)
+
+
+def _keys_of(ctx: Tracer, iterable: Value) -> _Keys:
+    return {key_of(ctx, item): item for item in iterate(ctx, iterable).rest(ctx)}
+
+
+@rule(set.issubset, kinds=(SetValue, None))
+def is_subset(ctx: Tracer, items: SetValue, other: Value) -> Value:
+    return boolean(items.entries.keys() <= _keys_of(ctx, other).keys())
+
+
+@rule(set.issuperset, kinds=(SetValue, None))
+def is_superset(ctx: Tracer, items: SetValue, other: Value) -> Value:
+    return boolean(items.entries.keys() >= _keys_of(ctx, other).keys())
+
+
+@rule(set.isdisjoint, kinds=(SetValue, None))
+def is_disjoint(ctx: Tracer, items: SetValue, other: Value) -> Value:
+    return boolean(items.entries.keys().isdisjoint(_keys_of(ctx, other).keys()))
+
+
+@rule(set.clear, kinds=(SetValue,))
+def clear_set(ctx: Tracer, items: SetValue) -> Value:
+    ctx.changed(items)
+    items.entries = {}
+    return NONE
+
+
+def _combining(combine: Callable[[_Keys, _Keys], _Keys]) -> tuple[Any, Any]:
+    def made(ctx: Tracer, items: SetValue, *others: Value) -> Value:
+        entries = items.entries
+        for other in others:
+            entries = combine(entries, _keys_of(ctx, other))
+        return SetValue(entries.items(), cls=items.cls)
+
+    def updated(ctx: Tracer, items: SetValue, *others: Value) -> Value:
+        combined = made(ctx, items, *others)
+        ctx.changed(items)
+        items.entries = combined.entries  # type: ignore[attr-defined]
+        return NONE
+
+    return made, updated
+
+
+for _names, _combine in (
+    ("intersection", _intersection),
+    ("difference", _difference),
+    ("symmetric_difference", _symmetric_difference),
+):
+    _made, _updated = _combining(_combine)
+    rule(getattr(set, _names), kinds=(SetValue,))(_made)
+    rule(getattr(set, f"{_names}_update"), kinds=(SetValue,))(_updated)

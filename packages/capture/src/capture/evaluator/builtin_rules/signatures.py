@@ -1,0 +1,52 @@
+"""``inspect.signature``: libraries ask before they call."""
+
+from __future__ import annotations
+
+import inspect
+from types import CellType, FunctionType, MethodType
+from typing import Any
+
+from capture.evaluator.builtin_rules.registry import constant_of, rule
+from capture.values.base import NotConstant, Tracer, Value
+from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue
+from capture.values.user_object import UserObject
+
+
+@rule(inspect.signature, kinds=((FunctionValue, BoundMethod, BuiltinValue, ClassValue, UserObject),))
+def signature(ctx: Tracer, function: Value) -> Value:
+    real = _existing(ctx, function)
+    if real is None:
+        ctx.stop("signature", f"the signature of {function.describe()} is asked for")
+    try:
+        return ctx.literal(inspect.signature(real))
+    except (TypeError, ValueError) as error:
+        return ctx.throw(type(error), *error.args)
+
+
+def _existing(ctx: Tracer, value: Value) -> Any:
+    """The real callable, or one with the same signature."""
+    if isinstance(value, FunctionValue):
+        return value.function or _like(ctx, value)
+    if isinstance(value, BoundMethod):
+        function = _existing(ctx, value.function)
+        return None if function is None else MethodType(function, object())
+    if isinstance(value, (BuiltinValue, ClassValue)):
+        return value.identity() if getattr(value, "receiver", None) is None else None
+    return value.obj if isinstance(value, UserObject) else None
+
+
+def _like(ctx: Tracer, made: FunctionValue) -> FunctionType | None:
+    """A function with the parameters of one that was made here, where its defaults and annotations are constants."""
+    if made.attributes:  # among them may be ``__wrapped__``, whose signature it would show
+        return None
+    try:
+        defaults = tuple(constant_of(ctx, value) for value in made.defaults)
+        annotations = [constant_of(ctx, value) for value in made.annotations]
+        named = {name: constant_of(ctx, value) for name, value in made.keyword_defaults.items()}
+    except NotConstant:
+        return None
+    cells = tuple(CellType() for _ in made.code.co_freevars)
+    function = FunctionType(made.code, {}, made.code.co_name, defaults, cells)
+    function.__kwdefaults__ = named
+    function.__annotations__ = dict(zip(annotations[::2], annotations[1::2], strict=True))
+    return function

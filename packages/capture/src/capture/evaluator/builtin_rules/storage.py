@@ -1,0 +1,71 @@
+"""What subclasses of the builtin containers reach through ``super()``: special methods as the operators they serve,
+and the builtin constructors.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+from capture.evaluator.builtin_rules.containers import update
+from capture.evaluator.builtin_rules.registry import RULES, rule
+from capture.values.base import Tracer, Value
+from capture.values.constant import NONE
+from capture.values.container_object import STORAGE, contents_of
+from capture.values.mapping import DictValue
+from capture.values.sequence import ListValue, SequenceValue, SetValue
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__delitem__": operator.delitem,
+    "__contains__": operator.contains, "__len__": len, "__iter__": iter, "__reversed__": reversed,
+    "__eq__": operator.eq, "__ne__": operator.ne, "__lt__": operator.lt, "__le__": operator.le, "__gt__": operator.gt,
+    "__ge__": operator.ge, "__add__": operator.add, "__iadd__": operator.iadd, "__mul__": operator.mul,
+    "__imul__": operator.imul, "__rmul__": operator.mul, "__or__": operator.or_, "__ior__": operator.ior,
+    "__and__": operator.and_, "__sub__": operator.sub, "__xor__": operator.xor, "__repr__": repr, "__str__": str,
+}  # fmt: skip
+
+
+def _through(function: Callable[..., Any]) -> Callable[..., Value]:
+    def apply(ctx: Tracer, *operands: Value) -> Value:
+        return ctx.call_builtin(function, [contents_of(operand) for operand in operands], {})
+
+    return apply
+
+
+def _register() -> None:
+    for base in (*STORAGE, tuple, MappingProxyType):
+        for name, function in _OPERATORS.items():
+            member = vars(base).get(name)
+            if member is not None and member not in RULES:
+                rule(member, kinds=((SequenceValue, DictValue, SetValue),))(_through(function))
+
+
+_register()
+
+
+@rule(dict.__init__, collections.OrderedDict.__init__, kinds=(DictValue,))
+def init_dict(ctx: Tracer, contents: DictValue, other: Value | None = None, /, **named: Value) -> Value:
+    return update(ctx, contents, other, **named)
+
+
+@rule(collections.defaultdict.__init__, kinds=(DictValue,))
+def init_defaultdict(
+    ctx: Tracer, contents: DictValue, factory: Value = NONE, other: Value | None = None, /, **named: Value
+) -> Value:
+    contents.default_factory = factory
+    return update(ctx, contents, other, **named)
+
+
+@rule(list.__init__, kinds=(ListValue,))
+def init_list(ctx: Tracer, contents: ListValue, iterable: Value | None = None) -> Value:
+    ctx.call_builtin(list.clear, [contents], {})
+    return NONE if iterable is None else ctx.call_builtin(list.extend, [contents, iterable], {})
+
+
+@rule(set.__init__, kinds=(SetValue,))
+def init_set(ctx: Tracer, contents: SetValue, iterable: Value | None = None) -> Value:
+    ctx.call_builtin(set.clear, [contents], {})
+    return NONE if iterable is None else ctx.call_builtin(set.update, [contents, iterable], {})

@@ -1,0 +1,55 @@
+"""Regular expressions, paths and versions: functions of texts, which are computed at once where the texts are known."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType
+from typing import Any
+
+from capture.evaluator.builtin_rules.registry import fold, name_of, pure, rule
+from capture.values.base import Tracer, Value
+from capture.values.constant import ConstantValue
+
+pure(os.fspath, re.escape, sys.intern)
+# From 3.13 on parts of ``os.path`` are made in C.
+pure(*(f for name in ("splitroot", "normpath") if isinstance(f := getattr(os.path, name, None), BuiltinFunctionType)))
+
+
+def _of_texts(function: Callable[..., Any]) -> None:
+    @rule(function)
+    def compute(ctx: Tracer, *args: Value, **options: Value) -> Value:
+        _insist_on_quiet(ctx, function, [*args, *options.values()])
+        found = fold(ctx, function, args, options)
+        return found if found is not None else ctx.stop("text", f"{name_of(function)} is given a text of the run")
+
+
+def _insist_on_quiet(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> None:
+    """A pattern that is compiled for the first time may warn, or print what it is: where the program says so."""
+    if any(isinstance(flag, ConstantValue) and _is_debug(flag.value) for flag in operands):
+        ctx.stop("text", f"{name_of(function)} prints its pattern")
+    pattern = operands[0] if operands else None
+    if not isinstance(pattern, ConstantValue) or type(pattern.value) not in (str, bytes):
+        return
+    flags = next((flag.value for flag in operands if isinstance(flag, ConstantValue) and _is_flag(flag.value)), 0)
+    with warnings.catch_warnings(record=True) as said, contextlib.suppress(Exception):
+        warnings.simplefilter("always")
+        re.compile(pattern.value, flags)
+    if said:
+        ctx.stop("text", f"{name_of(function)} warns of its pattern")
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, re.RegexFlag)
+
+
+def _is_debug(value: object) -> bool:
+    return isinstance(value, re.RegexFlag) and bool(value & re.DEBUG)
+
+
+for _function in (re.compile, re.match, re.search, re.fullmatch, re.split, re.findall, re.sub):
+    _of_texts(_function)

@@ -1,0 +1,554 @@
+"""Torch's functions and methods: which go into the graph, which answer now, which read or switch its state."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch.autograd.profiler import record_function
+
+from capture.evaluator.builtin_rules.notices import noticed
+from capture.evaluator.builtin_rules.registry import constant_of, fallback, fold, rule
+from capture.guards.sources import AttrSource, CallSource, ConstSource
+from capture.recording.python_kernels import leave_what_reads_changes
+from capture.recording.tensor_queries import QUESTIONS, answer_of, rely_on_where_it_begins
+from capture.signals import let_through
+from capture.torch_versions import (
+    DisableTorchFunctionSubclass,
+    OpOverload,
+    OpOverloadPacket,
+    TensorBase,
+    VariableFunctions,
+    accelerator_getAccelerator,
+    context_decorator,
+    cuda_isCurrentStreamCapturing,
+    fft,
+    get_dispatch_mode,
+    get_privateuse1_backend_name,
+    get_tracing_state,
+    is_view,
+    len_torch_dispatch_stack,
+    len_torch_function_stack,
+    linalg,
+    log_api_usage_once,
+    nn,
+    sparse,
+    special,
+)
+from capture.torch_versions import (
+    set_grad_enabled as set_grad_mode,
+)
+from capture.values import default_devices
+from capture.values.base import Tracer, Value, realize, root_package
+from capture.values.constant import FALSE, NONE, TRUE, ConstantValue, boolean
+from capture.values.context import (
+    DefaultDevice,
+    GradModeSwitch,
+    ProfilerRange,
+    TorchContext,
+    autocast_arguments,
+    clone_context,
+    decorate_by_context,
+    enter_context,
+    leave_context,
+)
+from capture.values.function import BuiltinValue, FunctionValue
+from capture.values.sequence import SequenceValue
+from capture.values.tensor import TensorValue
+from capture.values.user_object import UserObject
+
+# -- what is recorded --------------------------------------------------------------------------------------------
+
+_FUNCTION_MODULES = (nn, linalg, fft, special, sparse)
+_PYTHON_MODULES = ("torch.functional", "torch.nn.functional", "torch._lowrank")
+# Functions of those modules that take functions, draw state from Python, or do nothing to tensors.
+_NOT_OPERATIONS = frozenset({"boolean_dispatch", "handle_torch_function", "has_torch_function", "assert_int_or_pair"})
+
+
+def _named_operations() -> dict[tuple[ModuleType, str], Any]:
+    """Torch's own operations by the names under which they are found: every builtin of the variable namespace and its
+    kin."""
+    found = [(torch, name, getattr(torch, name)) for name in dir(VariableFunctions) if hasattr(torch, name)]
+    for module in _FUNCTION_MODULES:
+        found += [(module, name, value) for name, value in vars(module).items() if callable(value)]
+    for module in (torch.nn.functional, torch.functional, torch.linalg, torch.fft, torch.special):
+        found += [(module, name, value) for name, value in vars(module).items() if _is_operation(name, value)]
+    return {(home, name): function for home, name, function in found if _is_of_torch(function)}
+
+
+def _is_of_torch(function: Any) -> bool:
+    """What a program put there is not, nor what torch's modules import: ``typing.Optional`` can be called, too."""
+    return callable(function) and not isinstance(function, type) and root_package(function) == "torch"
+
+
+def _operations() -> dict[int, list[tuple[ModuleType, str]]]:
+    homes: dict[int, list[tuple[ModuleType, str]]] = {}
+    for place, function in _NAMED.items():
+        homes.setdefault(id(function), []).append(place)
+    return homes
+
+
+def _is_operation(name: str, value: Any) -> bool:
+    if name in _NOT_OPERATIONS or isinstance(value, type) or not callable(value):
+        return False
+    return not isinstance(value, FunctionType) or value.__module__ in (*_PYTHON_MODULES, "torch._jit_internal")
+
+
+_NAMED = _named_operations()
+OPERATIONS = _operations()
+ALLOWED: set[int] = set()
+DISALLOWED: set[int] = set()
+_OVERLOADS = (OpOverload, OpOverloadPacket)
+
+
+def is_operation(function: Any) -> bool:
+    """Whether a call is one node of the graph."""
+    if id(function) in DISALLOWED:
+        return False
+    return id(function) in OPERATIONS or id(function) in ALLOWED or isinstance(function, _OVERLOADS)
+
+
+def rely_on_names(ctx: Tracer, function: Any) -> None:
+    """What runs a graph may look its functions up by their names, and torch's functions in Python do so among
+    themselves: where a program has put others there, it runs as in eager."""
+    for home, name, original in _names_behind(function):
+        if vars(home).get(name) is not original:
+            ctx.stop("replaced function", f"`{home.__name__}.{name}` is another function now", "it runs as in eager")
+        ctx.guard(AttrSource(ConstSource(home, home.__name__), name), "is", original)
+
+
+@cache
+def _names_behind(function: Any) -> list[tuple[ModuleType, str, Any]]:
+    """The names of a function, and those of operations that its code calls."""
+    found: dict[tuple[ModuleType, str], Any] = {}
+    waiting = [function]
+    while waiting:
+        each = waiting.pop()
+        for home, name in OPERATIONS.get(id(each), ()):
+            found[home, name] = each
+        for name in each.__code__.co_names if isinstance(each, FunctionType) else ():
+            homes = (torch, nn, torch.nn.functional)
+            called = [_NAMED[home, name] for home in homes if (home, name) in _NAMED]
+            waiting += [one for one in called if not any(one is known for known in found.values())]
+    return [(home, name, original) for (home, name), original in found.items()]
+
+
+@fallback(order=40)
+def record_operations(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    name = getattr(function, "__name__", "")
+    if name in QUESTIONS and args and isinstance(asked := args[0], TensorValue) and len(args) == 1 and not kwargs:
+        return ctx.literal(answer_of(ctx, asked, name))
+    rely_on_where_it_begins(ctx, name, args)
+    if is_operation(function):
+        rely_on_names(ctx, function)
+        leave_what_reads_changes(ctx, function)
+        return ctx.record(function, args, kwargs)
+    if args and isinstance(args[0], TensorValue):
+        return _tensor_method(ctx, function, args, kwargs)
+    return None
+
+
+def _tensor_method(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    name = getattr(function, "__name__", "")
+    if getattr(torch.Tensor, name, None) is not function:
+        if getattr(TensorBase, name, None) is function:
+            ctx.stop("replaced function", f"`torch.Tensor.{name}` is another function now", "it runs as in eager")
+        return None
+    reason = _READS_VALUES.get(name)
+    if reason is not None:
+        ctx.stop(
+            "tensor value",
+            f"`.{name}()` of {args[0].describe()} {reason}",
+            "keep the value a tensor, or read it at the end",
+        )
+    switches = name == "requires_grad_" and args[0].source is not None
+    if switches and _requires_grad_already(args, kwargs):
+        return args[0]
+    if name in _UNTRACKED or switches:
+        hint = "it runs when and as in eager; the rest of the function is captured"
+        if name in _OF_GRADIENTS and _is_a_view_that_others_come_from(args[0]):
+            ctx.note_origin(args[0])
+            ctx.stop_before(args[0], "autograd", f"a view is made of which `.{name}()` is called later", hint)
+        ctx.stop("autograd", f"`.{name}()` of a tensor is called", hint)
+    return ctx.record(name, args, kwargs, method=True)
+
+
+def _is_a_view_that_others_come_from(value: Value) -> bool:
+    """A graph makes it again beside them, so that their gradients would not come by it."""
+    made = isinstance(value, TensorValue) and value.source is None and value.fake.requires_grad
+    return made and bool(value.node.users) and is_view(value.fake)  # type: ignore[attr-defined]
+
+
+def _requires_grad_already(args: Sequence[Value], kwargs: Mapping[str, Value]) -> bool:
+    tensor, wanted = args[0], [*args[1:], *kwargs.values(), TRUE][0]
+    known = isinstance(tensor, TensorValue) and isinstance(wanted, ConstantValue)
+    return known and tensor.fake.requires_grad is wanted.value  # type: ignore[attr-defined]
+
+
+_READS_VALUES = {
+    "numpy": "leaves torch",
+    "__array__": "leaves torch",
+    "__bool__": "decides a branch",
+    "__int__": "reads a number out of a tensor",
+    "__float__": "reads a number out of a tensor",
+    "__index__": "reads a number out of a tensor",
+    "data_ptr": "reads an address",
+    "const_data_ptr": "reads an address",
+    "untyped_storage": "is about its memory",
+    "storage": "is about its memory",
+    "storage_type": "is about its memory",
+    "_typed_storage": "is about its memory",
+    "is_set_to": "is about its memory",
+    "is_shared": "is about its memory",
+    "is_pinned": "is about its memory",
+    "__repr__": "is turned into text",
+    "__format__": "is turned into text",
+}
+_OF_GRADIENTS = frozenset({"register_hook", "retain_grad"})
+_UNTRACKED = _OF_GRADIENTS | {"register_post_accumulate_grad_hook", "share_memory_"}
+
+
+@rule(torch.Tensor.dim, torch.Tensor.ndimension, kinds=(TensorValue,))
+def dimensions(ctx: Tracer, tensor: TensorValue) -> Value:
+    return ConstantValue(tensor.fake.dim())
+
+
+@rule(torch.Tensor.size, kinds=(TensorValue,))
+def size(ctx: Tracer, tensor: TensorValue, dim: Value | None = None) -> Value:
+    sizes = tensor.shape(ctx)
+    return sizes if dim is None or dim is NONE else ctx.call_builtin(operator.getitem, [sizes, dim], {})
+
+
+@rule(torch.Tensor.is_floating_point, torch.is_floating_point, kinds=(TensorValue,))
+def is_floating_point(ctx: Tracer, tensor: TensorValue) -> Value:
+    return boolean(tensor.fake.is_floating_point())
+
+
+@rule(torch.Tensor.is_complex, torch.is_complex, kinds=(TensorValue,))
+def is_complex(ctx: Tracer, tensor: TensorValue) -> Value:
+    return boolean(tensor.fake.is_complex())
+
+
+@rule(torch.is_tensor, kinds=(None,))
+def is_tensor(ctx: Tracer, value: Value) -> Value:
+    return boolean(isinstance(value, TensorValue))
+
+
+@rule(torch.overrides.is_tensor_like, kinds=(None,))
+def is_tensor_like(ctx: Tracer, value: Value) -> Value:
+    return ctx.call_builtin(hasattr, [value, ConstantValue("__torch_function__")], {})
+
+
+@rule(torch.Tensor.__len__, kinds=(TensorValue,))
+def tensor_length(ctx: Tracer, value: TensorValue) -> Value:
+    return ctx.call_builtin(len, [value], {})
+
+
+@rule(torch.Tensor.__hash__, kinds=(TensorValue,))
+def tensor_hash(ctx: Tracer, value: TensorValue) -> Value:
+    ctx.stop("identity", "a tensor is hashed", "use another key")
+
+
+@rule(torch.Tensor.__format__, str, repr, format, kinds=(TensorValue,))
+def tensor_text(ctx: Tracer, value: TensorValue, *rest: Value) -> Value:
+    ctx.stop(
+        "tensor value", f"{value.describe()} is turned into text", "print shapes, or print after the compiled part"
+    )
+
+
+@rule(torch.Tensor.new_tensor, kinds=(TensorValue, TensorValue))
+@rule(torch.tensor, torch.as_tensor, kinds=(TensorValue,))
+def copy_of_tensor(ctx: Tracer, value: TensorValue, *rest: Value, **options: Value) -> Value:
+    ctx.stop("tensor value", "a tensor is made from another tensor's values", "use clone().detach()")
+
+
+@rule(torch.Size)
+def make_size(ctx: Tracer, items: Value | None = None) -> Value:
+    made = ctx.call_builtin(tuple, [] if items is None else [items], {})
+    made.cls = torch.Size  # type: ignore[attr-defined]
+    return made
+
+
+@rule(torch.Tensor.new, kinds=(TensorValue,))
+def legacy_new(ctx: Tracer, like: TensorValue, *args: Value, **options: Value) -> Value:
+    """It takes a size for sizes and any other tuple for data, and a graph's sizes are tuples."""
+    sizes = realize(ctx, args[0]) if len(args) == 1 else None
+    if sizes is not None and sizes.python_type() is torch.Size:
+        return ctx.record("new_empty", [like, sizes], options, method=True)
+    return ctx.record("new", [like, *args], options, method=True)
+
+
+@rule(torch.Size.numel, kinds=(None,))
+def size_numel(ctx: Tracer, size: Value) -> Value:
+    total: Value = ConstantValue(1)
+    for item in size.elements(ctx):
+        total = ctx.call_builtin(operator.mul, [total, item], {})
+    return total
+
+
+# -- markers -----------------------------------------------------------------------------------------------------
+
+
+def _answer(value: Value) -> Callable[..., Value]:
+    def constant_answer(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
+        return value
+
+    return constant_answer
+
+
+# Eager's answers are the right ones.
+for _function in (
+    torch.jit.is_scripting,
+    torch.jit.is_tracing,
+    get_tracing_state,
+):
+    rule(_function)(_answer(NONE if _function is get_tracing_state else FALSE))
+if hasattr(torch.compiler, "is_exporting"):
+    rule(torch.compiler.is_exporting)(_answer(FALSE))
+if get_privateuse1_backend_name:
+    rule(get_privateuse1_backend_name)(_answer(ConstantValue(get_privateuse1_backend_name())))
+
+
+@rule(torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
+def has_torch_function(ctx: Tracer, *args: Value) -> Value:
+    """Tensors of subclasses do not come into graphs; other objects may have one as well."""
+    others = (arg for arg in args if not isinstance(realize(ctx, arg), (TensorValue, ConstantValue)))
+    return boolean(any(is_tensor_like(ctx, each).truth(ctx) for each in others))
+
+
+@rule(torch.overrides.has_torch_function, kinds=(SequenceValue,))
+def any_has_torch_function(ctx: Tracer, args: SequenceValue) -> Value:
+    return has_torch_function(ctx, *args.elements(ctx))
+
+
+@rule(DisableTorchFunctionSubclass)
+def without_subclasses(ctx: Tracer) -> Value:
+    """What torch computes within it are plain tensors; programs may use those of subclasses."""
+    if not ctx.in_library():
+        ctx.stop("context", "code of tensor subclasses is switched off")
+    return ctx.call(ctx.literal(contextlib.nullcontext), [])
+
+
+@rule(record_function)
+def profiler_range(ctx: Tracer, name: Value, args: Value = NONE) -> Value:
+    return ProfilerRange(name, args)
+
+
+@rule(record_function.__exit__, kinds=(UserObject, None, None, None))
+def end_profiler_range(ctx: Tracer, entered: UserObject, *exception: Value) -> Value:
+    """One that was entered before this graph ends after it."""
+    ctx.commit()
+    ctx.effects.calls.append((record_function.__exit__, (entered, NONE, NONE, NONE)))
+    return NONE
+
+
+# Capture's own modes are not the program's.
+rule(get_dispatch_mode)(lambda ctx, key: NONE)  # frames under a mode are not evaluated
+rule(len_torch_dispatch_stack)(_answer(ConstantValue(0)))
+rule(log_api_usage_once)(_answer(NONE))
+
+
+# -- state -------------------------------------------------------------------------------------------------------
+
+
+def _reading(function: Callable[..., Any], *, guarded: bool) -> None:
+    def read(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
+        operands = [constant_of(ctx, arg) for arg in args]
+        try:
+            answer = function(*operands)
+        except Exception as error:  # noqa: BLE001 - where there is no device, say; programs catch it
+            let_through(error)
+            if not operands:
+                raised, text = _raised_by(function), f"{function.__name__}() raised {type(error).__name__}"
+                ctx.guard(CallSource(raised, f"torch.{function.__name__}()"), "equals", raised(), text=text)
+            ctx.throw(type(error), *error.args)
+        if function is torch.get_autocast_dtype:
+            _rely_on_autocast_dtype(ctx, *operands)
+        if guarded:
+            text = f"{function.__name__}() was {answer}"
+            ctx.guard(CallSource(function, f"torch.{function.__name__}()"), "equals", answer, text=text)
+        return ctx.literal(answer)
+
+    rule(function)(read)
+
+
+def _rely_on_autocast_dtype(ctx: Tracer, device: str) -> None:
+    """Within the code it may be another, which follows from what it is at the beginning."""
+    ctx.state_read[f"torch.get_autocast_dtype for {device}"] = partial(torch.get_autocast_dtype, device)
+
+
+@cache
+def _raised_by(function: Callable[..., Any]) -> Callable[[], str]:
+    """What tells the error of a function that reads state; nothing where it has an answer."""
+
+    def raised() -> str:
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001 - as above
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    return raised
+
+
+# Grad mode, inference mode, autocast, the default device and dtype, and whether algorithms are to be deterministic are
+# guarded for every graph, at its entry; what is read here may have been switched since.
+for _name in (
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "is_autocast_enabled",
+    "get_autocast_dtype",
+    "is_autocast_cache_enabled",
+    "get_default_device",
+    "get_default_dtype",
+    "are_deterministic_algorithms_enabled",
+):
+    _reading(getattr(torch, _name), guarded=False)
+_reading(len_torch_function_stack, guarded=False)
+for _function in (
+    torch.get_num_threads,
+    torch.cuda.is_available,
+    accelerator_getAccelerator,
+    torch.is_deterministic_algorithms_warn_only_enabled,
+):
+    _reading(_function, guarded=True)
+if torch.backends.cuda.is_built():  # otherwise it only raises, which is for the program to see
+    _reading(cuda_isCurrentStreamCapturing, guarded=True)
+
+
+def _grad_context(cls: type) -> Callable[..., Value]:
+    def make(ctx: Tracer, function: Value | None = None) -> Value:
+        context = TorchContext(cls, ())
+        return context if function is None else decorate(ctx, context, function)
+
+    return make
+
+
+for _cls in (torch.no_grad, torch.enable_grad):
+    rule(_cls)(_grad_context(_cls))
+
+
+@rule(torch.set_grad_enabled, kinds=(None,))
+def set_grad_enabled(ctx: Tracer, mode: Value) -> Value:
+    if mode.python_type() is not bool:
+        ctx.stop("context", "`set_grad_enabled` is given something that is no bool")
+    previous = torch.is_grad_enabled()
+    enabled = mode.truth(ctx)
+    ctx.commit()
+    ctx.graph.switch(set_grad_mode, enabled)
+    return GradModeSwitch(enabled, previous)
+
+
+@rule(set_grad_mode, kinds=(ConstantValue,))
+def switch_grad_mode(ctx: Tracer, mode: ConstantValue) -> Value:
+    ctx.commit()
+    ctx.graph.switch(set_grad_mode, mode.value)
+    return NONE
+
+
+@rule(torch.inference_mode)
+def make_inference_mode(ctx: Tracer, mode: Value = TRUE) -> Value:
+    if isinstance(mode, FunctionValue):
+        return decorate(ctx, TorchContext(torch.inference_mode, (True,)), mode)
+    return TorchContext(torch.inference_mode, (mode.constant(),))
+
+
+def _autocast(cls: type) -> Callable[..., Value]:
+    def make(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
+        given = [constant_of(ctx, arg) for arg in args], {k: constant_of(ctx, v) for k, v in kwargs.items()}
+        made = noticed(ctx, lambda: cls(*given[0], **given[1]))
+        _rely_on_autocast_dtype(ctx, made.device)
+        return TorchContext(torch.autocast, autocast_arguments(made))
+
+    return make
+
+
+for _cls in (torch.autocast, torch.amp.autocast, torch.cpu.amp.autocast, torch.cuda.amp.autocast):
+    rule(_cls)(_autocast(_cls))
+
+
+@rule(decorate_by_context, kinds=(TorchContext, None))
+def decorate(ctx: Tracer, context: TorchContext, function: Value) -> Value:
+    if issubclass(context.cls, (torch.autocast, torch.set_grad_enabled)):  # whose decorators do more
+        hint = "use it in a with statement"
+        ctx.stop("context", f"`{context.cls.__name__}` decorates a function in the captured code", hint)
+    made = BuiltinValue(clone_context, receiver=context)
+    return ctx.call(ctx.literal(context_decorator), [made, function])
+
+
+_CONTEXTS = (
+    *(torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode),
+    *(torch.autocast, record_function),
+)
+_GIVE_THEMSELVES = (torch.autocast, record_function)
+
+
+@rule(*(cls.__enter__ for cls in _CONTEXTS), enter_context, kinds=(TorchContext,))
+def enter(ctx: Tracer, context: TorchContext) -> Value:
+    if context in ctx.effects.contexts:
+        ctx.stop("context", f"a `{context.cls.__name__}` context is entered a second time")
+    if issubclass(context.cls, torch.inference_mode) and not _is_held(ctx):
+        hint = "use it in a with statement"
+        ctx.stop("context", "`inference_mode` is entered by a call, and ends with its object", hint)
+    ctx.commit()
+    context.enter(ctx.graph)
+    ctx.effects.enter(context)
+    return context if issubclass(context.cls, _GIVE_THEMSELVES) else NONE
+
+
+def _is_held(ctx: Tracer) -> bool:
+    """Whether a statement, or the standard library's code, enters a context: those keep it until they leave it."""
+    return ctx.frames[-1].current.op == "BEFORE_WITH" or ctx.frames[-1].function.namespace.trusted
+
+
+@rule(*(cls.__exit__ for cls in _CONTEXTS), leave_context, kinds=(TorchContext, None, None, None))
+def leave(ctx: Tracer, context: TorchContext, *exception: Value) -> Value:
+    active, name = ctx.effects.contexts, context.cls.__name__
+    if not context.is_grad_mode:
+        later = active[active.index(context) + 1 :] if context in active else None
+        if later is None or not all(each.is_grad_mode for each in later):
+            ctx.stop("context", f"a `{name}` context is left that is not the last that was entered")
+    elif context.before is None:
+        ctx.stop("context", f"a `{name}` context is left that was not entered")
+    ctx.commit()
+    context.leave(ctx.graph)
+    context.was_left = True
+    if context in active:
+        ctx.effects.leave(context)
+    return FALSE if issubclass(context.cls, torch.autocast) else NONE
+
+
+@rule(torch.device.__enter__, kinds=(ConstantValue,))
+def enter_default_device(ctx: Tracer, device: ConstantValue) -> Value:
+    enter(ctx, DefaultDevice(device.value))
+    return device
+
+
+@rule(torch.device.__exit__, kinds=(ConstantValue,))
+def leave_default_device(ctx: Tracer, device: ConstantValue, *exception: Value) -> Value:
+    context = default_devices.innermost(ctx.effects.contexts)
+    if context is None or context.place != device.value:
+        ctx.stop("context", f"the default device {device.value} was set outside of this function")
+    leave(ctx, context)
+    return NONE
+
+
+@rule(clone_context, kinds=(TorchContext,))
+def clone(ctx: Tracer, context: TorchContext) -> Value:
+    if isinstance(context, GradModeSwitch):
+        return set_grad_enabled(ctx, ConstantValue(*context.args))
+    return TorchContext(context.cls, context.args)
+
+
+@fallback(order=50)
+def torch_constants(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """Small questions about dtypes and devices that torch answers in C."""
+    name = getattr(function, "__name__", "")
+    if root_package(function) == "torch" and name in ("promote_types", "result_type", "can_cast", "type"):
+        return fold(ctx, function, args, kwargs)
+    return None

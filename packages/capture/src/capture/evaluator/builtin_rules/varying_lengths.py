@@ -1,0 +1,85 @@
+"""Torch's functions where a size or number varies that they would take for a constant.
+
+What makes a tensor of a length is an operator of ours that takes a symbol for it; other functions are evaluated as
+programs over functions that do not mind (``lengths``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from capture.evaluator.builtin_rules.registry import fallback
+from capture.operators import dynamic_sizes
+from capture.values import default_devices
+from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.constant import ConstantValue
+from capture.values.scalar import ScalarValue
+from capture.values.sequence import SequenceValue, TupleValue
+from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
+
+_NOTHING = {"requires_grad": False, "out": None}
+"""What these say is what an operator does that is not told."""
+
+
+@fallback(order=33)
+def of_a_length_that_varies(
+    ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value | None:
+    operator = dynamic_sizes.operator_of(function)
+    operands = [*args, *kwargs.values()]
+    if operator is None or not any(_is_of_the_run(ctx, value) or _has_sizes_that_vary(value) for value in operands):
+        return None
+    options = {name: value for name, value in kwargs.items() if not _says_nothing(name, value)}
+    if any(name in _NOTHING for name in options):
+        ctx.stop("varying size", f"`{function.__name__}` of a length that varies is given more than a graph takes")
+    return _of_its_class(function, ctx.record(operator, args, default_devices.told(ctx, function, options)))
+
+
+def _of_its_class(function: Any, result: Value) -> Value:
+    """An operator gives a plain tuple where the function of torch's names what it gives."""
+    cls = getattr(torch.return_types, function.__name__, None)
+    return TupleValue(result.items, cls=cls) if cls is not None and isinstance(result, TupleValue) else result
+
+
+def _says_nothing(name: str, value: Value) -> bool:
+    return name in _NOTHING and isinstance(value, ConstantValue) and value.value is _NOTHING[name]
+
+
+@fallback(order=34)
+def as_a_program(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    try:
+        program, of_numbers = dynamic_sizes.PROGRAMS.get(function), dynamic_sizes.PROGRAMS_OF_NUMBERS.get(function)
+    except TypeError:  # it has no hash
+        return None
+    if program is None and of_numbers is None:
+        return None
+    operands = [*args, *kwargs.values()]
+    sizes_vary = program is not None and any(map(_has_sizes_that_vary, operands))
+    if not sizes_vary and not any(_is_of_the_run(ctx, value) for value in operands):
+        return None
+    dynamic_sizes.define_all()
+    result = ctx.call(ctx.literal(program or of_numbers), args, kwargs)
+    return None if _declined(result) else result
+
+
+def _is_of_the_run(ctx: Tracer, value: Value) -> bool:
+    """A number that varies, or a sequence with one in it."""
+    value = realize(ctx, value)
+    if isinstance(value, SequenceValue):
+        return any(_is_of_the_run(ctx, item) for item in value.items)
+    return isinstance(value, SymbolicNumber) or (isinstance(value, ScalarValue) and value.cls is int)
+
+
+def _has_sizes_that_vary(value: Value) -> bool:
+    return isinstance(value, TensorValue) and any(isinstance(size, torch.SymInt) for size in value.fake.shape)
+
+
+def _declined(result: Value) -> bool:
+    try:
+        return result.constant() is NotImplemented
+    except NotConstant:
+        return False

@@ -1,0 +1,122 @@
+"""Branches on the values of masks, ids and lengths.
+
+Where the truth of a tensor follows from integer or boolean arguments by a few operations, the graph need not end: the
+answer is found now, and a guard asks the same question at the start of later calls, at the price that eager pays for
+it.  Floating-point data are what programs compute with, not what they are steered by: branches on it end the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import fx
+
+from capture.guards.sources import Inputs, Source, comes_with_the_call
+from capture.torch_versions import version_of
+from capture.values.base import Tracer
+
+_LIMIT = 16
+"""How many operations a question may take."""
+
+_NO_ANSWER = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What eager raises where it asks for the truth of many items, or of what no arguments of this kind give."""
+
+Question = Callable[..., bool]
+Reader = Callable[[Inputs], Any]
+
+
+def decided_by_arguments(
+    ctx: Tracer, node: fx.Node, placeholders: dict[Source, fx.Node], inputs: Inputs
+) -> bool | None:
+    """The truth of ``node``, relied on from now on; None where the arguments do not simply tell."""
+    ask = question_about(node, placeholders, ctx.graph.reader_of)
+    if ask is None or inputs.args is None:
+        return None
+    try:
+        answer = ask(inputs.function, *inputs.args)
+    except _NO_ANSWER:  # the program's own error, which CPython raises at the branch
+        return None
+    ctx.guard(None, "relation", (), None, same_answer(ask, answer), text=f"the answer at {ctx.location()} is {answer}")
+    return answer
+
+
+def question_about(
+    node: fx.Node, inputs: dict[Source, fx.Node], size_reader: Callable[[torch.SymInt], Reader | None]
+) -> Question | None:
+    """The truth of ``node`` as a function of the frame's function and arguments; None where it is not that simple.
+
+    A size follows from the arguments whatever computed the tensor that was asked for it."""
+    paths = {placeholder: source for source, placeholder in inputs.items()}
+    needed = _ancestors(node)
+    if needed is None or not all(_may_decide(step, paths) for step in needed):
+        return None
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    readers: list[Reader] = []
+    for step in node.graph.nodes:  # in order of evaluation
+        if step not in needed:
+            continue
+        held = step.meta.get("val")
+        reader = size_reader(held) if isinstance(held, torch.SymInt) else None
+        if step.op == "placeholder":
+            reader = paths[step].read
+        elif reader is None:
+            if isinstance(held, torch.SymInt):
+                return None
+            copies[step] = graph.node_copy(step, copies.__getitem__)
+            continue
+        copies[step] = graph.placeholder(step.name)
+        readers.append(reader)
+    graph.output(copies[node])
+    return _asking(fx.GraphModule(torch.nn.Module(), graph).forward, readers)
+
+
+def _ancestors(node: fx.Node) -> set[fx.Node] | None:
+    """What a node is computed from, down to arguments and sizes."""
+    found, waiting = {node}, [node]
+    while waiting:
+        for step in waiting.pop().all_input_nodes:
+            if step not in found:
+                found.add(step)
+                if not isinstance(step.meta.get("val"), torch.SymInt):
+                    waiting.append(step)
+        if len(found) > _LIMIT:
+            return None
+    return found
+
+
+def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
+    held = step.meta.get("val")
+    if isinstance(held, torch.SymInt):
+        return True
+    if not isinstance(held, torch.Tensor):
+        return step.op != "placeholder"
+    if held.is_inference() or version_of(held) != step.meta["version"]:  # changed since: asked of what is no more
+        return False
+    if step.op == "placeholder":
+        steers = not held.is_floating_point() and not held.is_complex()
+        return steers and comes_with_the_call(paths[step])
+    return torch.Tag.nondeterministic_seeded not in getattr(step.target, "tags", ()) and "rand" not in step.name
+
+
+def _asking(compute: Callable[..., Any], readers: list[Reader]) -> Question:
+    def ask(function: FunctionType, *args: Any) -> bool:
+        inputs = Inputs(function, args)
+        return bool(compute(*[read(inputs) for read in readers]))  # of whole numbers, which have no gradients
+
+    return ask
+
+
+def same_answer(ask: Question, answer: bool) -> Callable[..., bool]:
+    """The guard: what cannot even be asked of other arguments has another answer."""
+
+    def check(function: FunctionType, *args: Any) -> bool:
+        try:
+            return ask(function, *args) is answer
+        except _NO_ANSWER:
+            return False
+
+    return check

@@ -1,0 +1,61 @@
+"""Questions about where a frame stands: who handles an error here, what a suspended one still has to do, how deep
+Python is."""
+
+from __future__ import annotations
+
+import sys
+
+from capture.bytecode.instructions import Handler
+from capture.evaluator.frame import Frame
+from capture.values.base import Value, settled
+from capture.values.context import TorchContext
+from capture.values.function import BuiltinValue
+from capture.values.iterating import UserIterator
+from capture.values.iterator import OutsideIterator
+
+
+def may_handle_an_error(frame: Frame) -> bool:
+    """Here and now; torch's own context managers let errors pass."""
+    handler = frame.current.handler
+    while handler is not None:
+        target = handler.target
+        ends_another = target.op == "COPY"  # what puts away an exception that left a handler
+        if not ends_another and not _is_torchs_own_exit(frame, handler):
+            return True
+        handler = target.handler
+    return False
+
+
+def _is_torchs_own_exit(frame: Frame, handler: Handler) -> bool:
+    if frame.instructions[handler.target.index + 1].op != "WITH_EXCEPT_START":
+        return False
+    leave = frame.stack[handler.depth - 1]
+    return isinstance(leave, BuiltinValue) and isinstance(leave.receiver, TorchContext)
+
+
+def has_something_to_do_at_the_end(frame: Frame) -> bool:
+    """From 3.12 on a handler around every generator turns StopIteration into another error: that one does not count,
+    nor does the one that passes an exception on to what is waited for.
+    """
+    handler = frame.current.handler
+    while handler is not None and handler.target.op == "CLEANUP_THROW":
+        handler = handler.target.handler
+    if handler is not None and handler.target.op != "CALL_INTRINSIC_1":
+        return True
+    return isinstance(waits_for(frame), (OutsideIterator, UserIterator))
+
+
+def waits_for(frame: Frame) -> Value | None:
+    """What a suspended frame waits for, inside ``yield from`` or ``await``."""
+    following = frame.instructions[frame.pc] if frame.current.op == "YIELD_VALUE" else None
+    if following is None or following.op != "RESUME" or following.arg & 3 not in (2, 3):
+        return None
+    return settled(frame.stack[-1])
+
+
+def stack_depth() -> int:
+    """How many frames of Python there are."""
+    frame, depth = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, depth = frame.f_back, depth + 1
+    return depth

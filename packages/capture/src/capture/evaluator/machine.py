@@ -1,0 +1,601 @@
+"""The symbolic interpreter: steps frames, opens frames for calls, and answers for all values as their ``Tracer``.
+
+One machine evaluates one frame of the user's program, the root, and whatever it calls.  It ends with the root's return
+value or with the instruction where CPython has to take over.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import CodeType
+from typing import Any, NoReturn
+
+import torch
+
+from capture.break_errors import LEAVING
+from capture.bytecode.flow import raises_again
+from capture.bytecode.instructions import Body, Instruction, slot_names
+from capture.errors import Break, Location, Reason, SkipFrame, Unsupported, UserRaised
+from capture.evaluator.builtin_rules.assumed import assumed_result, is_assumed
+from capture.evaluator.builtin_rules.left_to_python import leave_to_python
+from capture.evaluator.builtin_rules.registry import call_builtin, has_rule_for
+from capture.evaluator.builtin_rules.torch_functions import is_operation
+from capture.evaluator.builtin_rules.transforms import transform_of
+from capture.evaluator.decisions import decided_by_arguments
+from capture.evaluator.expectations import Expectations, add_expectation
+from capture.evaluator.foreign_markers import is_torchs_own
+from capture.evaluator.frame import Frame
+from capture.evaluator.frame_queries import may_handle_an_error, stack_depth
+from capture.evaluator.idle_frames import MOST_STEPS
+from capture.evaluator.opcodes import HANDLERS
+from capture.evaluator.opcodes.exceptions import HandledValue
+from capture.evaluator.outcomes import NeedLeaves, NeedSymbols, Returned, StopEarlier, Stopped, Varying
+from capture.evaluator.size_marks import marked
+from capture.evaluator.stepping import STEPPED
+from capture.evaluator.suspension import does_something_at_the_end, made_by_a_call, resume, throw_into
+from capture.evaluator.trial_runs import recorded_region, rehearsed, repeatable
+from capture.evaluator.wrap import leave_what_tells, wrap_object
+from capture.guards.guard import Guard, GuardSet, of_formula
+from capture.guards.layouts import CLOSED, OpenLayout
+from capture.guards.sources import (
+    ArgSource,
+    AttrSource,
+    CallSource,
+    CellSource,
+    ClosureSource,
+    ConstSource,
+    FormulaSource,
+    Inputs,
+    Source,
+    comes_with_the_call,
+    may_vary,
+)
+from capture.options import Options
+from capture.recording.graph import GraphRecorder
+from capture.recording.operations import record_operation, undecided
+from capture.signals import HeldSignals
+from capture.torch_versions import disable_dynamo, set_grad_enabled
+from capture.values.base import LazyValue, NotConstant, Value, reachable, realize
+from capture.values.class_guards import ReliedClasses
+from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
+from capture.values.context import TorchContext
+from capture.values.effects import Effects
+from capture.values.exception import ExceptionValue
+from capture.values.function import CellValue, FunctionValue, NamespaceValue
+from capture.values.generator import SuspendableValue
+from capture.values.identity import MetObjects, SearchedKeys
+from capture.values.made_class import DefinedClasses, MadeClass
+from capture.values.mapping import DictValue
+from capture.values.parameters import bind_arguments
+from capture.values.sequence import ListValue, SliceValue, TupleValue
+from capture.values.tensor import TensorValue
+
+_DEEPEST = 150
+_FRAMES_PER_CALL = 14  # of Python's, at most, that evaluating a call takes
+_SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented))
+# Compared by value: that two paths lead to one such object says nothing.
+_BY_VALUE = frozenset({*_SIMPLE, torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset})
+# Torch hides some of its own functions from its own compiler; here they are like any others.
+_DISABLED_FOR_DYNAMO = disable_dynamo(lambda: None).__code__ if disable_dynamo else None
+_INSTALLED = tuple({sysconfig.get_paths()[kind] + os.sep for kind in ("purelib", "platlib")})
+_SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+class Machine:
+    def __init__(
+        self, inputs: Inputs, varying: Varying, forced: Mapping[int, Stopped], options: Options, signals: HeldSignals
+    ) -> None:
+        self.inputs = inputs
+        self.options = options
+        self.varying = varying
+        self.forced = forced
+        self.signals = signals
+        self.graph = GraphRecorder(symbolic=bool(varying))
+        self.guards = GuardSet()
+        self.effects = Effects()
+        self.tensors: dict[int, TensorValue] = {}
+        self.frames: list[Frame] = []
+        self.left_active: list[TorchContext] = []
+        self.grad_mode = self.grad_mode_left = torch.is_grad_enabled()
+        self._balanced = False
+        self._met = MetObjects(inputs)
+        self.keys = SearchedKeys()
+        self.classes = ReliedClasses(lambda: self.location() if self.frames else None)
+        self.rely_on_member = self.classes.add_name
+        self._bodies: dict[CodeType, list[Instruction]] = {}
+        self.checks: Expectations = []  # what was expected: to be asked after the graph
+        self.leaves: list[torch.Tensor] = []  # made within the graph, with a gradient of their own
+        self.state_read: dict[str, Callable[[], Any]] = {}  # of torch's; what it was at the beginning is relied on
+        self.handles_errors = False  # of operations, anywhere in the program
+        self._inlined = 0
+        self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
+        self.defined = DefinedClasses()
+        self._suspended: list[SuspendableValue] = []
+        self._step_of_root = 0
+        self.steps, self.most_idle = 0, MOST_STEPS
+        self.visited: set[int] = set()  # instructions of the root
+        self._changes = 0
+        self._origins: dict[int, tuple[Value, Instruction, int]] = {}
+        self.root = self._open_root()
+
+    # -- the root ------------------------------------------------------------------------------------------------
+
+    def _open_root(self) -> Frame:
+        function, args = self.inputs.function, self.inputs.args
+        code = function.__code__
+        names = slot_names(code.co_varnames, code.co_cellvars, code.co_freevars)
+        slots: dict[str, Value] = {}
+        for index, arg in enumerate(args):
+            slots[names[index]] = LazyValue(arg, ArgSource(index, names[index]))
+        cells = [
+            self._root_cell(i, name, cell)
+            for i, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        ]
+        slots.update(zip(code.co_freevars, cells, strict=True))
+        namespace = self.namespace(function.__globals__, None, trusted=False)
+        value = FunctionValue(code, namespace, closure=cells, qualname=function.__qualname__)
+        return Frame(self, value, self._body(code), slots)
+
+    def _root_cell(self, index: int, name: str, cell: Any) -> CellValue:
+        try:
+            content: Value = LazyValue(cell.cell_contents, ClosureSource(index, name))
+        except ValueError:
+            self.guard(ClosureSource(index, name), "absent")
+            content = UNBOUND
+        value = CellValue(content, CellSource(index, name))
+        self._met.remember(cell, value)
+        return value
+
+    def run_root(self) -> Returned | Stopped:
+        """Evaluate the root frame until it returns or has to stop."""
+        frame = self.root
+        self.frames.append(frame)
+        while True:
+            self._step_of_root = step = self._step_of_root + 1
+            if step in self.forced:
+                self._leave_none_open([*frame.stack, *frame.slots.values()], self.forced[step])
+                self._insist_on_real_exceptions(frame, self.forced[step])
+                return self.forced[step]
+            stack, done, pc = list(frame.stack), self._done(), frame.pc
+            self.visited.add(pc)
+            self.graph.mode.journal.place = (frame.instructions[pc], step)
+            try:
+                self._step(frame)
+            except (Break, UserRaised) as signal:
+                stopped = self._stopped(frame, step, signal)
+                if self._done() != done:
+                    raise StopEarlier(stopped) from None
+                frame.stack, frame.pc = stack, pc
+                self._leave_none_open([*frame.stack, *frame.slots.values()], stopped)
+                self._insist_on_real_exceptions(frame, stopped)
+                return stopped
+            if frame.returned is not None:
+                self._leave_none_open([frame.returned])
+                return Returned(frame.returned)
+
+    def _done(self) -> tuple[int, ...]:
+        """What an instruction that is stopped cannot take back."""
+        return self._inlined, self.graph.operations, self.graph.spoilt, self.fixed_sizes()
+
+    def _leave_none_open(self, outlive: Sequence[Value], stopped: Stopped | None = None) -> None:
+        """CPython ends a forgotten generator when its last reference goes: it has to be CPython's own, then."""
+        if all(value.finished for value in self._suspended):
+            return
+        alive = {id(value) for value in reachable([*outlive, *self.effects.written_values()])}
+        for value in self._suspended:
+            if id(value) in alive and not value.started:
+                continue
+            if does_something_at_the_end(self, value, lambda: (self._changes, self.graph.operations)):
+                reason = Reason("generator", f"{value.describe()} is left before its end")
+                earlier = self.before(value, stopped or Stopped(self.root.current, 0, reason, self.location()))
+                assert earlier is not None
+                raise StopEarlier(earlier)
+
+    def _stopped(self, frame: Frame, step: int, signal: Break | UserRaised) -> Stopped:
+        if isinstance(signal, Break):
+            location = signal.location or frame.location()
+            if self.effects.breaks_are_errors and signal.reason.kind not in ("error in an operation", LEAVING):
+                raise Unsupported(signal.reason, location)
+            return Stopped(frame.current, step, signal.reason, location)
+        reason = Reason("exception", f"the program raises {signal.value.python_type().__name__}")
+        return Stopped(frame.current, step, reason, frame.location())
+
+    def _insist_on_real_exceptions(self, frame: Frame, stopped: Stopped) -> None:
+        """What handles an exception may look at its traceback: CPython has to raise it where CPython goes on."""
+        for value in frame.stack:
+            if isinstance(value, HandledValue) and not value.put_away:
+                earlier = self.before(value.handled, stopped)
+                if earlier is not None:
+                    raise StopEarlier(earlier)
+
+    def note_origin(self, value: Value) -> None:
+        """Remember where this came into being, for the case that CPython has to make it after all."""
+        self._origins.setdefault(id(value), (value, self.root.current, self._step_of_root))
+
+    def before(self, value: Value, stopped: Stopped) -> Stopped | None:
+        """A stop where a value came into being, instead of a later one."""
+        _, instruction, step = self._origins.get(id(value), (None, None, 0))
+        return None if instruction is None else Stopped(instruction, step, stopped.reason, stopped.location)
+
+    def stop_before(self, value: Value, kind: str, explanation: str, hint: str = "") -> NoReturn:
+        here = Stopped(self.root.current, self._step_of_root, Reason(kind, explanation, hint), self.location())
+        earlier = self.before(value, here)
+        assert earlier is not None
+        raise StopEarlier(earlier)
+
+    def balance(self) -> None:
+        """End the graph with the library's state as it was at the start; remembers what the program left switched."""
+        if self._balanced:
+            return
+        self._balanced = True
+        self.grad_mode_left = torch.is_grad_enabled()
+        self.left_active = list(self.effects.contexts)
+        for context in reversed(self.left_active):
+            context.leave(self.graph)
+            self.effects.leave(context)
+        if torch.is_grad_enabled() != self.grad_mode:
+            self.graph.switch(set_grad_enabled, self.grad_mode)
+
+    def let_go(self) -> None:
+        """Forget the program's objects at once: there are cycles here, and a collection may be far off."""
+        for frame in [self.root, *self.frames, *(value.frame for value in self._suspended)]:
+            frame.let_go()
+        self.effects.let_go()
+        self._met.forget()
+        for kept in (self.frames, self.tensors, self._origins, self._suspended, self.defined, self.classes):
+            kept.clear()
+        vars(self).clear()  # values that are made of one another know who made them
+
+    # -- stepping ------------------------------------------------------------------------------------------------
+
+    def _step(self, frame: Frame) -> None:
+        if self.signals.waiting:
+            self.signals.deliver()
+        instruction = frame.current = frame.instructions[frame.pc]
+        frame.pc += 1
+        self.steps += 1
+        if self.steps == self.most_idle:
+            self._leave_long_idleness()
+        handler = HANDLERS.get(instruction.op)
+        if handler is None:
+            self.stop("opcode", f"the opcode {instruction.op} is not evaluated symbolically")
+        try:
+            handler(self, frame, instruction)
+        except UserRaised as raised:
+            self.unwind(frame, instruction, raised)
+        except undecided():
+            self.stop("data-dependent operation", "a size that only the data can tell decides what happens next")
+        except Warning as warning:  # of what evaluation asked or made; where CPython does it, the program is to meet it
+            self.stop("warning", f"a warning is an error: {warning}")
+        except NotConstant:
+            self.stop("value", f"{instruction.op} needs a value that is known only when the program runs")
+
+    def _leave_long_idleness(self) -> None:
+        """CPython is many times faster at what has nothing to do with tensors."""
+        if self.options.leave_idle and not self.options.nopython and not self.graph.computes():
+            raise SkipFrame(Reason("idle", f"{self.steps} instructions of it computed no tensor"))
+
+    def unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
+        handler = instruction.handler
+        if not raises_again(instruction):
+            raised.value.was_raised()
+        if handler is None:
+            try:
+                raise raised
+            finally:
+                del raised  # this frame is in its traceback: what the program let go would live on in a cycle
+        raised.was_caught()
+        self.note_origin(raised.value)
+        raised.value.caught = True
+        del frame.stack[handler.depth :]
+        if handler.lasti:
+            frame.push(ConstantValue(instruction.offset))
+        frame.push(raised.value)
+        frame.jump(handler.target)
+
+    def run(self, frame: Frame) -> Value | None:
+        """Run an inner frame up to its return, or its next yield (then None is its ``returned``)."""
+        if len(self.frames) > self._deepest:
+            self.stop("recursion", f"calls are nested more than {self._deepest} deep")
+        self.frames.append(frame)
+        try:
+            while frame.returned is None and frame.yielded is None:
+                self._step(frame)
+        finally:
+            self.frames.pop()
+        return frame.returned
+
+    def _body(self, code: CodeType) -> list[Instruction]:
+        body = self._bodies.get(code)
+        if body is None:
+            body = self._bodies[code] = Body.from_code(code).instructions
+        return body
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value] | None = None) -> Value:
+        return realize(self, function).call(self, args, kwargs or {})
+
+    def call_builtin(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return call_builtin(self, function, args, kwargs)
+
+    def inline(self, function: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        real = function.real
+        if real is not None:
+            if has_rule_for(self, real, args) or is_operation(real):
+                return call_builtin(self, real, args, kwargs)
+            if (transform := transform_of(self, function)) is not None:
+                return self.call(transform, args, kwargs)
+            if is_torchs_own(real):
+                return self._call_wrapped(function, args, kwargs)
+            leave_to_python(self, real)
+            if is_assumed(real):
+                return assumed_result(self, real, args, kwargs)
+        self._inlined += 1
+        code = function.code
+        if code is _DISABLED_FOR_DYNAMO or code in STEPPED:
+            return self._call_wrapped(function, args, kwargs)
+        self._rely_on_code(function)
+        slots = bind_arguments(self, function, args, kwargs)
+        slots.update(zip(code.co_freevars, function.closure, strict=True))
+        frame = Frame(self, function, self._body(code), slots)
+        kind = made_by_a_call(self, code) if code.co_flags & _SUSPENDABLE else None
+        if kind is not None:
+            made = kind(frame, (function, list(args), dict(kwargs)))
+            self.note_origin(made)
+            frame.generator = made
+            self._suspended.append(made)
+            return made
+        result = self.run(frame)
+        assert result is not None
+        return result
+
+    def run_class_body(self, function: FunctionValue, names: DictValue) -> Value:
+        self._inlined += 1
+        closure = dict(zip(function.code.co_freevars, function.closure, strict=True))
+        frame = Frame(self, function, self._body(function.code), {**closure}, names)
+        result = self.run(frame)
+        assert result is not None
+        return result
+
+    def stand_for(self, obj: Any, value: Value) -> None:
+        self._met.remember(obj, value)
+        if isinstance(value, MadeClass):
+            self.defined.add(value)
+            self.varying.defines_classes = True
+            self.note_origin(value)
+
+    def _rely_on_code(self, function: FunctionValue) -> None:
+        """What reloads a module under development gives its functions new code; those of installed packages stay."""
+        source, installed = function.source, function.code.co_filename.startswith(_INSTALLED)
+        if source is not None and not installed and not isinstance(source, ConstSource):
+            self.guard(AttrSource(source, "__code__"), "is", function.code)
+
+    def _call_wrapped(self, wrapper: FunctionValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """What a wrapper of torch's hides from torch's compiler alone, or one of ours runs in a region."""
+        hidden = realize(self, wrapper.closure[wrapper.code.co_freevars.index("fn")])
+        return self.call(hidden.attribute(self, "cell_contents"), args, kwargs)
+
+    def resume(self, suspended: SuspendableValue, sent: Value) -> Value | None:
+        return resume(self, suspended, sent)
+
+    def throw_into(self, suspended: SuspendableValue, raised: UserRaised, *, closes: bool = True) -> Value | None:
+        return throw_into(self, suspended, raised, closes=closes)
+
+    def commit(self) -> None:
+        self._inlined += 1
+
+    def attempt(self, function: Value, *caught: type[BaseException]) -> Value | None:
+        try:
+            return self.call(function, [])
+        except UserRaised as raised:
+            if issubclass(raised.value.python_type(), caught):
+                return None
+            raise
+
+    def record(self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool = False) -> Value:
+        self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
+        return record_operation(self, target, args, kwargs, method=method)
+
+    # -- objects -------------------------------------------------------------------------------------------------
+
+    def wrap(self, obj: Any, source: Source) -> Value:
+        if self.defined.lead_to(source):
+            return self.literal(obj)
+        leave_what_tells(self, obj, source)
+        if type(obj) in _BY_VALUE and not isinstance(source, ConstSource):
+            return wrap_object(self, obj, source)
+        known = self._met.find(obj)
+        if known is not None:
+            self._met.rely_on_one_object(self, known, obj, source)
+            return known
+        value = wrap_object(self, obj, source)
+        self._met.remember(obj, value)
+        self.classes.add(obj if issubclass(type(obj), type) else type(obj))
+        if isinstance(value, TensorValue):
+            self.tensors[id(value.fake)] = value
+        return value
+
+    def literal(self, obj: Any) -> Value:
+        cls = type(obj)
+        if obj is None:
+            return NONE
+        if cls is bool:
+            return boolean(obj)
+        if cls in _SIMPLE:
+            return ConstantValue(obj)
+        if cls is tuple or cls is torch.Size:
+            return TupleValue([self.literal(item) for item in obj], cls=cls)
+        if cls is slice:
+            return SliceValue(*(self.literal(part) for part in (obj.start, obj.stop, obj.step)))
+        if cls is list:
+            return ListValue([self.literal(item) for item in obj])
+        if cls is dict:
+            made = DictValue()
+            made.entries = {key: (self.literal(key), self.literal(item)) for key, item in obj.items()}
+            return made
+        if cls in (CodeType, torch.finfo, torch.iinfo):
+            return ConstantValue(obj)
+        known = self._met.find(obj)
+        return known if known is not None else self.wrap(obj, ConstSource(obj, _name(obj)))
+
+    def namespace(self, contents: dict[str, Any], source: Source | None, *, trusted: bool) -> NamespaceValue:
+        known = self._met.find(contents)
+        if not isinstance(known, NamespaceValue):
+            known = NamespaceValue(contents, source, trusted=trusted)
+            self._met.remember(contents, known)
+        return known
+
+    def known(self, obj: Any) -> Value | None:
+        return self._met.find(obj)
+
+    def open_layout(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
+        if not may_vary(source):
+            return CLOSED
+        said_dynamic, said_static = marked(tensor)
+        known = self.varying.layouts.get(source, CLOSED)
+        dims = known.sizes | said_dynamic
+        if self.varying.all_sizes and comes_with_the_call(source) and not isinstance(tensor, torch.nn.Parameter):
+            dims = frozenset(range(tensor.dim()))
+        dims = frozenset(dim for dim in dims - said_static if dim < tensor.dim() and tensor.shape[dim] > 1)
+        layout = OpenLayout(dims, frozenset(dim for dim in known.strides if dim < tensor.dim()))
+        if layout and self.graph.shape_env is None:
+            self.varying.layouts[source] = layout
+            raise NeedSymbols
+        return layout
+
+    def is_dynamic(self, source: Source) -> bool:
+        return source in self.varying.ints and may_vary(source)
+
+    def need_symbols(self) -> None:
+        if self.graph.shape_env is None and self.options.capture_dynamic_output_shapes:
+            self.varying.data_sizes = True
+            raise NeedSymbols
+
+    def fixed_sizes(self) -> int:
+        return self.graph.fixed_sizes() if self.varying.open_only else 0
+
+    def varies(self, source: Source) -> bool:
+        return source in self.varying.floats
+
+    def made_leaf(self, fake: torch.Tensor) -> None:
+        if self.varying.leaves_outside:
+            fake.requires_grad_(False)
+            hint = "it is made as in eager; the rest of the function is captured"
+            self.stop("autograd", "a tensor that later code wants the gradient of is made", hint)
+        self.leaves.append(fake)
+
+    def keep_leaves_outside(self) -> NoReturn:
+        self.varying.leaves_outside = True
+        raise NeedLeaves
+
+    # -- bookkeeping ---------------------------------------------------------------------------------------------
+
+    def guard(self, source: Source | None, kind: str, *payload: Any, text: str = "") -> None:
+        if (isinstance(source, ConstSource) and kind != "absent") or self.defined.lead_to(source):
+            return
+        if isinstance(source, FormulaSource):
+            text, payload = text or f"{source.expression()} is {payload[0]!r}", of_formula(source, kind, payload[0])
+            source, kind = None, "relation"
+        if kind == "tensor":
+            payload = (payload,)
+        if self.guards.has(source, kind, payload):
+            return
+        self.guards.add(Guard(source, kind, payload, self.location() if self.frames else None, text))
+
+    def is_one_object(self, left: Value, right: Value) -> bool:
+        return self._met.is_one_object(self, left, right)
+
+    def rely_on_separate_changes(self) -> None:
+        """A changed object is none of the others of its type: writes through one path were not seen on another."""
+        self._met.rely_on_separate(self, self.effects.changed())
+
+    def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
+        return rehearsed(self, self.frames, given)
+
+    def repeatable(self, given: Sequence[Value]) -> AbstractContextManager[None]:
+        return repeatable(self, self.frames, given)
+
+    def region(self, passed: Sequence[Value], options: Mapping[str, Any]) -> AbstractContextManager[None]:
+        return recorded_region(self, self.frames, passed, options)
+
+    def decide(self, value: Value) -> bool | None:
+        assert isinstance(value, TensorValue)
+        if self.graph.transforms:
+            return None
+        return decided_by_arguments(self, value.node, self.graph.inputs, self.inputs)
+
+    def expect(self, value: Value, truth: bool) -> bool:
+        unwanted = self.varying.cautious or self.graph.transforms or not self.options.capture_scalar_outputs
+        if unwanted or not add_expectation(self, self.checks, value, truth):
+            return False
+        self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
+        return True
+
+    def changed(self, value: Value) -> None:
+        if value in self.effects.final:
+            raise StopEarlier(self.effects.final[value])
+        self._changes += 1
+        self._inlined += 1  # the step cannot be taken back
+        self.effects.note(value)
+
+    def location(self) -> Location:
+        """The user's line: the innermost frame outside of torch and the standard library."""
+        for frame in reversed(self.frames):
+            if not frame.function.namespace.trusted:
+                return frame.location()
+        return self.frames[-1].location()
+
+    def local_variables(self) -> dict[str, Value]:
+        frame, found = self.frames[-1], {}
+        if frame.names is not None:
+            self.stop("class", "the body of a class looks at its own variables")
+        code = frame.code
+        for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
+            value = frame.slots.get(name, UNBOUND)
+            content = value.content if isinstance(value, CellValue) else value
+            if content is not UNBOUND and not name.startswith(".stack"):
+                found[name] = content
+        return found
+
+    def leave_frame(self, kind: str, explanation: str) -> NoReturn:
+        if len(self.frames) == 1 or any(frame.reads_variables() for frame in self.frames):
+            raise SkipFrame(Reason(kind, explanation))
+        self.stop(kind, explanation)
+
+    def in_library(self) -> bool:
+        asking = self.frames[-1].function
+        return asking.namespace.trusted or asking.code.co_filename.startswith(_INSTALLED)
+
+    def handled(self) -> Value | None:
+        if (handled := self.handled_here()) is not None:
+            return handled
+        if sys.exc_info()[1] is not None:
+            self.stop("exception value", "the exception that the caller handles is asked for")
+        self.guard(CallSource(sys.exc_info, "sys.exc_info()"), "equals", (None, None, None))
+        return None
+
+    def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        made = ExceptionValue(cls, [arg if isinstance(arg, Value) else self.literal(arg) for arg in args])
+        made.raise_while(self.handled_here())
+        raise UserRaised(made)
+
+    def handled_here(self) -> Value | None:
+        return next((frame.handling[-1] for frame in reversed(self.frames) if frame.handling), None)
+
+    def stop(self, kind: str, explanation: str, hint: str = "") -> NoReturn:
+        # Who is called here and reads the variables of its caller finds all of them in a frame of CPython's alone.
+        if any(frame.reads_variables() and not frame.function.namespace.trusted for frame in self.frames[1:]):
+            explanation += ", by what may read the variables of its caller (`f_locals`)"
+            raise SkipFrame(Reason(kind, explanation, hint), location=self.location())
+        # Not by way of a variable: the exception would keep this frame, and the frame the exception.
+        raise Break(Reason(kind, explanation, hint), self.location())
+
+
+def _name(obj: Any) -> str:
+    return getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None) or f"a {type(obj).__name__}"

@@ -1,0 +1,29 @@
+"""What each opcode does to a frame under evaluation: one module per family, each handler a few lines."""
+
+from capture.evaluator.opcodes import (
+    arithmetic,
+    calls,
+    class_bodies,
+    containers,
+    contexts,
+    exceptions,
+    jumps,
+    names,
+    stack,
+    suspending,
+)
+from capture.evaluator.opcodes.registry import HANDLERS
+
+__all__ = [
+    "HANDLERS",
+    "arithmetic",
+    "calls",
+    "class_bodies",
+    "containers",
+    "contexts",
+    "exceptions",
+    "jumps",
+    "names",
+    "stack",
+    "suspending",
+]

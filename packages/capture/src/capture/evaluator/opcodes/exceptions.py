@@ -1,0 +1,160 @@
+"""Raising and catching exceptions of the user's program."""
+
+from __future__ import annotations
+
+from capture.bytecode.instructions import Instruction
+from capture.errors import UserRaised
+from capture.evaluator.frame import Frame
+from capture.evaluator.opcodes.registry import opcode
+from capture.values.base import Tracer, Value, realize
+from capture.values.constant import NONE, boolean
+from capture.values.exception import ExceptionValue
+from capture.values.exception_group import ExceptionGroupValue, has_same_history, leaves, make_group, split, wrapped
+from capture.values.function import ClassValue
+from capture.values.sequence import ListValue, TupleValue
+
+
+@opcode("RAISE_VARARGS")
+def raise_varargs(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    if inst.arg == 0:
+        _reraise_current(ctx, frame)
+    cause = _instance(ctx, frame.pop()) if inst.arg == 2 else None
+    raised = _instance(ctx, frame.pop())
+    if not isinstance(raised, ExceptionValue):
+        ctx.throw(TypeError, "exceptions must derive from BaseException")
+    if cause is not None:
+        if cause is not NONE and not isinstance(cause, ExceptionValue):
+            ctx.throw(TypeError, "exception causes must derive from BaseException")
+        ctx.changed(raised)
+        raised.overlay["__cause__"] = cause
+    raised.raise_while(ctx.handled_here())
+    raise UserRaised(raised)
+
+
+def _instance(ctx: Tracer, raised: Value) -> Value:
+    return ctx.call(raised, []) if isinstance(raised, ClassValue) else raised
+
+
+def _reraise_current(ctx: Tracer, frame: Frame) -> None:
+    handled = ctx.handled()
+    if handled is None:
+        ctx.throw(RuntimeError, "No active exception to reraise")
+    raise UserRaised(handled)
+
+
+@opcode("PUSH_EXC_INFO")
+def push_exc_info(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    raised = frame.pop()
+    frame.push(HandledValue(raised))
+    frame.push(raised)
+    frame.handling.append(raised)
+
+
+class HandledValue(ExceptionValue):
+    """The place on the stack of what PUSH_EXC_INFO saves, the exception that was being handled before.
+
+    What matters is the one that is being handled now.  Cleaning up puts it away by a copy of the place: the place
+    itself stays behind, and means nothing any more.
+    """
+
+    def __init__(self, handled: Value) -> None:
+        super().__init__(BaseException)
+        self.handled = handled
+        self.put_away = False
+
+
+@opcode("POP_EXCEPT")
+def pop_except(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    place = frame.pop()
+    assert isinstance(place, HandledValue)
+    place.put_away = True
+    frame.handling.pop()
+
+
+@opcode("CHECK_EXC_MATCH")
+def check_exc_match(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    wanted = frame.pop()
+    raised = realize(ctx, frame.stack[-1])
+    candidates = wanted.elements(ctx) if isinstance(wanted, TupleValue) else [wanted]
+    classes = [realize(ctx, candidate) for candidate in candidates]
+    if not all(isinstance(cls, ClassValue) and BaseException in cls.cls.__mro__ for cls in classes):
+        ctx.stop("exception", "what is caught is no class of exceptions")
+    # By ancestry alone: what ``issubclass`` may be taught does not count here.
+    frame.push(boolean(any(cls.constant() in raised.python_type().__mro__ for cls in classes)))
+
+
+@opcode("CHECK_EG_MATCH")
+def check_eg_match(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    """One clause of ``except*``: what is left for the clauses that follow, and what this one handles."""
+    wanted, raised = frame.pop(), frame.pop()
+    classes = _caught_classes(ctx, wanted)
+    if any(issubclass(cls, BaseExceptionGroup) for cls in classes):
+        ctx.throw(TypeError, "catching ExceptionGroup with except* is not allowed. Use except instead.")
+    match, rest = _split_for_handler(ctx, raised, classes) if isinstance(raised, ExceptionValue) else (None, None)
+    frame.push(NONE if rest is None else rest)
+    frame.push(NONE if match is None else match)
+    if match is not None:
+        _handle_instead(frame, match)
+
+
+def _caught_classes(ctx: Tracer, wanted: Value) -> list[type[BaseException]]:
+    candidates = wanted.elements(ctx) if isinstance(wanted, TupleValue) else [wanted]
+    classes = [realize(ctx, candidate) for candidate in candidates]
+    if not all(isinstance(cls, ClassValue) and BaseException in cls.cls.__mro__ for cls in classes):
+        ctx.throw(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+    return [cls.constant() for cls in classes]
+
+
+def _split_for_handler(
+    ctx: Tracer, raised: ExceptionValue, classes: list[type[BaseException]]
+) -> tuple[ExceptionValue | None, ExceptionValue | None]:
+    def is_caught(error: ExceptionValue) -> bool:
+        return any(cls in error.cls.__mro__ for cls in classes)
+
+    if is_caught(raised):
+        return (raised if isinstance(raised, ExceptionGroupValue) else wrapped(ctx, raised)), None
+    if isinstance(raised, ExceptionGroupValue):
+        pair = ctx.call(raised.attribute(ctx, "split"), [TupleValue([ctx.literal(cls) for cls in classes])])
+        match, rest = (realize(ctx, part) for part in pair.elements(ctx))
+        return _exception_or_none(match), _exception_or_none(rest)
+    return None, raised
+
+
+def _exception_or_none(value: Value) -> ExceptionValue | None:
+    return value if isinstance(value, ExceptionValue) else None
+
+
+def _handle_instead(frame: Frame, match: ExceptionValue) -> None:
+    """While a clause runs, what it handles is what matched."""
+    frame.handling[-1] = match
+    place = next(value for value in reversed(frame.stack) if isinstance(value, HandledValue) and not value.put_away)
+    place.handled = match
+
+
+@opcode("PREP_RERAISE_STAR")
+def prep_reraise_star(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    """After the last clause: what none of them handled, together with what they raised."""
+    found, raised = frame.pop().elements(ctx), frame.pop()
+    errors = [error for error in (realize(ctx, each) for each in found) if isinstance(error, ExceptionValue)]
+    assert isinstance(raised, ExceptionValue)
+    if not errors or not isinstance(raised, ExceptionGroupValue):
+        frame.push(errors[0] if errors else NONE)
+        return
+    again = [error for error in errors if has_same_history(ctx, error, raised)]
+    new: list[Value] = [error for error in errors if error not in again]
+    wanted = {id(leaf.identity()) for error in again for leaf in leaves(ctx, error)}
+    left, _ = split(ctx, raised, lambda error: id(error.identity()) in wanted, rest=False)
+    if left is not None:
+        new.append(left)
+    frame.push(new[0] if len(new) == 1 else make_group(ctx, BaseExceptionGroup, ctx.literal(""), ListValue(new)))
+
+
+@opcode("RERAISE")
+def reraise(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    raised = frame.pop()
+    raise UserRaised(raised)
+
+
+@opcode("LOAD_ASSERTION_ERROR")
+def load_assertion_error(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+    frame.push(ctx.literal(AssertionError))

@@ -1,0 +1,453 @@
+"""Real objects to values: a table by type.  Each rule guards exactly what its value then takes for granted."""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import enum
+import functools
+import inspect
+import itertools
+import re
+import sys
+import weakref
+from collections.abc import Iterator
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+    TracebackType,
+)
+from typing import Any
+
+import torch
+
+from capture._engine import Outside, Region
+from capture.errors import Reason, SkipFrame
+from capture.evaluator.wrap_containers import wrap_container_object, wrap_tuple_subclass
+from capture.evaluator.wrap_rules import RULES, Rule, World, symbol_for, wraps
+from capture.guards.sources import (
+    ArgSource,
+    AttrSource,
+    ConstSource,
+    GlobalSource,
+    ItemSource,
+    KeySource,
+    Source,
+    TypeSource,
+)
+from capture.operators.triton_kernels.launches import is_host_function, is_kernel
+from capture.recording.fakes import is_unaware_of_its_history
+from capture.recording.histories import insist_on_unchanged_neighbours
+from capture.torch_versions import OpOverload, OpOverloadPacket, is_functorch_wrapped_tensor
+from capture.values.base import LazyValue, Tracer, Value, may_be_replaced, module_name, trusted
+from capture.values.constant import UNBOUND, ConstantValue
+from capture.values.context_var import ContextVarValue
+from capture.values.exception import ExceptionValue
+from capture.values.exception_group import ExceptionGroupValue
+from capture.values.function import (
+    BoundMethod,
+    BuiltinValue,
+    CellValue,
+    ClassValue,
+    FunctionValue,
+    NamespaceValue,
+    PartialValue,
+    PythonModuleValue,
+)
+from capture.values.iterator import OutsideIterator
+from capture.values.lock import LOCK, RLOCK, LockValue
+from capture.values.module import ModuleValue
+from capture.values.own_methods import tells_of_questions
+from capture.values.scalar import ScalarValue
+from capture.values.sequence import SliceValue
+from capture.values.tensor import TensorValue
+from capture.values.triton_kernel import HostFunction, KernelValue
+from capture.values.user_object import UserObject, instance_dict
+
+
+def wrap_object(ctx: World, obj: Any, source: Source) -> Value:
+    """The value of ``obj``; the caller keeps one value per object where identity matters."""
+    rule = RULES.get(type(obj)) or _by_ancestry(obj)
+    return rule(ctx, obj, source)
+
+
+def _by_ancestry(obj: Any) -> Rule:
+    for cls, rule in _FALLBACKS:
+        if issubclass(type(obj), cls):  # isinstance would ask the object, too
+            return rule
+    return wrap_of_triton if is_kernel(obj) or is_host_function(obj) else wrap_user_object
+
+
+# -- immutable objects -------------------------------------------------------------------------------------------
+
+
+@wraps(float)
+def wrap_float(ctx: World, obj: float, source: Source) -> Value:
+    if not ctx.varies(source):
+        return wrap_constant(ctx, obj, source)
+    ctx.guard(source, "type", float)
+    return ScalarValue(float, source=source, now=obj)
+
+
+@wraps(complex, str, bytes, bool, type(None), type(...), type(NotImplemented))
+def wrap_constant(ctx: World, obj: Any, source: Source) -> Value:
+    ctx.guard(source, "equals", obj)
+    return ConstantValue(obj, source)
+
+
+@wraps(torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset)
+def wrap_plain_data(ctx: World, obj: Any, source: Source) -> Value:
+    ctx.guard(source, "equals", obj)
+    return ConstantValue(obj, source)
+
+
+@wraps(int)
+def wrap_int(ctx: World, obj: int, source: Source) -> Value:
+    dynamic = ctx.is_dynamic(source)
+    if dynamic and source not in ctx.graph.inputs and ctx.effects.locks.is_holding():
+        # Python's own number: as a symbol it would be read before the graph, and the lock be held as long.
+        ctx.guard(source, "type", int)
+        return ScalarValue(int, source=source, now=obj)
+    if obj in (0, 1) or not dynamic:  # 0 and 1 mean too much to be any number
+        return wrap_constant(ctx, obj, source)
+    ctx.guard(source, "type", int)
+    return symbol_for(ctx, obj, source)
+
+
+@wraps(contextvars.ContextVar)
+def wrap_context_var(ctx: World, obj: contextvars.ContextVar[Any], source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return ContextVarValue(obj, source)
+
+
+@wraps(contextvars.Token)
+def wrap_token(ctx: World, obj: contextvars.Token[Any], source: Source) -> Value:
+    """Another one every time; nothing is asked of it but what it is."""
+    ctx.guard(source, "type", contextvars.Token)
+    return UserObject(contextvars.Token, obj, source)
+
+
+@wraps(CodeType, re.Pattern, re.Match, torch.torch_version.TorchVersion)
+def wrap_fixed_object(ctx: World, obj: Any, source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return ConstantValue(obj, source)
+
+
+def wrap_enum(ctx: World, obj: enum.Enum, source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return ConstantValue(obj, source)
+
+
+@wraps(slice)
+def wrap_slice(ctx: World, obj: slice, source: Source) -> Value:
+    ctx.guard(source, "type", slice)
+    start, stop, step = (LazyValue(getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step"))
+    return SliceValue(start, stop, step)
+
+
+# -- tensors -----------------------------------------------------------------------------------------------------
+
+
+def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
+    if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        ctx.stop("tensor subclass", f"{source.expression()} is a {type(obj).__qualname__}, a subclass of Tensor")
+    ordinary = obj.layout is torch.strided and not (obj.is_quantized or obj.is_nested or obj.is_neg())
+    if not ordinary or obj._is_zerotensor() or any(getattr(obj, "names", ())) or is_functorch_wrapped_tensor(obj):
+        ctx.stop("tensor layout", f"{source.expression()} is not an ordinary strided tensor")
+    if is_unaware_of_its_history(obj):
+        ctx.stop("autograd", f"{source.expression()} is a view, and what it views got a history since")
+    layout = ctx.open_layout(source, obj)
+    try:
+        fake = ctx.graph.fake_input(obj, source, layout)
+    except RuntimeError as error:  # a view of what has a gradient of another shape, or no history that torch can tell
+        ctx.stop("tensor attribute", f"torch makes no stand-in of {source.expression()}: {error}")
+    except AssertionError:  # torch compares the stand-in with a view whose `data` was replaced
+        ctx.stop("tensor attribute", f"torch makes no stand-in of {source.expression()}, which is unlike what it views")
+    node = ctx.graph.add_input(source, fake)
+    sizes = tuple(None if dim in layout.sizes else size for dim, size in enumerate(obj.shape))
+    strides = ctx.graph.strides_relied_on(fake, obj)
+    bits = (_BITS if obj.dtype.is_complex else _BITS_OF_REALS)[obj.is_conj()]
+    ctx.guard(source, "tensor", type(obj), obj.dtype, obj.device, obj.requires_grad, sizes, strides, bits)
+    value = TensorValue(node, fake, source, type(obj))
+    value.obj = obj
+    if fake.grad_fn is not None:
+        ctx.graph.arrived[id(fake)] = (value, fake.grad_fn)
+    insist_on_unchanged_neighbours(ctx, value)
+    return value
+
+
+_BITS_OF_REALS = ((("is_neg", False), ("_is_zerotensor", False)),)
+_BITS = tuple((*_BITS_OF_REALS[0], ("is_conj", conjugated)) for conjugated in (False, True))
+"""What the memory of a tensor does not show and a kernel that reads it must know; of complex numbers by whether they
+are conjugated, which real ones are not."""
+
+
+# -- callables ---------------------------------------------------------------------------------------------------
+
+
+def same_object(ctx: World, obj: Any, source: Source) -> Source:
+    """Guards the identity of ``obj``; what is trusted is afterwards found without the path."""
+    fixed = trusted(obj)
+    root = source.root()
+    looked_up = not (fixed and isinstance(root, ConstSource)) and not isinstance(source, TypeSource)
+    if looked_up or may_be_replaced(ctx, source, obj):
+        ctx.guard(source, "is", obj)
+    return ConstSource(obj, getattr(obj, "__qualname__", source.expression())) if fixed else source
+
+
+@wraps(FunctionType)
+def wrap_function(ctx: World, obj: FunctionType, source: Source) -> Value:
+    rely_on_identity = None
+    if _is_made_for_a_call(obj, source):
+        _rely_on_code(ctx, obj, source)
+        rely_on_identity = functools.partial(ctx.guard, source, "is", obj)
+    else:
+        source = same_object(ctx, obj, source)
+    defaults = [
+        LazyValue(item, ItemSource(AttrSource(source, "__defaults__"), i))
+        for i, item in enumerate(obj.__defaults__ or ())
+    ]
+    keyword_defaults = {
+        name: LazyValue(item, KeySource(AttrSource(source, "__kwdefaults__"), name))
+        for name, item in (obj.__kwdefaults__ or {}).items()
+    }
+    cells = []
+    for index, cell in enumerate(obj.__closure__ or ()):
+        found = ctx.wrap(cell, ItemSource(AttrSource(source, "__closure__"), index))
+        assert isinstance(found, CellValue)
+        cells.append(found)
+    namespace = namespace_of(ctx, obj, source)
+    return FunctionValue(
+        obj.__code__,
+        namespace,
+        qualname=obj.__qualname__,
+        defaults=defaults,
+        keyword_defaults=keyword_defaults,
+        closure=cells,
+        function=obj,
+        source=source,
+        rely_on_identity=rely_on_identity,
+    )
+
+
+def _is_made_for_a_call(obj: FunctionType, source: Source) -> bool:
+    """An argument defined in a function, or without a name: the next call is likely to bring another of its code."""
+    made_again = ("<locals>" in obj.__qualname__ or "<lambda>" in obj.__qualname__) and vars(obj).keys() <= {
+        "__wrapped__"
+    }
+    return made_again and isinstance(source.root(), ArgSource) and not trusted(obj)
+
+
+def _rely_on_code(ctx: World, obj: FunctionType, source: Source) -> None:
+    ctx.guard(source, "type", FunctionType)
+    ctx.guard(AttrSource(source, "__code__"), "is", obj.__code__)
+    ctx.guard(AttrSource(source, "__dict__"), "keys", tuple(vars(obj)))
+    for name in ("__defaults__", "__kwdefaults__", "__closure__"):
+        held = getattr(obj, name)
+        kind, expected = ("equals", None) if held is None else ("length", len(held))
+        ctx.guard(AttrSource(source, name), kind, expected)
+    # The globals live as long as the code; to hold them would keep their module alive.
+    text = f"{source.expression()} is of its module"
+    ctx.guard(AttrSource(source, "__globals__"), "at", id(obj.__globals__), text=text)
+
+
+def namespace_of(ctx: World, function: FunctionType, source: Source) -> NamespaceValue:
+    module = sys.modules.get(module_name(function))
+    if module is not None and vars(module) is function.__globals__ and trusted(module):
+        path: Source = AttrSource(ConstSource(module, module.__name__), "__dict__")
+    else:
+        path = AttrSource(source, "__globals__")
+    return ctx.namespace(function.__globals__, path, trusted=isinstance(path.root(), ConstSource))
+
+
+@wraps(CellType)
+def wrap_cell(ctx: World, obj: Any, source: Source) -> Value:
+    try:
+        content: Value = LazyValue(obj.cell_contents, AttrSource(source, "cell_contents"))
+    except ValueError:
+        ctx.guard(AttrSource(source, "cell_contents"), "absent")
+        content = UNBOUND
+    return CellValue(content, source)
+
+
+@wraps(MethodType)
+def wrap_method(ctx: World, obj: MethodType, source: Source) -> Value:
+    ctx.guard(source, "type", MethodType)
+    receiver = ctx.wrap(obj.__self__, AttrSource(source, "__self__"))
+    return BoundMethod(receiver, ctx.wrap(obj.__func__, AttrSource(source, "__func__")))
+
+
+@wraps(functools.partial)
+def wrap_partial(ctx: World, obj: functools.partial[Any], source: Source) -> Value:
+    ctx.guard(source, "type", functools.partial)
+    ctx.guard(AttrSource(source, "args"), "length", len(obj.args))
+    if not all(type(name) is str for name in obj.keywords):
+        ctx.stop("call", f"a keyword of {source.expression()} is not a `str`", "use a `str`")
+    ctx.guard(AttrSource(source, "keywords"), "keys", tuple(obj.keywords))
+    function = ctx.wrap(obj.func, AttrSource(source, "func"))
+    args = [LazyValue(item, ItemSource(AttrSource(source, "args"), i)) for i, item in enumerate(obj.args)]
+    kwargs = {k: LazyValue(v, KeySource(AttrSource(source, "keywords"), k)) for k, v in obj.keywords.items()}
+    return PartialValue(function, args, kwargs, source)
+
+
+@wraps(Region)
+def wrap_region(ctx: World, obj: Region, source: Source) -> Value:
+    """A captured function called by captured code is part of it."""
+    ctx.guard(source, "type", Region)
+    return ctx.wrap(obj.function, AttrSource(source, "function"))
+
+
+@wraps(Outside)
+def wrap_outside(ctx: World, obj: Outside, source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return BuiltinValue(obj, source)
+
+
+@wraps(ModuleType)
+def wrap_python_module(ctx: World, obj: ModuleType, source: Source) -> Value:
+    if isinstance(type(obj).__getattribute__, FunctionType):
+        return wrap_user_object(ctx, obj, source)
+    return PythonModuleValue(obj, same_object(ctx, obj, source))
+
+
+def wrap_class(ctx: World, obj: type, source: Source) -> Value:
+    if not trusted(obj) and not all(type(name) is str for name in vars(obj)):
+        ctx.stop("class", f"{source.expression()} is a class with members under objects, which compare by code")
+    return ClassValue(obj, same_object(ctx, obj, source))
+
+
+def _has_values(owner: Any) -> bool:
+    """Whether a method's receiver is evaluated: reading the method from it makes another object every time."""
+    return (
+        type(owner) in RULES or isinstance(owner, (torch.Tensor, torch.autograd.graph.Node)) or _is_passing(type(owner))
+    )
+
+
+def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
+    owner = getattr(obj, "__self__", None)
+    if isinstance(owner, type) and not trusted(owner):
+        method = inspect.getattr_static(owner, obj.__name__, None)
+        if isinstance(method, ClassMethodDescriptorType):  # reading it from its class makes another object every time
+            ctx.guard(source, "type", type(obj))
+            ctx.guard(AttrSource(source, "__name__"), "equals", obj.__name__)
+            return BuiltinValue(method, receiver=ctx.wrap(owner, AttrSource(source, "__self__")))
+    if owner is None or isinstance(owner, (ModuleType, type)) or (trusted(obj) and not _has_values(owner)):
+        return BuiltinValue(obj, same_object(ctx, obj, source))
+    name = obj.__name__
+    ctx.guard(source, "type", type(obj))
+    ctx.guard(AttrSource(source, "__name__"), "equals", name)
+    receiver = ctx.wrap(owner, AttrSource(source, "__self__"))
+    return receiver.attribute(ctx, name)
+
+
+@wraps(LOCK, RLOCK)
+def wrap_lock(ctx: World, obj: Any, source: Source) -> Value:
+    """Whichever it is."""
+    ctx.guard(source, "type", type(obj))
+    return LockValue(type(obj), obj, source)
+
+
+# -- iterators ---------------------------------------------------------------------------------------------------
+
+
+_MADE_IN_C: tuple[Iterator[Any], ...] = (
+    iter([]),
+    reversed([]),
+    iter(()),
+    iter(""),
+    iter(b""),
+    iter(range(0)),
+    iter(set()),
+    iter(int, 1),
+)
+_OF_DICTS: tuple[Any, ...] = ({}.keys(), {}.values(), {}.items(), collections.OrderedDict().items())
+
+
+@wraps(*(type(iterator) for iterator in _MADE_IN_C), *(type(iter(view)) for view in _OF_DICTS))
+@wraps(*(type(reversed(view)) for view in _OF_DICTS), type(iter(range(1 << 64))), type(iter(collections.deque())))
+@wraps(zip, enumerate, map, filter, reversed, GeneratorType)
+@wraps(*(cls for cls in vars(itertools).values() if isinstance(cls, type) and hasattr(cls, "__next__")))
+def wrap_iterator(ctx: World, obj: Any, source: Source) -> Value:
+    ctx.guard(source, "type", type(obj))
+    return OutsideIterator(type(obj), source)
+
+
+@wraps(TracebackType)
+def wrap_traceback(ctx: World, obj: TracebackType, source: Source) -> Value:
+    """Another one every time; it is only ever handed on."""
+    ctx.guard(source, "type", TracebackType)
+    return UserObject(TracebackType, obj, source)
+
+
+# -- objects -----------------------------------------------------------------------------------------------------
+
+
+def wrap_module(ctx: World, obj: torch.nn.Module, source: Source) -> Value:
+    ctx.guard(source, "type", type(obj))
+    return ModuleValue(type(obj), obj, source)
+
+
+def wrap_exception(ctx: World, obj: BaseException, source: Source) -> Value:
+    ctx.guard(source, "type", type(obj))
+    kind = ExceptionGroupValue if issubclass(type(obj), BaseExceptionGroup) else ExceptionValue
+    return kind(type(obj), (), obj, source)
+
+
+def wrap_user_object(ctx: World, obj: Any, source: Source) -> Value:
+    ctx.guard(source, "type", type(obj))
+    if instance_dict(obj) is None and trusted(type(obj)) and _is_opaque(type(obj)) and not _is_passing(type(obj)):
+        ctx.guard(source, "is", obj)  # opaque: all that is known of it is which one it is
+    return UserObject(type(obj), obj, source)
+
+
+def wrap_of_triton(ctx: World, obj: Any, source: Source) -> Value:
+    ctx.guard(source, "is", obj)
+    return (KernelValue if is_kernel(obj) else HostFunction)(type(obj), obj, source)
+
+
+def _is_opaque(cls: type) -> bool:
+    """A type made in C, of which nothing is known but what its rules say."""
+    return cls.__flags__ & (1 << 9) == 0 and cls is not weakref.ref
+
+
+def _is_passing(cls: Any) -> bool:
+    """What nothing can refer to weakly, so that a guard would keep it for good: an iterator and what it goes over, a
+    step of autograd's and all that it saved."""
+    return cls.__weakrefoffset__ == 0 and (hasattr(cls, "__next__") or issubclass(cls, torch.autograd.graph.Node))
+
+
+def leave_what_tells(ctx: Tracer, obj: Any, source: Source) -> None:
+    """CPython runs the frame: where it meets such an object an instruction may be under way that cannot end a graph."""
+    if tells_of_questions(obj):
+        explanation = f"{source.expression()} has a metaclass whose code runs where a class is only looked at"
+        raise SkipFrame(Reason("class", explanation), location=ctx.location())
+
+
+_FALLBACKS: tuple[tuple[Any, Rule], ...] = (
+    (torch.Tensor, wrap_tensor),
+    (torch.nn.Module, wrap_module),
+    (enum.Enum, wrap_enum),
+    (type, wrap_class),
+    (ModuleType, wrap_python_module),
+    (BaseException, wrap_exception),
+    (tuple, wrap_tuple_subclass),
+    ((dict, list, set, collections.deque), wrap_container_object),
+    (
+        (BuiltinFunctionType, type(len), type(str.join), type(object.__init__), type({}.__contains__)),
+        wrap_builtin,
+    ),
+    ((OpOverload, OpOverloadPacket, functools._lru_cache_wrapper), wrap_builtin),
+)
+
+
+def global_source(namespace: NamespaceValue, name: str) -> Source:
+    """Where a global of ``namespace`` is read: the frame's own by name, another module's through its dict."""
+    if namespace.source is None:
+        return GlobalSource(name)
+    return KeySource(namespace.source, name)

@@ -1,0 +1,180 @@
+"""Real containers to values: guarded as far as they are read, past the methods of subclasses."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import gc
+import sys
+from types import FunctionType, MappingProxyType
+from typing import Any
+
+import torch
+
+from capture.evaluator.wrap_rules import World, symbol_for, wraps
+from capture.guards.sources import (
+    AttrSource,
+    ConstSource,
+    DictSource,
+    GetitemSource,
+    ItemSource,
+    KeySource,
+    MadeSource,
+    ObjectKeySource,
+    ShownSource,
+    Source,
+    StorageSource,
+)
+from capture.silence import records_warnings
+from capture.values.base import LazyValue, Value
+from capture.values.container_object import ContainerObject, empty_contents, storage_class
+from capture.values.mapping import DictValue, ObjectKey, is_compared_by_code
+from capture.values.sequence import ListValue, OutsideList, SetValue, TupleValue, require_plain_tuple
+
+
+@wraps(list)
+def wrap_list(ctx: World, obj: list[Any], source: Source) -> Value:
+    if records_warnings(obj):
+        ctx.stop("warnings", f"{source.expression()} is what warnings are recorded in, those of the graph too")
+    ctx.guard(source, "type", list)
+
+    def read() -> list[Value]:
+        ctx.guard(source, "length", len(obj))
+        return [LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)]
+
+    @functools.cache
+    def varying_length() -> Value | None:
+        length = MadeSource(source, len)
+        return symbol_for(ctx, len(obj), length) if len(obj) > 1 and ctx.is_dynamic(length) else None
+
+    return OutsideList(read, source, varying_length)
+
+
+@wraps(collections.deque)
+def wrap_deque(ctx: World, obj: collections.deque[Any], source: Source) -> Value:
+    ctx.guard(source, "type", collections.deque)
+    ctx.guard(source, "length", len(obj))
+    items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
+    value = ListValue(items, source, collections.deque)
+    value.maxlen = _maxlen(ctx, obj, source)
+    return value
+
+
+def _maxlen(ctx: World, obj: collections.deque[Any], source: Source) -> int | None:
+    if getattr(type(obj), "maxlen", None) is not _MAXLEN:
+        ctx.stop("container", f"{source.expression()} is a deque with another `maxlen`")
+    ctx.guard(AttrSource(source, "maxlen"), "equals", obj.maxlen)
+    return obj.maxlen
+
+
+_MAXLEN = vars(collections.deque)["maxlen"]
+
+
+@wraps(tuple)
+def wrap_tuple(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
+    ctx.guard(source, "type", tuple)
+    ctx.guard(source, "length", len(obj))
+    return TupleValue((LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)), source)
+
+
+def wrap_tuple_subclass(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
+    require_plain_tuple(ctx, type(obj))
+    ctx.guard(source, "type", type(obj))
+    ctx.guard(source, "length", len(obj))
+    items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
+    return TupleValue(items, source, type(obj))
+
+
+@wraps(dict, collections.OrderedDict, collections.defaultdict)
+def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
+    ctx.guard(source, "type", type(obj))
+    entries = _entries(ctx, obj, source)
+    ctx.guard(source, "keys", tuple(key for key, _ in entries))
+    value = DictValue(source, type(obj))
+    for key, item in entries:
+        hashed = _hashed(ctx, key, source)
+        path = ObjectKeySource(source, key) if isinstance(hashed, ObjectKey) else KeySource(source, key)
+        value.entries[hashed] = (ctx.literal(key), LazyValue(item, path))
+    value.found = dict(value.entries)
+    if attributes := getattr(obj, "__dict__", None):
+        ctx.guard(DictSource(source), "keys", tuple(attributes))
+        value.attributes = {n: LazyValue(held, AttrSource(source, n)) for n, held in attributes.items()}
+    if isinstance(obj, collections.defaultdict):
+        value.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
+    return value
+
+
+def _entries(ctx: World, obj: dict[Any, Any], source: Source) -> list[tuple[Any, Any]]:
+    """The entries of a real mapping, in its own order and past the methods of a subclass."""
+    keys: Any = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+    try:
+        return [(key, dict.__getitem__(obj, key)) for key in keys.__iter__(obj)]
+    except (KeyError, RuntimeError):  # changed by methods of ``dict``, which keep no order
+        ctx.stop("container", f"{source.expression()} is an OrderedDict whose order is broken")
+
+
+def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
+    """An instance of a subclass of a builtin container: its contents are read past the subclass's methods."""
+    ctx.guard(source, "type", type(obj))
+    base: Any = storage_class(type(obj))
+    contents = empty_contents(base)
+    contents.source = source
+    if isinstance(contents, DictValue):
+        ctx.guard(source, "keys", tuple(dict.keys(obj)))
+        for key, item in _entries(ctx, obj, source):
+            held = LazyValue(item, StorageSource(source, key, base))
+            contents.entries[_hashed(ctx, key, source)] = (ctx.literal(key), held)
+        if base is collections.defaultdict:
+            contents.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
+    elif base is set:
+        ctx.stop("container", f"{source.expression()} is a {type(obj).__qualname__}, a subclass of {base.__qualname__}")
+    elif isinstance(contents, ListValue):
+        ctx.guard(source, "length", base.__len__(obj))
+        step = GetitemSource if base is collections.deque else functools.partial(StorageSource, base_class=base)
+        contents.items = [LazyValue(item, step(source, i)) for i, item in enumerate(base.__iter__(obj))]
+        contents.maxlen = _maxlen(ctx, obj, source) if base is collections.deque else None
+    return ContainerObject(type(obj), contents, obj, source)
+
+
+_KEY_TYPES = (str, int, float, bool, type(None), bytes, enum.Enum, torch.dtype, torch.device, tuple, type)
+
+
+def _hashed(ctx: World, key: Any, source: Source) -> Any:
+    """What a key of a real dict is kept under."""
+    if type(key) is tuple:
+        return tuple(_hashed(ctx, item, source) for item in key)
+    if isinstance(key, _KEY_TYPES) and not is_compared_by_code(key):
+        return key
+    hashing: Any = type(key).__hash__
+    if hashing is not object.__hash__ and not isinstance(key, (FunctionType, torch.nn.Module, torch.Tensor)):
+        ctx.stop("dict keys", f"`{source.expression()}` has keys with a hash of their own", "use strings or numbers")
+    ctx.keys.rely_on_objects(ctx)
+    return ObjectKey(ctx.literal(key))
+
+
+_HELD_BY_A_PROXY = 3
+"""References to a dict that only a proxy, a variable and the question refer to."""
+
+
+@wraps(MappingProxyType)
+def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Source) -> Value:
+    """What a class or a library shows of a dict of its own; nobody can change it through here."""
+    shown = gc.get_referents(obj)[0]
+    if type(shown) not in (dict, collections.OrderedDict):
+        ctx.stop("mapping", f"`{source.expression()}` shows a mapping with methods of its own")
+    if "__module__" not in shown and sys.getrefcount(shown) > _HELD_BY_A_PROXY:
+        ctx.stop("mapping", f"`{source.expression()}` shows a dict that others hold, and may change")
+    if not isinstance(source, ConstSource):
+        ctx.guard(ShownSource(source), "keys", tuple(obj))
+    value = DictValue(source, MappingProxyType)
+    value.entries = {key: (ctx.literal(key), LazyValue(item, GetitemSource(source, key))) for key, item in obj.items()}
+    return value
+
+
+@wraps(set)
+def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
+    if not all(isinstance(item, _KEY_TYPES) and not is_compared_by_code(item) for item in obj):
+        ctx.stop("set items", f"`{source.expression()}` has items that are not constants")
+    ctx.guard(source, "items", frozenset(obj), text=f"{source.expression()} is {obj!r}")
+    return SetValue(((item, ctx.literal(item)) for item in obj), source)

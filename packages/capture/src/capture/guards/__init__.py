@@ -1,0 +1,1 @@
+"""Where values come from, and what a recorded graph relies on."""

@@ -1,0 +1,123 @@
+"""Pooling where the window varies, as it does when it is as long as the tensor: ``max_pool1d(x, x.size(2))``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from capture.operators.dynamic_sizes.again import Size, define, defines
+from capture.torch_versions import suggest_memory_format
+
+aten = torch.ops.aten
+
+
+def _spread(option: Sequence[Size], dims: int) -> list[Size]:
+    return list(option) * dims if len(option) == 1 else list(option)
+
+
+def _pooled(x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, dims: int) -> list[Size]:
+    """The shape of what pooling gives: how often the window fits, a part of it counted in where ``ceil_mode`` says."""
+    options = [_spread(option, dims) for option in (kernel, stride or kernel, padding, dilation)]
+    sizes = []
+    for size, window, step, beside, gap in zip(x.shape[-dims:], *options, strict=True):
+        room = size + 2 * beside - gap * (window - 1) - 1
+        count = (room + (step - 1 if ceil_mode else 0)) // step + 1
+        sizes.append(count - 1 if ceil_mode and (count - 1) * step >= size + beside else count)
+    return [*x.shape[:-dims], *sizes]
+
+
+def _like(x: Tensor, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> Tensor:
+    layout = suggest_memory_format(x) if x.dim() > 3 else torch.contiguous_format
+    return torch.empty(tuple(sizes), dtype=dtype or x.dtype, device=x.device, memory_format=layout)
+
+
+def _define_max_pool(name: str, dims: int) -> None:
+    backward = define(
+        getattr(aten, f"{name}_backward").default, lambda grad, self, *options, **named: _like(self, self.shape)
+    )
+
+    def stand_in(
+        self: Tensor,
+        kernel_size: Any,
+        stride: Any = (),
+        padding: Any = (0,),
+        dilation: Any = (1,),
+        ceil_mode: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        sizes = _pooled(self, kernel_size, stride, padding, dilation, ceil_mode, dims)
+        return _like(self, sizes), _like(self, sizes, torch.int64)
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0], output[1])
+        ctx.options = inputs[1:]
+        ctx.mark_non_differentiable(output[1])
+
+    def spread(ctx: Any, grad: Tensor, _: Any) -> Any:
+        x, places = ctx.saved_tensors
+        kernel, stride, padding, dilation, ceil_mode = ctx.options
+        run = getattr(torch.ops.of_length, f"{name}_backward")
+        return run(grad, x, kernel, stride, padding, dilation, ceil_mode, places), *[None] * 5
+
+    def keep_places(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[-1])
+
+    def collect(ctx: Any, grad: Tensor) -> Any:
+        places = ctx.saved_tensors[0]
+        found = grad.flatten(-dims).gather(-1, places.flatten(-dims)).view_as(places)
+        return found, *[None] * 7
+
+    torch.library.register_autograd(backward, collect, setup_context=keep_places)
+    forward = define(getattr(aten, name).default, stand_in)
+    torch.library.register_autograd(forward, spread, setup_context=keep)
+
+
+def _define_avg_pool(name: str, dims: int) -> None:
+    backward = define(
+        getattr(aten, f"{name}_backward").default, lambda grad, self, *options, **named: _like(self, self.shape)
+    )
+
+    def stand_in(
+        self: Tensor, kernel_size: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False, *rest: Any
+    ) -> Tensor:
+        return _like(self, _pooled(self, kernel_size, stride, padding, (1,), ceil_mode, dims))
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.options = inputs[1:]
+
+    def spread(ctx: Any, grad: Tensor) -> Any:
+        run = getattr(torch.ops.of_length, f"{name}_backward")
+        return run(grad, *ctx.saved_tensors, *ctx.options), *[None] * 6
+
+    def keep_options(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.options = inputs[2:]
+
+    def collect(ctx: Any, grad: Tensor) -> Any:
+        return getattr(torch.ops.of_length, name)(grad, *ctx.options), *[None] * 7
+
+    torch.library.register_autograd(backward, collect, setup_context=keep_options)
+    forward = define(getattr(aten, name).default, stand_in)
+    torch.library.register_autograd(forward, spread, setup_context=keep)
+
+
+@defines("max_pool2d_with_indices")
+def max_pool2d() -> None:
+    _define_max_pool("max_pool2d_with_indices", 2)
+
+
+@defines("max_pool3d_with_indices")
+def max_pool3d() -> None:
+    _define_max_pool("max_pool3d_with_indices", 3)
+
+
+@defines("avg_pool2d")
+def avg_pool2d() -> None:
+    _define_avg_pool("avg_pool2d", 2)
+
+
+@defines("avg_pool3d")
+def avg_pool3d() -> None:
+    _define_avg_pool("avg_pool3d", 3)

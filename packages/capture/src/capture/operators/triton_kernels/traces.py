@@ -1,0 +1,141 @@
+"""Kernels started by Python that runs on fake tensors: what a graph holds as a whole and a backend traces, the forward
+and backward of a ``torch.autograd.Function``.
+
+While such Python runs, ``kernel[grid](...)`` of tensors without data is the operator; of real tensors it is what it
+always is, on whatever thread.
+Must not know: what is evaluated or recorded.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+
+from capture.operators.triton_kernels.planning import Refused, covers, plan
+from capture.torch_versions import base_of, is_functional_tensor
+
+_REAL = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def is_stand_in(value: Any) -> bool:
+    """Whether it is a tensor without data of its own, or holds one."""
+    if isinstance(value, (list, tuple)):
+        return any(map(is_stand_in, value))
+    return isinstance(value, torch.Tensor) and (type(value) not in _REAL or is_functional_tensor(value))
+
+
+def apply_traced(function: Any, args: Sequence[Any]) -> Any:
+    """``function.apply``, a ``torch.autograd.Function``'s, whose kernels are operators forward and backward."""
+    if "triton.runtime.jit" not in sys.modules or not is_stand_in(args):
+        return function.apply(*args)
+    with _DOORS.open():
+        return _traceable(function).apply(*args)
+
+
+@cache
+def _traceable(function: Any) -> Any:
+    """The same function by the same name; autograd calls its backward later, and perhaps on another thread."""
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        if not is_stand_in(grads):
+            return function.backward(ctx, *grads)
+        with _DOORS.open():
+            return function.backward(ctx, *grads)
+
+    return type(function)(function.__name__, (function,), {"backward": staticmethod(backward)})
+
+
+class _Doors:
+    """Triton's ``kernel[grid]`` with a second way, there while anybody traces; ``kernel.run`` leads nowhere then."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._originals: list[tuple[type, str, Any]] = []
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._put_in()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                while self._inside == 0 and self._originals:
+                    cls, name, original = self._originals.pop()
+                    setattr(cls, name, original)
+
+    def _put_in(self) -> None:
+        self._replace(sys.modules["triton.runtime.jit"].KernelInterface, "__getitem__", _launcher)
+        self._replace(sys.modules["triton.runtime.jit"].JITFunction, "run", _only_with_data)
+        if (interpreter := sys.modules.get("triton.runtime.interpreter")) is not None:
+            self._replace(interpreter.InterpretedFunction, "run", _only_with_data)
+
+    def _replace(self, cls: type, name: str, by: Callable[[Any], Any]) -> None:
+        original = vars(cls)[name]
+        self._originals.append((cls, name, original))
+        setattr(cls, name, by(original))
+
+
+def _launcher(original: Callable[[Any, Any], Callable[..., Any]]) -> Callable[[Any, Any], Callable[..., Any]]:
+    def with_grid(kernel: Any, grid: Any) -> Callable[..., Any]:
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            if is_stand_in([*args, *kwargs.values()]):
+                return start(kernel, grid, args, kwargs)
+            return original(kernel, grid)(*args, **kwargs)
+
+        return launch
+
+    return with_grid
+
+
+def _only_with_data(original: Callable[..., Any]) -> Callable[..., Any]:
+    def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_stand_in([*args, *kwargs.values()]):
+            raise Refused("a Triton kernel is started by `run` on tensors without data")
+        return original(kernel, *args, **kwargs)
+
+    return run
+
+
+_DOORS = _Doors()
+
+
+def start(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    operator, tensors, *numbers = plan(_Python(), kernel, grid, args, kwargs)
+    operator(*tensors, *numbers)
+
+
+class _Python:
+    """Calls of kernels by Python itself: every item is the object."""
+
+    def seen(self, item: Any) -> Any:
+        return item
+
+    item = seen
+
+    def holder(self, item: torch.Tensor, *, written: bool) -> torch.Tensor | None:
+        return next((tensor for tensor in (item, base_of(item)) if tensor is not None and covers(tensor)), None)
+
+    def layout(self, item: torch.Tensor, holder: torch.Tensor) -> list[Any]:
+        return [*item.size(), *item.stride(), item.storage_offset() - holder.storage_offset()]
+
+    def call(self, function: Any, meta: Mapping[str, Any]) -> Any:
+        return function(dict(meta))
+
+    def is_function(self, item: Any) -> bool:
+        return callable(item)
+
+    def parts(self, item: Any) -> list[Any]:
+        if not isinstance(item, (tuple, list)):
+            raise Refused("its grid is not one to three whole numbers")
+        return list(item)

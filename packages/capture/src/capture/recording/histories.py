@@ -1,0 +1,119 @@
+"""What an operation does to the histories of tensors besides its result's: those that somebody watches, and views.
+
+Torch gives every view of a tensor another history when the tensor is changed in place.  Stand-ins of inputs that share
+memory are not views of each other, and torch can tell nothing of a view that was made without histories once its base
+has one.  Such an operation is CPython's, unless nobody uses the view again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, NoReturn, Protocol
+
+import torch
+
+from capture.guards.sources import AttrSource
+from capture.recording.graph import GraphRecorder, memory_of
+from capture.torch_versions import is_view
+from capture.values.autograd_leaves import has_known_history
+from capture.values.base import Tracer
+from capture.values.tensor import TensorValue
+
+
+class Recording(Tracer, Protocol):
+    """What is asked of whoever records."""
+
+    graph: GraphRecorder
+    tensors: dict[int, TensorValue]
+
+
+def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[torch.Tensor]) -> None:
+    """To be called after an operation was run on stand-ins; what it changed lies in the memory of its operands."""
+    if name == "detach_":
+        _insist_on_no_view(ctx, operands)
+    _insist_that_nobody_watches(ctx, name)
+    for memory in set(map(memory_of, operands)):
+        inputs = ctx.graph.inputs_over.get(memory, ())
+        for fake in inputs:
+            if _is_first_of_a_view(_last_step(ctx, name, fake)):
+                _insist_on_being_no_view(ctx, name, fake)
+        if len(inputs) > 1 and any(_has_another_history(ctx, fake) for fake in inputs):
+            _spoilt(ctx, f"`{name}` changes the history of tensors that share memory")
+        for view in ctx.graph.views_without_history.get(memory, ()):
+            if not has_known_history(view):
+                ctx.graph.lost_histories.setdefault(id(view), ctx.graph.mode.journal.place)
+
+
+def note_view(ctx: Recording, result: torch.Tensor, *, one_of_several: bool) -> None:
+    """Of what a change of its base may leave without a history that can be told: views that were made without any, and
+    those that one operator made together."""
+    if (one_of_several or not torch.is_grad_enabled()) and not result.is_inference() and is_view(result):
+        ctx.graph.views_without_history.setdefault(memory_of(result), []).append(result)
+
+
+def insist_on_unchanged_neighbours(ctx: Recording, value: TensorValue) -> None:
+    """An input that is met after another in its memory got a history comes with one that its stand-in has not."""
+    inputs = ctx.graph.inputs_over.get(memory_of(value.fake), ())
+    if any(fake is not value.fake and _has_another_history(ctx, fake) for fake in inputs):
+        ctx.stop("autograd", f"{value.describe()} shares memory with a tensor whose history was changed")
+
+
+def _has_another_history(ctx: Recording, fake: torch.Tensor) -> bool:
+    known = ctx.tensors.get(id(fake))
+    if known is None:
+        return False
+    wanted, step = known.node.meta["history"]
+    try:
+        return fake.requires_grad is not wanted or fake.grad_fn is not step
+    except RuntimeError:  # a view that came without a history, of what got one
+        return True
+
+
+def _is_first_of_a_view(step: Any) -> bool:
+    """Whether a tensor without a history got one by what was written to a view of it."""
+    return type(step).__name__ == "CopySlices" and step.next_functions[0][0] is None
+
+
+def _insist_on_being_no_view(ctx: Recording, name: str, fake: torch.Tensor) -> None:
+    """A view learns of a history that reached it through another view when somebody asks for it; until then, torch
+    refuses to change it.  Its stand-in is no view, and knows at once."""
+    value = ctx.tensors.get(id(fake))
+    if value is None or value.source is None:
+        return
+    if is_view(value.obj):
+        _spoilt(ctx, f"`{name}` gives {value.describe()}, a view, a history through another view")
+    ctx.wrap(None, AttrSource(value.source, "_base"))
+
+
+def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
+    """A tensor that has hooks or keeps its gradient is changed in place by CPython: they move to its new history."""
+    for key, (value, step) in list(ctx.graph.arrived.items()):
+        if _last_step(ctx, name, value.fake) is not step:
+            del ctx.graph.arrived[key]
+            if value.obj.retains_grad or value.obj._backward_hooks:
+                _spoilt(ctx, f"`{name}` changes {value.describe()}, which has hooks or keeps its gradient")
+            for attribute in ("retains_grad", "_backward_hooks"):
+                ctx.guard(AttrSource(value.source, attribute), "false")
+
+
+def _insist_on_no_view(ctx: Recording, operands: Iterable[torch.Tensor]) -> None:
+    """Torch detaches no views in place, and stand-ins of them need be none."""
+    for operand in operands:
+        value = ctx.tensors.get(id(operand))
+        if value is not None and value.source is not None:
+            if is_view(value.obj):
+                _spoilt(ctx, f"`detach_` is called on {value.describe()}, which is a view")
+            ctx.wrap(None, AttrSource(value.source, "_base"))
+
+
+def _last_step(ctx: Recording, name: str, fake: torch.Tensor) -> Any:
+    try:
+        return fake.grad_fn
+    except RuntimeError:  # a view that was changed in a mode without histories: torch can tell nothing more of it
+        _spoilt(ctx, f"`{name}` changes a view, or what it is a view of, where nothing has a history")
+
+
+def _spoilt(ctx: Recording, explanation: str) -> NoReturn:
+    """The stand-ins have changed, so evaluation starts again."""
+    ctx.graph.spoilt += 1
+    ctx.stop("autograd", explanation, "it runs as in eager; the rest of the function is captured")

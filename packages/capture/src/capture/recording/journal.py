@@ -1,0 +1,169 @@
+"""What a graph's operators write and where they may raise, in the order of the program.
+
+Stand-ins have no data, so nothing raises for what data holds; but the operators on them are the ones that will run.
+Must not know how a frame starts over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from capture.recording.draws import NotingDraws
+from capture.recording.refusals import doubtful
+from capture.recording.result_layouts import corrected
+from capture.recording.sparse_counts import SparseCounts
+from capture.torch_versions import cdata_of, pytree, schema_of, version_of
+
+# Operators that look at the values of floats, as the others do at positions only: by how their names begin.
+_LOOKS_AT_VALUES = (
+    "linalg_", "_linalg", "cholesky", "_cholesky", "lu_", "_lu", "ormqr", "geqrf", "triangular_solve", "lstsq", "svd",
+    "inverse", "logdet", "slogdet", "multinomial", "bernoulli", "poisson", "binomial", "normal", "binary_cross_entropy",
+    "histc", "histogram", "_histogram", "bincount", "_ctc_loss", "masked_scatter", "masked_select", "segment_reduce",
+    "_assert", "_functional_assert", "repeat_interleave", "quantize", "fractional_max_pool", "sym_constrain",
+)  # fmt: skip
+_DIVIDES = ("div", "floor_divide", "remainder", "fmod", "pow")
+_MOVES = (
+    "cat", "stack", "copy", "_to_copy", "clone", "sum", "prod", "cumsum", "sort", "topk", "max", "min", "argmax",
+    "argmin", "any", "all", "arange", "where", "expand", "fill", "zero", "full", "roll", "flip", "unbind",
+)  # fmt: skip
+_OF_ALL_TYPES = frozenset((
+    "cat", "stack", "copy", "_to_copy", "clone", "sum", "prod", "cumsum", "any", "all", "arange", "where", "expand",
+    "fill", "zero", "full", "roll", "flip", "unbind", "add", "sub", "rsub", "mul", "div", "eq", "ne", "lt", "le", "gt",
+    "ge", "neg", "abs", "square", "mean", "logical_not", "logical_and", "logical_or", "logical_xor", "zeros_like",
+    "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "isnan", "isinf", "isfinite", "alias",
+    "lift_fresh", "masked_fill",
+))  # fmt: skip
+"""What no kernel refuses for its operands' types, or what stand-ins refuse as well."""
+_OF_LISTS = ("_foreach_", "_fused_")
+_KEEPS_NUMBERS = ("copy", "fill", "zero")
+_INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
+_USUAL = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16))
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What an operator's schema and name say."""
+
+    always: bool  # whatever it is given, it may raise
+    of_integers: bool  # where integers are among its operands
+    writes: tuple[tuple[int, str], ...]  # arguments by place and name
+    list_is_written: bool
+    statistics: bool
+    simple: bool  # goes from number to number: nothing is left to refuse once shapes and types fit
+    of_some_types: bool  # kernels may refuse types that stand-ins take
+
+
+@cache
+def traits_of(func: Any) -> Traits:
+    name = schema_of(func).name.rpartition("::")[2]
+    plain = name.rstrip("_")
+    of_torch = func.namespace in ("aten", "prims")
+    always = not of_torch or plain.startswith(_LOOKS_AT_VALUES)
+    moves = torch.Tag.pointwise in func.tags or plain in _MOVES or _is_view(func)
+    arguments = enumerate(schema_of(func).arguments)
+    changed = [(p, a) for p, a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    return Traits(
+        always,
+        plain.startswith(_DIVIDES) or not moves,
+        tuple((p, a.name) for p, a in changed),
+        any(isinstance(a.type, torch.ListType) for _, a in changed),
+        of_torch and plain.endswith(("batch_norm", "instance_norm")),
+        of_torch and (torch.Tag.pointwise in func.tags or name.startswith(_OF_LISTS) or plain in _KEEPS_NUMBERS),
+        plain not in _OF_ALL_TYPES and not _is_view(func),
+    )
+
+
+def _is_view(func: Any) -> bool:
+    infos = [argument.alias_info for argument in (*schema_of(func).arguments, *schema_of(func).returns)]
+    return any(info is not None and not info.is_write for info in infos)
+
+
+def _has_integers(operands: Any) -> bool:
+    leaves = pytree.tree_leaves(operands)
+    return any(isinstance(leaf, torch.Tensor) and leaf.dtype in _INTEGERS for leaf in leaves)
+
+
+def _has_unusual_types(operands: Any) -> bool:
+    """Whether the types of tensors differ, or are no common ones of floats."""
+    kinds = {leaf.dtype for leaf in pytree.tree_leaves(operands) if isinstance(leaf, torch.Tensor)}
+    return len(kinds) > 1 or not kinds <= _USUAL
+
+
+def _has_plain_numbers(args: Any, kwargs: Any) -> bool:
+    return not any(isinstance(each, bool) for each in (*args, *kwargs.values()))
+
+
+class Journal:
+    """Memory in the order it is written, and how much of it was written when something last might have raised.
+
+    Doubtful is more than what may raise: whatever stand-ins do not check as kernels do.
+    """
+
+    def __init__(self) -> None:
+        self.written: dict[int, torch.UntypedStorage] = {}
+        self.order: list[int] = []  # memory, each time that it is written
+        self.before_raising: dict[int, torch.UntypedStorage] = {}
+        self.before_doubtful: dict[int, torch.UntypedStorage] = {}
+        self.raising_after: dict[int, Any] = {}  # where, of the first that may raise after that memory was written
+        self.place: Any = None  # of the program's instruction that is evaluated
+        self.doubts = 0
+        self._in_lists: list[tuple[torch.Tensor, int]] = []  # written as part of one, with how often before that
+        self.raisers = 0  # how many operators may raise, for what data holds or for their operands' types
+
+    def note(self, func: Any, args: Any, kwargs: Any) -> None:
+        traits = traits_of(func)
+        written = self._written(func, traits, args, kwargs)
+        self.doubts += doubtful(func, args, kwargs, written)
+        for tensor in written:
+            memory = tensor.untyped_storage()
+            self.written.setdefault(int(cdata_of(memory)), memory)
+            self.order.append(int(cdata_of(memory)))
+        raises = traits.always or (traits.of_integers and _has_integers((args, kwargs)))
+        self.raisers += raises or (traits.of_some_types and _has_unusual_types((args, kwargs)))
+        if self.written and not (traits.simple and _has_plain_numbers(args, kwargs)):
+            self.before_doubtful.update(self.written)
+        if self.written and raises:
+            for key in self.written.keys() - self.before_raising.keys():
+                self.raising_after[key] = self.place
+            self.before_raising.update(self.written)
+        if traits.list_is_written:
+            self._in_lists += [(tensor, version_of(tensor)) for tensor in written if not tensor.is_inference()]
+
+    def count_lists(self) -> None:
+        """Torch's kernels count a change of each tensor of a list that they write; its fakes count none."""
+        pairs, self._in_lists = self._in_lists, []
+        uncounted = [tensor for tensor, version in pairs if version_of(tensor) == version]
+        if uncounted:
+            torch.autograd.graph.increment_version(uncounted)
+
+    def _written(self, func: Any, traits: Traits, args: Any, kwargs: Any) -> list[torch.Tensor]:
+        given = [args[place] if place < len(args) else kwargs.get(name) for place, name in traits.writes]
+        if traits.statistics:
+            arguments = schema_of(func).arguments
+            given += [
+                args[place] if place < len(args) else kwargs.get(argument.name)
+                for place, argument in enumerate(arguments)
+                if argument.name.startswith("running_")
+            ]
+        tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+        return [tensor for tensor in tensors if tensor.layout is torch.strided]
+
+
+class Noting(NotingDraws):
+    """Stand-ins that keep a journal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.journal = Journal()
+        self._counts = SparseCounts()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._counts.insist_on_known(func, args, kwargs or {})
+        self.journal.note(func, args, kwargs or {})
+        result = corrected(func, args, super().__torch_dispatch__(func, types, args, kwargs))
+        self._counts.note(func, result)
+        return result

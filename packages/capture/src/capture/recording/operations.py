@@ -1,0 +1,378 @@
+"""One torch operation: run it on the operands' metadata, add it to the graph, and give its results as values."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import operator
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+
+from capture.errors import Location, Signal, words_of
+from capture.operators.fake_kernels import stand_in
+from capture.recording.graph import GONE, GraphRecorder
+from capture.recording.histories import insist_on_known_histories, note_view
+from capture.signals import let_through
+from capture.silence import silenced
+from capture.torch_versions import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    cdata_of,
+    enable_python_dispatcher,
+    is_view,
+    pytree,
+)
+from capture.values import default_devices
+from capture.values.autograd_leaves import is_leaf
+from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
+from capture.values.constant import ConstantValue
+from capture.values.mapping import DictValue
+from capture.values.scalar import ScalarValue
+from capture.values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from capture.values.symint import SymbolicNumber
+from capture.values.tensor import TensorValue
+from capture.values.transform import ModuleOperand
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class Recording(Tracer, Protocol):
+    """What recording needs beyond a tracer: the graph and the value that stands for each fake tensor."""
+
+    graph: GraphRecorder
+    tensors: dict[int, TensorValue]
+
+    def location(self) -> Location: ...
+
+    def fixed_sizes(self) -> int:
+        """How often something took what varies for a constant; nothing counts where it may."""
+
+    def made_leaf(self, fake: torch.Tensor) -> None:
+        """Told of a tensor that is the first of its history; stops where such are to be made outside of the graph."""
+
+
+def undecided() -> tuple[type[Exception], ...]:
+    """What torch raises where a size that only data can tell decides; while nothing has such sizes, the module that
+    has the exception is not loaded, and importing it would take longer than most captures."""
+    module = sys.modules.get("torch.fx.experimental.symbolic_shapes")
+    raised = None if module is None else vars(module).get("GuardOnDataDependentSymNode")
+    return () if raised is None else (raised,)
+
+
+_QUANTISED = frozenset(
+    getattr(torch, name) for name in ("qint8", "quint8", "qint32", "quint4x2", "quint2x4") if hasattr(torch, name)
+)
+
+
+def record_operation(
+    ctx: Recording, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool
+) -> Value:
+    name = target if method else getattr(target, "__name__", str(target))
+    _insist_on_room(ctx)
+    operands = _Operands(ctx, name)
+    kwargs = default_devices.told(ctx, target, kwargs)
+    nodes, fakes = operands.all(args)
+    node_options, fake_options = operands.named(kwargs)
+    if any(isinstance(given, torch.dtype) and given in _QUANTISED for given in (*fakes, *fake_options.values())):
+        # Stand-ins would not be quantised, and what operators do with them would be something else.
+        ctx.stop("tensor layout", f"`{name}` gives a quantised tensor", "keep it out of the compiled function")
+    assumed = ctx.graph.assumptions()
+    fixed = ctx.fixed_sizes()
+    operation = _Checked(ctx, name, kwargs, (fakes, fake_options))
+    try:
+        result = _run(ctx, name, target, method, fakes, fake_options)
+    finally:
+        operation.insist_on_the_same()
+    if ctx.fixed_sizes() > fixed:
+        hint = "it runs as in eager for every value; the rest of the function is captured"
+        ctx.stop("varying size", f"`{name}` takes what varies for a constant", hint)
+    insist_on_known_histories(ctx, name, operation.tensors)
+    if _is_new_leaf(ctx, result):
+        ctx.made_leaf(result)
+    for condition in ctx.graph.assumed_since(assumed):
+        if not _expected(ctx, condition, operands.symbols):
+            ctx.stop("data-dependent operation", f"`{name}` needs a size to be what only the data can tell")
+    if isinstance(result, (str, bytes)) and name != "type":  # the stand-in's, not the tensor's
+        ctx.stop("tensor value", "a tensor is turned into text", "print shapes, or print after the compiled part")
+    if (alien := _alien(result)) is not None:
+        ctx.stop("tensor value", f"`{name}` gives an object of class `{type(alien).__qualname__}`")
+    if not _needs_a_node(result):
+        return ctx.literal(result)
+    if method:
+        node = ctx.graph.call_method(target, nodes, node_options, result)
+    else:
+        node = ctx.graph.call(target, nodes, node_options, result)
+    node.meta["may_raise"] = operation.may_raise
+    node.meta["location"] = ctx.location()  # whoever reads the graph can say whose line an operator is
+    return result_value(ctx, node, result)
+
+
+def _insist_on_room(ctx: Recording) -> None:
+    """A loop of very many operators would be unrolled for minutes; pieces of it that end like this one share code."""
+    largest = None if ctx.options.nopython else ctx.options.largest_graph
+    if largest is not None and ctx.graph.operations >= largest:
+        hint = "compile what the loop does, not the loop; or set `largest_graph`"
+        ctx.stop("size of a graph", f"the graph has {largest} operators", hint)
+
+
+class _Checked:
+    """The memory of an operation's operands: one that gives a tensor other memory, or more or less of it, is CPython's
+    to run, for whoever else holds the tensor sees it; so is what eager may refuse.  The stand-ins have changed, so
+    evaluation starts again."""
+
+    def __init__(self, ctx: Recording, name: str, options: Mapping[str, Value], operands: Any) -> None:
+        leaves = pytree.tree_leaves(operands)
+        self.ctx = ctx
+        self.name = name
+        self.with_shape = "out" in options or name in ("resize_", "resize_as_", "set_")
+        self.tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided]
+        self.before = self._extents()
+        self.doubts = ctx.graph.mode.journal.doubts
+        self._raisers = ctx.graph.mode.journal.raisers
+
+    @property
+    def may_raise(self) -> bool:
+        return self.ctx.graph.mode.journal.raisers > self._raisers
+
+    def _extents(self) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        for tensor in self.tensors:
+            storage = tensor.untyped_storage()
+            layout = self._layout(tensor)
+            found.append((cdata_of(storage), storage.nbytes(), tensor.numel(), tensor.dtype, layout))
+        return found
+
+    def _layout(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+        """An input's is the program's to see, and torch refuses to change that of some tensors."""
+        known = self.ctx.tensors.get(id(tensor))
+        if known is not None and known.source is not None:
+            return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+        return tuple(tensor.shape) if self.with_shape else ()
+
+    def insist_on_the_same(self) -> None:
+        ctx, hint = self.ctx, "it runs as in eager; the rest of the function is captured"
+        if self.before != self._extents():
+            ctx.graph.spoilt += 1
+            ctx.stop("resized tensor", f"`{self.name}` gives a tensor another size, layout or other memory", hint)
+        if ctx.graph.mode.journal.doubts > self.doubts:
+            ctx.graph.spoilt += 1
+            ctx.stop("error in an operation", f"eager may refuse `{self.name}` with these operands", hint)
+
+
+def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber]) -> bool:
+    """A size that only data can tell may turn out to be negative, which the operation would refuse.  Nothing is read or
+    written then, so it is time enough to ask after the graph."""
+    size = ctx.graph.not_negative(condition)
+    given = next((symbol for symbol in symbols if symbol.example.node.expr == size), None)
+    if given is None:
+        return False
+    asked = ScalarValue(bool, function=operator.ge, operands=[given, ConstantValue(0)])
+    return ctx.expect(asked, True)
+
+
+def _is_new_leaf(ctx: Recording, result: Any) -> bool:
+    if not isinstance(result, torch.Tensor) or not result.requires_grad or not is_leaf(result):
+        return False
+    known = ctx.tensors.get(id(result))
+    return known is None or known.source is None
+
+
+def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        with ctx.graph.mode, _sizes_may_vary(ctx), silenced():
+            return getattr(args[0], target)(*args[1:], **kwargs) if method else stand_in(target)(*args, **kwargs)
+    except Signal:
+        raise
+    except DynamicOutputShapeException:
+        ctx.need_symbols()
+        ctx.stop("data-dependent operation", f"the shape of what `{name}` gives depends on the tensor's data")
+    except (DataDependentOutputException, *undecided()):
+        ctx.stop(
+            "data-dependent operation", f"the result of `{name}` has a shape or value that depends on the tensor's data"
+        )
+    except UnsupportedOperatorException as error:
+        ctx.stop("operator without shape rule", f"torch cannot tell the shape of `{name}`: {error}")
+    except Exception as error:  # noqa: BLE001 - torch raises any kind for wrong operands; eager raises the real one when CPython runs it
+        let_through(error)
+        said = str(error).strip().splitlines()
+        ctx.stop("error in an operation", f"`{name}` fails: {said[0] if said else words_of(error)}")
+
+
+def _sizes_may_vary(ctx: Recording) -> AbstractContextManager[None]:
+    """Some operators take sizes that vary only in the versions of them that torch has in Python."""
+    return contextlib.nullcontext() if ctx.graph.shape_env is None else enable_python_dispatcher()
+
+
+_METADATA = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)
+_KNOWN = (torch.Tensor, *_SYMBOLIC, int, float, complex, str, bytes, type(None), *_METADATA)
+
+
+def _alien(result: Any) -> Any:
+    """What goes with a stand-in and means nothing to the tensor: its storage, its iterator, an object made of those."""
+    if isinstance(result, (tuple, list, dict)):
+        items = list(result.values()) if isinstance(result, dict) else result
+        return next((alien for alien in map(_alien, items) if alien is not None), None)
+    return None if isinstance(result, _KNOWN) else result
+
+
+def _needs_a_node(result: Any) -> bool:
+    if isinstance(result, (torch.Tensor, *_SYMBOLIC)):
+        return True
+    if isinstance(result, (tuple, list)):
+        return any(_needs_a_node(item) for item in result)
+    if isinstance(result, dict):
+        return any(_needs_a_node(item) for item in result.values())
+    return result is None  # done for its effect
+
+
+def result_value(ctx: Recording, node: fx.Node, result: Any, *, one_of_several: bool = False) -> Value:
+    """The value of what an operation gave; an operand that comes back is itself."""
+    if isinstance(result, torch.Tensor):
+        known = ctx.tensors.get(id(result))
+        if known is not None:
+            return known
+        value = TensorValue(node, result)
+        ctx.tensors[id(result)] = value
+        note_view(ctx, result, one_of_several=one_of_several)
+        if result.requires_grad and is_view(result):
+            ctx.note_origin(value)
+        return value
+    if isinstance(result, _SYMBOLIC):
+        return _number(ctx, node, result)
+    if isinstance(result, (tuple, list)):
+        items = [_item(ctx, node, index, item) for index, item in enumerate(result)]
+        return ListValue(items) if isinstance(result, list) else TupleValue(items, cls=type(result))
+    if isinstance(result, dict):
+        made = DictValue()
+        made.entries = {key: (ctx.literal(key), _item(ctx, node, key, item)) for key, item in result.items()}
+        return made
+    return ctx.literal(result)
+
+
+def _item(ctx: Recording, node: fx.Node, index: Any, item: Any) -> Value:
+    if not _needs_a_node(item):
+        return ctx.literal(item)
+    return result_value(ctx, ctx.graph.select(node, index, item), item, one_of_several=True)
+
+
+def _number(ctx: Recording, node: fx.Node, result: Any) -> Value:
+    expression = result.node.expr
+    if not expression.free_symbols:
+        return ConstantValue(
+            result.node.maybe_as_int() if isinstance(result, torch.SymInt) else result.node.pytype(expression)
+        )
+    if not isinstance(result, torch.SymInt) and any(map(ctx.graph.is_data_dependent, expression.free_symbols)):
+        ctx.stop("data-dependent operation", "a number is read out of a tensor")
+    return SymbolicNumber(node, result)
+
+
+_TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+"""What torch takes Python's types for, as in ``x.to(float)``."""
+
+
+class _Operands:
+    """Values as arguments of a node and, at the same time, of the run on fake tensors."""
+
+    def __init__(self, ctx: Recording, operation: str) -> None:
+        self.ctx = ctx
+        self.operation = operation
+        self.symbols: list[SymbolicNumber] = []  # among them, numbers that only data can tell
+
+    def all(self, values: Sequence[Value]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        pairs = [self.one(value) for value in values]
+        return tuple(node for node, _ in pairs), tuple(fake for _, fake in pairs)
+
+    def named(self, values: Mapping[str, Value]) -> tuple[dict[str, Any], dict[str, Any]]:
+        pairs = {name: self.one(value) for name, value in values.items()}
+        return {name: node for name, (node, _) in pairs.items()}, {name: fake for name, (_, fake) in pairs.items()}
+
+    def one(self, value: Value) -> tuple[Any, Any]:
+        if isinstance(value, LazyValue):
+            value = realize(self.ctx, value)
+        if isinstance(value, TensorValue):
+            if GONE in value.node.meta:
+                self.ctx.stop("function transform", "a tensor of a transformed function is used outside of it")
+            return value.node, value.fake
+        if isinstance(value, ModuleOperand):
+            return value.node, value.module
+        if isinstance(value, ConstantValue):
+            held = _spelled(value.value)
+            return held, held
+        if isinstance(value, SymbolicNumber):
+            return value.node, value.example
+        return self._container(value)
+
+    def _container(self, value: Value) -> tuple[Any, Any]:
+        if isinstance(value, SequenceValue):
+            nodes, fakes = self.all(value.items)
+            make = list if isinstance(value, ListValue) else tuple
+            return make(nodes), make(fakes)
+        if isinstance(value, SliceValue):
+            nodes, fakes = self.all(list(value.parts()))
+            return slice(*nodes), slice(*fakes)
+        if isinstance(value, DictValue):
+            pairs = {key: self.one(item) for key, (_, item) in value.entries.items()}
+            return {key: node for key, (node, _) in pairs.items()}, {key: fake for key, (_, fake) in pairs.items()}
+        if isinstance(value, ScalarValue) and (number := value.of_this_call()) is not None:
+            return number, number
+        if isinstance(value, ScalarValue) and (symbol := symbol_of(self.ctx, value)) is not None:
+            self.symbols.append(symbol)
+            return symbol.node, symbol.example
+        try:
+            constant = value.constant()
+        except NotConstant:
+            self.ctx.stop("operand", f"`{self.operation}` is given {value.describe()}, which a graph cannot hold")
+        if isinstance(constant, type):  # the text of a graph has no word for it
+            constant = _TYPES.get(constant, constant)
+        return constant, constant
+
+
+def _spelled(constant: Any) -> Any:
+    """What the text of a graph can say: numpy's floats are floats, and several flags at once, or none, are a number."""
+    if isinstance(constant, float):
+        return float(constant)
+    if isinstance(constant, enum.IntFlag) and constant.name not in type(constant).__members__:
+        return int.__int__(constant)
+    return constant
+
+
+# What Python's whole numbers and symbols for them both compute, without error.
+_WHOLE = {
+    function: function
+    for function in (operator.add, operator.sub, operator.mul, operator.neg, operator.floordiv, operator.mod)
+} | {min: torch.sym_min, max: torch.sym_max}
+
+
+def symbol_of(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
+    """A whole number read out of a tensor, or computed from such, as a symbol of the graph: what an operator takes as a
+    size or a position.  None where there is no such symbol."""
+    if number.cls is not int or number.source is not None:
+        return None
+    if number.symbol is None:
+        number.symbol = _read(ctx, number) if number.function is None else _calculated(ctx, number)
+    return number.symbol
+
+
+def _read(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
+    ctx.need_symbols()
+    if ctx.graph.shape_env is None or number.tensor is None:
+        return None
+    symbol = record_operation(ctx, "item", [number.tensor], {}, method=True)
+    return symbol if isinstance(symbol, SymbolicNumber) else None
+
+
+def _calculated(ctx: Recording, number: ScalarValue) -> SymbolicNumber | None:
+    function = None if number.function is None else _WHOLE.get(number.function)
+    if function is None:
+        return None
+    operands = [symbol_of(ctx, operand) if isinstance(operand, ScalarValue) else operand for operand in number.operands]
+    if any(operand is None or operand.python_type() is not int for operand in operands):
+        return None
+    symbol = record_operation(ctx, function, [o for o in operands if o is not None], {}, method=False)
+    return symbol if isinstance(symbol, SymbolicNumber) else None

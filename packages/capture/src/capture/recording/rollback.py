@@ -1,0 +1,106 @@
+"""What a graph wrote before it raised is taken back, so that its frame can start over in CPython.
+
+A backend that changes nothing before all that may raise is done says so: what it returns has ``all_or_nothing = True``.
+Any other may run the graph as it is written, operator by operator.  Inputs that are written before the last operator
+that may raise, or of which that is not certain, are then copied ahead of each call; of the others, which are those that
+optimizers and counters write at the end, a count of changes tells whether they were written.
+Must not know how a frame starts over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from capture.recording.graph import GraphRecorder, memory_of
+from capture.torch_versions import unsafe_set_version_counter, version_of
+
+
+class CannotTakeBack(Exception):
+    """A tensor's history changed; ``place`` is where the program goes on to what may raise."""
+
+    def __init__(self, place: Any) -> None:
+        self.place = place
+        super().__init__()
+
+
+class Undoing:
+    """The compiled graph, all or nothing: an error leaves its inputs as they were, or is ``final``."""
+
+    def __init__(self, compiled: Callable[..., Any], copied: Sequence[int], watched: Sequence[int]) -> None:
+        self.compiled = compiled
+        self.copied = copied
+        self.watched = watched
+        self._final: dict[int, BaseException] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        kept = [_Kept(args[place]) for place in self.copied]
+        before = [version_of(args[place]) for place in self.watched]
+        try:
+            return self.compiled(*args)
+        except Exception as error:
+            if before == [version_of(args[place]) for place in self.watched]:
+                for each in kept:
+                    each.put_back()
+            else:
+                self._final[id(error)] = error
+            raise
+
+    def is_final(self, error: BaseException) -> bool:
+        """Whether something was changed that cannot be taken back."""
+        return self._final.pop(id(error), None) is not None
+
+
+class _Kept:
+    """A tensor's contents, layout and count of changes, and whether it wanted gradients."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.plain = not tensor.requires_grad
+        self.as_it_was = tensor.detach()
+        self.contents = self.as_it_was.clone()
+        self.version = None if tensor.is_inference() else version_of(tensor)
+
+    def put_back(self) -> None:
+        tensor = self.tensor
+        if self.plain and tensor.requires_grad:
+            tensor.detach_()
+        was = self.as_it_was
+        with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+            if (tensor.size(), tensor.stride()) != (was.size(), was.stride()):
+                tensor.as_strided_(was.size(), was.stride(), was.storage_offset())
+            was.copy_(self.contents)
+        if self.version is not None and unsafe_set_version_counter:
+            unsafe_set_version_counter((tensor,), (self.version,))
+
+
+def undoing(
+    graph: GraphRecorder, inputs: Sequence[torch.fx.Node], compiled: Callable[..., Any], *, may_end_earlier: bool
+) -> Callable[..., Any]:
+    """The compiled graph with what it takes to start over after an error of it."""
+    if getattr(compiled, "all_or_nothing", False):
+        return compiled
+    journal = graph.mode.journal
+    copied: list[int] = []
+    watched: list[int] = []
+    for place, node in enumerate(inputs):
+        example = node.meta.get("val")
+        memory = memory_of(example) if isinstance(example, torch.Tensor) else None
+        if memory is None or memory not in journal.written:
+            continue
+        taken_back = not graph.history_changed(node) or _is_forgotten_by_detaching(graph, node)
+        if memory not in journal.before_raising and not example.is_inference():
+            (copied if taken_back and memory in journal.before_doubtful else watched).append(place)
+        elif taken_back:
+            copied.append(place)
+        elif may_end_earlier and journal.raising_after[memory] is not None:
+            raise CannotTakeBack(journal.raising_after[memory])
+        else:
+            watched.append(place)
+    return Undoing(compiled, copied, watched) if copied or watched else compiled
+
+
+def _is_forgotten_by_detaching(graph: GraphRecorder, node: torch.fx.Node) -> bool:
+    return not graph.had_history(node) and not node.meta["val"]._is_view()

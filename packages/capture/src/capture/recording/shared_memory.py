@@ -1,0 +1,101 @@
+"""Tensors that share memory.  A graph that changes one of its inputs holds for what lay where when it was recorded.
+
+Asked about all tensors that the graph takes, whoever holds them: weights may be tied, and buffers moved into one
+memory, at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from capture.errors import Location, Reason, SkipFrame
+from capture.guards.guard import Guard
+from capture.guards.sources import Inputs, Source
+from capture.recording.graph import GraphRecorder, memory_of
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[Guard]:
+    """What is relied on of the memory of tensors, if the graph changes one of them."""
+    examples = {source: node.meta.get("val") for source, node in graph.inputs.items()}
+    _refuse_unknown_sharing(graph, examples, inputs)
+    given = [source for source, example in examples.items() if isinstance(example, torch.Tensor)]
+    if len(given) < 2:
+        return []
+    stand_ins = [memory_of(examples[source]) for source in given]
+    if graph.changed_memory().isdisjoint(stand_ins):
+        return []
+    tensors = [source.read(inputs) for source in given]
+    shared = sharing(tensors)
+    names = ", ".join(source.expression() for source in given)
+    text = f"{names} share {'the same' if shared else 'no'} memory"
+    payload = (tuple(given), _as_numbers(tensors, shared), _share_as_before(given, shared))
+    return [Guard(None, "memory", payload, location, text)]
+
+
+def _refuse_unknown_sharing(graph: GraphRecorder, examples: Mapping[Source, Any], inputs: Inputs) -> None:
+    """Whoever holds them: a backend learns from the stand-ins alone which tensors share memory, and those of views with
+    a history, or whose sizes vary, may not show it."""
+    known = [source for source, example in examples.items() if isinstance(example, torch.Tensor)]
+    stand_ins = [memory_of(examples[source]) for source in known]
+    if len(known) < 2 or graph.changed_memory().isdisjoint(stand_ins):
+        return
+    shared = sharing([source.read(inputs) for source in known])
+    if len({stand_ins[number] for number, *_ in shared}) != len({first for _, first, _ in shared}):
+        raise SkipFrame(
+            Reason("memory", "tensors share memory that a backend is not told of, and one is changed"), always=False
+        )
+
+
+def _as_numbers(tensors: Sequence[Any], shared: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """For the engine, which knows no dtypes: how large an item is, the first tensor in the same memory, how far in."""
+    places = {number: (first, distance) for number, first, distance in shared}
+    return tuple((int(tensor.element_size()), *places.get(n, (-1, 0))) for n, tensor in enumerate(tensors))
+
+
+def sharing(tensors: Sequence[Any]) -> tuple[tuple[int, int, int], ...]:
+    """For each tensor that shares memory its number, that of the first in the same memory, and how far into it."""
+    spans = sorted((*_span(tensor), number) for number, tensor in enumerate(tensors))
+    groups: list[list[int]] = []
+    end = 0
+    starts: list[int] = []
+    for start, stop, number in spans:
+        if start == stop:
+            continue
+        if not groups or start >= end:
+            groups.append([])
+            starts.append(start)
+        groups[-1].append(number)
+        end = max(end, stop)
+    return tuple(
+        (number, min(group), _address(tensors[number]) - start)
+        for group, start in zip(groups, starts, strict=True)
+        if len(group) > 1
+        for number in sorted(group)
+    )
+
+
+def _span(tensor: Any) -> tuple[int, int]:
+    """The addresses of a tensor's memory; of what has none of its own, nothing."""
+    if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
+        return 0, 0
+    storage = tensor.untyped_storage()
+    start: int = storage.data_ptr()
+    return start, start + int(storage.nbytes())
+
+
+def _address(tensor: Any) -> int:
+    return _span(tensor)[0] + int(tensor.storage_offset()) * int(tensor.element_size())
+
+
+def _share_as_before(sources: Sequence[Source], before: tuple[tuple[int, int, int], ...]) -> Callable[..., bool]:
+    def holds(function: FunctionType, *args: Any) -> bool:
+        inputs = Inputs(function, args)
+        return sharing([source.read(inputs) for source in sources]) == before
+
+    return holds

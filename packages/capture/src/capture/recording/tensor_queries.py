@@ -1,0 +1,76 @@
+"""What tensors say of themselves beyond what every graph relies on: whether they are views, conjugated, made in
+inference mode, and where in their memory they begin.
+
+Hardly anything that is computed depends on these, so they are relied on only where the program asks.  A tensor made
+here answers as its stand-in does, which follows from the answers of the inputs whose memory it shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from capture.guards.sources import Inputs, Source
+from capture.recording.graph import memory_of
+from capture.torch_versions import enter_inference_mode
+from capture.values.base import Tracer, Value
+from capture.values.tensor import TensorValue
+
+QUESTIONS = frozenset({"storage_offset", "is_conj", "is_neg", "is_inference", "_is_view", "_is_zerotensor"})
+_COUNT_FROM_THE_START = frozenset({"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"})
+
+
+def answer_of(ctx: Tracer, tensor: TensorValue, name: str) -> Any:
+    """The answer, relied on from now on."""
+    related = [tensor] if name == "_is_view" else _inputs_in_the_same_memory(ctx, tensor)
+    given = [value for value in related if value.source is not None]
+    for value in given:
+        _rely(ctx, value, name)
+    if tensor.source is not None:
+        return getattr(tensor.obj, name)()
+    if name == "is_inference" and given:  # views of such tensors are such tensors; stand-ins are not
+        return given[0].obj.is_inference()
+    if name == "_is_view" and answer_of(ctx, tensor, "is_inference"):  # torch keeps no account of them
+        return False
+    return getattr(tensor.fake, name)()
+
+
+def rely_on_where_it_begins(ctx: Tracer, operation: str, operands: Sequence[Value]) -> None:
+    """These count from the start of the memory, of which a kernel that is given a tensor knows nothing."""
+    if operation in _COUNT_FROM_THE_START and operands and isinstance(operands[0], TensorValue):
+        for value in _inputs_in_the_same_memory(ctx, operands[0]):
+            _rely(ctx, value, "storage_offset")
+
+
+def rely_on_who_may_write(ctx: Tracer) -> None:
+    """Where inference mode begins and ends in the graph, backends may write inputs back outside of it, where torch lets
+    nobody write to what was made within."""
+    if not any(node.target is enter_inference_mode for node in ctx.graph.nodes):
+        return
+    for value in ctx.tensors.values():
+        if value.source is not None and memory_of(value.fake) in ctx.graph.mode.journal.written:
+            _rely(ctx, value, "is_inference")
+
+
+def _inputs_in_the_same_memory(ctx: Tracer, tensor: TensorValue) -> list[TensorValue]:
+    memory = memory_of(tensor.fake)
+    given = [value for node in ctx.graph.inputs.values() if (value := ctx.tensors.get(id(node.meta["val"])))]
+    return [value for value in given if value.source is not None and memory_of(value.fake) == memory]
+
+
+def _rely(ctx: Tracer, value: TensorValue, name: str) -> None:
+    assert value.source is not None
+    answer = getattr(value.obj, name)()
+    text = f"`{name}()` of {value.source.expression()} is {answer}"
+    ctx.guard(None, "relation", (), None, _same_answer(value.source, name, answer), text=text)
+
+
+def _same_answer(source: Source, name: str, answer: Any) -> Callable[..., bool]:
+    def same(function: FunctionType, *args: Any) -> bool:
+        tensor: torch.Tensor = source.read(Inputs(function, args))
+        return bool(getattr(tensor, name)() == answer)
+
+    return same

@@ -1,0 +1,1 @@
+"""From what evaluation left behind to instructions: values, effects, breaks, restarts."""

@@ -1,0 +1,242 @@
+"""Effects are written where what they were computed from is still there; else the frame starts over in CPython.
+
+While a graph runs, and at many a call, CPython lets other threads run.  A list or a count that this frame read before,
+and is about to write, may be another one by then, and what the other thread did would be lost:
+
+    are there other threads?          asked before anything is read; where there are none, nothing else is asked
+    read the inputs; call the graph
+    make what is to be written        code of the program's may run here
+    is what was read still there?     no: start over
+    write                             from the question on no other thread runs
+
+A graph that writes to tensors is not called twice.  It does not begin where something changed since the guards were
+looked at; where something changes while it runs, that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from capture._engine import Guards, Uninterrupted, has_other_threads
+from capture.bytecode.instructions import Instruction
+from capture.errors import Reason
+from capture.guards.guard import RELATIONS, Guard, to_spec
+from capture.guards.sources import (
+    AttrSource,
+    CellSource,
+    ClosureSource,
+    Derived,
+    DictSource,
+    GlobalSource,
+    ItemSource,
+    KeySource,
+    ObjectKeySource,
+    Source,
+    StorageSource,
+)
+from capture.values.base import Value
+from capture.values.context_var import ContextVarValue
+from capture.values.function import CellValue, ClassValue, NamespaceValue
+from capture.values.lock import LockValue
+from capture.values.parameters import all_positional, argument_names
+from capture.values.tensor import TensorValue
+from capture.values.user_object import UserObject
+from capture.writing.emit import Writer
+from capture.writing.restart import run_the_frame
+
+LOST = Reason(
+    "shared state",
+    "another thread changed what this function read and writes, while a graph that writes to tensors ran: one of the "
+    "changes is lost",
+    "call the function under a lock",
+)
+_OF_ONE_THREAD = (LockValue, ContextVarValue)
+_STORED = (AttrSource, KeySource, ObjectKeySource, ItemSource, StorageSource)
+
+
+class Written:
+    """The places that a frame writes: attributes by their names, the whole of containers."""
+
+    def __init__(self, changed: Sequence[Value]) -> None:
+        self._attributes: dict[Source, Collection[str]] = {}
+        self._containers: set[Source] = set()
+        self._variables: set[Source] = set()
+        for value in changed:
+            if not isinstance(value, _OF_ONE_THREAD):
+                self._note(value)
+
+    def _note(self, value: Value) -> None:
+        source = (value.whole or value).source
+        if isinstance(value, NamespaceValue):
+            self._variables.update(GlobalSource(name) for name in value.written)
+        if source is None:
+            return
+        if isinstance(value, CellValue):
+            if isinstance(source, CellSource):
+                self._variables.add(ClosureSource(source.index, source.name))
+            self._attributes[source] = ("cell_contents",)
+        elif isinstance(value, UserObject):
+            self._attributes[source] = {*value.overlay, *value.deleted}
+        elif isinstance(value, (ClassValue, TensorValue)):
+            self._attributes[source] = value.written
+        else:
+            self._containers.add(source)
+
+    def holds(self, source: Source) -> bool:
+        """Whether what this path leads to is kept in one of the places."""
+        if source in self._variables:
+            return True
+        if not isinstance(source, _STORED) or not isinstance(source, Derived):
+            return False
+        parent = source.parent
+        if parent in self._containers:
+            return True
+        owner = parent.parent if isinstance(parent, DictSource) else parent
+        return owner in self._attributes and _name(source) in self._attributes[owner]
+
+    def is_told_by(self, guard: Guard) -> bool:
+        if guard.kind in RELATIONS or guard.source is None:
+            return False
+        return self.holds(guard.source) or (guard.source in self._containers and guard.kind != "type")
+
+
+def _name(source: Source) -> Any:
+    return source.name if isinstance(source, AttrSource) else getattr(source, "key", None)
+
+
+def _is_of_what_is_gone(error: BaseException) -> bool:
+    return isinstance(error, (LookupError, AttributeError, NameError)) and has_other_threads()
+
+
+class Commit:
+    """Writes the questions into the code of one frame."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        written: Written,
+        guards: Sequence[Guard],
+        tell_loss: Callable[[], None],
+        *,
+        twice: bool,
+    ) -> None:
+        """``twice``: the graph may be called again."""
+        self.writer = writer
+        self.twice = twice
+        self.outdated = writer.emit.label()
+        self._written = written
+        asked = (guard for guard in guards if twice or guard.kind != "tensor")  # which the graph writes to
+        self._guards = [guard for guard in asked if written.is_told_by(guard)]
+        self._others = ""
+        self._read: dict[Source, str] = {}
+        self._unbegun = writer.emit.label()
+        self._lost: tuple[Instruction, Instruction] | None = None
+        self._missing: Instruction | None = None
+        self._tell_loss = tell_loss
+
+    @property
+    def asks(self) -> bool:
+        """Whether what is to be written depends on what was there."""
+        return bool(self._guards)
+
+    def begin(self) -> None:
+        """Before anything is read."""
+        if not self.asks:
+            return
+        emit, self._others = self.writer.emit, self.writer.fresh("others")
+        emit.load_uninterrupted(has_other_threads)
+        emit.call_uninterrupted(0)
+        emit.store_fast(self._others)
+        if not self.twice:
+            self._look(self._unbegun)
+        self.writer.watch(self._note)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """What is not found any more where another thread was is no error of the program's."""
+        if not self.asks or not self.twice:
+            yield
+            return
+        self._missing = self.writer.emit.label()
+        with self.writer.emit.handled_by(self._missing, 0):
+            yield
+
+    def look(self) -> None:
+        """Before anything is written."""
+        if not self.asks:
+            return
+        self.writer.watch(None)
+        changed = self.writer.emit.label()
+        go_on = self._look(self.outdated if self.twice else changed)
+        if not self.twice:
+            self._lost = changed, go_on
+
+    def write(self, start_over: Callable[[Instruction], None]) -> None:
+        """To be written behind the last instruction."""
+        if not self.asks:
+            return
+        emit = self.writer.emit
+        if self._missing is not None:
+            self._write_missing(self._missing)
+        if self._lost is None:
+            start_over(self.outdated)
+            return
+        emit.place(self._unbegun)
+        run_the_frame(self.writer)
+        emit.return_value()
+        changed, go_on = self._lost
+        emit.place(changed)
+        emit.load_callable(self._tell_loss)
+        emit.call(0)
+        emit.pop()
+        emit.jump(go_on)
+
+    def _write_missing(self, missing: Instruction) -> None:
+        emit, gone, interrupted = self.writer.emit, self.writer.emit.label(), self.writer.emit.label()
+        emit.place(missing)
+        emit.emit("PUSH_EXC_INFO")
+        with emit.handled_by(interrupted, 1, lasti=True):
+            emit.load_callable(_is_of_what_is_gone)
+            emit.copy(3)
+            emit.call(1)
+            emit.jump_if_true(gone)
+            emit.swap(2)
+        emit.emit("POP_EXCEPT")
+        emit.emit("RERAISE", 0)
+        emit.place(gone)
+        emit.pop()
+        emit.emit("POP_EXCEPT")
+        emit.jump(self.outdated)
+        emit.put_back_handled(interrupted)
+
+    def _look(self, otherwise: Instruction) -> Instruction:
+        emit, code = self.writer.emit, self.writer.code
+        holds = emit.label()
+        emit.load_fast(self._others)
+        emit.jump_if_false(holds)
+        emit.load_uninterrupted(Uninterrupted(Guards(*to_spec(self._guards)).check))
+        if code.co_freevars:
+            emit.build_closure(code.co_freevars)
+        emit.make_function(all_positional(code), closure=bool(code.co_freevars))
+        names = argument_names(code)
+        for name in names:
+            emit.load_fast(name)
+        emit.build_tuple(len(names))
+        emit.call_uninterrupted(2)
+        emit.jump_if_false(otherwise)
+        for source, name in self._read.items():
+            self.writer.load_anew(source)
+            emit.load_fast(name)
+            emit.compare("is")
+            emit.jump_if_false(otherwise)
+        emit.place(holds)
+        return holds
+
+    def _note(self, source: Source) -> None:
+        """What is on top was read from there."""
+        if source not in self._read and self._written.holds(source):
+            name = self._read[source] = self.writer.fresh("read")
+            self.writer.emit.copy()
+            self.writer.emit.store_fast(name)

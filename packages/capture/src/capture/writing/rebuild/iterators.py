@@ -1,0 +1,225 @@
+"""Iterators, which have a position and so must stay one object."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from capture.errors import Reason, SkipFrame
+from capture.values.base import Value, root_package
+from capture.values.constant import ConstantValue
+from capture.values.generator import AsyncGeneratorValue, CoroutineValue, GeneratorValue, SuspendableValue
+from capture.values.iterating import CallableIterator, ChainIterator, UserIterator
+from capture.values.iterator import (
+    CountIterator,
+    DictIterator,
+    EnumerateIterator,
+    FilterIterator,
+    MapIterator,
+    PairIterator,
+    RangeIterator,
+    RepeatIterator,
+    ReverseIterator,
+    ReverseObjectIterator,
+    RowIterator,
+    SequenceIterator,
+    SliceIterator,
+    ZipIterator,
+)
+from capture.values.sequence import ListValue, SetValue, TupleValue
+from capture.writing.emit import Builder, Writer, builds
+from capture.writing.iterator_positions import advanced, dict_iterator, exhausted, reverse_iterator, sequence_iterator
+
+
+def _kept(build: Builder) -> Builder:
+    """An iterator has a position: it must stay one object."""
+
+    def build_and_keep(writer: Writer, value: Any) -> None:
+        build(writer, value)
+        writer.emit.copy()
+        writer.keep(value, "iterator")
+
+    return build_and_keep
+
+
+@builds(GeneratorValue, CoroutineValue, AsyncGeneratorValue)
+@_kept
+def build_unstarted(writer: Writer, value: SuspendableValue) -> None:
+    """One that has not run yet is made by the call that would have made it."""
+    writer.load(value.function)
+    writer.emit.to_callable()
+    count = writer.load_all([*value.args, *value.kwargs.values()])
+    writer.emit.call_kw(count, tuple(value.kwargs)) if value.kwargs else writer.emit.call(count)
+
+
+@builds(SequenceIterator)
+@_kept
+def build_sequence_iterator(writer: Writer, value: SequenceIterator) -> None:
+    owner = value.owner
+    if value.finished:
+        writer.emit.load_callable(exhausted)
+        writer.emit.load_const(owner.python_type() if _has_own_iterator(owner) else tuple)
+        writer.emit.call(1)
+    elif _has_own_iterator(owner) and not (isinstance(owner, SetValue) and value.position):
+        writer.emit.load_callable(sequence_iterator)
+        writer.load(owner)
+        writer.emit.load_const(value.position)
+        writer.emit.call(2)
+    else:
+        writer.emit.build_tuple(writer.load_all(value.items[value.position :]))
+        writer.emit.get_iter()
+
+
+def _has_own_iterator(owner: Value) -> bool:
+    return isinstance(owner, (ListValue, TupleValue, SetValue, ConstantValue))
+
+
+@builds(ReverseIterator)
+@_kept
+def build_reverse_iterator(writer: Writer, value: ReverseIterator) -> None:
+    _call_with_position(writer, value)
+
+
+@builds(ReverseObjectIterator)
+@_kept
+def build_reverse_object_iterator(writer: Writer, value: ReverseObjectIterator) -> None:
+    if root_package(value.owner.cls) != "torch":  # making it asks for the length again, and may be noticed
+        raise SkipFrame(Reason("rebuild", f"`reversed` of {value.owner.describe()} lives across a break"))
+    _call_with_position(writer, value)
+
+
+def _call_with_position(writer: Writer, value: ReverseIterator | ReverseObjectIterator) -> None:
+    writer.emit.load_callable(reverse_iterator)
+    writer.load(value.owner)
+    writer.emit.load_const(value.position)
+    writer.emit.call(2)
+
+
+@builds(DictIterator)
+@_kept
+def build_dict_iterator(writer: Writer, value: DictIterator) -> None:
+    if len(value.owner.entries) != len(value.keys):
+        raise SkipFrame(Reason("rebuild", "an iterator of a dict that has changed since lives across a break"))
+    writer.emit.load_callable(dict_iterator)
+    writer.load(value.owner)
+    writer.emit.load_const(value.which)
+    writer.emit.load_const(value.position + value.finished)
+    writer.emit.load_const(value.backwards)
+    writer.emit.call(4)
+
+
+@builds(RangeIterator)
+@_kept
+def build_range_iterator(writer: Writer, value: RangeIterator) -> None:
+    writer.emit.load_const(value.values[value.position :])
+    writer.emit.get_iter()
+
+
+@builds(UserIterator)
+def build_user_iterator(writer: Writer, value: UserIterator) -> None:
+    writer.load(value.owner)
+
+
+@builds(CallableIterator)
+@_kept
+def build_callable_iterator(writer: Writer, value: CallableIterator) -> None:
+    if value.finished:
+        raise SkipFrame(Reason("rebuild", "an iterator of calls that has ended lives across a break"))
+    writer.call_const(iter, value.function, value.sentinel)
+
+
+@builds(RepeatIterator)
+@_kept
+def build_repeat(writer: Writer, value: RepeatIterator) -> None:
+    times = [] if value.times is None else [ConstantValue(value.times)]
+    writer.call_const(itertools.repeat, value.value, *times)
+
+
+@builds(RowIterator)
+@_kept
+def build_rows(writer: Writer, value: RowIterator) -> None:
+    emit = writer.emit
+    emit.load_callable(advanced)
+    emit.load_callable(value.cls)
+    for pool in value.pools:
+        emit.build_tuple(writer.load_all(pool))
+    for option in value.options:
+        emit.load_const(option)
+    emit.call(len(value.pools) + len(value.options))
+    emit.load_const(value.position)
+    emit.call(2)
+
+
+@builds(SliceIterator)
+@_kept
+def build_slice_iterator(writer: Writer, value: SliceIterator) -> None:
+    start = value.following - value.taken
+    stop = None if value.stop is None else max(value.stop - value.taken, 0)
+    bounds = (0, 0, 1) if value.finished else (min(start, stop) if stop is not None else start, stop, value.stride)
+    writer.call_const(itertools.islice, value.over, *map(ConstantValue, bounds))
+
+
+@builds(PairIterator)
+@_kept
+def build_pairwise(writer: Writer, value: PairIterator) -> None:
+    emit = writer.emit
+    emit.load_callable(itertools.pairwise)
+    if value.previous is None:
+        writer.load(value.over)
+    else:
+        emit.load_callable(itertools.chain)
+        emit.build_tuple(writer.load_all([value.previous]))
+        writer.load(value.over)
+        emit.call(2)
+    emit.call(1)
+
+
+@builds(CountIterator)
+@_kept
+def build_count(writer: Writer, value: CountIterator) -> None:
+    writer.call_const(itertools.count, value.current, value.stride)
+
+
+@builds(ZipIterator)
+@_kept
+def build_zip(writer: Writer, value: ZipIterator) -> None:
+    writer.emit.load_callable(zip)
+    count = writer.load_all(value.iterators)
+    writer.load(ConstantValue(value.strict))
+    writer.emit.call_kw(count + 1, ("strict",))
+
+
+@builds(EnumerateIterator)
+@_kept
+def build_enumerate(writer: Writer, value: EnumerateIterator) -> None:
+    writer.call_const(enumerate, value.over, value.numbers.current)
+
+
+@builds(MapIterator)
+@_kept
+def build_map_iterator(writer: Writer, value: MapIterator) -> None:
+    if isinstance(value.over, ZipIterator):
+        writer.call_const(map, value.function, *value.over.iterators)
+    else:
+        writer.call_const(itertools.starmap, value.function, value.over)
+
+
+@builds(FilterIterator)
+@_kept
+def build_filter(writer: Writer, value: FilterIterator) -> None:
+    writer.call_const(filter, value.predicate, value.over)
+
+
+@builds(ChainIterator)
+@_kept
+def build_chain(writer: Writer, value: ChainIterator) -> None:
+    writer.emit.load_callable(itertools.chain.from_iterable)
+    writer.load(value.iterables)
+    writer.emit.call(1)
+    if value.current is not None:
+        rest = writer.fresh("rest")
+        writer.emit.store_fast(rest)
+        writer.emit.load_callable(itertools.chain)
+        writer.load(value.current)
+        writer.emit.load_fast(rest)
+        writer.emit.call(2)

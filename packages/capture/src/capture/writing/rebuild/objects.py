@@ -1,0 +1,148 @@
+"""Objects with attributes, and subclasses of the builtin containers."""
+
+from __future__ import annotations
+
+import contextvars
+import types
+
+from capture._engine import refill_mapping, refill_sequence
+from capture.values.base import Value
+from capture.values.constant import ConstantValue
+from capture.values.container_object import ContainerObject, storage_class
+from capture.values.context_var import ContextVarValue, TokenValue
+from capture.values.exception import ExceptionValue, made_in_c
+from capture.values.exception_group import ExceptionGroupValue
+from capture.values.function import (
+    ClassValue,
+)
+from capture.values.instance_dict import InstanceDict
+from capture.values.mapping import DictValue
+from capture.values.module import ModuleValue
+from capture.values.user_object import UserObject, is_data_descriptor, lookup
+from capture.writing.emit import Writer, builds
+
+
+@builds(UserObject, ModuleValue)
+def build_object(writer: Writer, value: UserObject) -> None:
+    emit = writer.emit
+    emit.load_callable(object.__new__)
+    writer.load(_class_value(value))
+    emit.call(1)
+    _fill_object(writer, value)
+
+
+@builds(ExceptionValue, ExceptionGroupValue)
+def build_exception(writer: Writer, value: ExceptionValue) -> None:
+    emit = writer.emit
+    emit.load_callable(made_in_c(value.cls, "__new__"))
+    writer.load(_class_value(value))
+    args = [value.message, value.members] if isinstance(value, ExceptionGroupValue) else value.new_args
+    emit.call(1 + writer.load_all(args))
+    writer.keep(value, "object")
+    writer.call_const(made_in_c(value.cls, "__init__"), value, *value.new_args)
+    emit.pop()
+    write_attributes(writer, value)
+    writer.load(value)
+
+
+@builds(ContainerObject)
+def build_container_object(writer: Writer, value: ContainerObject) -> None:
+    emit = writer.emit
+    base = storage_class(value.cls)
+    assert base is not None
+    emit.load_callable(base.__new__)
+    writer.load(_class_value(value))
+    emit.call(1)
+    writer.keep(value, "object")
+    if isinstance(value.contents, DictValue) and value.contents.default_factory is not None:
+        writer.load(value.contents.default_factory)
+        writer.load(value)
+        emit.store_attr("default_factory")
+    fill_contents(writer, value, value.contents)
+    emit.pop()
+    write_attributes(writer, value)
+    writer.load(value)
+
+
+def fill_contents(writer: Writer, owner: Value, contents: Value) -> None:
+    """The object with what its contents are now, on the stack."""
+    emit = writer.emit
+    is_mapping = isinstance(contents, DictValue)
+    emit.load_uninterrupted(refill_mapping if is_mapping else refill_sequence)
+    writer.load(owner)
+    emit.load_const(storage_class(owner.python_type()))
+    count = writer.load_all(contents.pairs() if isinstance(contents, DictValue) else contents.parts())
+    if is_mapping:
+        emit.build_map(count // 2)
+    else:
+        emit.build_list(count)
+    emit.call_uninterrupted(3)
+
+
+@builds(InstanceDict)
+def build_instance_dict(writer: Writer, value: InstanceDict) -> None:
+    writer.load(value.owner)
+    writer.emit.load_attr("__dict__")
+
+
+@builds(TokenValue)
+def build_token(writer: Writer, value: TokenValue) -> None:
+    set_pending(writer, value.owner)
+    writer.load(value)
+
+
+def set_pending(writer: Writer, var: ContextVarValue) -> None:
+    """Set what the evaluated code has set, in its order, once."""
+    for token in var.pending:
+        if not writer.is_kept(token):
+            writer.call_const(contextvars.ContextVar.set, var, token.value)
+            writer.keep(token, "token")
+
+
+def _class_value(value: UserObject) -> ClassValue:
+    return ClassValue(value.cls, value.class_source)
+
+
+def _fill_object(writer: Writer, value: UserObject) -> None:
+    writer.keep(value, "object")
+    write_attributes(writer, value)
+    writer.load(value)
+
+
+def write_attributes(writer: Writer, value: UserObject) -> None:
+    """Assignments past the class's own ``__setattr__`` and ``__delattr__``: what those do was evaluated already."""
+    emit = writer.emit
+    for name, item in value.overlay.items():
+        if name in value.deleted:
+            _delete_attribute(writer, value, name)
+        if item is None:
+            continue
+        if _is_computed(value.cls, name):  # it was written to the object's ``__dict__``
+            writer.load(item)
+            writer.load(value)
+            emit.load_attr("__dict__")
+            emit.load_const(name)
+            emit.store_subscr()
+        elif value.source is None or isinstance(value.cls.__setattr__, types.FunctionType):
+            writer.call_uninterrupted(object.__setattr__, value, ConstantValue(name), item)
+            emit.pop()
+        else:
+            writer.load(item)
+            writer.load(value)
+            emit.store_attr(name)
+
+
+def _delete_attribute(writer: Writer, value: UserObject, name: str) -> None:
+    if isinstance(value.cls.__delattr__, types.FunctionType):
+        writer.call_uninterrupted(object.__delattr__, value, ConstantValue(name))
+        writer.emit.pop()
+    else:
+        writer.load(value)
+        writer.emit.delete_attr(name)
+
+
+def _is_computed(cls: type, name: str) -> bool:
+    """Whether the class has code of its own for assigning this attribute."""
+    _, member = lookup(cls, name)
+    written_in_c = isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType))
+    return not written_in_c and is_data_descriptor(member)

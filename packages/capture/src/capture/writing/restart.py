@@ -1,0 +1,205 @@
+"""A graph that raises, or a check after it that fails: the frame starts over in CPython.
+
+Nothing that the program did to Python's objects is real before its graph has returned, so nothing happens twice.  The
+error of an operator is then raised by the line that the user wrote, after the effects that come before it and where
+the user's handlers see it; and a graph that fails where the program does not is no more than slow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+
+from capture._engine import Outside
+from capture.bytecode.instructions import Instruction
+from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Reason, words_of
+from capture.informing import inform
+from capture.recording.draws import put_back, states_of
+from capture.recording.rollback import Undoing
+from capture.records import FallbackRecord
+from capture.signals import comes_from_elsewhere
+from capture.values.base import Value
+from capture.values.parameters import all_positional, argument_names
+from capture.writing.emit import Writer
+
+Tell = Callable[[FallbackRecord], None]
+_OFTEN = 3
+# How a checkpoint ends what it runs again, once all that backward needs is there: no error of anybody's.
+_ENDS = tuple(filter(None, [getattr(torch.utils.checkpoint, "_StopRecomputationError", None)]))
+
+
+class Failures:
+    """What is asked and told by the code of one frame when its graph raised."""
+
+    def __init__(
+        self, location: Location, tell: Tell, be_cautious: Callable[[], None], *, handled: bool, strict: bool
+    ) -> None:
+        self.location = location
+        self.tell = tell
+        self.be_cautious = be_cautious
+        self.handled = handled
+        self.strict = strict
+        self.last = ""
+        self.graph: Callable[..., Any] | None = None
+        self.place: Callable[[BaseException], CodeType | None] | None = None
+        """For a continuation: code that raises an exception where it stands."""
+        self.rare = True  # failed checks; a guard of code that has some
+        self._failed_checks = 0
+        self._told: set[str] = set()
+
+    def start_over(self, error: BaseException) -> bool:
+        """Whether CPython is to run the frame after this error of its graph."""
+        self.last = f"the graph raised {words_of(error)}"
+        if isinstance(self.graph, Undoing) and self.graph.is_final(error):
+            return False
+        if not isinstance(error, Exception) or isinstance(error, (CaptureError, CaptureWarning, *_ENDS)):
+            return False
+        return not comes_from_elsewhere(error)
+
+    def raising(self, function: FunctionType, error: BaseException) -> Outside:
+        """In the place of a continuation, what raises an error of its graph that is final."""
+        code = self.place(error) if self.place is not None else None
+        assert code is not None
+        made = FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
+        return Outside(made)
+
+    def count(self) -> None:
+        """A check failed.  Where that is no rare thing the graph had better end there."""
+        self.last = "a check of what the graph computed failed"
+        self._failed_checks += 1
+        if self._failed_checks == _OFTEN:
+            self.be_cautious()
+            self.rare = False
+
+    def passed(self) -> None:
+        """CPython ran the frame and returned: the program handles the error, or only the graph made it."""
+        reason = Reason("error in a graph", f"{self.last}; CPython ran the function, and found no error")
+        if self.strict and not self.handled:
+            raise InternalError(f"{self.location}: {reason.explanation}")
+        if self.last in self._told:
+            return
+        self._told.add(self.last)
+        self.tell(FallbackRecord(self.location, reason))
+        if not self.handled:
+            inform(CaptureWarning(f"{self.location}: {reason.explanation}"), self.location)
+
+
+class StartingOver:
+    """Writes the code for it around the call of the graph."""
+
+    def __init__(self, writer: Writer, failures: Failures, drawn_on: Collection[torch.device]) -> None:
+        self.writer = writer
+        self.failures = failures
+        self.drawn_on = drawn_on
+        self._states = writer.fresh("states") if drawn_on else ""
+        self._failed = writer.emit.label()
+        self._refuted = writer.emit.label()
+
+    @contextlib.contextmanager
+    def around_the_graph(self) -> Iterator[None]:
+        emit = self.writer.emit
+        if self.drawn_on:
+            emit.load_callable(states_of(self.drawn_on))
+            emit.call(0)
+            emit.store_fast(self._states)
+        with emit.handled_by(self._failed, 0):
+            yield
+
+    def unless(self, value: Value, truth: bool) -> None:
+        """Start over unless this is the truth of the value."""
+        self.writer.load(value)
+        jump = self.writer.emit.jump_if_false if truth else self.writer.emit.jump_if_true
+        jump(self._refuted)
+
+    def write(self, let_go: Callable[[], None]) -> None:
+        """To be written behind the last instruction: nothing else leads here.  ``let_go`` writes the release of the
+        locks that are held around the graph."""
+        emit = self.writer.emit
+        begin, run, interrupted = emit.label(), emit.label(), emit.label()
+        emit.place(self._failed)
+        emit.emit("PUSH_EXC_INFO")
+        with emit.handled_by(interrupted, 1, lasti=True):
+            let_go()
+            emit.load_callable(self.failures.start_over)
+            emit.copy(3)
+            emit.call(1)
+            emit.jump_if_true(begin)
+            emit.swap(2)
+        emit.emit("POP_EXCEPT")
+        if self.failures.place is None:
+            emit.emit("RERAISE", 0)
+        else:
+            self._raise_in_place()
+        emit.place(begin)
+        emit.pop()
+        emit.emit("POP_EXCEPT")
+        emit.jump(run)
+        emit.place(self._refuted)
+        let_go()
+        emit.load_callable(self.failures.count)
+        emit.call(0)
+        emit.pop()
+        emit.place(run)
+        self._run_as_before_the_graph()
+        emit.load_callable(self.failures.passed)
+        emit.call(0)
+        emit.pop()
+        emit.return_value()
+        emit.put_back_handled(interrupted)
+
+    def outdated(self, label: Instruction, let_go: Callable[[], None]) -> None:
+        """Behind the last instruction as well: no error, but what was read has changed."""
+        self.writer.emit.place(label)
+        let_go()
+        self._run_as_before_the_graph()
+        self.writer.emit.return_value()
+
+    def _run_as_before_the_graph(self) -> None:
+        emit = self.writer.emit
+        if self.drawn_on:
+            emit.load_callable(put_back)
+            emit.load_fast(self._states)
+            emit.call(1)
+            emit.pop()
+        run_the_frame(self.writer)
+
+    def _raise_in_place(self) -> None:
+        """The exception on top, where the continuation stands: in its ``with`` and ``try`` blocks."""
+        emit, error = self.writer.emit, self.writer.fresh("error")
+        emit.store_fast(error)
+        emit.load_callable(self.failures.raising)
+        _make_the_function(self.writer)
+        emit.move_fast(error)
+        emit.call(2)
+        _call_as_it_came(self.writer)
+        emit.return_value()
+
+
+def run_the_frame(writer: Writer) -> None:
+    """The original code, by CPython, with the arguments as they came; leaves its result."""
+    writer.emit.load_callable(Outside)
+    _make_the_function(writer)
+    writer.emit.call(1)
+    _call_as_it_came(writer)
+
+
+def _make_the_function(writer: Writer) -> None:
+    emit, code = writer.emit, writer.code
+    if code.co_freevars:
+        emit.build_closure(code.co_freevars)
+    emit.make_function(all_positional(code), closure=bool(code.co_freevars))
+
+
+def _call_as_it_came(writer: Writer) -> None:
+    """What is on top, with the arguments."""
+    emit = writer.emit
+    emit.to_callable()
+    names = argument_names(writer.code)
+    for name in names:
+        emit.move_fast(name)
+    emit.call(len(names))
