@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from inductor.codegen import cpp_dialect
-from inductor.codegen.cpp_accumulators import accumulator_type, is_long, is_split
+from inductor.codegen.cpp_accumulators import SHORT_REDUCTION, accumulator_type, is_long, is_split
 from inductor.codegen.cpp_strategy import (
     PARALLEL_WORK,
     UNROLLED,
@@ -36,7 +36,7 @@ from inductor.ir.expr import Apply, IndexValue, walk
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Scan, Statement, Store
 
-COMBINATIONS = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "maximum<{2}>({0}, {1})",
+COMBINATIONS = {"add": "{0} + {1}", "mul": "{0} * ({1})", "max": "maximum<{2}>({0}, {1})",
                 "min": "minimum<{2}>({0}, {1})"}  # fmt: skip
 """What a store does with what is there."""
 
@@ -185,15 +185,15 @@ class _KernelPrinter:
             self._tiles(outer, span)
             return
         with ExitStack() as stack:
-            shared = self._outer_loops(stack, outer)
-            if not shared:
-                self._parallel([inner], step=width)
+            split = not self._outer_loops(stack, outer) and self._parallel([inner], step=width)
             with self._vector_for(span, width, "0"):
                 for loop in self.kernel.loops:
                     if not loop.axes:
                         self._ask_ahead(loop, self.kernel.axes)
                 self._every_loop(self._scope(Lanes(inner, width)))
             if span.rest(width):
+                if split:  # what one thread reads another one may have written, were each to do it
+                    self.lines.line("#pragma omp single nowait")
                 with self._tail_for(span, width):
                     self._every_loop(self._scope())
 
@@ -287,7 +287,12 @@ class _KernelPrinter:
         totals = self._accumulators(loop, scope.lanes.width if scope.lanes else None, "all")
         spans = [Span.whole(axis) for axis in loop.axes]
         in_pieces = scope.lanes is None and reductions and is_long(loop) and not has_scans([loop])
-        if in_pieces and _extent(loop.axes[0]) > 1:
+        if in_pieces and static_extent(loop.axes) is None:
+            with self._where_it_is_short(loop):
+                self._pass(loop, spans, scope.inner(), totals)
+            with self.lines.block("else {", "}"):
+                self._pieces(loop, scope.inner(), totals)
+        elif in_pieces and _extent(loop.axes[0]) > 1:
             self._pieces(loop, scope, totals)
         else:
             if not reductions and not self.kernel.axes and not has_scans([loop]):
@@ -305,6 +310,13 @@ class _KernelPrinter:
             for span in spans:
                 stack.enter_context(self._for(span))
             self._statements(loop.body, scope.inner(), totals)
+
+    def _where_it_is_short(self, loop: Loop) -> AbstractContextManager[None]:
+        """Pieces cost more than rows of few elements, and how many there are is known when the kernel runs."""
+        extent = Index.of(1)
+        for axis in loop.axes:
+            extent = extent * _size(axis)
+        return self.lines.block(f"if ({_text(extent).within(Precedence.COMPARE)} < {SHORT_REDUCTION}) {{", "}")
 
     def _pieces(self, loop: Loop, scope: Scope, totals: dict[str, str]) -> None:
         """A long reduction in pieces with accumulators of their own, added up in order: threads share the pieces, the

@@ -23,6 +23,8 @@ _NAMES = {
 
 LONG_REDUCTION = 32768
 """From here on a reduction is done in pieces, or its sums are split."""
+SHORT_REDUCTION = 4096
+"""What is no longer than this when it runs is done in one piece, where its length varies."""
 LONGEST_IN_LANES = 1 << 20
 """As far as this the lanes of a piece have little enough to add."""
 
