@@ -69,3 +69,27 @@ def test_a_history_in_a_buffer(training):
             losses = [module(torch.full((37,), float(step))) for module in (eager, compiled)]
         torch.testing.assert_close(losses[1], losses[0])
         torch.testing.assert_close(ours.last, eager.last)
+
+
+READ_THROUGH_VIEWS = {
+    "joined": lambda y: torch.cat([*y.split(2, 1)[:3], *y.split(2, 1)[:2]], 1),
+    "joined in another order": lambda y: torch.cat(y.chunk(5, 0)[::-1]),
+    "joined twice": lambda y: torch.cat(y.hsplit(2) * 3),
+    "summed": lambda y: torch.stack([part.sum() for part in y.split(2, 1)]),
+    "of the transposed": lambda y: torch.cat(y.T.split(2, 1), 1),
+}
+
+
+@pytest.mark.parametrize("name", READ_THROUGH_VIEWS)
+def test_what_is_read_through_views_before_a_write_is_what_was_there(name):
+    def program(y):
+        result = READ_THROUGH_VIEWS[name](y)
+        y.mul_(3).add_(1)
+        return result
+
+    compiled = compile_api.compile(program)
+    for size in (20, 40, 60):
+        given = torch.arange(20.0 * size).view(20, size)
+        expected, found = given.clone(), given.clone()
+        torch.testing.assert_close(compiled(found), program(expected))
+        torch.testing.assert_close(found, expected)

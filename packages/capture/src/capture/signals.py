@@ -104,7 +104,8 @@ def comes_from_elsewhere(error: BaseException) -> bool:
 
 _LOOKS_UP = frozenset({"RESUME", "JUMP_BACKWARD"})  # where CPython looks for what is pending, and nothing else raises
 _CALLS = frozenset({"PRECALL", "CALL", "CALL_KW", "CALL_FUNCTION_EX"})
-_SAID_BY_FX = "While executing "  # in the place of a message, by who runs a graph's nodes
+# In the place of a message, by who runs a graph's nodes; torch has errors of its own that begin alike.
+_SAID_BY_FX = "While executing %"
 _WITHOUT_A_WORD = (MemoryError, StopIteration, StopAsyncIteration, GeneratorExit)
 
 

@@ -287,12 +287,13 @@ class _KernelPrinter:
         totals = self._accumulators(loop, scope.lanes.width if scope.lanes else None, "all")
         spans = [Span.whole(axis) for axis in loop.axes]
         in_pieces = scope.lanes is None and reductions and is_long(loop) and not has_scans([loop])
+        in_pieces = in_pieces and _extent(loop.axes[0]) > 1
         if in_pieces and static_extent(loop.axes) is None:
             with self._where_it_is_short(loop):
                 self._pass(loop, spans, scope.inner(), totals)
             with self.lines.block("else {", "}"):
                 self._pieces(loop, scope.inner(), totals)
-        elif in_pieces and _extent(loop.axes[0]) > 1:
+        elif in_pieces:
             self._pieces(loop, scope, totals)
         else:
             if not reductions and not self.kernel.axes and not has_scans([loop]):

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from inductor.codegen.cpp import PrintedKernel
 from inductor.codegen.cpp_strategy import PARALLEL_WORK
+from inductor.deps import refs, returns_alias
 from inductor.ir.index import ZERO, Index
 from inductor.ir.kernel import Argument
 from inductor.ir.program import Allocate, Buffer, Call, Free, Launch, Step, View
@@ -124,7 +125,15 @@ class _Gathering:
                 self.end()
             self.items.append(step)
             if isinstance(step, Call):
-                self.bytes_of.update((made.name, _bytes(made)) for made in step.outputs if made is not None)
+                self._note_results(step)
+
+    def _note_results(self, call: Call) -> None:
+        """A view that the call gives is in the memory of what it views."""
+        made = [buffer for buffer in call.outputs if buffer is not None]
+        self.bytes_of.update((buffer.name, _bytes(buffer)) for buffer in made)
+        given = refs(call)
+        if given and returns_alias(call):
+            self.memory.update(dict.fromkeys((buffer.name for buffer in made), self._root(given[0].name)))
 
     def _allocate(self, step: Allocate) -> None:
         if step.reuse is not None:
