@@ -100,10 +100,6 @@ class Break(Signal):
         super().__init__(reason.explanation)
 
 
-class Restart(Signal):
-    """Evaluate the frame again, knowing more (a break inside a callee, for example)."""
-
-
 class SkipFrame(Signal):
     """Nothing is gained by capturing this frame: CPython runs it."""
 

@@ -15,7 +15,7 @@ import torch
 
 from capture._engine import GuardedCode, drop_entries
 from capture.errors import Location, Reason
-from capture.evaluator.outcomes import Varying
+from capture.evaluator.assumptions import Learnt
 from capture.guards.guard import Guard, answers_by_code
 from capture.guards.layouts import CLOSED, varied
 from capture.guards.sources import Inputs, MadeSource
@@ -96,7 +96,7 @@ def _is_like(actual: Any, expected: tuple[Any, ...]) -> bool:
 @dataclass(slots=True)
 class CodeState:
     versions: list[Version] = field(default_factory=list)
-    varying: Varying = field(default_factory=Varying)
+    learnt: Learnt = field(default_factory=Learnt)
     reasons: list[str] = field(default_factory=list)
     left_idle: int = 0  # calls that CPython ran because no tensor was within their reach
     decided: Any = None  # by a call that ended in a warning that is an error
@@ -145,17 +145,18 @@ class CodeState:
 
     def _generalize(self, failed: Guard, actual: Any, options: Options) -> None:
         assert failed.source is not None
+        known = self.learnt.assumptions
         if failed.kind == "equals" and type(failed.payload[0]) is type(actual):
             if type(actual) is int and not options.specialize_int:
-                self.varying.ints.add(failed.source)
+                self.learnt.learn(ints=known.ints | {failed.source})
             elif type(actual) is float and not options.specialize_float:
-                self.varying.floats.add(failed.source)
+                self.learnt.learn(floats=known.floats | {failed.source})
         elif failed.kind == "length" and type(actual) is list and not options.specialize_int:
-            self.varying.ints.add(MadeSource(failed.source, len))
+            self.learnt.learn(ints=known.ints | {MadeSource(failed.source, len)})
         elif failed.kind == "tensor" and _has_sizes(actual):
             sizes, strides = failed.payload[0][4:6]
-            known = self.varying.layouts.get(failed.source, CLOSED)
-            self.varying.layouts[failed.source] = known | varied(sizes, strides, actual)
+            layout = known.layouts.get(failed.source, CLOSED) | varied(sizes, strides, actual)
+            self.learnt.remember(known.with_layout(failed.source, layout))
 
 
 class Cache:

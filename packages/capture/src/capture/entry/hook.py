@@ -36,10 +36,10 @@ from capture.errors import (
     Unsupported,
     words_of,
 )
+from capture.evaluator.assumptions import SizesFixed
 from capture.evaluator.foreign_markers import is_disabled, is_triton_kernel
 from capture.evaluator.frame_queries import stack_depth
 from capture.evaluator.idle_frames import Idleness, LeftIdle, is_left_for_good
-from capture.evaluator.outcomes import SizesFixed
 from capture.forks import CollectionPause, ProcessLock
 from capture.guards.guard import RELATIONS, to_spec
 from capture.guards.sources import Inputs
@@ -287,15 +287,15 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
             return _too_many(config, location, state)
         if config.options.dynamic is not False and allowance is None:
             state.learn(inputs, config.options)
-    state.varying.all_sizes = config.options.dynamic is True
+    state.learnt.learn(all_sizes=config.options.dynamic is True)
     try:
-        made = _made_of_what_stays(lambda: translate(config, inputs, state.varying, allowance))
+        made = _made_of_what_stays(lambda: translate(config, inputs, state.learnt, allowance))
     except SizesFixed:
         return _too_many(config, location, state)
     except LeftIdle as left:
         return _leave_idle(config, FallbackRecord(location, left.reason), state)
     finally:
-        if state.varying.defines_classes:  # nobody should meet a stand-in among the classes that a class knows
+        if state.learnt.defines_classes:  # nobody should meet a stand-in among the classes that a class knows
             gc.collect(0)
     if made.graph is not None:
         config.idleness.computes(inputs.function)
@@ -356,10 +356,11 @@ def _leave_idle(config: Config, record: FallbackRecord, state: CodeState) -> Any
 
 def _may_open(config: Config, state: CodeState) -> bool:
     """Past the limit there may be one version more, in which CPython runs what would take a size for a constant."""
-    if state.is_idle() or state.varying.open_only or config.nopython or config.options.dynamic is False:
+    known = state.learnt.assumptions
+    if state.is_idle() or known.open_only or config.nopython or config.options.dynamic is False or not known:
         return False
-    state.varying.open_only = bool(state.varying)
-    return state.varying.open_only
+    state.learnt.learn(open_only=True)
+    return True
 
 
 def _too_many(config: Config, location: Location, state: CodeState) -> Any:

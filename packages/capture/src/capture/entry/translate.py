@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from torch import fx
 
@@ -31,22 +31,20 @@ from capture.errors import (
     CaptureWarning,
     Location,
     Reason,
-    Restart,
     SkipFrame,
     Unsupported,
     words_of,
 )
-from capture.evaluator.evaluation import evaluate
-from capture.evaluator.idle_frames import Allowance, leave_at_a_break
+from capture.evaluator.assumptions import Learnt, Restart, Returned, SizesFixed, Stopped
+from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_break, most_idle_steps, spend
 from capture.evaluator.machine import Machine
-from capture.evaluator.outcomes import NeedLeaves, Returned, SizesFixed, Stopped, Varying
 from capture.guards.guard import Guard
 from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
 from capture.informing import inform
 from capture.options import Options
 from capture.recording import forward_mode, saved_tensors, shared_memory
 from capture.recording.freed_histories import view_with_spent_history, with_spent_history
-from capture.recording.graph import GONE
+from capture.recording.graph import GONE, quiet
 from capture.recording.library_modes import modes_kept, with_modes_put_back
 from capture.recording.library_state import library_state
 from capture.recording.rollback import CannotTakeBack, undoing
@@ -102,52 +100,37 @@ class Translation:
     recheck: Recheck | None = None
 
 
-def translate(settings: Settings, inputs: Inputs, varying: Varying, allowance: Allowance | None = None) -> Translation:
-    """Evaluate the frame, compile its graph, write its code."""
-    hooked = saved_tensors.innermost() is not None
+def translate(settings: Settings, inputs: Inputs, learnt: Learnt, allowance: Allowance | None = None) -> Translation:
+    """Evaluate the frame, compile its graph, write its code; where something is found out on the way, once more.
+
+    What is found out is in the assumptions of the next evaluation: a size that varies after all, a step that CPython
+    has to take because what it makes cannot be made by our code, a check that would come too late.
+    """
+    started, hooked = time.perf_counter(), saved_tensors.innermost() is not None
+    assumptions = learnt.assumptions
     with saved_tensors.not_shown():
-        return _translate(settings, inputs, varying, allowance, hooked)
+        while True:
+            insist_on_some(allowance)
+            machine = Machine(inputs, assumptions, settings.options, settings.signals)
+            try:
+                outcome = _evaluate(machine, allowance)
+                return _Translator(settings, inputs, machine, learnt, started, hooked).translate(outcome, allowance)
+            except Restart as restart:
+                assumptions = restart.assumptions
+                learnt.remember(assumptions)
+            finally:
+                learnt.defines_classes = learnt.defines_classes or bool(machine.defined)
+                machine.balance()
+                machine.let_go()
 
 
-def _translate(
-    settings: Settings, inputs: Inputs, varying: Varying, allowance: Allowance | None, hooked: bool
-) -> Translation:
-    started = time.perf_counter()
-    forced: dict[int, Stopped] = {}
-    while True:
-        machine, outcome = evaluate(inputs, varying, forced, settings.options, settings.signals, allowance)
-        try:
-            if isinstance(outcome, Stopped) and settings.nopython and outcome.reason.kind not in RAISES:
-                raise Unsupported(outcome.reason, outcome.location)
-            if machine.fixed_sizes():
-                raise SizesFixed
-            translator = _Translator(settings, inputs, machine, varying, started, hooked)
-            if settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
-                return Translation(None, tuple(translator.guards()), None, None, frozenset(machine.visited))
-            if isinstance(outcome, Stopped) and not machine.graph.computes():
-                leave_at_a_break(allowance, outcome.reason)
-            return translator.finish(outcome)
-        except _Earlier as earlier:
-            forced[earlier.stopped.step] = earlier.stopped
-        except _Cautious:
-            varying.cautious = True
-        except NeedLeaves:
-            pass
-        finally:
-            machine.balance()
-            machine.let_go()
-
-
-class _Earlier(Restart):
-    """Something alive at the stop cannot be made by our code: CPython has to make it."""
-
-    def __init__(self, stopped: Stopped) -> None:
-        self.stopped = stopped
-        super().__init__()
-
-
-class _Cautious(Restart):
-    """A check that fails after this graph would come too late."""
+def _evaluate(machine: Machine, allowance: Allowance | None) -> Returned | Stopped:
+    machine.most_idle = most_idle_steps(allowance)
+    try:
+        with quiet():
+            return machine.run_root()
+    finally:
+        spend(allowance, machine.steps)
 
 
 def _is_whole(outcome: Returned | Stopped) -> bool:
@@ -156,11 +139,11 @@ def _is_whole(outcome: Returned | Stopped) -> bool:
 
 class _Translator:
     def __init__(
-        self, settings: Settings, inputs: Inputs, machine: Machine, varying: Varying, started: float, hooked: bool
+        self, settings: Settings, inputs: Inputs, machine: Machine, learnt: Learnt, started: float, hooked: bool
     ) -> None:
         self.settings = settings
         self.machine = machine
-        self.varying = varying
+        self.learnt = learnt
         self.started = started
         self.hooked = hooked  # torch's own hooks on saved tensors are in force
         self.function = inputs.function
@@ -172,7 +155,19 @@ class _Translator:
         self.results: Results | None = None
         self.location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
 
-    def finish(self, outcome: Returned | Stopped) -> Translation:
+    def translate(self, outcome: Returned | Stopped, allowance: Allowance | None) -> Translation:
+        machine = self.machine
+        if isinstance(outcome, Stopped) and self.settings.nopython and outcome.reason.kind not in RAISES:
+            raise Unsupported(outcome.reason, outcome.location)
+        if machine.fixed_sizes():
+            raise SizesFixed
+        if self.settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
+            return Translation(None, tuple(self.guards()), None, None, frozenset(machine.visited))
+        if isinstance(outcome, Stopped) and not machine.graph.computes():
+            leave_at_a_break(allowance, outcome.reason)
+        return self._finish(outcome)
+
+    def _finish(self, outcome: Returned | Stopped) -> Translation:
         rest = None if isinstance(outcome, Returned) else self._plan(outcome)
         wanted = [outcome.value] if isinstance(outcome, Returned) else rest.values()  # type: ignore[union-attr]
         self._insist_on_what_can_be_built(wanted, outcome)
@@ -235,7 +230,7 @@ class _Translator:
     def _call_graph(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
         machine = self.machine
         if machine.checks and machine.graph.changes_an_input():
-            raise _Cautious
+            machine.restart(cautious=True)
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
         if any(GONE in value.node.meta for value in results if isinstance(value, TensorValue)):
             raise SkipFrame(Reason("function transform", "a tensor of a transformed function is used outside of it"))
@@ -281,25 +276,24 @@ class _Translator:
             return undoing(graph, inputs, compiled, may_end_earlier=not self.settings.nopython)
         except CannotTakeBack as ahead:
             text = "this may raise after a tensor with a history was changed in place, which cannot be taken back"
-            raise self._earlier(ahead.place, Reason("error after a change", text)) from None
+            self._stop_at(ahead.place, Reason("error after a change", text))
 
-    def _earlier(self, place: Any, reason: Reason) -> _Earlier:
-        instruction, step = place
-        location = Location(self.code.co_filename, instruction.line or 0, self.code.co_qualname)
-        return _Earlier(Stopped(instruction, step, reason, location))
+    def _stop_at(self, place: Any, reason: Reason) -> NoReturn:
+        location = Location(self.code.co_filename, place[0].line or 0, self.code.co_qualname)
+        self.machine.stop_at(place, reason, location)
 
     def _insist_on_known_histories(self, results: Sequence[Value]) -> None:
         for value in results:
             place = self.machine.graph.lost_histories.get(id(value.fake)) if isinstance(value, TensorValue) else None
             if place is not None:
-                raise self._earlier(place, Reason("autograd", f"{value.describe()}, a view, loses its history here"))
+                self._stop_at(place, Reason("autograd", f"{value.describe()}, a view, loses its history here"))
 
     def _started_over_if_it_raises(self, compiled: Callable[..., Any]) -> AbstractContextManager[None]:
         settings = self.settings
         failures = Failures(
             self.location,
             settings.log.add,
-            self.varying.be_cautious,
+            self.learnt.be_cautious,
             handled=self.machine.handles_errors,
             strict=settings.options.strict,
         )
@@ -376,7 +370,7 @@ class _Translator:
         stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
         earlier = self.machine.before(value, stopped)
         assert earlier is not None
-        raise self._earlier((earlier.instruction, earlier.step), reason)
+        self._stop_at((earlier.instruction, earlier.step), reason)
 
     # -- clocks ---------------------------------------------------------------------------------------------------
 
@@ -474,7 +468,7 @@ class _Translator:
             stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
             earlier = self.machine.before(made or value, stopped)
             if earlier is not None:
-                raise _Earlier(earlier)
+                self.machine.stop_earlier(earlier)
 
     # -- records -------------------------------------------------------------------------------------------------
 

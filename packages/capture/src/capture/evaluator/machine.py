@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -21,6 +22,7 @@ from capture.break_errors import LEAVING
 from capture.bytecode.flow import raises_again
 from capture.bytecode.instructions import Body, Instruction, slot_names
 from capture.errors import Break, Location, Reason, SkipFrame, Unsupported, UserRaised
+from capture.evaluator.assumptions import Assumptions, Restart, Returned, Stopped
 from capture.evaluator.builtin_rules.assumed import assumed_result, is_assumed
 from capture.evaluator.builtin_rules.left_to_python import leave_to_python
 from capture.evaluator.builtin_rules.registry import call_builtin, has_rule_for
@@ -34,7 +36,6 @@ from capture.evaluator.frame_queries import may_handle_an_error, stack_depth
 from capture.evaluator.idle_frames import MOST_STEPS
 from capture.evaluator.opcodes import HANDLERS
 from capture.evaluator.opcodes.exceptions import HandledValue
-from capture.evaluator.outcomes import NeedLeaves, NeedSymbols, Returned, StopEarlier, Stopped, Varying
 from capture.evaluator.size_marks import marked
 from capture.evaluator.stepping import STEPPED
 from capture.evaluator.suspension import does_something_at_the_end, made_by_a_call, resume, throw_into
@@ -87,15 +88,12 @@ _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GE
 
 
 class Machine:
-    def __init__(
-        self, inputs: Inputs, varying: Varying, forced: Mapping[int, Stopped], options: Options, signals: HeldSignals
-    ) -> None:
+    def __init__(self, inputs: Inputs, assumptions: Assumptions, options: Options, signals: HeldSignals) -> None:
         self.inputs = inputs
         self.options = options
-        self.varying = varying
-        self.forced = forced
+        self.assumptions = assumptions
         self.signals = signals
-        self.graph = GraphRecorder(symbolic=bool(varying))
+        self.graph = GraphRecorder(symbolic=bool(assumptions))
         self.guards = GuardSet()
         self.effects = Effects()
         self.tensors: dict[int, TensorValue] = {}
@@ -157,10 +155,10 @@ class Machine:
         self.frames.append(frame)
         while True:
             self._step_of_root = step = self._step_of_root + 1
-            if step in self.forced:
-                self._leave_none_open([*frame.stack, *frame.slots.values()], self.forced[step])
-                self._insist_on_real_exceptions(frame, self.forced[step])
-                return self.forced[step]
+            if (known := self.assumptions.stops.get(step)) is not None:
+                self._leave_none_open([*frame.stack, *frame.slots.values()], known)
+                self._insist_on_real_exceptions(frame, known)
+                return known
             stack, done, pc = list(frame.stack), self._done(), frame.pc
             self.visited.add(pc)
             self.graph.mode.journal.place = (frame.instructions[pc], step)
@@ -169,7 +167,7 @@ class Machine:
             except (Break, UserRaised) as signal:
                 stopped = self._stopped(frame, step, signal)
                 if self._done() != done:
-                    raise StopEarlier(stopped) from None
+                    raise Restart(self.assumptions.stopping(stopped)) from None
                 frame.stack, frame.pc = stack, pc
                 self._leave_none_open([*frame.stack, *frame.slots.values()], stopped)
                 self._insist_on_real_exceptions(frame, stopped)
@@ -194,7 +192,7 @@ class Machine:
                 reason = Reason("generator", f"{value.describe()} is left before its end")
                 earlier = self.before(value, stopped or Stopped(self.root.current, 0, reason, self.location()))
                 assert earlier is not None
-                raise StopEarlier(earlier)
+                self.stop_earlier(earlier)
 
     def _stopped(self, frame: Frame, step: int, signal: Break | UserRaised) -> Stopped:
         if isinstance(signal, Break):
@@ -211,7 +209,7 @@ class Machine:
             if isinstance(value, HandledValue) and not value.put_away:
                 earlier = self.before(value.handled, stopped)
                 if earlier is not None:
-                    raise StopEarlier(earlier)
+                    self.stop_earlier(earlier)
 
     def note_origin(self, value: Value) -> None:
         """Remember where this came into being, for the case that CPython has to make it after all."""
@@ -226,7 +224,18 @@ class Machine:
         here = Stopped(self.root.current, self._step_of_root, Reason(kind, explanation, hint), self.location())
         earlier = self.before(value, here)
         assert earlier is not None
-        raise StopEarlier(earlier)
+        self.stop_earlier(earlier)
+
+    def stop_at(self, place: Any, reason: Reason, location: Location) -> NoReturn:
+        instruction, step = place
+        self.stop_earlier(Stopped(instruction, step, reason, location))
+
+    def stop_earlier(self, stopped: Stopped) -> NoReturn:
+        """The root has to stop at a step before this one; evaluation comes there again from the beginning."""
+        raise Restart(self.assumptions.stopping(stopped))
+
+    def restart(self, **changes: Any) -> NoReturn:
+        raise Restart(replace(self.assumptions, **changes))
 
     def balance(self) -> None:
         """End the graph with the library's state as it was at the start; remembers what the program left switched."""
@@ -367,7 +376,6 @@ class Machine:
         self._met.remember(obj, value)
         if isinstance(value, MadeClass):
             self.defined.add(value)
-            self.varying.defines_classes = True
             self.note_origin(value)
 
     def _rely_on_code(self, function: FunctionValue) -> None:
@@ -458,41 +466,38 @@ class Machine:
         if not may_vary(source):
             return CLOSED
         said_dynamic, said_static = marked(tensor)
-        known = self.varying.layouts.get(source, CLOSED)
+        known = self.assumptions.layouts.get(source, CLOSED)
         dims = known.sizes | said_dynamic
-        if self.varying.all_sizes and comes_with_the_call(source) and not isinstance(tensor, torch.nn.Parameter):
+        if self.assumptions.all_sizes and comes_with_the_call(source) and not isinstance(tensor, torch.nn.Parameter):
             dims = frozenset(range(tensor.dim()))
         dims = frozenset(dim for dim in dims - said_static if dim < tensor.dim() and tensor.shape[dim] > 1)
         layout = OpenLayout(dims, frozenset(dim for dim in known.strides if dim < tensor.dim()))
         if layout and self.graph.shape_env is None:
-            self.varying.layouts[source] = layout
-            raise NeedSymbols
+            raise Restart(self.assumptions.with_layout(source, layout))
         return layout
 
     def is_dynamic(self, source: Source) -> bool:
-        return source in self.varying.ints and may_vary(source)
+        return source in self.assumptions.ints and may_vary(source)
 
     def need_symbols(self) -> None:
         if self.graph.shape_env is None and self.options.capture_dynamic_output_shapes:
-            self.varying.data_sizes = True
-            raise NeedSymbols
+            self.restart(data_sizes=True)
 
     def fixed_sizes(self) -> int:
-        return self.graph.fixed_sizes() if self.varying.open_only else 0
+        return self.graph.fixed_sizes() if self.assumptions.open_only else 0
 
     def varies(self, source: Source) -> bool:
-        return source in self.varying.floats
+        return source in self.assumptions.floats
 
     def made_leaf(self, fake: torch.Tensor) -> None:
-        if self.varying.leaves_outside:
+        if self.assumptions.leaves_outside:
             fake.requires_grad_(False)
             hint = "it is made as in eager; the rest of the function is captured"
             self.stop("autograd", "a tensor that later code wants the gradient of is made", hint)
         self.leaves.append(fake)
 
     def keep_leaves_outside(self) -> NoReturn:
-        self.varying.leaves_outside = True
-        raise NeedLeaves
+        self.restart(leaves_outside=True)
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
@@ -531,7 +536,7 @@ class Machine:
         return decided_by_arguments(self, value.node, self.graph.inputs, self.inputs)
 
     def expect(self, value: Value, truth: bool) -> bool:
-        unwanted = self.varying.cautious or self.graph.transforms or not self.options.capture_scalar_outputs
+        unwanted = self.assumptions.cautious or self.graph.transforms or not self.options.capture_scalar_outputs
         if unwanted or not add_expectation(self, self.checks, value, truth):
             return False
         self.handles_errors = self.handles_errors or any(map(may_handle_an_error, self.frames))
@@ -539,7 +544,7 @@ class Machine:
 
     def changed(self, value: Value) -> None:
         if value in self.effects.final:
-            raise StopEarlier(self.effects.final[value])
+            self.stop_earlier(self.effects.final[value])
         self._changes += 1
         self._inlined += 1  # the step cannot be taken back
         self.effects.note(value)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 
 import torch
 
-from capture.errors import Location
+from capture.errors import Location, Reason
 from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource, Source
 
 
@@ -115,6 +115,9 @@ class Tracer(Protocol):
 
     def stop_before(self, value: Value, kind: str, explanation: str, hint: str = "") -> NoReturn:
         """Break where this came into being, which is known: CPython has to make it."""
+
+    def stop_at(self, place: Any, reason: Reason, location: Location) -> NoReturn:
+        """Break at an earlier instruction of the root, of which ``place`` tells the journal."""
 
     def location(self) -> Location:
         """The user's line that is being evaluated."""

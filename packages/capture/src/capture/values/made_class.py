@@ -36,6 +36,9 @@ class DefinedClasses:
     def __init__(self) -> None:
         self._made: dict[type, MadeClass] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._made)
+
     def add(self, made: MadeClass) -> None:
         self._made[made.cls] = made
 

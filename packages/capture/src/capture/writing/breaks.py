@@ -23,9 +23,9 @@ from capture.bytecode.flow import JUMPS, NO_FALL_THROUGH, stack_effect
 from capture.bytecode.instructions import Instruction
 from capture.bytecode.resume import Continuation, Continuations, Point, Slot
 from capture.bytecode.versions import NULL_UNDER_CALLABLE
+from capture.evaluator.assumptions import Stopped
 from capture.evaluator.frame import NULL, Frame
 from capture.evaluator.opcodes.exceptions import HandledValue
-from capture.evaluator.outcomes import Stopped
 from capture.guards.sources import ArgSource
 from capture.values.base import Value, settled
 from capture.values.constant import NONE, UNBOUND

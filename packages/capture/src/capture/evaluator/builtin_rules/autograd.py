@@ -15,7 +15,6 @@ import torch
 
 from capture.errors import Reason
 from capture.evaluator.builtin_rules.registry import rule
-from capture.evaluator.outcomes import StopEarlier, Stopped
 from capture.guards.sources import AttrSource
 from capture.recording.graph import memory_of
 from capture.torch_versions import set_grad_enabled
@@ -41,7 +40,7 @@ def _insist_on_no_reentrant_checkpoint(ctx: Tracer, outputs: Sequence[TensorValu
             if step in ctx.graph.reentrant:
                 instruction, number, location = ctx.graph.reentrant[step]
                 reason = Reason("checkpoint", "torch gives no gradients of chosen tensors past a reentrant checkpoint")
-                raise StopEarlier(Stopped(instruction, number, reason, location))
+                ctx.stop_at((instruction, number), reason, location)
 
 
 def _gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:

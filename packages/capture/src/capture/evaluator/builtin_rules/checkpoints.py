@@ -8,8 +8,8 @@ import torch
 import torch.utils.checkpoint
 
 from capture.errors import Reason
+from capture.evaluator.assumptions import Stopped
 from capture.evaluator.builtin_rules.registry import rule
-from capture.evaluator.outcomes import Stopped
 from capture.values.base import Tracer, Value, reachable, realize, settled
 from capture.values.constant import FALSE, NONE, TRUE
 from capture.values.function import CellValue, FunctionValue

@@ -1,0 +1,94 @@
+"""What an evaluation takes for granted besides the frame, what asks for another one, and how one ends.
+
+learnt ──► Assumptions ──► evaluate, write ──► code and guards
+                ▲               │ Restart
+                └───────────────┘ with what was found out on the way
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from capture.bytecode.instructions import Instruction
+from capture.errors import Location, Reason, Signal
+from capture.guards.layouts import OpenLayout
+from capture.guards.sources import Source
+from capture.values.base import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """CPython has to run ``instruction``; the root frame is as it was just before it."""
+
+    instruction: Instruction
+    step: int
+    reason: Reason
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """What is known ahead of an evaluation.  Frozen: what one evaluation finds out is there for the next one alone.
+
+    ``stops`` are the steps of the root frame that CPython has to take, by number; they hold for one translation.
+    """
+
+    layouts: Mapping[Source, OpenLayout] = field(default_factory=dict)
+    ints: frozenset[Source] = frozenset()
+    floats: frozenset[Source] = frozenset()
+    all_sizes: bool = False
+    data_sizes: bool = False
+    cautious: bool = False
+    """Nothing is to be expected of what only the run will tell."""
+    open_only: bool = False
+    """CPython runs what would take a varying size for a constant."""
+    leaves_outside: bool = False
+    """CPython makes the tensors that gradients of later code arrive at."""
+    stops: Mapping[int, Stopped] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether anything varies that takes symbols."""
+        return bool(self.layouts or self.ints or self.all_sizes or self.data_sizes)
+
+    def with_layout(self, source: Source, layout: OpenLayout) -> Assumptions:
+        return replace(self, layouts={**self.layouts, source: layout})
+
+    def stopping(self, stopped: Stopped) -> Assumptions:
+        return replace(self, stops={**self.stops, stopped.step: stopped})
+
+
+class Learnt:
+    """What is assumed of the frames of one code object, from one translation to the next."""
+
+    def __init__(self) -> None:
+        self.assumptions = Assumptions()
+        self.defines_classes = False  # whose stand-ins are garbage after the evaluation
+
+    def learn(self, **changes: Any) -> None:
+        self.assumptions = replace(self.assumptions, **changes)
+
+    def remember(self, assumptions: Assumptions) -> None:
+        """What was found out, but for the stops of one translation."""
+        self.assumptions = replace(assumptions, stops={})
+
+    def be_cautious(self) -> None:
+        self.learn(cautious=True)
+
+
+class Restart(Signal):
+    """Evaluate the frame again, under other assumptions."""
+
+    def __init__(self, assumptions: Assumptions) -> None:
+        self.assumptions = assumptions
+        super().__init__()
+
+
+class SizesFixed(Exception):
+    """What a graph was to serve for all sizes would serve for one: the program itself goes by the number."""
