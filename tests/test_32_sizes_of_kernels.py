@@ -8,7 +8,7 @@ import random
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: F401 (forms use it)
+import torch.nn.functional as F
 from torch.utils import _pytree as pytree
 
 import compile_api
@@ -58,6 +58,7 @@ x.unfold(0, 2, 1) + 1
 x.expand(3, *x.shape) + 1
 [part + 1 for part in x.split(1, 1)]
 sum(x.unbind(1))
+F.one_hot(x.long() % 4, 4)
 x[torch.arange(x.shape[0]).flip(0)]
 x[torch.tensor([0, -1]), torch.tensor([0, -1])]
 x.gather(1, torch.arange(x.shape[0])[:, None] % x.shape[1])
@@ -162,3 +163,16 @@ def test_of_no_elements(name):
     x = torch.ones(0, 3, requires_grad=True) + 1
     for x in (x, x.t(), x.t()[:, :0], torch.ones(2, 3)):
         torch.testing.assert_close(compiled(x), getattr(torch, name)(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_class_that_there_is_not_is_eagers_error(backend):
+    compiled = compile_api.compile(lambda labels: F.one_hot(labels, 5) * 2, backend=backend)
+    assert torch.equal(compiled(torch.tensor([0, 4, 2])), F.one_hot(torch.tensor([0, 4, 2]), 5) * 2)
+    assert not compile_api.report(compiled).refused
+    for labels in (torch.tensor([1, 5, 2]), torch.tensor([1, -1, 2])):
+        with pytest.raises(RuntimeError) as expected:
+            F.one_hot(labels, 5)
+        with pytest.raises(RuntimeError) as found:
+            compiled(labels)
+        assert str(found.value) == str(expected.value)

@@ -333,6 +333,16 @@ def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     return nnf.max_pool1d(input, *args, **kwargs)
 
 
+@early(nnf.one_hot)
+def one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> Any:
+    """Its own code asks for the largest value while it is traced; a position is looked at when it is written to."""
+    some = isinstance(count := tensor.numel(), torch.SymInt) or count > 0
+    if not isinstance(num_classes, int) or num_classes < 1 or tensor.dtype != torch.int64 or not some:
+        return nnf.one_hot(tensor, num_classes)
+    zeros = torch.zeros((*tensor.shape, num_classes), dtype=torch.int64, device=tensor.device)
+    return zeros.scatter(-1, tensor.unsqueeze(-1), 1)
+
+
 @early(torch.linalg.matrix_rank)
 def matrix_rank(*args: Any, out: Any = None, **kwargs: Any) -> torch.Tensor:
     """Where torch traces, its own code forgets `out` and leaves there what was there."""
