@@ -22,7 +22,7 @@ from aotgrad.errors import FailsOnFakes, Unsupported
 from aotgrad.extremes import extreme
 from aotgrad.histories import Histories
 from aotgrad.misfits import draws, refuse_misfits
-from aotgrad.orders import lies_as_normalized, lies_in_order, varies_out_of_order
+from aotgrad.orders import has_gaps, lies_as_normalized, lies_in_order, refuse_normal, varies_out_of_order
 from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
 from aotgrad.products import product
@@ -82,6 +82,8 @@ class EarlyRules(TorchFunctionMode):
         refuse_misfits(func, args, kwargs)
         _refuse_out_with_gradients(args, kwargs)
         _refuse_write_to_inference(func, args, kwargs)
+        if _name(func) in ("randn", "normal") and isinstance(kwargs.get("out"), torch.Tensor):
+            refuse_normal(kwargs["out"])
         if func is set_grad_enabled:
             self._histories.switch(*args)
         elif self._histories.leaves and _takes_values(func):
@@ -90,7 +92,7 @@ class EarlyRules(TorchFunctionMode):
         if _name(func) in _LAID_OUT_ANEW and functional.is_functional(args[0]) and varies_out_of_order(args[0]):
             rule = partial(_written_by_a_copy, rule or func)
         if rule is not None:
-            with self._keeping_layout(func, args):
+            with self._keeping_layout(func, args, kwargs):
                 return rule(*args, **kwargs)
         if func is torch.autograd.grad:
             refuse_gradients_from_outside(self._arrived, *args[:2])
@@ -102,8 +104,8 @@ class EarlyRules(TorchFunctionMode):
         if writing is not None:
             return call_functional(writing, args, kwargs)
         if _lie_apart(args, kwargs.get("out")) and not draws(getattr(func, "__name__", "")):
-            return _written_as_it_lies(func, args, kwargs)
-        with self._keeping_layout(func, args):
+            return self._written_as_it_lies(func, args, kwargs)
+        with self._keeping_layout(func, args, kwargs):
             result = func(*args, **kwargs)
         _count_writes_to_list(func, args)
         for view in result if isinstance(result, (list, tuple)) else (result,):
@@ -111,12 +113,23 @@ class EarlyRules(TorchFunctionMode):
                 self._versions.setdefault(id(view), (view, int(version_of(view))))
         return result
 
-    def _keeping_layout(self, func: Any, args: Sequence[Any]) -> AbstractContextManager[None]:
+    def _keeping_layout(
+        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> AbstractContextManager[None]:
         """What is written in place lies as before, where functionalization puts a new value in its place."""
-        target = args[0] if args and _writes_in_place(func) else None
+        target = args[0] if args and (_writes_in_place(func) or kwargs.get("inplace")) else None
         if not isinstance(target, torch.Tensor) or not functional.is_functional(target) or lies_in_order(target):
             return nullcontext()
         return self._writing(functional.current(target))
+
+    def _written_as_it_lies(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Functionalization puts the result in the place of `out`, whose layout is lost with that."""
+        out = kwargs["out"]
+        value = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
+        if value.shape == out.shape and value.dtype == out.dtype and value.stride() != out.stride():
+            with self._keeping_layout(torch.Tensor.copy_, (out,), {}):
+                return out.copy_(value)
+        return func(*args, **kwargs)
 
     def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         name = _name(func)
@@ -166,17 +179,10 @@ def _lie_apart(args: Sequence[Any], out: Any) -> bool:
     """Whether an operator may make its result in another layout than `out` has."""
     if not isinstance(out, torch.Tensor):
         return False
+    if has_gaps(out):
+        return True
     tensors = (arg for arg in args if isinstance(arg, torch.Tensor))
     return any(tensor.dim() > 1 and tensor.stride() != out.stride() for tensor in tensors)
-
-
-def _written_as_it_lies(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Functionalization puts the result in the place of `out`, whose layout is lost with that."""
-    out = kwargs["out"]
-    value = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
-    if value.shape == out.shape and value.dtype == out.dtype and value.stride() != out.stride():
-        return out.copy_(value)
-    return func(*args, **kwargs)
 
 
 def _count_writes_to_list(func: Any, args: Sequence[Any]) -> None:

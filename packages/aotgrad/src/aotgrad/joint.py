@@ -340,7 +340,7 @@ def _note_connections(inputs: Sequence[TracedInput], outputs: Sequence[torch.Ten
 
 def _returned(recorder: Recorder, analysis: Analysis) -> list[fx.Node]:
     """The nodes behind the forward outputs, read before backward can add to them."""
-    updates = [recorder.node_of(functional.current(value)) for value in analysis.updates]
+    updates = [recorder.values_of(functional.current(value)) for value in analysis.updates]
     return [*updates, *analysis.result_nodes, *analysis.sizes]
 
 

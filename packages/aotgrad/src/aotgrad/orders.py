@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from aotgrad.errors import Unsupported
 from aotgrad.torch_versions import OpOverload, aten
 
 
@@ -24,7 +25,27 @@ def may_be_laid_out(args: Sequence[Any], result: torch.Tensor) -> bool:
 
 def lies_in_order(tensor: torch.Tensor) -> bool:
     """Whether every operator would lay out its result as this lies, or nothing is known of it."""
-    return tensor.dim() < 2 or tensor.layout is not torch.strided or not _known(tensor) or tensor.is_contiguous()
+    if tensor.layout is not torch.strided or not tensor.dim():
+        return True
+    if tensor.dim() < 2 or not _known(tensor):
+        return not has_gaps(tensor)
+    return tensor.is_contiguous()
+
+
+def has_gaps(tensor: torch.Tensor) -> bool:
+    """Whether memory lies between its elements that belongs to none of them, as in every second row of a matrix.  Sizes
+    that vary are taken as they are in this call, and compared by their expressions: nothing is relied on."""
+    if tensor.layout is not torch.strided:
+        return False
+    dims = [(stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if _now(size) != 1]
+    if any(not _now(number) for pair in dims for number in pair):  # nothing, one element many times, or unknown
+        return False
+    dense: Any = 1
+    for stride, size in sorted(dims, key=lambda dim: (_now(dim[0]), _now(dim[1]))):
+        if not _is_same(stride, dense):
+            return True
+        dense = stride * size
+    return False
 
 
 def varies_out_of_order(tensor: torch.Tensor) -> bool:
@@ -32,11 +53,10 @@ def varies_out_of_order(tensor: torch.Tensor) -> bool:
     return tensor.dim() > 1 and tensor.layout is torch.strided and not _known(tensor) and not tensor.is_contiguous()
 
 
-def order_of_written(written: torch.Tensor, value: Any) -> list[int] | None:
-    """As `order_of`, for the value that is put in the place of another which may have holes."""
-    if not isinstance(value, torch.Tensor) or value.shape != written.shape or value.dtype != written.dtype:
-        return None
-    return order_of(torch.empty_like(written), value)
+def refuse_normal(drawn: torch.Tensor) -> None:
+    """Torch's kernel for CPUs draws other numbers into what has gaps; the functional operator has none."""
+    if drawn.device.type == "cpu" and has_gaps(drawn):
+        raise Unsupported("normal_ draws into a tensor that has gaps in memory", "draw into one without, and copy it")
 
 
 def corrected(func: OpOverload, args: Sequence[Any], result: Any) -> Any:
@@ -154,6 +174,11 @@ def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: Any, noise: torch.Ten
     return torch.empty_like(torch.mul(noise, grad), dtype=result.dtype)
 
 
+def _with_gaps(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+    """As what is written to; torch's rule in Python, which is taken where sizes vary, says dense."""
+    return result.new_empty_strided(x.shape, x.stride()) if has_gaps(x) else result
+
+
 def _has_channels_innermost(x: torch.Tensor) -> bool:
     return x.dim() == 4 and x.stride(1) <= min(x.stride(2), x.stride(3)) and x.stride(0) >= x.stride(2) >= x.stride(3)
 
@@ -177,6 +202,7 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.pow.Scalar: _contiguous,
     aten.rrelu_with_noise_backward.default: _as_noise,
     aten.zero.default: _as_it_lies,
+    aten.slice_scatter.default: _with_gaps,
     **dict.fromkeys(
         (
             *(aten.copysign.Tensor, aten.heaviside.default, aten.logaddexp.default, aten.xlogy.Tensor),
@@ -203,6 +229,16 @@ def order_of(wanted: Any, found: torch.Tensor) -> list[int] | None:
         return None
     order = sorted(range(wanted.dim()), key=lambda dim: (-wanted.stride(dim), -wanted.shape[dim]))
     return order if wanted.permute(order).is_contiguous() else None
+
+
+def _now(number: Any) -> Any:
+    return number.node.hint if isinstance(number, torch.SymInt) else number
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.SymInt) and isinstance(other, torch.SymInt):
+        return bool(one.node.expr == other.node.expr)
+    return type(one) is type(other) and bool(one == other)
 
 
 def _known(tensor: torch.Tensor) -> bool:

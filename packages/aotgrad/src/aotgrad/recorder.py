@@ -26,7 +26,7 @@ from aotgrad.draws import Draws, dropout_scale, in_memory_order
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
 from aotgrad.histories import Histories
-from aotgrad.orders import corrected, may_be_laid_out, order_of, order_of_written
+from aotgrad.orders import corrected, has_gaps, may_be_laid_out, order_of, refuse_normal
 from aotgrad.reach import BY_STRIDES, WINDOWS, refuse_lost_writes
 from aotgrad.repeated import REPEATS
 from aotgrad.roles import MAY_RAISE
@@ -100,6 +100,7 @@ class Recorder(TorchDispatchMode):
         self._written: torch.Tensor | None = None
         self._composite: dict[OpOverload, bool] = {}
         self._nodes: dict[int, tuple[torch.Tensor, fx.Node]] = {}
+        self._values: dict[fx.Node, fx.Node] = {}  # without the gaps that `_as_written` laid between them
         self._constants: dict[int, tuple[torch.Tensor, fx.Node, FakeTensor]] = {}
 
     @classmethod
@@ -125,6 +126,11 @@ class Recorder(TorchDispatchMode):
         """The node that made this tensor; a tensor from outside becomes a constant of the graph."""
         known = self._nodes.get(id(value))
         return known[1] if known is not None else self._constant(value)[0]
+
+    def values_of(self, value: torch.Tensor) -> fx.Node:
+        """As `node_of`, for what is copied to memory that is there: how it lies does not matter."""
+        node = self.node_of(value)
+        return self._values.get(node, node)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -155,8 +161,7 @@ class Recorder(TorchDispatchMode):
         self._written = None
         try:
             result = self._dispatched(func, args, kwargs or {})
-            order = order_of_written(written, result) if self._recording else None
-            return result if order is None else self._moved(result, order)
+            return self._as_written(written, result) if self._recording else result
         finally:
             self._written = written
 
@@ -177,6 +182,8 @@ class Recorder(TorchDispatchMode):
         if decomposed is not NotImplemented:
             return decomposed
         self._refuse_secret_writes(func, args)
+        if func is aten.normal_functional.default:
+            refuse_normal(args[0])
         draws = torch.Tag.nondeterministic_seeded in func.tags
         if draws and not self.draws.is_new():
             return self._draw_again(func, args)
@@ -245,6 +252,18 @@ class Recorder(TorchDispatchMode):
         with self:
             moved = result.permute(order).clone(memory_format=torch.contiguous_format)
             return moved.permute([order.index(dim) for dim in range(len(order))])
+
+    def _as_written(self, written: torch.Tensor, result: Any) -> Any:
+        """The result laid out as the value whose place it takes, which later questions are about: is it contiguous?"""
+        if not isinstance(result, torch.Tensor) or result.shape != written.shape or result.dtype != written.dtype:
+            return result
+        if has_gaps(written):
+            with self:  # torch's kernel copies the value with its gaps, and then writes all of it
+                spread: torch.Tensor = aten.slice_scatter.default(written, result)
+            self._values[self.node_of(spread)] = self.node_of(result)
+            return spread
+        order = order_of(written, result)
+        return result if order is None else self._moved(result, order)
 
     def _run_rule(self, rule: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         before = len(self.graph.nodes)

@@ -157,6 +157,8 @@ def slice_scatter(
         return Declined(_OTHER_DIMENSIONS)
     if _is_returned_with_holes(ctx):
         return Declined(_HOLES)
+    if (start, end, step) == (None, None, 1) and src.sizes == x.sizes:
+        return convert(src, x.dtype)  # all of it is replaced
     dim = wrap(dim, x.ndim)
     size = x.sizes[dim].as_int()
     if size is None or not all(value is None or isinstance(value, int) for value in (start, end, step)):
