@@ -6,6 +6,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import aotgrad
+from aotgrad import own_functions
 
 PARTITIONS = [aotgrad.default_partition, aotgrad.min_cut_partition]
 
@@ -114,7 +115,25 @@ Written = own(lambda ctx, x: (ctx.mark_dirty(x), x.mul_(3))[1], lambda ctx, g: g
 Rebound = own(lambda ctx, x: (kept(ctx, None, x), x := x * x)[1], lambda ctx, g: g * 2 * ctx.saved_tensors[0])
 Careless = own(lambda ctx, x: kept(ctx, torch.no_grad()(torch.sin)(x), x), lambda ctx, g: g * ctx.saved_tensors[0])
 
+
+class Noting(torch.autograd.Function):
+    """Stores to attributes and items that are called as its parameters are, and binds others."""
+
+    @staticmethod
+    def forward(ctx, x, by):
+        ctx.by = by
+        kept = {"x": 1}
+        kept["x"] = by
+        more = kept["x"]
+        return x * more
+
+    @staticmethod
+    def backward(ctx, g):
+        return -ctx.by * g, None
+
+
 FUNCTIONS = {
+    "notes under the names of its parameters": lambda x, w: Noting.apply(x * w, 0.5) ** 3,
     "rounded": lambda x, w: Rounded.apply(x * w) ** 2 * x,
     "reversed": lambda x, w: (Reversed.apply(x.sin()) * w).exp(),
     "saves what it is given": lambda x, w: (Cubed.apply(x) * w).exp(),
@@ -142,6 +161,35 @@ def test_functions_with_a_backward_of_their_own(name, partition):
     f = FUNCTIONS[name]
     ours = aotgrad.function(f, forward=aotgrad.run_eagerly, partition=partition)
     torch.testing.assert_close(twice(ours), twice(f))
+
+
+BINDINGS = {
+    "x = 1": True,
+    "a = 1; x = a; return a": True,
+    "a, x = x, 1": True,
+    "x, a = 1, x": True,
+    "a = 1; return x": False,  # one instruction from Python 3.13 on
+    "a = b = x": False,
+    "for x in (1, 2): pass": True,
+    "del x": True,
+    "ctx.x = x; ctx[x] = x": False,
+    "(x := 1)": True,
+    "(lambda: x)()": False,
+    "def inner():\n        nonlocal x\n        x = 1\n    inner()": True,
+    "def inner():\n        x = 1\n    inner()": False,
+    "import x": True,
+    "rest = x": False,
+    "rest, more = x, 1": False,
+    "more = args": False,
+    "args = x": True,
+}
+
+
+@pytest.mark.parametrize(("body", "binds"), BINDINGS.items())
+def test_what_binds_a_parameter_anew(body, binds):
+    scope = {}
+    exec(f"def forward(ctx, x, *args):\n    {body}", scope)
+    assert own_functions._binds_anew(scope["forward"].__code__) is binds
 
 
 def test_a_function_that_draws_is_refused_in_one_sentence():

@@ -90,7 +90,22 @@ def _forwards() -> dict[CodeType, list[Any]]:
 def _binds_anew(code: CodeType) -> bool:
     """Whether the parameters may be something else by now."""
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
-    parameters = {*code.co_varnames[:count]}
-    changes = (each.argval for each in dis.get_instructions(code) if each.opname.startswith(("STORE_", "DELETE_")))
-    named = {name for value in changes for name in (value if isinstance(value, tuple) else (value,))}
-    return not parameters.isdisjoint(named)
+    return any(name in code.co_varnames[:count] for name in _bound(code))
+
+
+def _bound(code: CodeType) -> Iterator[str]:
+    """The variables that a function stores to or deletes, itself or by functions that it defines."""
+    for each in dis.get_instructions(code):
+        first, _, second = each.opname.partition("_FAST_")  # from 3.13 on one instruction may be two
+        names = each.argval if isinstance(each.argval, tuple) else (each.argval,)
+        if first in _BINDS or each.opname in _BINDS:
+            yield names[0]
+            if second.startswith("STORE"):
+                yield names[1]
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from (name for name in _bound(constant) if name in constant.co_freevars)
+
+
+# An attribute, an item or a global that is stored to is no variable of the function.
+_BINDS = frozenset({"STORE", "STORE_FAST", "STORE_DEREF", "STORE_NAME", "DELETE_FAST", "DELETE_DEREF", "DELETE_NAME"})
