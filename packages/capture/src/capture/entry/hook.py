@@ -320,7 +320,8 @@ def _made_of_what_stays(make: Callable[[], Translation]) -> Translation:
             return make()
         except (BackendError, Unsupported, Signal, SizesFixed, RecursionError):
             raise
-        except Exception:
+        except Exception as error:
+            let_through(error)
             if not _engine.has_other_threads():
                 raise
     return make()
