@@ -21,6 +21,7 @@ from aotgrad.connected import reached_by
 from aotgrad.draws import dropout_from_mask, is_dropout_mask
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
+from aotgrad.graph_wanted import refuse_zeros_in_running_products, solve_with_matrices
 from aotgrad.histories import APART, HISTORY, comes_from
 from aotgrad.joint import JointGraph, place_of
 from aotgrad.partition import Pair, is_random, needed
@@ -189,6 +190,7 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
     graph.output(tuple(copies[node] for node in _gradients(joint, roles)))
     drop_absent(graph, absent)
     _go_by_histories(graph, copies, _results(joint))
+    refuse_zeros_in_running_products(graph)
     saved = [role.name for role in pair.forward.outputs if isinstance(role, Saved)]
     taken = _take_saved(graph, {node.name: copies[node] for node in joint.graph.nodes if node in copies}, saved)
     _drop_unread(graph)
@@ -404,6 +406,7 @@ def _passed(graph: fx.Graph, gradients: Sequence[fx.Node]) -> set[fx.Node]:
 
 
 def _use_what_has_a_formula(graph: fx.Graph) -> None:
+    solve_with_matrices(graph)
     for node in graph.nodes:
         if node.target in _WITHOUT_FORMULA:
             node.target = decomposition_table[node.target]

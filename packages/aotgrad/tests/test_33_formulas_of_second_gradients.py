@@ -1,0 +1,79 @@
+"""Operators whose backward is computed by another formula where a graph of the gradients is wanted."""
+
+import pytest
+import torch
+
+import aotgrad
+from aotgrad import graph_wanted
+
+PARTITIONS = [aotgrad.default_partition, aotgrad.min_cut_partition]
+det, slogdet, solve = torch.linalg.det, torch.linalg.slogdet, torch.linalg.solve
+
+PROGRAMS = {
+    "det": lambda m, x: det(m),
+    "det of a transposed one": lambda m, x: det(m.sin().mT) ** 2,
+    "slogdet": lambda m, x: slogdet(m)[1].sum() * m,
+    "logdet": lambda m, x: torch.logdet(m @ m.mT),
+    "solve": lambda m, x: solve(m, x),
+    "solve from the right": lambda m, x: solve(m, x, left=False),
+    "solve_ex": lambda m, x: torch.linalg.solve_ex(m, x)[0],
+    "solve for a vector": lambda m, x: solve(m, x.flatten()[: m.shape[:-1].numel()].view(m.shape[:-1])),
+    "tensorsolve": lambda m, x: torch.linalg.tensorsolve(m.reshape(-1, 2)[:2].view(2, 1, 2), x.flatten()[:2]),
+    "inv": lambda m, x: torch.linalg.inv(m) @ x,
+    "inv_ex": lambda m, x: torch.linalg.inv_ex(m)[0] @ x,
+    "cumprod": lambda m, x: torch.cumprod(m, 0) * x,
+    "prod": lambda m, x: torch.prod(m, 0) * x,
+    "one in another": lambda m, x: det(m).sum() * slogdet(m)[1].sin().sum() * solve(m, m * x),
+    "complex": lambda m, x: det(torch.complex(m, m * x)).abs() + slogdet(torch.complex(m, x))[0].imag,
+    "a constant matrix": lambda m, x: solve(m.detach(), x * x),
+    "a constant right side": lambda m, x: solve(m, x.detach()) * x,
+}
+SHAPES = {"one": ((2, 2), (2, 2)), "batch": ((3, 2, 2), (3, 2, 2)), "two for three": ((2, 2), (3, 2, 2))}
+
+
+def twice(f, shapes):
+    generator = torch.Generator().manual_seed(0)
+    m, x = (torch.randn(shape, dtype=torch.double, generator=generator) for shape in shapes)
+    m = (m + 3 * torch.eye(2)).requires_grad_()
+    x.requires_grad_()
+    first = torch.autograd.grad(f(m, x).sum(), (m, x), create_graph=True, allow_unused=True)
+    total = sum(gradient.square().sum() for gradient in first if gradient is not None)
+    return first, torch.autograd.grad(total, (m, x), allow_unused=True, materialize_grads=True)
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES.keys())
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_second_gradients_are_of_the_formula_that_a_graph_takes(name, shapes, partition):
+    f = PROGRAMS[name]
+    ours = aotgrad.function(f, forward=aotgrad.run_eagerly, partition=partition)
+    torch.testing.assert_close(twice(ours, shapes), twice(f, shapes))
+
+
+def test_a_second_gradient_at_a_singular_matrix_is_refused():
+    m = torch.ones(2, 2, requires_grad=True)
+    ours = aotgrad.function(det, forward=aotgrad.run_eagerly)
+    torch.autograd.grad(ours(m), m)
+    with pytest.raises(RuntimeError, match="gradients of gradients of `det` at a singular matrix"):
+        torch.autograd.grad(ours(m), m, create_graph=True)
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_a_second_gradient_of_a_running_product_with_a_zero_is_refused(partition):
+    ours = aotgrad.function(lambda v: torch.cumprod(v, 0), forward=aotgrad.run_eagerly, partition=partition)
+    v = torch.tensor([2.0, 0.0, 3.0], requires_grad=True)
+    torch.autograd.grad(ours(v).sum(), v)
+    with pytest.raises(RuntimeError, match="gradients of gradients of `cumprod` of elements of which one is zero"):
+        torch.autograd.grad(ours(v).sum(), v, create_graph=True)
+
+
+def test_whose_backward_solves_with_what_forward_found():
+    """The table is of torch's operators that keep factors for their backward, as autograd's nodes say."""
+    m = torch.eye(2, requires_grad=True)
+    kept = {
+        "_linalg_det": torch.linalg.det(m),
+        "_linalg_slogdet": torch.linalg.slogdet(m)[1],
+        "_linalg_solve_ex": torch.linalg.solve(m, m.detach()),
+    }
+    assert all(hasattr(value.grad_fn, "_saved_LU") for value in kept.values())
+    assert {factors.overloadpacket.__name__ for factors in graph_wanted._FACTORS} == {*kept}
