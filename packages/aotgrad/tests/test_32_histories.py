@@ -111,6 +111,8 @@ Apart = own(
     lambda ctx, g: g * ctx.saved_tensors[0] * 3,
     lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
 )
+Data = own(lambda ctx, x: kept(ctx, x * x, x), lambda ctx, g: (g * ctx.saved_tensors[0]).data * 2)
+DataOfSaved = own(lambda ctx, x: kept(ctx, x * x, x), lambda ctx, g: g * ctx.saved_tensors[0].data * 2)
 Written = own(lambda ctx, x: (ctx.mark_dirty(x), x.mul_(3))[1], lambda ctx, g: g * 5)
 Rebound = own(lambda ctx, x: (kept(ctx, None, x), x := x * x)[1], lambda ctx, g: g * 2 * ctx.saved_tensors[0])
 Careless = own(lambda ctx, x: kept(ctx, torch.no_grad()(torch.sin)(x), x), lambda ctx, g: g * ctx.saved_tensors[0])
@@ -146,6 +148,8 @@ FUNCTIONS = {
     "one in another": lambda x, w: Cubed.apply(Exp.apply(Between.apply(x))) * w,
     "its result is returned": lambda x, w: Exp.apply(x * w),
     "without gradients": lambda x, w: (Cubed.apply(x) * torch.no_grad()(Cubed.apply)(w)).exp(),
+    "data in backward": lambda x, w: Data.apply(x) * x * w,
+    "data of what is saved": lambda x, w: DataOfSaved.apply(x) * x * w,
     "writes": lambda x, w: Written.apply(x * w).sin() * w,
     "no_grad within": lambda x, w: Careless.apply(x).exp() * w,
     "binds its parameter anew": lambda x, w: Rebound.apply(x * w).exp() * w,

@@ -9,6 +9,14 @@ from aotgrad import graph_wanted
 PARTITIONS = [aotgrad.default_partition, aotgrad.min_cut_partition]
 det, slogdet, solve = torch.linalg.det, torch.linalg.slogdet, torch.linalg.solve
 
+
+def written(z, by):
+    result = z.clone()
+    result[0] = z[0] * by
+    result[..., 1:] = z[..., 1:] ** 2
+    return result
+
+
 PROGRAMS = {
     "det": lambda m, x: det(m),
     "det of a transposed one": lambda m, x: det(m.sin().mT) ** 2,
@@ -25,6 +33,9 @@ PROGRAMS = {
     "prod": lambda m, x: torch.prod(m, 0) * x,
     "one in another": lambda m, x: det(m).sum() * slogdet(m)[1].sin().sum() * solve(m, m * x),
     "complex": lambda m, x: det(torch.complex(m, m * x)).abs() + slogdet(torch.complex(m, x))[0].imag,
+    "rfft": lambda m, x: torch.fft.rfft(m.flatten() * x.sum()).abs(),
+    "a complex item written": lambda m, x: written(torch.complex(m, m * m), x.sum()).abs(),
+    "stft": lambda m, x: torch.stft(m.flatten()[:4].repeat(4), 4, window=torch.ones(4), return_complex=True).abs(),
     "a constant matrix": lambda m, x: solve(m.detach(), x * x),
     "a constant right side": lambda m, x: solve(m, x.detach()) * x,
 }

@@ -410,12 +410,30 @@ def _use_what_has_a_formula(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if node.target in _WITHOUT_FORMULA:
             node.target = decomposition_table[node.target]
+        elif node.target in _OF_COMPLEX and node.meta["val"].is_complex():
+            node.target = _OF_COMPLEX[node.target]
         elif node.target is aten.copy.default:
             node.target, node.args = _copied, node.args[:2]
         elif node.target is aten._native_batch_norm_legit_functional.default and node.args[5]:
             # In training its values do not depend on the running statistics, which the call has changed since.
             node.target = aten._native_batch_norm_legit.no_stats
             node.args = (*node.args[:3], *node.args[5:])
+
+
+def _write_slice(into: torch.Tensor, value: torch.Tensor, dim: int = 0, *at: Any) -> torch.Tensor:
+    return torch.view_as_complex(aten.slice_scatter(*_as_pairs(into, value), dim % into.dim(), *at))
+
+
+def _write_item(into: torch.Tensor, value: torch.Tensor, dim: int, at: int) -> torch.Tensor:
+    return torch.view_as_complex(aten.select_scatter(*_as_pairs(into, value), dim % into.dim(), at))
+
+
+_OF_COMPLEX = {aten.slice_scatter.default: _write_slice, aten.select_scatter.default: _write_item}
+"""Autograd has a formula for these, of real numbers alone."""
+
+
+def _as_pairs(into: torch.Tensor, value: torch.Tensor) -> list[torch.Tensor]:
+    return [torch.view_as_real(each.to(into.dtype).resolve_conj()) for each in (into, value)]
 
 
 def _copied(written: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

@@ -88,6 +88,8 @@ class EarlyRules(TorchFunctionMode):
             self._histories.switch(*args)
         elif self._histories.leaves and _takes_values(func):
             args, kwargs = self._histories.arguments(args, kwargs, written=_writes_in_place(func))
+        if self._histories.goes_back and func == _DATA:
+            func = torch.Tensor.detach  # which the graph shows, and `.data` does not
         rule = RULES.get(func)
         if _name(func) in _LAID_OUT_ANEW and functional.is_functional(args[0]) and varies_out_of_order(args[0]):
             rule = partial(_written_by_a_copy, rule or func)
@@ -137,6 +139,8 @@ class EarlyRules(TorchFunctionMode):
             with DisableTorchDispatch(), torch.no_grad():
                 getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
 
+
+_DATA = torch.Tensor.data.__get__
 
 _NO_OPERATORS = frozenset((torch.autograd.grad, torch.autograd.backward, torch.Tensor.grad.__set__))
 """What takes tensors and is no operator: that one is another object matters."""

@@ -65,6 +65,8 @@ class Histories:
         self._frame: FrameType | None = None
         self._call: fx.Node | None = None
         self._inside = False
+        self.goes_back = False
+        """Whether the program is over, and autograd runs its backward."""
 
     def switch(self, recorded: bool) -> None:
         """The program records gradients from here on, or does not."""
@@ -140,7 +142,7 @@ class Histories:
         """The program is over, and backward comes."""
         for value, _, _ in list(self._seen.values()):
             self._see(value)
-        self._recorded, self._inside, self._frame = True, False, None
+        self._recorded, self._inside, self._frame, self.goes_back = True, False, None, True
         self._scopes.clear()
 
     def _see(self, value: torch.Tensor) -> None:
