@@ -93,7 +93,7 @@ def another_thread():
 PLACES = [
     (capture.entry.hook, "translate"),
     (capture.recording.operations, "_run"),
-    (capture.entry.translate, "evaluate"),
+    (capture.entry.translate, "_evaluate"),
     (aotgrad.joint, "_run"),
     (aotgrad.joint, "_gradients"),
 ]

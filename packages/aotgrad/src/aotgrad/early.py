@@ -94,7 +94,7 @@ class EarlyRules(TorchFunctionMode):
         if _name(func) in _LAID_OUT_ANEW and functional.is_functional(args[0]) and varies_out_of_order(args[0]):
             rule = partial(_written_by_a_copy, rule or func)
         if rule is not None:
-            with self._keeping_layout(func, args, kwargs):
+            with self._keeping_layout(func, args, {}):  # a rule sees to what it does in place
                 return rule(*args, **kwargs)
         if func is torch.autograd.grad:
             refuse_gradients_from_outside(self._arrived, *args[:2])
