@@ -211,7 +211,8 @@ INSIDES = Insides(
             """
             _adaptive_avg_pool2d _cdist_forward _cudnn_init_dropout_state _cudnn_rnn _cudnn_rnn_backward
             _cudnn_rnn_flatten_weight _efficientzerotensor _fft_c2c _fft_c2r _fft_r2c _fused_rms_norm
-            _fused_rms_norm_backward _lazy_clone _local_scalar_dense _log_softmax _log_softmax_backward_data
+            _fused_rms_norm_backward _lazy_clone _linalg_det _linalg_slogdet _linalg_solve_ex _local_scalar_dense
+            _log_softmax _log_softmax_backward_data
             _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
             _prelu_kernel _prelu_kernel_backward _reshape_alias _safe_softmax _scaled_dot_product_cudnn_attention
             _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
