@@ -51,6 +51,7 @@ NEWEST_TESTS = (
     "tests/test_*.py", "packages/*/tests/test_torch_versions.py",
     "packages/capture/tests/test_a*.py", "packages/capture/tests/test_t*.py", "packages/capture/tests/test_o*.py",
     "packages/aotgrad/tests/test_0[1-57]*.py", "packages/aotgrad/tests/test_1[4-7]*.py",
+    "packages/aotgrad/tests/test_3[23]*.py",
     "packages/inductor/tests/lowerings", "packages/inductor/tests/api", "packages/cudagraphs/tests/test_[ar]*.py",
     "packages/compile-api/tests/test_[bcd]*.py",
 )  # fmt: skip

@@ -248,3 +248,16 @@ def test_what_is_spread_over_no_larger_size_is_written(name, backend):
     found = compile_api.compile(write, backend=backend)(given)
     assert torch.equal(given, expected)
     assert torch.equal(found, expected + 0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_what_torch_refuses_to_trace_is_run_by_operators(backend):
+    """Its message begins as a remark of fx's does, which is no sign of another thread's exception."""
+
+    def program(x):
+        windows = x.unfold(1, 2, 1)
+        windows.mul_(2)
+        return x.sum()
+
+    given = torch.arange(36.0).view(6, 6)
+    assert compile_api.compile(program, backend=backend)(given.clone()) == program(given.clone())

@@ -65,6 +65,18 @@ def test_each_iteration_is_done_once(dynamic):
     assert not compile_api.report(compiled).refused
 
 
+def test_rows_that_are_short_and_long_where_their_length_varies():
+    """Few elements are one piece, many are several: one kernel has both."""
+
+    def rows(x):
+        return x.softmax(-1), x.sum(-1), x.argmax(-1), x.std(-1), x.amin(), x.double().sum()
+
+    compiled = compile_api.compile(rows, dynamic=True)
+    for length in (3, 64, 4095, 4096, 9001, 40003):
+        x = torch.rand(2, length)
+        torch.testing.assert_close(compiled(x), rows(x))
+
+
 @pytest.mark.usefixtures("all_shared")
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.RMSprop])
 def test_an_optimizer_steps_each_weight_once(optimizer):

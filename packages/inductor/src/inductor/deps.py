@@ -12,7 +12,7 @@ from inductor.ir.graph import Graph, Nest, Operation
 from inductor.ir.index import Index
 from inductor.ir.kernel import Loop, Reduce, Scan, Statement, Store
 from inductor.ir.program import Call, Ref, View
-from inductor.torch_versions import aten, pytree, schema_of
+from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 
 UNDECLARED_WRITES = (
     torch.ops.aten.native_batch_norm.default,
@@ -149,9 +149,9 @@ def mutated(call: Call) -> list[str]:
     return names
 
 
-def returns_alias(call: Call) -> bool:
+def gives_views(target: OpOverload) -> bool:
     """True if a result may share memory with an argument."""
-    return any(result.alias_info is not None for result in schema_of(call.target).returns)
+    return any(result.alias_info is not None for result in schema_of(target).returns)
 
 
 def root(name: str, views: dict[str, View]) -> str:

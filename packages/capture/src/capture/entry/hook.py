@@ -358,7 +358,7 @@ def _leave_idle(config: Config, record: FallbackRecord, state: CodeState) -> Any
 def _may_open(config: Config, state: CodeState) -> bool:
     """Past the limit there may be one version more, in which CPython runs what would take a size for a constant."""
     known = state.learnt.assumptions
-    if state.is_idle() or known.open_only or config.nopython or config.options.dynamic is False or not known:
+    if state.is_idle() or known.open_only or config.nopython or config.options.dynamic is False or not known.symbolic:
         return False
     state.learnt.learn(open_only=True)
     return True

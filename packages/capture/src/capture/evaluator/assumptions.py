@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from capture.bytecode.instructions import Instruction
 from capture.errors import Location, Reason, Signal
-from capture.guards.layouts import OpenLayout
-from capture.guards.sources import Source
+from capture.evaluator.size_marks import marked
+from capture.guards.layouts import CLOSED, OpenLayout
+from capture.guards.sources import Source, comes_with_the_call, may_vary
 from capture.values.base import Value
 
 
@@ -53,9 +56,22 @@ class Assumptions:
     """CPython makes the tensors that gradients of later code arrive at."""
     stops: Mapping[int, Stopped] = field(default_factory=dict)
 
-    def __bool__(self) -> bool:
-        """Whether anything varies that takes symbols."""
+    @property
+    def symbolic(self) -> bool:
+        """Whether some size or integer is a symbol."""
         return bool(self.layouts or self.ints or self.all_sizes or self.data_sizes)
+
+    def layout_of(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
+        """Which sizes and strides of a tensor vary, by what is known of it and what the program says."""
+        if not may_vary(source):
+            return CLOSED
+        said_dynamic, said_static = marked(tensor)
+        known = self.layouts.get(source, CLOSED)
+        dims = known.sizes | said_dynamic
+        if self.all_sizes and comes_with_the_call(source) and not isinstance(tensor, torch.nn.Parameter):
+            dims = frozenset(range(tensor.dim()))
+        dims = frozenset(dim for dim in dims - said_static if dim < tensor.dim() and tensor.shape[dim] > 1)
+        return OpenLayout(dims, frozenset(dim for dim in known.strides if dim < tensor.dim()))
 
     def with_layout(self, source: Source, layout: OpenLayout) -> Assumptions:
         return replace(self, layouts={**self.layouts, source: layout})

@@ -36,13 +36,12 @@ from capture.evaluator.frame_queries import may_handle_an_error, stack_depth
 from capture.evaluator.idle_frames import MOST_STEPS
 from capture.evaluator.opcodes import HANDLERS
 from capture.evaluator.opcodes.exceptions import HandledValue
-from capture.evaluator.size_marks import marked
 from capture.evaluator.stepping import STEPPED
 from capture.evaluator.suspension import does_something_at_the_end, made_by_a_call, resume, throw_into
 from capture.evaluator.trial_runs import recorded_region, rehearsed, repeatable
 from capture.evaluator.wrap import leave_what_tells, wrap_object
 from capture.guards.guard import Guard, GuardSet, of_formula
-from capture.guards.layouts import CLOSED, OpenLayout
+from capture.guards.layouts import OpenLayout
 from capture.guards.sources import (
     ArgSource,
     AttrSource,
@@ -53,7 +52,6 @@ from capture.guards.sources import (
     FormulaSource,
     Inputs,
     Source,
-    comes_with_the_call,
     may_vary,
 )
 from capture.options import Options
@@ -93,7 +91,7 @@ class Machine:
         self.options = options
         self.assumptions = assumptions
         self.signals = signals
-        self.graph = GraphRecorder(symbolic=bool(assumptions))
+        self.graph = GraphRecorder(symbolic=assumptions.symbolic)
         self.guards = GuardSet()
         self.effects = Effects()
         self.tensors: dict[int, TensorValue] = {}
@@ -463,15 +461,7 @@ class Machine:
         return self._met.find(obj)
 
     def open_layout(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
-        if not may_vary(source):
-            return CLOSED
-        said_dynamic, said_static = marked(tensor)
-        known = self.assumptions.layouts.get(source, CLOSED)
-        dims = known.sizes | said_dynamic
-        if self.assumptions.all_sizes and comes_with_the_call(source) and not isinstance(tensor, torch.nn.Parameter):
-            dims = frozenset(range(tensor.dim()))
-        dims = frozenset(dim for dim in dims - said_static if dim < tensor.dim() and tensor.shape[dim] > 1)
-        layout = OpenLayout(dims, frozenset(dim for dim in known.strides if dim < tensor.dim()))
+        layout = self.assumptions.layout_of(source, tensor)
         if layout and self.graph.shape_env is None:
             raise Restart(self.assumptions.with_layout(source, layout))
         return layout

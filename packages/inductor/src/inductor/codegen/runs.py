@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from inductor.codegen.cpp import PrintedKernel
 from inductor.codegen.cpp_strategy import PARALLEL_WORK
-from inductor.deps import refs, returns_alias
+from inductor.deps import gives_views, refs
 from inductor.ir.index import ZERO, Index
 from inductor.ir.kernel import Argument
 from inductor.ir.program import Allocate, Buffer, Call, Free, Launch, Step, View
@@ -132,7 +132,7 @@ class _Gathering:
         made = [buffer for buffer in call.outputs if buffer is not None]
         self.bytes_of.update((buffer.name, _bytes(buffer)) for buffer in made)
         given = refs(call)
-        if given and returns_alias(call):
+        if given and gives_views(call.target):
             self.memory.update(dict.fromkeys((buffer.name for buffer in made), self._root(given[0].name)))
 
     def _allocate(self, step: Allocate) -> None:

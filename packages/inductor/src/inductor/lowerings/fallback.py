@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from inductor.deps import gives_views
 from inductor.errors import UnsupportedGraph
 from inductor.ir.index import Index
 from inductor.ir.program import Buffer, Ref
@@ -95,7 +96,7 @@ def _result(ctx: Context, meta: Any) -> Buffer | None:
 
 def _note_views(ctx: Context, target: Any, args: Any, results: Sequence[str]) -> None:
     """What a call gives as a view is read wherever that which it views is."""
-    if not any(result.alias_info is not None for result in schema_of(target).returns):
+    if not gives_views(target):
         return
     viewed = next((leaf.name for leaf in pytree.tree_leaves(args) if isinstance(leaf, Ref)), None)
     if viewed is not None:

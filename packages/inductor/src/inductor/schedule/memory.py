@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from inductor.deps import loads_of, refs, returns_alias, root, stores_of
+from inductor.deps import gives_views, loads_of, refs, root, stores_of
 from inductor.ir.expr import Expr, Load, rewrite
 from inductor.ir.graph import Graph
 from inductor.ir.index import Index, Symbol
@@ -92,7 +92,7 @@ class _Planner:
             for name in _names(item):
                 self.last[name] = number
                 self.last[root(name, views)] = number
-            if isinstance(item, Call) and returns_alias(item):
+            if isinstance(item, Call) and gives_views(item.target):
                 self.shared.update(root(ref.name, views) for ref in refs(item))
                 self.shared.update(buffer.name for buffer in item.outputs if buffer is not None)
         end = len(self.work)
