@@ -234,7 +234,7 @@ def written(function, make):
             try:
                 result = pytree.tree_leaves(function(x, out))[0]
                 found.append([result is out, result.tolist()])
-            except RuntimeError as error:
+            except (RuntimeError, TypeError) as error:
                 found.append([str(error)])
         layout = out.shape, out.stride(), out.dtype, out.untyped_storage().nbytes()
         found.append([out.tolist(), layout, [str(warning.message) for warning in told]])
@@ -326,14 +326,16 @@ def test_a_function_that_is_replaced_is_called(monkeypatch, home, name):
 
 # -- wrong operands ------------------------------------------------------------------------------------------------
 
+MOST_DIMENSIONS = 64  # beyond them torch 2.11 asserts when a tensor is asked for its names
 WITH_ERRORS = [op for op in op_db if op.error_inputs_func is not None and not op.name.startswith("sparse")]
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("op", some(WITH_ERRORS, 6), ids=lambda op: op.formatted_name)
 def test_what_eager_refuses_is_refused(op):
-    for wrong in op.error_inputs("cpu"):
-        sample = wrong.sample_input
+    for sample in (wrong.sample_input for wrong in op.error_inputs("cpu")):
+        if getattr(sample.input, "ndim", 0) > MOST_DIMENSIONS:
+            continue
         args = (sample.input, *sample.args)
         for backend in BACKENDS:
             compile_api.reset()

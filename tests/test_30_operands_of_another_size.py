@@ -74,13 +74,18 @@ def error_of(call, leaves, structure):
     return None
 
 
+# Torch 2.11 has no room for what is equal by being NaN where the first operand is the smaller; newer ones compute it.
+SMALLER_FIRST = pytree.tree_flatten(((torch.zeros(1, 5), torch.zeros(5, 5)), {"equal_nan": True}))
+COMPUTED_SINCE = {"isclose"} if error_of(torch.isclose, *SMALLER_FIRST) else set()
+
+
 @pytest.mark.filterwarnings("ignore", "error:compiling a graph failed")
 @pytest.mark.parametrize("name", CHOSEN)
 def test_what_eager_refuses_is_refused(name):
     for op in (op for op in op_db if op.name == name):
         for number, (leaves, structure) in enumerate(of_other_sizes(op)):
             expected = error_of(op, leaves, structure)
-            if expected is None:
+            if expected is None or name in COMPUTED_SINCE:
                 continue
             if number % 50 == 0:
                 compile_api.reset()

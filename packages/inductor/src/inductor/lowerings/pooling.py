@@ -230,8 +230,8 @@ def average(
 ) -> Tensor | Declined:
     """The mean of every window, over the elements that count or as many as ``divisor`` says."""
     sizes = _result_sizes(ctx)
-    if not x.dtype.is_floating_point or any(size == 0 for size in sizes):
-        return Declined("nothing to pool, or numbers that are not real floats")
+    if divisor == 0 or not x.dtype.is_floating_point or any(size == 0 for size in sizes):
+        return Declined("nothing to pool, no divisor, or numbers that are not real floats")
     outer = positions(sizes)[-len(windows) :]
     if not _is_written_out(windows):
         return _reduced(
@@ -265,8 +265,9 @@ def average_backward(
     divisor: int | None = None,
 ) -> Tensor | Declined:  # fmt: skip
     """Every element adds up its share of the windows over it."""
-    if not x.dtype.is_floating_point or any(w.taps != 1 and isinstance(w, Regular) and w.spread != 1 for w in windows):
-        return Declined("numbers that are not real floats")
+    spread = any(w.taps != 1 and isinstance(w, Regular) and w.spread != 1 for w in windows)
+    if divisor == 0 or spread or not x.dtype.is_floating_point:
+        return Declined("no divisor, spread windows, or numbers that are not real floats")
 
     def share(over: Sequence[Index]) -> Value:
         return _mean(Value(at(grad, over)), windows, over[-len(windows) :], with_padding, divisor)

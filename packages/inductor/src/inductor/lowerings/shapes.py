@@ -203,6 +203,8 @@ def select_scatter(ctx: Context, x: Tensor, src: Tensor, dim: int, index: Any) -
 def diagonal_scatter(
     ctx: Context, x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor | Declined:
+    if x.ndim < 2:
+        return Declined(_OTHER_DIMENSIONS)
     if _is_returned_with_holes(ctx):
         return Declined(_HOLES)
     rows, columns = wrap(dim1, x.ndim), wrap(dim2, x.ndim)
