@@ -86,7 +86,7 @@ class Parent:
             elif "made" in line:
                 child.text = line["made"]
             else:
-                self.log.write(line)
+                self.log.write({**line, "text": child.text if line["signature"] else ""})
                 self.findings.told(line, child.text or "")
                 child.running = None
 

@@ -114,7 +114,7 @@ def _call(program: Program, function: Callable[..., Any], arguments: Sequence[An
         except Exception as error:  # noqa: BLE001 - a program may raise what it likes
             world["raised"] = error
         told = tuple(f"{one.category.__name__}: {one.message}" for one in warned)
-        sights = observe(**world, random=torch.get_rng_state(), grad_mode=torch.is_grad_enabled())
+        sights = observe(**world, random=torch.get_rng_state(), grad_mode=torch.is_grad_enabled(), modes=_modes())
         if "raised" not in world:
             try:
                 world["after"] = program.after(world["result"], state)
@@ -122,6 +122,14 @@ def _call(program: Program, function: Callable[..., Any], arguments: Sequence[An
                 world["raised after"] = error
             sights += [Sight("after: " + one.where, one.facts, one.data) for one in observe(**world)]
     return Call(sights, told, "raised" in world)
+
+
+def _modes() -> list[object]:
+    """What is in force for the code that runs next: a program that ends leaves nothing behind."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True) or ()
+    stacks = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
+    modes = torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
+    return [*(hook.__qualname__ for hook in hooks), *stacks, *modes]
 
 
 def reference(text: str, count: int) -> Sequence[Sight] | None:

@@ -8,6 +8,7 @@ import torch
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import capture
+from capture.recording.saved_tensors import innermost
 
 
 class Layered(torch.nn.Module):
@@ -255,3 +256,27 @@ def test_a_mode_within_a_region_ends_where_that_raises(mode):
         compiled(x, torch.zeros(2, 2))
     assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled()) == (True, False)
     assert not torch.is_autocast_enabled("cpu")
+
+
+def as_it_is(tensor):
+    return tensor
+
+
+def test_hooks_end_while_a_function_is_compiled(monkeypatch):
+    """Those of a checkpoint that raised end when its exception is freed: when the compiler collects garbage, say."""
+    monkeypatch.setattr(as_it_is, "__module__", "torch.utils.checkpoint")
+
+    def region():
+        with torch.autograd.graph.saved_tensors_hooks(as_it_is, as_it_is):
+            yield
+
+    regions = [region()]
+    next(regions[0])
+
+    def backend(graph, examples):
+        regions.clear()
+        return graph
+
+    assert innermost() is not None
+    capture.optimize(backend)(lambda x: x * 2)(torch.ones(3, requires_grad=True))
+    assert innermost() is None

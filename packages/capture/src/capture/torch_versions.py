@@ -103,8 +103,7 @@ INSIDES = Insides(
             for name, why in (
                 ("_C._is_any_autocast_enabled", "which guards ask"),
                 ("_C._autograd._top_saved_tensors_default_hooks", "which tells hooks on what autograd keeps"),
-                ("_C._autograd._push_saved_tensors_default_hooks", "which puts such hooks in force"),
-                ("_C._autograd._pop_saved_tensors_default_hooks", "which ends that"),
+                ("_C._autograd._saved_tensors_hooks_set_tracing", "which keeps such hooks from being called"),
                 ("_C._len_torch_function_stack", "which guards ask"),
                 ("_C._len_torch_dispatch_stack", "which guards ask"),
                 ("_C.DispatchKey", "which names what a tensor subclass has switched off"),

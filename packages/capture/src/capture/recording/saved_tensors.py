@@ -11,14 +11,9 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from capture.torch_versions import (
-    pop_saved_tensors_default_hooks,
-    push_saved_tensors_default_hooks,
-    top_saved_tensors_default_hooks,
-)
+from capture.torch_versions import saved_tensors_hooks_set_tracing, top_saved_tensors_default_hooks
 
-_push: Any = push_saved_tensors_default_hooks
-_pop: Any = pop_saved_tensors_default_hooks
+_set_tracing: Any = saved_tensors_hooks_set_tracing
 innermost: Callable[[], Any] = functools.partial(top_saved_tensors_default_hooks, False)
 """The hooks in force, or None."""
 
@@ -31,13 +26,13 @@ def are_shown() -> bool:
 
 @contextlib.contextmanager
 def not_shown() -> Iterator[None]:
-    """Nobody is told of what is kept meanwhile: tensors without data are none of the program's."""
-    hooks = []
-    while (found := innermost()) is not None:
-        hooks.append(found)
-        _pop()
+    """Nobody is told of what is kept meanwhile: tensors without data are none of the program's.
+
+    The hooks stay in force, because they may end meanwhile: a region that raised takes them along when its exception
+    is freed, whoever has put them aside would put them back for good.
+    """
+    before = _set_tracing(True)
     try:
         yield
     finally:
-        for pack, unpack in reversed(hooks):
-            _push(pack, unpack)
+        _set_tracing(before)
