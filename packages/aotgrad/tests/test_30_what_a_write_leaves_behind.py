@@ -18,11 +18,15 @@ WRITES = {
     "detached, then in part": lambda y, w: y.detach_()[0].copy_(w[0]),
 }
 RETURNED = {
-    "nothing": lambda y, w: (),
-    "a value of it": lambda y, w: (y.sin(),),
-    "a view of it": lambda y, w: (y[0],),
-    "what has nothing to do with it": lambda y, w: (w.sin(),),
-    "several": lambda y, w: (y * 2, w.sin(), w + 1),
+    "nothing": lambda old, y, w: (),
+    "a value of it": lambda old, y, w: (y.sin(),),
+    "a view of it": lambda old, y, w: (y[0],),
+    "what has nothing to do with it": lambda old, y, w: (w.sin(),),
+    "several": lambda old, y, w: (y * 2, w.sin(), w + 1),
+    "what was made before": lambda old, y, w: (old,),
+    "that with it": lambda old, y, w: (old + y,),
+    "that laid beside it": lambda old, y, w: (torch.cat([old, y]) * w.repeat(2),),
+    "that with a part of it": lambda old, y, w: (old[0].add_(y[0]), old),
 }
 GIVEN = {
     "plain": lambda leaf: leaf * 1,
@@ -33,14 +37,15 @@ GIVEN = {
 }
 
 
-def seen(function, given, write, order):
+def seen(function, given, write, order, *, watched=True):
     """What hooks on the old history and the new one are told, what is left in all leaves, and what is refused.
 
     Eager itself crashes at hooks on a view that was written to, or forgets them where it was detached.
     """
     told, leaf = [], torch.linspace(0.5, 1.5, 3 if given != "itself a view" else 4).requires_grad_()
     w = torch.linspace(1.0, 2.0, 3).requires_grad_()
-    w.register_post_accumulate_grad_hook(lambda w: told.append(str(w.grad)))
+    if watched:
+        w.register_post_accumulate_grad_hook(lambda w: told.append(str(w.grad)))
     y = GIVEN[given](leaf)
     if given != "itself a view" and write != "detached, then in part":
         y.register_hook(lambda gradient: told.append(f"old {gradient}"))
@@ -62,17 +67,19 @@ def seen(function, given, write, order):
 @pytest.mark.parametrize("given", GIVEN)
 @pytest.mark.parametrize("returned", RETURNED)
 def test_backward_after_a_write(returned, given):
+    watched = returned != "what was made before"  # all parameters are told of a backward, here of those without `w`
     for write, order in itertools.product(WRITES, (1, -1)):
         if write.startswith("detached") and given in ("itself a view", "that keeps its gradient"):
             continue  # which eager refuses
 
         def program(y, w, write=write):
+            old = y * 2
             WRITES[write](y, w)
-            return RETURNED[returned](y, w)
+            return RETURNED[returned](old, y, w)
 
-        expected = seen(program, given, write, order)
+        expected = seen(program, given, write, order, watched=watched)
         compiled = aotgrad.function(program, forward=aotgrad.run_eagerly)
-        assert seen(compiled, given, write, order) == expected, (write, order)
+        assert seen(compiled, given, write, order, watched=watched) == expected, (write, order)
 
 
 def test_results_go_back_by_no_history_that_only_another_has():

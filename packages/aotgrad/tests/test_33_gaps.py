@@ -27,6 +27,13 @@ WRITES = {
     "bernoulli_": lambda x: x.bernoulli_(0.5),
     "exponential_": lambda x: x.exponential_(),
     "random_": lambda x: x.random_(10),
+    "dropout": lambda x: nnf.dropout(x, 0.5, True, True),
+    "alpha_dropout": lambda x: nnf.alpha_dropout(x, 0.5, True, True),
+    "elu": lambda x: nnf.elu(x, 1.0, True),
+    "threshold": lambda x: nnf.threshold(x, 0.6, 2.0, True),
+    "a list": lambda x: torch._foreach_add_([x], 1),
+    "lists": lambda x: torch._foreach_mul_([torch.ones(5)[::2], x], [torch.tensor(2.0), torch.tensor(3.0)]),
+    "a list of roots": lambda x: torch._foreach_sqrt_([x, torch.ones(3)]),
     "twice": lambda x: x.mul_(2).t_().sub_(1),
 }
 READS = (

@@ -41,7 +41,7 @@ from aotgrad.torch_versions import (
 )
 
 Rule = Callable[..., Any]
-Writing = Callable[[torch.Tensor], AbstractContextManager[None]]
+Writing = Callable[[Sequence[torch.Tensor]], AbstractContextManager[None]]
 
 # torch's own checks of the sizes that batch and instance norm take in training; private, and untyped where torch is.
 _check_batch: Callable[..., None] = getattr(nnf, "_verify_batch_size")  # noqa: B009
@@ -58,7 +58,7 @@ class EarlyRules(TorchFunctionMode):
 
     `layouts` are tensors without data that stand for inputs, by id: they follow every change of layout in place, which
     a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
-    the end of it that is seen here.  `writing` is told of the value in which an operator writes in place.  `versions`
+    the end of it that is seen here.  `writing` is told of the values in which an operator writes in place.  `versions`
     are those that views had when they were made, by id.  `histories` are told what operators take.
     """
 
@@ -94,8 +94,10 @@ class EarlyRules(TorchFunctionMode):
         if _name(func) in _LAID_OUT_ANEW and functional.is_functional(args[0]) and varies_out_of_order(args[0]):
             rule = partial(_written_by_a_copy, rule or func)
         if rule is not None:
-            with self._keeping_layout(func, args, {}):  # a rule sees to what it does in place
-                return rule(*args, **kwargs)
+            with self._keeping_layout(func, args, {}):  # a rule sees to what it does in place, or leaves it
+                result = rule(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
         if func is torch.autograd.grad:
             refuse_gradients_from_outside(self._arrived, *args[:2])
         if func is torch.autograd.grad and not (kwargs["is_grads_batched"] or kwargs["materialize_grads"]):
@@ -119,10 +121,13 @@ class EarlyRules(TorchFunctionMode):
         self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> AbstractContextManager[None]:
         """What is written in place lies as before, where functionalization puts a new value in its place."""
-        target = args[0] if args and (_writes_in_place(func) or kwargs.get("inplace")) else None
-        if not isinstance(target, torch.Tensor) or not functional.is_functional(target) or lies_in_order(target):
+        targets = args[0] if args and (_writes_in_place(func) or _told_to_write(func, args, kwargs)) else ()
+        targets = targets if isinstance(targets, (list, tuple)) else (targets,)
+        if not all(isinstance(target, torch.Tensor) and functional.is_functional(target) for target in targets):
             return nullcontext()
-        return self._writing(functional.current(target))
+        if all(map(lies_in_order, targets)):
+            return nullcontext()
+        return self._writing([functional.current(target) for target in targets])
 
     def _written_as_it_lies(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Functionalization puts the result in the place of `out`, whose layout is lost with that."""
@@ -158,6 +163,14 @@ def _takes_values(func: Any) -> bool:
 
 def _name(func: Any) -> str:
     return str(getattr(func, "__name__", "")).split(".")[0]
+
+
+def _told_to_write(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function that can be told to write in place is told to."""
+    if len(args) > 1 and isinstance(func, FunctionType):
+        names = func.__code__.co_varnames[: func.__code__.co_argcount]
+        kwargs = {**dict(zip(names, args, strict=False)), **kwargs}
+    return bool(kwargs.get("inplace"))
 
 
 def _writes_in_place(func: Any) -> bool:
@@ -230,7 +243,7 @@ def _refuse_out_with_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -
 def _refuse_write_to_inference(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Of what was made in inference mode, outside of it: functionalization exchanges the data, which torch allows."""
     name = _name(func)
-    writes = kwargs.get("inplace") or _writes_in_place(func) or name in _NEW_LAYOUT
+    writes = _told_to_write(func, args, kwargs) or _writes_in_place(func) or name in _NEW_LAYOUT
     written = args[0] if writes and args else kwargs.get("out")
     if isinstance(written, torch.Tensor) and written.is_inference() and not torch.is_inference_mode_enabled():
         raise Unsupported("what was made in inference mode is changed outside of it", "eager refuses that")
@@ -291,7 +304,7 @@ def dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
 @early(nnf.dropout)
 def functional_dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     if inplace or not 0.0 <= p <= 1.0:
-        return nnf.dropout(input, p, training, inplace)
+        return NotImplemented
     return dropout(input, p, training)
 
 

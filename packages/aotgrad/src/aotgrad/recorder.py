@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import fx
@@ -97,7 +97,7 @@ class Recorder(TorchDispatchMode):
         self._recording = True
         self._decompositions = decompositions
         self._running: set[OpOverload] = set()
-        self._written: torch.Tensor | None = None
+        self._written: Sequence[Sequence[torch.Tensor]] = ()
         self._composite: dict[OpOverload, bool] = {}
         self._nodes: dict[int, tuple[torch.Tensor, fx.Node]] = {}
         self._values: dict[fx.Node, fx.Node] = {}  # without the gaps that `_as_written` laid between them
@@ -142,9 +142,9 @@ class Recorder(TorchDispatchMode):
             self._recording = True
 
     @contextmanager
-    def writing(self, value: torch.Tensor) -> Iterator[None]:
-        """What operators make of this value takes its place, and is to lie as it does."""
-        before, self._written = self._written, value
+    def writing(self, values: Sequence[torch.Tensor]) -> Iterator[None]:
+        """What operators make of these values takes their place, and is to lie as they do."""
+        before, self._written = self._written, [values]
         try:
             yield
         finally:
@@ -155,15 +155,20 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        written = self._written
-        if written is None or not args or args[0] is not written or _makes_views(func):
+        written = next((each for each in self._written if args and _are(args[0], each)), None)
+        if written is None or _makes_views(func):
             return self._dispatched(func, args, kwargs or {})
-        self._written = None
+        before, self._written = self._written, ()
         try:
             result = self._dispatched(func, args, kwargs or {})
-            return self._as_written(written, result) if self._recording else result
+            if not self._recording:
+                return result
+            made = result if _is_list(result) else [result]
+            laid = [self._as_written(*pair) for pair in zip(written, made, strict=False)]  # noise may come along
+            before = [*before, laid]  # which may be written to next
+            return [*laid, *made[len(laid) :]] if _is_list(result) else laid[0]
         finally:
-            self._written = written
+            self._written = before
 
     def _dispatched(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func in _QUERIES or not self._recording:
@@ -378,6 +383,16 @@ def _is_kept_by_checkpoint() -> bool:
             return caller.f_code.co_name == "pack_hook" and home == "torch.utils.checkpoint"
         caller = caller.f_back
     return False
+
+
+def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, (list, tuple))
+
+
+def _are(given: Any, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether an operator is given these, as a list or the only one of them."""
+    each = given if _is_list(given) else (given,)
+    return len(each) == len(tensors) and all(map(operator.is_, each, tensors))
 
 
 def _makes_views(func: OpOverload) -> bool:

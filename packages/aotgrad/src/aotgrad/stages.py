@@ -56,6 +56,7 @@ class Staged:
         self.fixed_sizes = has_fixed_sizes(pair.backward)
         self.fewer = FewerTangents(pair.backward, compile_backward)
         self.early = early_writes(joint, pair)
+        self.reached_later = reached_later(self.stages, self.early)
         self._whole: Boxed | None = None
         self._saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
         self._always = always_kept(joint)
@@ -83,14 +84,15 @@ class Staged:
         read = self.fewer.half(frozenset(range(self.count)).difference(stage.outputs)).inputs
         return [role in read or role.name in self._always for role in self._saved]
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+    def __call__(self, *given: Any) -> tuple[Any, ...]:
         with torch.no_grad():
-            found = self.forward([*inputs])
+            found = self.forward([*given])
         layout = self.layout
         values = [_unviewed(value) for value in found[: layout.values]]
-        call = _Call(self, inputs, found[layout.values : layout.values + layout.sizes], values)
+        call = _Call(self, given, found[layout.values : layout.values + layout.sizes], values)
         saved = [_unviewed(value) for value in found[layout.values + layout.sizes :]]
         arrived: dict[int, torch.Tensor] = {}  # results as others come from them
+        inputs = as_they_came(given, self.reached_later) if self.reached_later else given
         for place, stage in enumerate(self.stages):
             passed = [arrived[number] for number in sorted(stage.passed)]
             alone = not (stage.inputs or stage.passed)  # what autograd follows must hang on something
@@ -102,7 +104,7 @@ class Staged:
             for number, value in zip(stage.outputs, made, strict=True):
                 values[layout.differentiable[number]] = arrived[number] = value
                 if number in self.early:
-                    arrived[number] = write_back(inputs[self.early[number]], value)
+                    arrived[number] = write_back(given[self.early[number]], value)
         return tuple(values)
 
     def gradients(
@@ -128,6 +130,15 @@ def early_writes(joint: JointGraph, pair: Pair) -> dict[int, int]:
     passed = frozenset[int]().union(*(stage.passed for stage in joint.stages))
     roles = {number: pair.forward.outputs[differentiable[number]] for number in passed}
     return {n: role.input for n, role in roles.items() if isinstance(role, UpdatedInput) and role.input in plainly}
+
+
+def reached_later(found: Sequence[Stage], early: Mapping[int, int]) -> frozenset[int]:
+    """Inputs that are written back, and become the new value's, before a stage that comes from what they were."""
+    written, reached = set[int](), set[int]()
+    for stage in found:
+        reached |= written & stage.inputs
+        written.update(early[number] for number in stage.outputs if number in early)
+    return frozenset(reached)
 
 
 def _unviewed(value: Any) -> Any:
