@@ -178,6 +178,10 @@ y = torch.tensor(<literal>, dtype=torch.bfloat16)
 y = torch.tensor(<literal>, dtype=torch.float64)
 y = torch.tensor(<literal>, requires_grad=True)
 y = w * 2
+y = w * 1
+y = w.clone()
+y = (w * 3)[:1]
+y = (w + 1).t()
 y = w[:1]
 y = x.expand(2, *x.shape)
 y = x.clone().requires_grad_()

@@ -311,6 +311,8 @@ s.<var>.requires_grad_(not s.<var>.requires_grad)
 s.<var>.data.mul_(2)
 s.<var>.data.neg_()
 s.<var> = s.<var>.detach().clone().requires_grad_()
+s.<var> = s.<var>.detach().clone().requires_grad_() * 1
+s.y = s.w * 2
 s.<var> = torch.cat([s.<var>.detach()] * 2)
 s.<var> = s.<var>.detach().to(torch.bfloat16)
 s.<var>.grad = None
