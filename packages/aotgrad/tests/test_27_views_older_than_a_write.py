@@ -81,3 +81,29 @@ def seen(function):
 def test_they_come_from_what_they_view(program):
     compiled = aotgrad.function(program, forward=aotgrad.run_eagerly)
     assert list(seen(compiled)) == list(seen(program))
+
+
+@pytest.mark.timeout(60)
+def test_a_view_is_asked_for_its_history_while_it_is_given_one():
+    """Autograd forgets the view's hooks then, by an attribute of Python's: whoever asks for its history there waits."""
+
+    def program(x):
+        view = x.view(-1)
+        view.set_(view)
+        return view * 2
+
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="set_"):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(x * 1).sum().backward()
+
+
+@pytest.mark.parametrize("name", ["unsqueeze_", "squeeze_", "t_"])
+def test_another_layout_of_a_view_is_no_write(name):
+    def program(x):
+        view = x.view(2, 2)
+        view.unsqueeze_(0) if name == "unsqueeze_" else getattr(view, name)()
+        return x.sin()
+
+    x = torch.ones(4, requires_grad=True)
+    aotgrad.function(program, forward=aotgrad.run_eagerly)(x * 1).sum().backward()
+    assert torch.allclose(x.grad, torch.ones(4).cos())

@@ -27,6 +27,7 @@ WRITES = {
     "bernoulli_": lambda x: x.bernoulli_(0.5),
     "exponential_": lambda x: x.exponential_(),
     "random_": lambda x: x.random_(10),
+    "random_ from": lambda x: x.random_(3, 10),
     "dropout": lambda x: nnf.dropout(x, 0.5, True, True),
     "alpha_dropout": lambda x: nnf.alpha_dropout(x, 0.5, True, True),
     "elu": lambda x: nnf.elu(x, 1.0, True),

@@ -12,7 +12,7 @@ import itertools
 import operator
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,9 @@ from aotgrad.torch_versions import OpOverload, aten, compute_elementwise_output_
 def dropout_scale(probability: float) -> float:
     """What dropout multiplies the values by that it keeps."""
     return 0.0 if probability == 1 else 1.0 / (1.0 - probability)
+
+
+_FROM = getattr(aten.random, "from")
 
 
 def is_dropout_mask(node: fx.Node) -> bool:
@@ -43,6 +46,15 @@ def dropout_from_mask(graph: fx.Graph, node: fx.Node, mask: fx.Node) -> None:
             )
         values.meta = dict(item.meta)
         item.replace_all_uses_with(values)
+
+
+def printable(func: OpOverload, args: Sequence[Any]) -> OpOverload:
+    """The operator under a name that a graph can be printed with: `random.from` is no Python."""
+    if func is not _FROM:
+        return func
+    if len(args) < 3 or args[2] is None:
+        raise Unsupported("`random_` is given where to begin and not where to end", "give it both")
+    return aten.randint_like.low_dtype
 
 
 def in_memory_order(tensor: torch.Tensor, probability: float, **options: Any) -> torch.Tensor:

@@ -78,6 +78,8 @@ class EarlyRules(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs, func = dict(kwargs or {}), _torchs_own(func)
+        if func == _FORGETS_HOOKS:
+            return func(*args, **kwargs)
         refuse_overlaps(func, args, kwargs)
         refuse_misfits(func, args, kwargs)
         _refuse_out_with_gradients(args, kwargs)
@@ -146,6 +148,9 @@ class EarlyRules(TorchFunctionMode):
 
 
 _DATA = torch.Tensor.data.__get__
+
+_FORGETS_HOOKS = TensorBase._backward_hooks.__set__
+"""What autograd calls while it gives a view its new history: to ask for that here would wait for it for ever."""
 
 _NO_OPERATORS = frozenset((torch.autograd.grad, torch.autograd.backward, torch.Tensor.grad.__set__))
 """What takes tensors and is no operator: that one is another object matters."""

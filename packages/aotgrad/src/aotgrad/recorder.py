@@ -22,7 +22,7 @@ from torch import fx
 from aotgrad import functional
 from aotgrad.custom_ops import in_place
 from aotgrad.dense import oddity
-from aotgrad.draws import Draws, dropout_scale, in_memory_order
+from aotgrad.draws import Draws, dropout_scale, in_memory_order, printable
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.fakes import Fakes
 from aotgrad.histories import Histories
@@ -173,6 +173,7 @@ class Recorder(TorchDispatchMode):
     def _dispatched(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if func in _QUERIES or not self._recording:
             return func(*args, **kwargs)
+        func = printable(func, args)
         if func is aten.bernoulli.p and not args[0].is_contiguous():
             with self:
                 return in_memory_order(*args, **kwargs)

@@ -89,6 +89,9 @@ def _write_call(
     unseen = {index for index in written if signature.inputs[index].position not in counted}
     passed = [f"{name}.data" if index in unseen else name for index, name in enumerate(given)]
     arguments = f"[{', '.join(passed)}]" if boxed else ", ".join(passed)
+    changed = {signature.inputs[mutation.input].position for mutation in facts.mutations}
+    changed.update(signature.inputs[index].position for index in written)
+    _write_counts(source, [each for each in facts.counts if each[0] not in changed], Counter())  # before it is saved
     if returned:
         source.add(f"try: {', '.join(returned)}, = inner({arguments})", 1)
         source.add(f"except (TypeError, ValueError) as e: refuse_miscount(e, 'inference', {len(returned)}); raise", 1)
@@ -96,7 +99,7 @@ def _write_call(
         source.add(f"inner({arguments})", 1)
     older = _write_older(source, signature, facts)
     copied = _write_mutations(source, signature, facts, given, written, early)
-    _write_counts(source, facts, copied)
+    _write_counts(source, [each for each in facts.counts if each[0] in changed], copied)
     _write_noted(source, signature, facts, noted, returned)
     if boxed and facts.versions:
         results = ", ".join(f"r{index}" for index, _ in facts.versions)
@@ -170,9 +173,9 @@ def _write_mutations(
     return copied
 
 
-def _write_counts(source: Source, facts: Facts, copied: Counter[int]) -> None:
-    """What was not counted as often as the program's own writes are."""
-    names = [f"a{position}" for position, count in facts.counts for _ in range(count - copied[position])]
+def _write_counts(source: Source, counts: Sequence[tuple[int, int]], copied: Counter[int]) -> None:
+    """What was not counted as often as the program's own writes are, changes of a view's layout among them."""
+    names = [f"a{position}" for position, count in counts for _ in range(count - copied[position])]
     if names:
         source.add(f"{source.constant(note_changes, 'note_changes')}([{', '.join(names)}])", 1)
 
