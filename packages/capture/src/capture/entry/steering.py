@@ -14,9 +14,9 @@ from capture._engine import Outside
 from capture.break_errors import LEAVING, switch
 from capture.entry.stance import set_stance
 from capture.evaluator.builtin_rules.assumed import ASSUMED
-from capture.evaluator.builtin_rules.registry import fallback, rule
+from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.builtin_rules.torch_functions import ALLOWED, DISALLOWED
-from capture.evaluator.foreign_markers import MARK, WHY, why_disabled
+from capture.evaluator.foreign_markers import MARK, WHY
 from capture.values.base import Tracer, Value
 from capture.values.constant import FALSE, NONE, TRUE
 from capture.values.function import BoundMethod
@@ -124,14 +124,6 @@ def compiling_by_torch(ctx: Tracer) -> Value:
     """Programs ask it to leave out what cannot be captured.  Libraries ask it to work around torch's compiler, and must
     not take another path because they are looked at: transformers would build masks that eager drops."""
     return FALSE if ctx.in_library() else TRUE
-
-
-@fallback(order=5)
-def disabled(ctx: Tracer, function: Any, args: Any, kwargs: Any) -> Value | None:
-    if isinstance(function, Outside):
-        said = why_disabled(function)
-        ctx.stop(said.kind, said.explanation, said.hint)
-    return None
 
 
 def disable(function: Any, reason: str | None = None) -> Any:

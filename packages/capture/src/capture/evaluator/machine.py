@@ -24,8 +24,8 @@ from capture.bytecode.instructions import Body, Instruction, slot_names
 from capture.errors import Break, Location, Reason, SkipFrame, Unsupported, UserRaised
 from capture.evaluator.assumptions import Assumptions, Restart, Returned, Stopped
 from capture.evaluator.builtin_rules.assumed import assumed_result, is_assumed
+from capture.evaluator.builtin_rules.dispatch import call_builtin, has_rule_for
 from capture.evaluator.builtin_rules.left_to_python import leave_to_python
-from capture.evaluator.builtin_rules.registry import call_builtin, has_rule_for
 from capture.evaluator.builtin_rules.torch_functions import is_operation
 from capture.evaluator.builtin_rules.transforms import transform_of
 from capture.evaluator.decisions import decided_by_arguments

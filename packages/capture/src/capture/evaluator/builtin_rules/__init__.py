@@ -1,6 +1,6 @@
-"""What functions without Python code of their own mean: a table filled by these modules."""
+"""What functions without Python code of their own mean: a table that is filled by importing these modules."""
 
-from capture.evaluator.builtin_rules import (
+from capture.evaluator.builtin_rules import (  # noqa: F401 - for what they write into the table
     autograd,
     checkpoints,
     classes,
@@ -42,48 +42,6 @@ from capture.evaluator.builtin_rules import (
     varying_floats,
     varying_lengths,
 )
-from capture.evaluator.builtin_rules.registry import call_builtin
+from capture.evaluator.builtin_rules.dispatch import call_builtin
 
-__all__ = [
-    "autograd",
-    "call_builtin",
-    "checkpoints",
-    "classes",
-    "clocks",
-    "containers",
-    "context_vars",
-    "copying",
-    "cuda_devices",
-    "custom_functions",
-    "decorators",
-    "exceptions",
-    "factors",
-    "formulas",
-    "functions_of_numbers",
-    "generators",
-    "introspection",
-    "iteration",
-    "left_to_python",
-    "locks",
-    "membership",
-    "memoised",
-    "notices",
-    "numbers_that_fit",
-    "numbers_to_tensors",
-    "numpy_scalars",
-    "objects",
-    "operators",
-    "optimizers",
-    "positions",
-    "quantiles",
-    "scalars",
-    "sets",
-    "signatures",
-    "storage",
-    "texts",
-    "torch_functions",
-    "transforms",
-    "triton_kernels",
-    "varying_floats",
-    "varying_lengths",
-]
+__all__ = ["call_builtin"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from capture.evaluator.builtin_rules.registry import fallback, rule
+from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.builtin_rules.scalars import tensor_form
 from capture.torch_versions import foreach_copy_, foreach_mul
 from capture.values.base import Tracer, Value, realize
@@ -29,7 +29,6 @@ _DOUBLE = ConstantValue(torch.float64)
 _CPU = torch.device("cpu")
 
 
-@fallback(order=4)
 def numbers_of_the_run(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = str(getattr(function, "__name__", ""))
     operation = name.removeprefix("_foreach_").removesuffix("_")

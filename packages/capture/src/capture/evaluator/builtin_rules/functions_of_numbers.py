@@ -14,7 +14,6 @@ from typing import Any
 
 from capture.evaluator.builtin_rules.formulas import compared, computed, is_known_before, named, parts_of
 from capture.evaluator.builtin_rules.operators import plain_in_place
-from capture.evaluator.builtin_rules.registry import fallback
 from capture.values.base import Tracer, Value
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import TupleValue
@@ -32,7 +31,6 @@ _QUESTIONS = frozenset({math.isclose, math.isfinite, math.isinf, math.isnan, flo
 _PAIRS = frozenset({math.frexp, math.modf, float.as_integer_ratio, int.as_integer_ratio})
 
 
-@fallback(order=4)
 def functions_of_numbers(
     ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:

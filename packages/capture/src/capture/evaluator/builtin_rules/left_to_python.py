@@ -3,13 +3,16 @@ event loops, schedules, transforms of functions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import FunctionType
+from typing import Any, NoReturn
 
 from torch.optim import lr_scheduler
 
+from capture._engine import Outside
 from capture.evaluator.builtin_rules.torch_functions import DISALLOWED
 from capture.evaluator.foreign_markers import is_disabled, runs_torchs_compiler, starts_triton_kernels, why_disabled
-from capture.values.base import Tracer, module_name
+from capture.values.base import Tracer, Value, module_name
 
 _INLINED_TRANSFORMS = ("torch._functorch.functional_call", "torch._functorch.utils")
 
@@ -20,8 +23,7 @@ def leave_to_python(ctx: Tracer, function: FunctionType) -> None:
         hint = "what is around it is captured"
         ctx.stop("torch's compiler", f"torch's own compiler runs in `{function.__qualname__}`", hint)
     if is_disabled(function):
-        said = why_disabled(function)
-        ctx.stop(said.kind, said.explanation, said.hint)
+        _stop_as_asked(ctx, function)
     if id(function) in DISALLOWED:
         hint = "remove the marker to capture it"
         ctx.stop("disabled", f"`{function.__qualname__}` is marked to run outside of graphs", hint)
@@ -30,6 +32,16 @@ def leave_to_python(ctx: Tracer, function: FunctionType) -> None:
     leave_transform(ctx, function)
     leave_schedule(ctx, function)
     leave_event_loop(ctx, function)
+
+
+def disabled(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """What `disable` made of a function."""
+    return _stop_as_asked(ctx, function) if isinstance(function, Outside) else None
+
+
+def _stop_as_asked(ctx: Tracer, function: Any) -> NoReturn:
+    said = why_disabled(function)
+    ctx.stop(said.kind, said.explanation, said.hint)
 
 
 def leave_event_loop(ctx: Tracer, function: FunctionType) -> None:

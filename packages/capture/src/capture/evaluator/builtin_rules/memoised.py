@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from capture.evaluator.builtin_rules.registry import constant_of, fallback
+from capture.evaluator.builtin_rules.registry import constant_of
 from capture.guards.sources import ConstSource
 from capture.signals import let_through
 from capture.values.base import NotConstant, Tracer, Value, realize, trusted
@@ -22,7 +22,6 @@ from capture.values.user_object import UserObject
 _MUTABLE = (list, dict, set)
 
 
-@fallback(order=15)
 def memoised(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if not isinstance(function, functools._lru_cache_wrapper):
         return None

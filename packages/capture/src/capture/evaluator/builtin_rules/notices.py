@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
 from capture.errors import Location
-from capture.evaluator.builtin_rules.registry import fallback, rule
+from capture.evaluator.builtin_rules.registry import rule
 from capture.informing import filter_for
 from capture.program_settings import program_settings
 from capture.silence import raised, silenced
@@ -100,7 +100,6 @@ def _is_deprecation(kind: Any) -> TypeGuard[type[Warning]]:
     return isinstance(kind, type) and issubclass(kind, (DeprecationWarning, FutureWarning))
 
 
-@fallback(order=1)
 def say_later(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """A call that the program lets be made at the end of the graph; of tensors it then sees what they hold by then."""
     allowed = program_settings().said_later

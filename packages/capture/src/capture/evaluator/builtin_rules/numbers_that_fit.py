@@ -13,7 +13,6 @@ from functools import cache
 
 import torch
 
-from capture.evaluator.builtin_rules.registry import fallback
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
@@ -64,7 +63,6 @@ class _Range:
         return self.least <= limits.min and limits.max <= self.greatest and not (self.whole and dtype in _FLOATS)
 
 
-@fallback(order=2)
 def numbers_that_may_not_fit(
     ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from capture.evaluator.builtin_rules.numbers_that_fit import that_fits
-from capture.evaluator.builtin_rules.registry import constant_of, fallback
+from capture.evaluator.builtin_rules.registry import constant_of
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
@@ -23,7 +23,6 @@ _FROM_NUMBERS = (torch.tensor, torch.as_tensor)
 _NAMES = {"data", "dtype", "device"}
 
 
-@fallback(order=34)
 def made_of_numbers(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """``torch.tensor`` and ``Tensor.new_tensor`` where a number among the data is a symbol."""
     like = args[0] if function is torch.Tensor.new_tensor and args else None

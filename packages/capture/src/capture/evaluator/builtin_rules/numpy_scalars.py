@@ -6,12 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from capture.evaluator.builtin_rules.registry import constant_of, fallback
+from capture.evaluator.builtin_rules.registry import constant_of
 from capture.values.base import NotConstant, Tracer, Value
 from capture.values.constant import ConstantValue
 
 
-@fallback(order=35)
 def numpy_function(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """A ufunc of numbers is a number; arrays are left to numpy."""
     numpy = sys.modules.get("numpy")

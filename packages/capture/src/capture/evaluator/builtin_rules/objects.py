@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from capture.evaluator.builtin_rules.exceptions import make_exception
-from capture.evaluator.builtin_rules.registry import constant_of, fallback, fold, pure, rule
+from capture.evaluator.builtin_rules.registry import constant_of, fold, pure, rule
 from capture.signals import let_through
 from capture.values.base import (
     NotConstant,
@@ -267,7 +267,6 @@ def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: Constant
     return folded
 
 
-@fallback(order=20)
 def methods_of_constants(
     ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
@@ -514,7 +513,6 @@ def default_equality(ctx: Tracer, left: Value, right: Value) -> Value:
     return TRUE if ctx.is_one_object(left, right) else NOT_IMPLEMENTED
 
 
-@fallback(order=30)
 def construct(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """``cls(...)`` for classes without a rule: exceptions, named tuples, and classes whose code can be evaluated."""
     if not isinstance(function, type):

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import torch
 
 from capture.evaluator.builtin_rules.formulas import compared, computed, is_of_floats, whole
-from capture.evaluator.builtin_rules.registry import fallback, fold, pure, rule
+from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.signals import let_through
 from capture.values.base import Tracer, Value, derives, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean, differs_from_itself
@@ -54,7 +54,6 @@ def plain_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 _IN_PLACE = frozenset(f.__name__ for symbol, f in BINARY.items() if symbol.endswith("=") and symbol not in ("==",))
 
 
-@fallback(order=10)
 def operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """Operators on operands that no rule knows: tensors, symbolic numbers, objects with special methods."""
     if not isinstance(function, type(operator.add)) or function not in _ALL:

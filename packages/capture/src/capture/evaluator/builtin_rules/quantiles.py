@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from capture.evaluator.builtin_rules.registry import fallback
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
@@ -18,7 +17,6 @@ from capture.values.tensor import TensorValue
 _NAMES = frozenset({"quantile", "nanquantile"})
 
 
-@fallback(order=2)
 def quantiles_within_range(
     ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:

@@ -11,7 +11,7 @@ import torch
 
 from capture.evaluator.builtin_rules.formulas import computed, is_known_before
 from capture.evaluator.builtin_rules.operators import plain_in_place
-from capture.evaluator.builtin_rules.registry import fallback, rule
+from capture.evaluator.builtin_rules.registry import rule
 from capture.guards.sources import MadeSource
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
@@ -83,7 +83,6 @@ def _sample(operand: Value) -> Any:
     return operand.python_type()(1) if operand.python_type() in (int, float, bool) else None
 
 
-@fallback(order=5)
 def number_operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if not any(isinstance(arg, ScalarValue) for arg in args):
         return None
@@ -110,7 +109,6 @@ def _is_never_zero(ctx: Tracer, divisor: Value) -> bool:
     return ctx.expect(divisor, True) if decided is None else decided
 
 
-@fallback(order=90)
 def relied_on(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """Whoever else is given a number that follows from sizes gets it as it is in this call."""
     known = [_as_it_is(arg) for arg in args]

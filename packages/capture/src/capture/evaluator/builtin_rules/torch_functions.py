@@ -13,7 +13,7 @@ import torch
 from torch.autograd.profiler import record_function
 
 from capture.evaluator.builtin_rules.notices import noticed
-from capture.evaluator.builtin_rules.registry import constant_of, fallback, fold, rule
+from capture.evaluator.builtin_rules.registry import constant_of, fold, rule
 from capture.guards.sources import AttrSource, CallSource, ConstSource
 from capture.recording.python_kernels import leave_what_reads_changes
 from capture.recording.tensor_queries import QUESTIONS, answer_of, rely_on_where_it_begins
@@ -138,7 +138,6 @@ def _names_behind(function: Any) -> list[tuple[ModuleType, str, Any]]:
     return [(home, name, original) for (home, name), original in found.items()]
 
 
-@fallback(order=40)
 def record_operations(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = getattr(function, "__name__", "")
     if name in QUESTIONS and args and isinstance(asked := args[0], TensorValue) and len(args) == 1 and not kwargs:
@@ -545,7 +544,6 @@ def clone(ctx: Tracer, context: TorchContext) -> Value:
     return TorchContext(context.cls, context.args)
 
 
-@fallback(order=50)
 def torch_constants(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """Small questions about dtypes and devices that torch answers in C."""
     name = getattr(function, "__name__", "")

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch.nn import functional as nnf
 
-from capture.evaluator.builtin_rules.registry import fallback
 from capture.evaluator.builtin_rules.scalars import tensor_form
 from capture.torch_versions import VariableFunctions, nn
 from capture.values.base import Tracer, Value
@@ -29,7 +28,6 @@ _MAKERS = {
 }
 
 
-@fallback(order=3)
 def floats_that_vary(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if not any(map(_is_float, (*args, *kwargs.values()))):
         return None

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from capture.evaluator.builtin_rules.registry import fallback
 from capture.operators import dynamic_sizes
 from capture.values import default_devices
 from capture.values.base import NotConstant, Tracer, Value, realize
@@ -25,7 +24,6 @@ _NOTHING = {"requires_grad": False, "out": None}
 """What these say is what an operator does that is not told."""
 
 
-@fallback(order=33)
 def of_a_length_that_varies(
     ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
@@ -49,7 +47,6 @@ def _says_nothing(name: str, value: Value) -> bool:
     return name in _NOTHING and isinstance(value, ConstantValue) and value.value is _NOTHING[name]
 
 
-@fallback(order=34)
 def as_a_program(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     try:
         program, of_numbers = dynamic_sizes.PROGRAMS.get(function), dynamic_sizes.PROGRAMS_OF_NUMBERS.get(function)

@@ -1,6 +1,6 @@
 """What each opcode does to a frame under evaluation: one module per family, each handler a few lines."""
 
-from capture.evaluator.opcodes import (
+from capture.evaluator.opcodes import (  # noqa: F401 - for what they write into the table
     arithmetic,
     calls,
     class_bodies,
@@ -14,16 +14,4 @@ from capture.evaluator.opcodes import (
 )
 from capture.evaluator.opcodes.registry import HANDLERS
 
-__all__ = [
-    "HANDLERS",
-    "arithmetic",
-    "calls",
-    "class_bodies",
-    "containers",
-    "contexts",
-    "exceptions",
-    "jumps",
-    "names",
-    "stack",
-    "suspending",
-]
+__all__ = ["HANDLERS"]

@@ -4,19 +4,16 @@ Importing the package fills the writer's tables; whoever writes code takes the w
 """
 
 from capture.writing.emit import Writer, is_result
-from capture.writing.rebuild import callables, containers, contexts, effects, iterators, locks, objects, plain
+from capture.writing.rebuild import (  # noqa: F401 - for what they write into the tables
+    callables,
+    containers,
+    contexts,
+    effects,
+    iterators,
+    locks,
+    objects,
+    plain,
+)
 from capture.writing.rebuild.contexts import enter_contexts
 
-__all__ = [
-    "Writer",
-    "callables",
-    "containers",
-    "contexts",
-    "effects",
-    "enter_contexts",
-    "is_result",
-    "iterators",
-    "locks",
-    "objects",
-    "plain",
-]
+__all__ = ["Writer", "enter_contexts", "is_result"]
