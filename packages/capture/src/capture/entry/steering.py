@@ -17,6 +17,7 @@ from capture.evaluator.builtin_rules.assumed import ASSUMED
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.builtin_rules.torch_functions import ALLOWED, DISALLOWED
 from capture.evaluator.foreign_markers import MARK, WHY
+from capture.evaluator.world import World
 from capture.values.base import Tracer, Value
 from capture.values.constant import FALSE, NONE, TRUE
 from capture.values.function import BoundMethod
@@ -40,7 +41,7 @@ class error_on_graph_break(contextlib.ContextDecorator):  # noqa: N801 - called 
 
 
 @rule(switch)
-def switch_while_captured(ctx: Tracer, context: Value, error: Value) -> Value:
+def switch_while_captured(ctx: World, context: Value, error: Value) -> Value:
     if context.source is not None:  # entered outside, where CPython has to leave it
         explanation = "an `error_on_graph_break` that was made outside is entered or left"
         ctx.stop(LEAVING, explanation, "make it where it is used")
@@ -104,7 +105,7 @@ def stop_here(ctx: Tracer, message: Value | None = None) -> Value:
 
 
 @rule(torchs_graph_break)
-def stop_where_the_program_asks(ctx: Tracer, msg: Value | None = None) -> Value:
+def stop_where_the_program_asks(ctx: World, msg: Value | None = None) -> Value:
     return NONE if ctx.in_library() else stop_here(ctx, msg)
 
 

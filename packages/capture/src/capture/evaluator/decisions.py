@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from capture.evaluator.world import World
 from capture.guards.sources import Inputs, Source, comes_with_the_call
 from capture.torch_versions import version_of
-from capture.values.base import Tracer
 
 _LIMIT = 16
 """How many operations a question may take."""
@@ -28,9 +28,7 @@ Question = Callable[..., bool]
 Reader = Callable[[Inputs], Any]
 
 
-def decided_by_arguments(
-    ctx: Tracer, node: fx.Node, placeholders: dict[Source, fx.Node], inputs: Inputs
-) -> bool | None:
+def decided_by_arguments(ctx: World, node: fx.Node, placeholders: dict[Source, fx.Node], inputs: Inputs) -> bool | None:
     """The truth of ``node``, relied on from now on; None where the arguments do not simply tell."""
     ask = question_about(node, placeholders, ctx.graph.reader_of)
     if ask is None or inputs.args is None:

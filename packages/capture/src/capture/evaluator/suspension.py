@@ -10,13 +10,13 @@ import inspect
 import sys
 from collections.abc import Callable
 from types import CodeType
-from typing import Any, Protocol
+from typing import Any
 
-from capture.bytecode.instructions import Instruction
 from capture.bytecode.versions import PY312
 from capture.errors import Break, UserRaised
 from capture.evaluator.frame import Frame
 from capture.evaluator.frame_queries import has_something_to_do_at_the_end, waits_for
+from capture.evaluator.world import World
 from capture.guards.sources import CallSource
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE
@@ -33,27 +33,14 @@ from capture.values.iterating import UserIterator
 from capture.values.iterator import IteratorValue
 
 
-class Runner(Tracer, Protocol):
-    """What running takes beyond a tracer."""
-
-    def run(self, frame: Frame) -> Value | None:
-        """Step an inner frame up to its return or its next suspension."""
-
-    def commit(self) -> None:
-        """The step of the root that is under way cannot be taken back."""
-
-    def unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
-        """Go to the handler of an instruction, or out of the frame."""
-
-
-def resume(ctx: Runner, suspended: SuspendableValue, sent: Value) -> Value | None:
+def resume(ctx: World, suspended: SuspendableValue, sent: Value) -> Value | None:
     """Go on with a value up to the next suspension; None at the end."""
     if suspended.running:
         ctx.throw(ValueError, f"{suspended.word} already executing")
     return _go_on(ctx, suspended, lambda frame: frame.push(sent) if suspended.started else None)
 
 
-def throw_into(ctx: Runner, suspended: SuspendableValue, raised: UserRaised, *, closes: bool = True) -> Value | None:
+def throw_into(ctx: World, suspended: SuspendableValue, raised: UserRaised, *, closes: bool = True) -> Value | None:
     """Go on with an exception where it waits; what it waits for gets it first."""
     if suspended.running:
         ctx.throw(ValueError, f"{suspended.word} already executing")
@@ -76,7 +63,7 @@ def throw_into(ctx: Runner, suspended: SuspendableValue, raised: UserRaised, *, 
     return found
 
 
-def _throw_onward(ctx: Runner, inner: Value, raised: UserRaised, *, closes: bool) -> Value | None:
+def _throw_onward(ctx: World, inner: Value, raised: UserRaised, *, closes: bool) -> Value | None:
     if closes and issubclass(raised.value.python_type(), GeneratorExit):
         close(ctx, inner)
         raise raised
@@ -87,7 +74,7 @@ def _throw_onward(ctx: Runner, inner: Value, raised: UserRaised, *, closes: bool
     return ctx.stop("generator", f"an exception is thrown into {inner.describe()}")
 
 
-def _raise(ctx: Runner, raised: UserRaised) -> Callable[[Frame], None]:
+def _raise(ctx: World, raised: UserRaised) -> Callable[[Frame], None]:
     def enter(frame: Frame) -> None:
         frame.push(NONE)  # in the place of the value that would have been sent
         ctx.unwind(frame, frame.current, raised)
@@ -95,7 +82,7 @@ def _raise(ctx: Runner, raised: UserRaised) -> Callable[[Frame], None]:
     return enter
 
 
-def _end_of_inner(ctx: Runner, error: UserRaised) -> Callable[[Frame], None]:
+def _end_of_inner(ctx: World, error: UserRaised) -> Callable[[Frame], None]:
     """From 3.12 on code of the frame itself tells a result from an error; before, the interpreter did."""
     if PY312 or not issubclass(error.value.python_type(), StopIteration):
         return _raise(ctx, error)
@@ -108,7 +95,7 @@ def _end_of_inner(ctx: Runner, error: UserRaised) -> Callable[[Frame], None]:
     return enter
 
 
-def _go_on(ctx: Runner, suspended: SuspendableValue, enter: Callable[[Frame], None]) -> Value | None:
+def _go_on(ctx: World, suspended: SuspendableValue, enter: Callable[[Frame], None]) -> Value | None:
     frame: Frame = suspended.frame
     ctx.commit()
     suspended.running = True
@@ -130,7 +117,7 @@ def _go_on(ctx: Runner, suspended: SuspendableValue, enter: Callable[[Frame], No
     return frame.yielded
 
 
-def _refuse_ends_as_errors(ctx: Runner, suspended: SuspendableValue, error: Any) -> None:
+def _refuse_ends_as_errors(ctx: World, suspended: SuspendableValue, error: Any) -> None:
     """An exception that would look like the end of the iteration is turned into another one."""
     ends = (StopIteration, StopAsyncIteration) if isinstance(suspended, AsyncGeneratorValue) else (StopIteration,)
     for end in ends:
@@ -143,7 +130,7 @@ def _refuse_ends_as_errors(ctx: Runner, suspended: SuspendableValue, error: Any)
 # -- closing -----------------------------------------------------------------------------------------------------
 
 
-def close(ctx: Runner, value: Value) -> None:
+def close(ctx: World, value: Value) -> None:
     """What ``close()`` does to a generator or a coroutine, or to what one waits for."""
     if isinstance(value, CoroutineWrapper):
         value = value.coroutine
@@ -167,7 +154,7 @@ def close(ctx: Runner, value: Value) -> None:
         ctx.throw(RuntimeError, f"{value.word} ignored GeneratorExit")
 
 
-def does_something_at_the_end(ctx: Runner, suspended: SuspendableValue, changes: Callable[[], object]) -> bool:
+def does_something_at_the_end(ctx: World, suspended: SuspendableValue, changes: Callable[[], object]) -> bool:
     """Whether something happens when nobody refers to it any more: its own code runs, or Python warns."""
     if suspended.finished:
         return False

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from capture.evaluator.frame import Frame
-from capture.values.base import Tracer, Value, reachable, settled
+from capture.evaluator.world import World
+from capture.values.base import Value, reachable, settled
 from capture.values.function import NamespaceValue
 from capture.values.mapping import DictValue
 from capture.values.tensor import TensorValue
@@ -22,7 +23,7 @@ HINT = "torch does all of it as in eager, and the rest of the function is captur
 
 
 @contextlib.contextmanager
-def rehearsed(ctx: Tracer, frames: Sequence[Frame], given: Sequence[Value]) -> Iterator[None]:
+def rehearsed(ctx: World, frames: Sequence[Frame], given: Sequence[Value]) -> Iterator[None]:
     """Evaluation that leaves no trace; ``given`` is what the evaluated function is called with, from these frames."""
     recorded = ctx.graph.mark()
     with ctx.effects.watched() as changed, torch.no_grad():
@@ -34,7 +35,7 @@ def rehearsed(ctx: Tracer, frames: Sequence[Frame], given: Sequence[Value]) -> I
 
 @contextlib.contextmanager
 def recorded_region(
-    ctx: Tracer, frames: Sequence[Frame], passed: Sequence[Value], options: Mapping[str, Any]
+    ctx: World, frames: Sequence[Frame], passed: Sequence[Value], options: Mapping[str, Any]
 ) -> Iterator[None]:
     """Evaluation whose operations a checkpoint is to run again in backward, with these options."""
     recorded = ctx.graph.mark()
@@ -47,7 +48,7 @@ def recorded_region(
 
 
 @contextlib.contextmanager
-def repeatable(ctx: Tracer, frames: Sequence[Frame], given: Sequence[Value]) -> Iterator[None]:
+def repeatable(ctx: World, frames: Sequence[Frame], given: Sequence[Value]) -> Iterator[None]:
     """Evaluation of what is evaluated once more, or run more often than it is evaluated: behind it, all that is not its
     own has to be as it was."""
     recorded, others = ctx.graph.mark(), _other_effects(ctx)
@@ -62,7 +63,7 @@ def repeatable(ctx: Tracer, frames: Sequence[Frame], given: Sequence[Value]) -> 
         ctx.stop("effects", "a function that is transformed, and called more than once, changes tensors", HINT)
 
 
-def _other_effects(ctx: Tracer) -> tuple[int, ...]:
+def _other_effects(ctx: World) -> tuple[int, ...]:
     """How many there are of those that change no value."""
     return len(ctx.effects.calls), len(ctx.effects.clocks)
 
@@ -75,7 +76,7 @@ def _is_as_it_was(value: Value, before: Sequence[Value]) -> bool:
     return same and all(settled(one) is settled(other) for one, other in zip(before, after, strict=True))
 
 
-def _is_older(ctx: Tracer, frames: Sequence[Frame], changed: Collection[Value], given: Sequence[Value]) -> bool:
+def _is_older(ctx: World, frames: Sequence[Frame], changed: Collection[Value], given: Sequence[Value]) -> bool:
     """Whether one of the changed objects was there before: the program's, or what the frames made and still hold."""
     if any(value.source is not None or isinstance(value, NamespaceValue) for value in changed):
         return True

@@ -29,8 +29,9 @@ import torch
 
 from capture._engine import Outside, Region
 from capture.errors import Reason, SkipFrame
+from capture.evaluator.world import World
 from capture.evaluator.wrap_containers import wrap_container_object, wrap_tuple_subclass
-from capture.evaluator.wrap_rules import RULES, Rule, World, symbol_for, wraps
+from capture.evaluator.wrap_rules import RULES, Rule, symbol_for, wraps
 from capture.guards.sources import (
     ArgSource,
     AttrSource,

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from capture.evaluator.wrap_rules import World, symbol_for, wraps
+from capture.evaluator.world import World
+from capture.evaluator.wrap_rules import symbol_for, wraps
 from capture.guards.sources import (
     AttrSource,
     ConstSource,

@@ -1,39 +1,14 @@
-"""The table of rules that make values of real objects, and what a rule may ask for."""
+"""The table of rules that make values of real objects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-import torch
-
-from capture.guards.layouts import OpenLayout
+from capture.evaluator.world import World
 from capture.guards.sources import Source
-from capture.recording.graph import GraphRecorder
-from capture.values.base import Tracer, Value
-from capture.values.function import NamespaceValue
+from capture.values.base import Value
 from capture.values.symint import SymbolicNumber
-from capture.values.tensor import TensorValue
-
-
-class World(Tracer, Protocol):
-    """What wrapping needs beyond a tracer."""
-
-    graph: GraphRecorder
-    tensors: dict[int, TensorValue]
-
-    def open_layout(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
-        """The dimensions of a tensor input that are to be symbolic."""
-
-    def is_dynamic(self, source: Source) -> bool:
-        """Whether an int input is to be symbolic."""
-
-    def varies(self, source: Source) -> bool:
-        """Whether a float is known to differ from call to call."""
-
-    def namespace(self, contents: dict[str, Any], source: Source, *, trusted: bool) -> NamespaceValue:
-        """The one value of a module's globals."""
-
 
 Rule = Callable[[World, Any, Source], Value]
 RULES: dict[type, Rule] = {}

@@ -8,23 +8,16 @@ has one.  Such an operation is CPython's, unless nobody uses the view again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import torch
 
 from capture.guards.sources import AttrSource
-from capture.recording.graph import GraphRecorder, memory_of
+from capture.recording.graph import memory_of
+from capture.recording.world import Recording
 from capture.torch_versions import is_view
 from capture.values.autograd_leaves import has_known_history
-from capture.values.base import Tracer
 from capture.values.tensor import TensorValue
-
-
-class Recording(Tracer, Protocol):
-    """What is asked of whoever records."""
-
-    graph: GraphRecorder
-    tensors: dict[int, TensorValue]
 
 
 def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[torch.Tensor]) -> None:

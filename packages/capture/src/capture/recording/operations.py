@@ -8,15 +8,16 @@ import operator
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import fx
 
-from capture.errors import Location, Signal, words_of
+from capture.errors import Signal, words_of
 from capture.operators.fake_kernels import stand_in
-from capture.recording.graph import GONE, GraphRecorder
+from capture.recording.graph import GONE
 from capture.recording.histories import insist_on_known_histories, note_view
+from capture.recording.world import Recording
 from capture.signals import let_through
 from capture.silence import silenced
 from capture.torch_versions import (
@@ -30,7 +31,7 @@ from capture.torch_versions import (
 )
 from capture.values import default_devices
 from capture.values.autograd_leaves import is_leaf
-from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize
+from capture.values.base import LazyValue, NotConstant, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
 from capture.values.scalar import ScalarValue
@@ -40,21 +41,6 @@ from capture.values.tensor import TensorValue
 from capture.values.transform import ModuleOperand
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-
-
-class Recording(Tracer, Protocol):
-    """What recording needs beyond a tracer: the graph and the value that stands for each fake tensor."""
-
-    graph: GraphRecorder
-    tensors: dict[int, TensorValue]
-
-    def location(self) -> Location: ...
-
-    def fixed_sizes(self) -> int:
-        """How often something took what varies for a constant; nothing counts where it may."""
-
-    def made_leaf(self, fake: torch.Tensor) -> None:
-        """Told of a tensor that is the first of its history; stops where such are to be made outside of the graph."""
 
 
 def undecided() -> tuple[type[Exception], ...]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from capture import torch_versions
+from capture.recording.world import Recording
 from capture.signals import let_through
 from capture.torch_versions import OpOverload, OpOverloadPacket
 from capture.values.base import Tracer, Value, module_name, root_package, trusted
@@ -25,7 +26,7 @@ _LEAVES = (int, float, complex, str, bytes, type(None), torch.Tensor, torch.dtyp
 _MADE_OF_OPERATORS = ("torch._ops", "torch._library", "torch.library")
 
 
-def leave_what_reads_changes(ctx: Tracer, function: Any) -> None:
+def leave_what_reads_changes(ctx: Recording, function: Any) -> None:
     """Break before an operator that may read what was written and is not written yet."""
     if not ctx.effects:
         return

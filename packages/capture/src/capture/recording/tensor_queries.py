@@ -15,6 +15,7 @@ import torch
 
 from capture.guards.sources import Inputs, Source
 from capture.recording.graph import memory_of
+from capture.recording.world import Recording
 from capture.torch_versions import enter_inference_mode
 from capture.values.base import Tracer, Value
 from capture.values.tensor import TensorValue
@@ -23,7 +24,7 @@ QUESTIONS = frozenset({"storage_offset", "is_conj", "is_neg", "is_inference", "_
 _COUNT_FROM_THE_START = frozenset({"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"})
 
 
-def answer_of(ctx: Tracer, tensor: TensorValue, name: str) -> Any:
+def answer_of(ctx: Recording, tensor: TensorValue, name: str) -> Any:
     """The answer, relied on from now on."""
     related = [tensor] if name == "_is_view" else _inputs_in_the_same_memory(ctx, tensor)
     given = [value for value in related if value.source is not None]
@@ -38,14 +39,14 @@ def answer_of(ctx: Tracer, tensor: TensorValue, name: str) -> Any:
     return getattr(tensor.fake, name)()
 
 
-def rely_on_where_it_begins(ctx: Tracer, operation: str, operands: Sequence[Value]) -> None:
+def rely_on_where_it_begins(ctx: Recording, operation: str, operands: Sequence[Value]) -> None:
     """These count from the start of the memory, of which a kernel that is given a tensor knows nothing."""
     if operation in _COUNT_FROM_THE_START and operands and isinstance(operands[0], TensorValue):
         for value in _inputs_in_the_same_memory(ctx, operands[0]):
             _rely(ctx, value, "storage_offset")
 
 
-def rely_on_who_may_write(ctx: Tracer) -> None:
+def rely_on_who_may_write(ctx: Recording) -> None:
     """Where inference mode begins and ends in the graph, backends may write inputs back outside of it, where torch lets
     nobody write to what was made within."""
     if not any(node.target is enter_inference_mode for node in ctx.graph.nodes):
@@ -55,7 +56,7 @@ def rely_on_who_may_write(ctx: Tracer) -> None:
             _rely(ctx, value, "is_inference")
 
 
-def _inputs_in_the_same_memory(ctx: Tracer, tensor: TensorValue) -> list[TensorValue]:
+def _inputs_in_the_same_memory(ctx: Recording, tensor: TensorValue) -> list[TensorValue]:
     memory = memory_of(tensor.fake)
     given = [value for node in ctx.graph.inputs.values() if (value := ctx.tensors.get(id(node.meta["val"])))]
     return [value for value in given if value.source is not None and memory_of(value.fake) == memory]

@@ -17,25 +17,66 @@ from typing import Any, NoReturn, Protocol
 import torch
 
 from capture.errors import Location, Reason
-from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource, Source
+from capture.guards.sources import AttrSource, ConstSource, DictSource, Inputs, KeySource, Source
+from capture.options import Options
 
 
 class NotConstant(Exception):
     """The value depends on more than constants."""
 
 
+class Recorded(Protocol):
+    """The graph as values see it."""
+
+    @property
+    def nodes(self) -> Sequence[Any]:
+        """What it consists of so far."""
+
+
+class Changes(Protocol):
+    """The effects as values see them."""
+
+    @property
+    def classes(self) -> bool:
+        """Whether members of a class were written."""
+
+    @property
+    def contexts(self) -> Sequence[Value]:
+        """Torch's contexts that were entered and not left, in their order."""
+
+    def take(self, ctx: Tracer, container: Value, item: Value) -> None:
+        """An item is taken out of a container, which others may look into as well."""
+
+
+class Keys(Protocol):
+    """Objects that are looked for, as values see them."""
+
+    def add(self, ctx: Tracer, value: Value) -> None:
+        """One more, which is none of those before."""
+
+
 class Tracer(Protocol):
     """The world as values see it."""
 
-    options: Any
-    graph: Any
-    effects: Any
-    frames: Any
-    inputs: Any
-    tensors: Any
-    leaves: Any
-    keys: Any
-    state_read: Any
+    @property
+    def options(self) -> Options:
+        """What the user chose."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """The function and the arguments of the call that is evaluated."""
+
+    @property
+    def graph(self) -> Recorded:
+        """What was recorded so far."""
+
+    @property
+    def effects(self) -> Changes:
+        """What the evaluated code did to objects and to the library's state."""
+
+    @property
+    def keys(self) -> Keys:
+        """The objects that are looked for by their identity."""
 
     def wrap(self, obj: Any, source: Source) -> Value:
         """The value of a real object found at ``source``; guards what its kind relies on."""

@@ -17,9 +17,9 @@ from capture.torch_versions import (
     get_current_function_mode_stack,
     len_torch_function_stack,
 )
-from capture.values.base import Value, realize
+from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
-from capture.values.context import DefaultDevice, TorchContext
+from capture.values.context import DefaultDevice
 
 
 def in_force() -> tuple[torch.device, ...]:
@@ -33,12 +33,12 @@ def is_overridden() -> bool:
     return len_torch_function_stack() > len(in_force())
 
 
-def innermost(contexts: Sequence[TorchContext]) -> DefaultDevice | None:
+def innermost(contexts: Sequence[Value]) -> DefaultDevice | None:
     """The default device that the program entered last and has not left."""
     return next((context for context in reversed(contexts) if isinstance(context, DefaultDevice)), None)
 
 
-def told(ctx: Any, target: Any, kwargs: Mapping[str, Value]) -> Mapping[str, Value]:
+def told(ctx: Tracer, target: Any, kwargs: Mapping[str, Value]) -> Mapping[str, Value]:
     """The options of an operator, with the device that a context within the function gives it."""
     context = innermost(ctx.effects.contexts)
     if context is None or isinstance(target, str) or target not in device_constructors():

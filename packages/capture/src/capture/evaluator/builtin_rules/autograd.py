@@ -15,6 +15,7 @@ import torch
 
 from capture.errors import Reason
 from capture.evaluator.builtin_rules.registry import rule
+from capture.evaluator.world import World
 from capture.guards.sources import AttrSource
 from capture.recording.graph import memory_of
 from capture.torch_versions import set_grad_enabled
@@ -28,12 +29,12 @@ _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 @rule(torch.autograd.grad, kinds=(None, None))
-def gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:
+def gradients(ctx: World, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:
     _insist_on_no_reentrant_checkpoint(ctx, _tensors(ctx, outputs))
     return _gradients(ctx, outputs, inputs, *rest, **options)
 
 
-def _insist_on_no_reentrant_checkpoint(ctx: Tracer, outputs: Sequence[TensorValue]) -> None:
+def _insist_on_no_reentrant_checkpoint(ctx: World, outputs: Sequence[TensorValue]) -> None:
     """Of some inputs' gradients such a checkpoint knows nothing: torch says so where CPython calls it."""
     if ctx.graph.reentrant:
         for step in History([output.fake for output in outputs]).steps:
@@ -43,7 +44,7 @@ def _insist_on_no_reentrant_checkpoint(ctx: Tracer, outputs: Sequence[TensorValu
                 ctx.stop_at((instruction, number), reason, location)
 
 
-def _gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:
+def _gradients(ctx: World, outputs: Value, inputs: Value, *rest: Value, **options: Value) -> Value:
     wanted = _tensors(ctx, inputs)
     for value in wanted:
         _rely_on_no_hooks(ctx, value)
@@ -64,7 +65,7 @@ def _gradients(ctx: Tracer, outputs: Value, inputs: Value, *rest: Value, **optio
 
 @rule(torch.Tensor.backward, kinds=(TensorValue,))
 def backward(
-    ctx: Tracer,
+    ctx: World,
     loss: TensorValue,
     gradient: Value = NONE,
     retain_graph: Value = NONE,
@@ -76,7 +77,7 @@ def backward(
 
 @rule(torch.autograd.backward, kinds=(None,))
 def backward_of_several(
-    ctx: Tracer,
+    ctx: World,
     tensors: Value,
     grad_tensors: Value = NONE,
     retain_graph: Value = NONE,
@@ -103,7 +104,7 @@ def backward_of_several(
     return NONE
 
 
-def _tensors(ctx: Tracer, value: Value) -> list[TensorValue]:
+def _tensors(ctx: World, value: Value) -> list[TensorValue]:
     if isinstance(value, TensorValue):
         _insist_on_known_histories(ctx, [value])
         return [value]
@@ -115,7 +116,7 @@ def _tensors(ctx: Tracer, value: Value) -> list[TensorValue]:
     return tensors
 
 
-def _insist_on_known_histories(ctx: Tracer, tensors: Iterable[TensorValue]) -> None:
+def _insist_on_known_histories(ctx: World, tensors: Iterable[TensorValue]) -> None:
     ctx.state_read["torch.is_anomaly_enabled"] = torch.is_anomaly_enabled
     if torch.is_anomaly_enabled():
         ctx.stop("autograd", "gradients are taken under anomaly detection, which looks at those of each operator")
@@ -127,7 +128,7 @@ def _insist_on_known_histories(ctx: Tracer, tensors: Iterable[TensorValue]) -> N
 # -- leaves ------------------------------------------------------------------------------------------------------
 
 
-def _leaves(ctx: Tracer, losses: Sequence[TensorValue]) -> list[TensorValue]:
+def _leaves(ctx: World, losses: Sequence[TensorValue]) -> list[TensorValue]:
     history = History([loss.fake for loss in losses])
     if any(id(leaf) in history.origins for leaf in ctx.leaves):
         ctx.keep_leaves_outside()
@@ -140,7 +141,7 @@ def _leaves(ctx: Tracer, losses: Sequence[TensorValue]) -> list[TensorValue]:
     return leaves
 
 
-def _outside(ctx: Tracer, history: History) -> str:
+def _outside(ctx: World, history: History) -> str:
     """Words for a history that begins before the graph."""
     arrived = (value for value, step in ctx.graph.arrived.values() if step in history.steps)
     named = next((value.describe() for value in arrived), "a tensor")
@@ -175,7 +176,7 @@ def _rely_on_no_hooks(ctx: Tracer, value: TensorValue) -> None:
 
 
 def _accumulate(
-    ctx: Tracer, leaves: Sequence[TensorValue], found: Sequence[Value], taken: set[Any], *, create_graph: bool
+    ctx: World, leaves: Sequence[TensorValue], found: Sequence[Value], taken: set[Any], *, create_graph: bool
 ) -> None:
     grads = {leaf: grad for leaf, grad in zip(leaves, found, strict=True) if isinstance(grad, TensorValue)}
     held = {leaf: leaf.gradient(ctx) for leaf in grads}
@@ -193,7 +194,7 @@ def _accumulate(
 
 
 @contextlib.contextmanager
-def _grad_mode(ctx: Tracer, enabled: bool, operands: Iterable[Value]) -> Iterator[None]:
+def _grad_mode(ctx: World, enabled: bool, operands: Iterable[Value]) -> Iterator[None]:
     """Autograd adds gradients up with a history only where a graph of them is wanted."""
     before = torch.is_grad_enabled()
     matters = any(isinstance(value, TensorValue) and value.fake.requires_grad for value in operands)
@@ -207,7 +208,7 @@ def _grad_mode(ctx: Tracer, enabled: bool, operands: Iterable[Value]) -> Iterato
         ctx.graph.switch(set_grad_enabled, before)
 
 
-def _own(ctx: Tracer, leaf: TensorValue, grad: TensorValue, taken: set[Any], *, create_graph: bool) -> Value:
+def _own(ctx: World, leaf: TensorValue, grad: TensorValue, taken: set[Any], *, create_graph: bool) -> Value:
     """A gradient that belongs to its leaf alone, laid out as autograd lays it, and that is no view; ``taken`` is memory
     that others have."""
     with torch.no_grad():

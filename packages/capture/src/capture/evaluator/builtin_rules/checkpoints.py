@@ -10,7 +10,8 @@ import torch.utils.checkpoint
 from capture.errors import Reason
 from capture.evaluator.assumptions import Stopped
 from capture.evaluator.builtin_rules.registry import rule
-from capture.values.base import Tracer, Value, reachable, realize, settled
+from capture.evaluator.world import World
+from capture.values.base import Value, reachable, realize, settled
 from capture.values.constant import FALSE, NONE, TRUE
 from capture.values.function import CellValue, FunctionValue
 from capture.values.tensor import TensorValue
@@ -19,7 +20,7 @@ _OWN = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop
 
 
 @rule(torch.utils.checkpoint.checkpoint)
-def checkpoint(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Value:
     args = tuple(realize(ctx, arg) for arg in args)
     own = {name: kwargs.pop(name) for name in _OWN if name in kwargs}
     if not torch.is_grad_enabled():
@@ -41,7 +42,7 @@ def checkpoint(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> V
     return result
 
 
-def _read_again(ctx: Tracer, function: Value) -> None:
+def _read_again(ctx: World, function: Value) -> None:
     """Backward calls the function once more, which then finds in its closure what is there by that time."""
     instruction, step = ctx.graph.mode.journal.place
     for cell in _cells(function, set()):
@@ -61,7 +62,7 @@ def _cells(function: Value, met: set[int]) -> Iterator[CellValue]:
         yield from _cells(cell.content, met)
 
 
-def _note_reentrant(ctx: Tracer, value: Value) -> None:
+def _note_reentrant(ctx: World, value: Value) -> None:
     """A result of a reentrant one: of a function with a backward of its own, whose results all have gradients."""
     if not isinstance(value, TensorValue):
         return

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 
 from capture.evaluator.builtin_rules.registry import rule
-from capture.values.base import Tracer, Value
+from capture.evaluator.world import World
+from capture.values.base import Value
 from capture.values.clock import ClockReading
 
 
 def _read(clock: object) -> None:
     @rule(clock)
-    def read(ctx: Tracer) -> Value:
+    def read(ctx: World) -> Value:
         reading = ClockReading(clock, ctx.graph.operations)  # type: ignore[arg-type]
         ctx.note_origin(reading)
         ctx.effects.clocks.append(reading)

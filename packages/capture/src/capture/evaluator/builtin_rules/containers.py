@@ -10,6 +10,7 @@ from typing import Any
 
 from capture.evaluator.builtin_rules.operators import index_of, values_equal
 from capture.evaluator.builtin_rules.registry import constant_of, rule
+from capture.evaluator.world import World
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.container_object import ContainerObject, contents_of, leave_subclass
@@ -39,7 +40,7 @@ def _respect_maxlen(items: ListValue) -> None:
 
 
 @rule(list.extend, collections.deque.extend, kinds=(ListValue, None))
-def extend(ctx: Tracer, items: ListValue, more: Value) -> Value:
+def extend(ctx: World, items: ListValue, more: Value) -> Value:
     ctx.changed(items)
     if isinstance(contents_of(realize(ctx, more)), SequenceValue):  # read to its end first: it may be this very one
         items.grow(iterate(ctx, more).rest(ctx))
@@ -327,7 +328,7 @@ def from_keys(ctx: Tracer, keys: Value, value: Value = NONE) -> Value:
 
 
 def _make_dict(cls: type) -> Any:
-    def make(ctx: Tracer, other: Value | None = None, /, **named: Value) -> Value:
+    def make(ctx: World, other: Value | None = None, /, **named: Value) -> Value:
         made = DictValue(cls=cls)
         update(ctx, made, other, **named)
         return made
@@ -340,7 +341,7 @@ rule(collections.OrderedDict)(_make_dict(collections.OrderedDict))
 
 
 @rule(collections.defaultdict)
-def make_defaultdict(ctx: Tracer, factory: Value = NONE, other: Value | None = None, /, **named: Value) -> Value:
+def make_defaultdict(ctx: World, factory: Value = NONE, other: Value | None = None, /, **named: Value) -> Value:
     made = DictValue(cls=collections.defaultdict)
     made.default_factory = factory
     update(ctx, made, other, **named)

@@ -17,6 +17,7 @@ import torch
 from capture.errors import UserRaised
 from capture.evaluator.autograd_context import FunctionContext
 from capture.evaluator.builtin_rules.registry import rule
+from capture.evaluator.world import World
 from capture.operators.triton_kernels.traces import apply_traced
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, boolean
@@ -30,7 +31,7 @@ _APPLY = inspect.getattr_static(torch.autograd.Function, "apply")  # a class met
 
 
 @rule(getattr(_APPLY, "__func__", _APPLY), kinds=(ClassValue,))
-def apply_function(ctx: Tracer, cls: ClassValue, *args: Value) -> Value:
+def apply_function(ctx: World, cls: ClassValue, *args: Value) -> Value:
     for arg in args:
         if isinstance(arg, TensorValue):
             arg.shape(ctx)  # before the rehearsal, whose nodes are forgotten

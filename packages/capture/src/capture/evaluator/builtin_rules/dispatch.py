@@ -14,11 +14,12 @@ from typing import Any
 
 from capture.evaluator.builtin_rules.families import FAMILIES
 from capture.evaluator.builtin_rules.registry import PURE, RULES, Kinds, Rule, fold, hashable_in, name_of
-from capture.values.base import Tracer, Value, realize
+from capture.evaluator.world import World
+from capture.values.base import Value, realize
 from capture.values.container_object import STORAGE, contents_of
 
 
-def call_builtin(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+def call_builtin(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     args = [realize(ctx, arg) for arg in args]
     kwargs = {name: realize(ctx, value) for name, value in kwargs.items()}
     owner = None if not args or isinstance(function, type) else getattr(function, "__objclass__", None)
@@ -30,7 +31,7 @@ def call_builtin(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapp
     return receiver if answer is args[0] else answer  # what gives itself gives the whole object
 
 
-def _call(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+def _call(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     for kinds, handler in _rules_of(function):
         if _fits(kinds, args):
             return _apply(ctx, function, handler, args, kwargs)
@@ -49,7 +50,7 @@ def _call(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str
     )
 
 
-def _insist_on_a_receiver(ctx: Tracer, function: Any, owner: Any, cls: type) -> None:
+def _insist_on_a_receiver(ctx: World, function: Any, owner: Any, cls: type) -> None:
     """Methods of a builtin container work on it alone, and those of ``dict`` know nothing of an order."""
     if not issubclass(cls, (owner, MappingProxyType)):
         ctx.stop("call", f"{name_of(function)} is called on a {cls.__qualname__}")
@@ -62,7 +63,7 @@ _CHANGES_A_DICT = frozenset(
 )
 
 
-def _apply(ctx: Tracer, function: Any, rule: Rule, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+def _apply(ctx: World, function: Any, rule: Rule, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     try:
         return rule(ctx, *args, **kwargs)
     except TypeError as error:
@@ -79,7 +80,7 @@ def _rules_of(function: Any) -> list[tuple[Kinds, Rule]]:
         return []
 
 
-def has_rule_for(ctx: Tracer, function: FunctionType, args: Sequence[Value]) -> bool:
+def has_rule_for(ctx: World, function: FunctionType, args: Sequence[Value]) -> bool:
     """Whether a Python function on these operands means what a rule says, and not what its code does."""
     return any(_fits(kinds, [realize(ctx, arg) for arg in args]) for kinds, _ in RULES.get(function, ()))
 

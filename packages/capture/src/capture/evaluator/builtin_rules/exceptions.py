@@ -10,6 +10,7 @@ from typing import Any
 
 from capture.bytecode.versions import PY313
 from capture.evaluator.builtin_rules.registry import constant_of, rule
+from capture.evaluator.world import World
 from capture.values.base import NotConstant, Tracer, Value, derives, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.exception import ExceptionValue, made_in_c
@@ -22,7 +23,7 @@ from capture.values.user_object import lookup
 
 
 def make_exception(
-    ctx: Tracer, cls: type[BaseException], args: Sequence[Value], kwargs: Mapping[str, Value]
+    ctx: World, cls: type[BaseException], args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
     """What calling a class of exceptions gives."""
     target = ctx.literal(cls)

@@ -16,6 +16,7 @@ import torch
 
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.builtin_rules.scalars import tensor_form
+from capture.evaluator.world import World
 from capture.torch_versions import foreach_copy_, foreach_mul
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
@@ -29,7 +30,7 @@ _DOUBLE = ConstantValue(torch.float64)
 _CPU = torch.device("cpu")
 
 
-def numbers_of_the_run(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def numbers_of_the_run(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = str(getattr(function, "__name__", ""))
     operation = name.removeprefix("_foreach_").removesuffix("_")
     if name.startswith("_fused_"):
@@ -46,7 +47,7 @@ def numbers_of_the_run(ctx: Tracer, function: Any, args: Sequence[Value], kwargs
     return None
 
 
-def _fused(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _fused(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """These take a tensor for the learning rate and for no other number."""
     rate = kwargs.get("lr")
     if not isinstance(rate, ScalarValue):
@@ -55,7 +56,7 @@ def _fused(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[st
 
 
 def _with_a_factor(
-    ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value], keyword: str
+    ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value], keyword: str
 ) -> Value | None:
     """``target += factor * operand``, with one factor or one for each tensor of a list."""
     operands, options = list(args), dict(kwargs)
@@ -101,7 +102,7 @@ def _of_one_element(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty((1,) * tensor.dim(), dtype=tensor.dtype, device="meta")
 
 
-def _with_tensors(ctx: Tracer, function: Any, args: Sequence[Value], *, exact: bool) -> Value | None:
+def _with_tensors(ctx: World, function: Any, args: Sequence[Value], *, exact: bool) -> Value | None:
     """The last operand is one number for all tensors or one for each; ``exact``: of the tensors' own dtype."""
     targets, numbers = _parts(ctx, args[0]), _parts(ctx, args[-1])
     if not targets or not _needs_help(targets[0], numbers, exact, isinstance(args[0], SequenceValue)):
@@ -146,7 +147,7 @@ def _rounded_once(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value:
 
 
 @rule(operator.pow, kinds=(ScalarValue, TensorValue))
-def power(ctx: Tracer, base: ScalarValue, exponent: TensorValue) -> Value:
+def power(ctx: World, base: ScalarValue, exponent: TensorValue) -> Value:
     """Of two numbers, of which the second is one of the graph's already."""
     if exponent.fake.dim() or exponent.fake.dtype is not torch.float64:
         ctx.stop("tensor value", f"{base.describe()} is raised to {exponent.describe()}", "keep it a tensor")
@@ -180,7 +181,7 @@ def _in_single_precision(ctx: Tracer, operand: Value) -> Value:
     return operand
 
 
-def _as_tensors(ctx: Tracer, numbers: Sequence[Value], like: Sequence[Value], *, exact: bool) -> list[Value]:
+def _as_tensors(ctx: World, numbers: Sequence[Value], like: Sequence[Value], *, exact: bool) -> list[Value]:
     """One tensor without dimensions for each of the tensors in ``like``.  Torch takes those of the CPU for a factor of
     any tensor; where it wants ``exact`` ones they are where those are, and all numbers move at once."""
     forms = [_form(ctx, number) for number in numbers]
@@ -193,7 +194,7 @@ def _as_tensors(ctx: Tracer, numbers: Sequence[Value], like: Sequence[Value], *,
     return [*forms] * (len(like) // len(forms))
 
 
-def _form(ctx: Tracer, number: Value) -> TensorValue:
+def _form(ctx: World, number: Value) -> TensorValue:
     form = tensor_form(ctx, number) if isinstance(number, ScalarValue) else number
     if not isinstance(form, TensorValue):
         form = ctx.record(torch.full, [ctx.literal(()), form], {"dtype": _DOUBLE})

@@ -25,9 +25,10 @@ from capture.evaluator.builtin_rules.scalars import number_operators, relied_on
 from capture.evaluator.builtin_rules.torch_functions import record_operations, torch_constants
 from capture.evaluator.builtin_rules.varying_floats import floats_that_vary
 from capture.evaluator.builtin_rules.varying_lengths import as_a_program, of_a_length_that_varies
-from capture.values.base import Tracer, Value
+from capture.evaluator.world import World
+from capture.values.base import Value
 
-Family = Callable[[Tracer, Any, Sequence[Value], Mapping[str, Value]], Value | None]
+Family = Callable[[World, Any, Sequence[Value], Mapping[str, Value]], Value | None]
 
 FAMILIES: tuple[Family, ...] = (
     say_later,  # what the program lets be said at the end, whatever it is

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from capture.evaluator.builtin_rules.registry import fold, rule
+from capture.evaluator.world import World
 from capture.guards.sources import FormulaSource, Inputs, NumberSource, Source
 from capture.signals import let_through
 from capture.values.base import Tracer, Value
@@ -49,7 +50,7 @@ def _is_natural(exponent: Value) -> bool:
     return isinstance(exponent, ConstantValue) and exponent.value >= 0
 
 
-def computed(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> Value:
+def computed(ctx: World, function: Callable[..., Any], operands: Sequence[Value]) -> Value:
     """A number as Python computes it, in each call."""
     source = _formula(ctx, function, operands)
     result = _outcome(ctx, source, function, operands)
@@ -75,7 +76,7 @@ def computed(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value
     return SymbolicNumber(node, node.meta["val"], source)
 
 
-def parts_of(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value], count: int) -> list[Value]:
+def parts_of(ctx: World, function: Callable[..., Any], operands: Sequence[Value], count: int) -> list[Value]:
     """The numbers of which Python makes a tuple."""
     return [computed(ctx, _part(function, place), operands) for place in range(count)]
 
@@ -90,14 +91,14 @@ def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def is_known_before(ctx: Tracer, operand: Value) -> bool:
+def is_known_before(ctx: World, operand: Value) -> bool:
     """Whether a number is the program's own, was passed in, or follows from such."""
     if isinstance(operand, ConstantValue):
         return isinstance(operand.value, (int, float, type(None)))
     return isinstance(operand, (SymbolicNumber, ScalarValue)) and _source(ctx, operand) is not None
 
 
-def compared(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> Value:
+def compared(ctx: World, function: Callable[..., Any], operands: Sequence[Value]) -> Value:
     """What Python says of these numbers, from now on relied on."""
     source = _formula(ctx, function, operands)
     answer = bool(_outcome(ctx, source, function, operands))
@@ -194,7 +195,7 @@ def _relied_on(operand: Value) -> Any:
     return operand.specialized() if isinstance(operand, SymbolicNumber) else operand.constant()
 
 
-def _formula(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> FormulaSource:
+def _formula(ctx: World, function: Callable[..., Any], operands: Sequence[Value]) -> FormulaSource:
     sources = [_source(ctx, operand) for operand in operands]
     found = tuple(source for source in sources if source is not None)
     if len(found) < len(sources):
@@ -209,7 +210,7 @@ def _name(function: Callable[..., Any]) -> str:
     return f"math.{function.__name__}" if getattr(function, "__module__", "") == "math" else function.__qualname__
 
 
-def _source(ctx: Tracer, operand: Value) -> Source | None:
+def _source(ctx: World, operand: Value) -> Source | None:
     if isinstance(operand, ScalarValue):
         if operand.source is not None or None in operand._given():
             return operand.source
@@ -223,7 +224,7 @@ def _source(ctx: Tracer, operand: Value) -> Source | None:
 
 def _rounding(function: Any) -> None:
     @rule(function, kinds=(SymbolicNumber,))
-    def rounded(ctx: Tracer, value: SymbolicNumber, *more: Value) -> Value:
+    def rounded(ctx: World, value: SymbolicNumber, *more: Value) -> Value:
         if not all(is_known_before(ctx, each) for each in more):
             ctx.stop("call", f"a number is rounded as {more[0].describe()} says")
         whole = value.python_type() is int and not more
@@ -235,7 +236,7 @@ for _function in (math.floor, math.ceil, math.trunc, round, int):
 
 
 @rule(float, torch.sym_float, kinds=(SymbolicNumber,))
-def symbolic_float(ctx: Tracer, value: SymbolicNumber) -> Value:
+def symbolic_float(ctx: World, value: SymbolicNumber) -> Value:
     return value if value.python_type() is float else computed(ctx, float, [value])
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from capture.evaluator.builtin_rules.formulas import compared, computed, is_known_before, named, parts_of
 from capture.evaluator.builtin_rules.operators import plain_in_place
-from capture.values.base import Tracer, Value
+from capture.evaluator.world import World
+from capture.values.base import Value
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import TupleValue
 from capture.values.symint import SymbolicNumber
@@ -31,9 +32,7 @@ _QUESTIONS = frozenset({math.isclose, math.isfinite, math.isinf, math.isnan, flo
 _PAIRS = frozenset({math.frexp, math.modf, float.as_integer_ratio, int.as_integer_ratio})
 
 
-def functions_of_numbers(
-    ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
-) -> Value | None:
+def functions_of_numbers(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     operands = [*args, *kwargs.values()]
     if not any(isinstance(operand, (SymbolicNumber, ScalarValue)) for operand in operands):
         return None

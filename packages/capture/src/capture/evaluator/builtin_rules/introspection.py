@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
+from capture.evaluator.world import World
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
@@ -24,7 +25,7 @@ def local_variables(ctx: Tracer) -> Value:
 
 
 @rule(vars)
-def variables(ctx: Tracer, *operands: Value) -> Value:
+def variables(ctx: World, *operands: Value) -> Value:
     if not operands:
         return local_variables(ctx)
     if not isinstance(operands[0], UserObject):

@@ -15,6 +15,7 @@ import torch
 from capture.evaluator.builtin_rules.formulas import computed, is_known_before, named
 from capture.evaluator.builtin_rules.operators import index_of
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
+from capture.evaluator.world import World
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.iterating import CallableIterator, ChainIterator, UserIterator, iterate
@@ -165,7 +166,7 @@ def make_filter(ctx: Tracer, predicate: Value, iterable: Value) -> Value:
 
 
 @rule(reversed, kinds=(None,))
-def make_reversed(ctx: Tracer, value: Value) -> Value:
+def make_reversed(ctx: World, value: Value) -> Value:
     if isinstance(value, UserObject):
         return _reversed_object(ctx, value)
     if isinstance(value, SequenceValue) and value.cls is not collections.deque:
@@ -183,7 +184,7 @@ def make_reversed(ctx: Tracer, value: Value) -> Value:
     return ctx.stop("iteration", f"{value.describe()} is iterated backwards")
 
 
-def _reversed_object(ctx: Tracer, value: UserObject) -> Value:
+def _reversed_object(ctx: World, value: UserObject) -> Value:
     method = value.special(ctx, "__reversed__")
     if method is not None:
         return ctx.call(method, [])
@@ -254,7 +255,7 @@ def make_pairwise(ctx: Tracer, iterable: Value) -> Value:
 
 
 @rule(sum, kinds=(None,))
-def total(ctx: Tracer, iterable: Value, start: Value | None = None) -> Value:
+def total(ctx: World, iterable: Value, start: Value | None = None) -> Value:
     result = start or ConstantValue(0)
     iterator = iterate(ctx, iterable)
     value = iterator.step(ctx)
@@ -278,7 +279,7 @@ def _is_number(value: Value) -> bool:
     return value.python_type() in (int, float, bool)
 
 
-def _sum_of_numbers(ctx: Tracer, numbers: Sequence[Value]) -> Value:
+def _sum_of_numbers(ctx: World, numbers: Sequence[Value]) -> Value:
     if sum(number.python_type() is float for number in numbers) > 1:  # one alone is rounded as by `+`
         if all(isinstance(number, ConstantValue) for number in numbers):
             return ConstantValue(_SUM(*(number.constant() for number in numbers)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from capture.evaluator.builtin_rules.registry import rule
+from capture.evaluator.world import World
 from capture.values.base import Tracer, Value
 from capture.values.constant import FALSE, NONE, TRUE, ConstantValue
 from capture.values.lock import LOCK, RLOCK, LockValue
@@ -25,7 +26,7 @@ def make_reentrant_lock(ctx: Tracer) -> Value:
 
 
 @rule(LOCK.acquire, RLOCK.acquire, LOCK.__enter__, RLOCK.__enter__, kinds=(LockValue,))
-def take(ctx: Tracer, lock: LockValue, blocking: Value = TRUE, timeout: Value = _NO_LIMIT) -> Value:
+def take(ctx: World, lock: LockValue, blocking: Value = TRUE, timeout: Value = _NO_LIMIT) -> Value:
     _insist_on_waiting(ctx, lock, blocking, timeout.constant() != -1)
     if lock.source is not None:
         ctx.effects.locks.take(ctx, lock)
@@ -42,7 +43,7 @@ def _insist_on_waiting(ctx: Tracer, lock: Value, blocking: Value, limited: bool)
 
 
 @rule(LOCK.release, RLOCK.release, LOCK.__exit__, RLOCK.__exit__, kinds=(LockValue,))
-def release(ctx: Tracer, lock: LockValue, *exception: Value) -> Value:
+def release(ctx: World, lock: LockValue, *exception: Value) -> Value:
     if lock.source is None:
         if not lock.depth:
             ctx.throw(RuntimeError, f"{'cannot release un-acquired' if lock.cls is RLOCK else 'release unlocked'} lock")
@@ -54,7 +55,7 @@ def release(ctx: Tracer, lock: LockValue, *exception: Value) -> Value:
     return NONE
 
 
-def _rely_on_its_being_held(ctx: Tracer, lock: LockValue) -> None:
+def _rely_on_its_being_held(ctx: World, lock: LockValue) -> None:
     assert lock.source is not None
     if lock in ctx.effects.changed() or not lock.is_held_now():
         ctx.stop("lock", f"{lock.describe()} is released, which was not taken here", _HINT)
@@ -63,7 +64,7 @@ def _rely_on_its_being_held(ctx: Tracer, lock: LockValue) -> None:
 
 
 @rule(RLOCK._is_owned, LOCK.locked, kinds=(LockValue,))  # type: ignore[attr-defined]
-def is_held(ctx: Tracer, lock: LockValue) -> Value:
+def is_held(ctx: World, lock: LockValue) -> Value:
     if lock.source is None:
         return TRUE if lock.depth else FALSE
     if ctx.effects.locks.is_held(lock):
@@ -72,7 +73,7 @@ def is_held(ctx: Tracer, lock: LockValue) -> Value:
 
 
 @rule(threading.Semaphore.acquire, kinds=(UserObject,))
-def enter_semaphore(ctx: Tracer, semaphore: UserObject, blocking: Value = TRUE, timeout: Value = NONE) -> Value:
+def enter_semaphore(ctx: World, semaphore: UserObject, blocking: Value = TRUE, timeout: Value = NONE) -> Value:
     _insist_on_waiting(ctx, semaphore, blocking, timeout is not NONE)
     if semaphore.source is None or semaphore.overlay:
         ctx.stop("lock", "a semaphore that was made or changed in the captured code is taken", _HINT)
@@ -81,7 +82,7 @@ def enter_semaphore(ctx: Tracer, semaphore: UserObject, blocking: Value = TRUE, 
 
 
 @rule(threading.Semaphore.release, threading.BoundedSemaphore.release, kinds=(UserObject,))
-def leave_semaphore(ctx: Tracer, semaphore: UserObject, n: Value = _ONE) -> Value:
+def leave_semaphore(ctx: World, semaphore: UserObject, n: Value = _ONE) -> Value:
     if n.constant() != 1 or not ctx.effects.locks.is_held(semaphore):
         ctx.stop("lock", f"{semaphore.describe()} is released, which was not taken here", _HINT)
     ctx.effects.locks.release(ctx, semaphore)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from capture.evaluator.builtin_rules.operators import values_equal
 from capture.evaluator.builtin_rules.registry import fold, rule
+from capture.evaluator.world import World
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue, boolean, differs_from_itself
 from capture.values.iterating import iterate
@@ -27,7 +28,7 @@ def item_in_set(ctx: Tracer, container: SetValue, item: Value) -> Value:
 
 
 @rule(operator.contains, kinds=(DictView, None))
-def item_in_view(ctx: Tracer, container: DictView, item: Value) -> Value:
+def item_in_view(ctx: World, container: DictView, item: Value) -> Value:
     if container.which == "keys":
         return key_in_dict(ctx, container.owner, item)
     if container.which == "items":

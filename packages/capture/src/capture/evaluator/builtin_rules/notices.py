@@ -12,10 +12,11 @@ from typing import Any, Protocol, TypeGuard
 
 from capture.errors import Location
 from capture.evaluator.builtin_rules.registry import rule
+from capture.evaluator.world import World
 from capture.informing import filter_for
 from capture.program_settings import program_settings
 from capture.silence import raised, silenced
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.function import ClassValue
 from capture.values.tensor import TensorValue
@@ -36,7 +37,7 @@ def remark(listener: Listener, text: str) -> None:
 
 
 @rule(remark)
-def remark_while_captured(ctx: Tracer, listener: Value, text: Value) -> Value:
+def remark_while_captured(ctx: World, listener: Value, text: Value) -> Value:
     heard_by = realize(ctx, listener)
     if not isinstance(heard_by, UserObject) or heard_by.obj is None:
         return ctx.stop("value", "a remark is made to what was made here")
@@ -67,7 +68,7 @@ class Notice:
 
 @rule(warnings.warn)
 def warn_of_what_is_deprecated(
-    ctx: Tracer, message: Value, category: Value = NONE, stacklevel: Value = NONE, *rest: Value, **more: Value
+    ctx: World, message: Value, category: Value = NONE, stacklevel: Value = NONE, *rest: Value, **more: Value
 ) -> Value:
     """What a library deprecates it says at every call; what its function does has nothing to do with that."""
     kind = category.constant() if isinstance(category, (ConstantValue, ClassValue)) else None
@@ -79,13 +80,13 @@ def warn_of_what_is_deprecated(
     return NONE
 
 
-def _give(ctx: Tracer, notice: Notice) -> None:
+def _give(ctx: World, notice: Notice) -> None:
     if notice.would_raise():
         ctx.stop("warning", f"a warning is an error: {notice.text}")
     ctx.effects.calls.append((notice, ()))
 
 
-def noticed(ctx: Tracer, make: Callable[[], Any]) -> Any:
+def noticed(ctx: World, make: Callable[[], Any]) -> Any:
     """What ``make`` gives of a library's.  What the library says of that is said at every call."""
     try:
         with raised():
@@ -100,7 +101,7 @@ def _is_deprecation(kind: Any) -> TypeGuard[type[Warning]]:
     return isinstance(kind, type) and issubclass(kind, (DeprecationWarning, FutureWarning))
 
 
-def say_later(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def say_later(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """A call that the program lets be made at the end of the graph; of tensors it then sees what they hold by then."""
     allowed = program_settings().said_later
     if not allowed or kwargs or not any(function is each for each in allowed):
@@ -112,7 +113,7 @@ def say_later(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping
     return NONE
 
 
-def calling_place(ctx: Tracer) -> Location:
+def calling_place(ctx: World) -> Location:
     """The line of the program that called what says something: beyond the files of who says it, and of libraries."""
     home = os.path.dirname(ctx.frames[-1].code.co_filename)
     while_within = (frame for frame in reversed(ctx.frames) if not _is_of(frame, home))

@@ -17,6 +17,7 @@ import torch
 
 from capture.evaluator.builtin_rules.exceptions import make_exception
 from capture.evaluator.builtin_rules.registry import constant_of, fold, pure, rule
+from capture.evaluator.world import World
 from capture.signals import let_through
 from capture.values.base import (
     NotConstant,
@@ -54,7 +55,7 @@ def type_of(ctx: Tracer, value: Value, *rest: Value) -> Value:
 
 
 @rule(isinstance, kinds=(None, None))
-def is_instance(ctx: Tracer, value: Value, classes: Value) -> Value:
+def is_instance(ctx: World, value: Value, classes: Value) -> Value:
     candidates = constant_of(ctx, classes)
     if isinstance(candidates, tuple):
         return boolean(any(is_instance(ctx, value, ctx.literal(each)).truth(ctx) for each in candidates))
@@ -75,7 +76,7 @@ def is_instance(ctx: Tracer, value: Value, classes: Value) -> Value:
     return _ask(ctx, issubclass, value.python_type(), candidates)
 
 
-def _ask(ctx: Tracer, question: Any, obj: Any, candidate: Any) -> Value:
+def _ask(ctx: World, question: Any, obj: Any, candidate: Any) -> Value:
     owner, _ = lookup(candidate, "__subclasshook__") if isinstance(candidate, type) else (object, None)
     if not trusted(owner):
         ctx.stop("class", f"the class `{owner.__qualname__}` has code that says what is a subclass")
@@ -99,7 +100,7 @@ def _is_like_a_protocol(ctx: Tracer, value: Value, protocol: Any) -> Value:
 
 
 @rule(issubclass, kinds=(ClassValue, ClassValue))
-def is_subclass(ctx: Tracer, cls: ClassValue, candidate: ClassValue) -> Value:
+def is_subclass(ctx: World, cls: ClassValue, candidate: ClassValue) -> Value:
     check = _code_that_answers(candidate.cls, "__subclasscheck__")
     if check is None:
         return _ask(ctx, issubclass, cls.cls, candidate.cls)
@@ -513,7 +514,7 @@ def default_equality(ctx: Tracer, left: Value, right: Value) -> Value:
     return TRUE if ctx.is_one_object(left, right) else NOT_IMPLEMENTED
 
 
-def construct(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def construct(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """``cls(...)`` for classes without a rule: exceptions, named tuples, and classes whose code can be evaluated."""
     if not isinstance(function, type):
         return None
@@ -523,13 +524,13 @@ def construct(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping
 
 
 @rule(type.__call__, kinds=(ClassValue,))
-def call_class(ctx: Tracer, cls: ClassValue, /, *args: Value, **kwargs: Value) -> Value:
+def call_class(ctx: World, cls: ClassValue, /, *args: Value, **kwargs: Value) -> Value:
     """What a metaclass's own ``__call__`` passes on to."""
     made = _call_of_type(ctx, cls.cls, args, kwargs)
     return made if made is not None else ctx.stop("class", f"{cls.describe()} is called by its metaclass")
 
 
-def _call_of_type(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _call_of_type(ctx: World, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if issubclass(cls, BaseException):
         return make_exception(ctx, cls, args, kwargs)
     return _make_instance(ctx, cls, args, kwargs)

@@ -12,6 +12,7 @@ import torch
 
 from capture.evaluator.builtin_rules.formulas import compared, computed, is_of_floats, whole
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
+from capture.evaluator.world import World
 from capture.signals import let_through
 from capture.values.base import Tracer, Value, derives, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean, differs_from_itself
@@ -54,7 +55,7 @@ def plain_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 _IN_PLACE = frozenset(f.__name__ for symbol, f in BINARY.items() if symbol.endswith("=") and symbol not in ("==",))
 
 
-def operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def operators(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """Operators on operands that no rule knows: tensors, symbolic numbers, objects with special methods."""
     if not isinstance(function, type(operator.add)) or function not in _ALL:
         return None
@@ -104,7 +105,7 @@ def _symbol(function: Any) -> str:
     return str(function.__name__)
 
 
-def _symbolic(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value | None:
+def _symbolic(ctx: World, function: Any, args: Sequence[Value]) -> Value | None:
     if not all(isinstance(arg, SymbolicNumber) or _is_number(arg) for arg in args):
         if function in (operator.eq, operator.ne):
             return boolean(function is operator.ne)
@@ -340,7 +341,7 @@ _LONGEST = 1_000_000
 
 
 @rule(operator.imul, kinds=(TupleValue, ConstantValue))
-def repeat_tuple_in_place(ctx: Tracer, items: TupleValue, count: ConstantValue) -> Value:
+def repeat_tuple_in_place(ctx: World, items: TupleValue, count: ConstantValue) -> Value:
     return repeat(ctx, items, count)
 
 
@@ -353,7 +354,7 @@ def repeat_in_place(ctx: Tracer, items: ListValue, count: ConstantValue) -> Valu
 
 
 @rule(operator.mul, kinds=(ConstantValue, SequenceValue))
-def repeat_reflected(ctx: Tracer, count: ConstantValue, items: SequenceValue) -> Value:
+def repeat_reflected(ctx: World, count: ConstantValue, items: SequenceValue) -> Value:
     return repeat(ctx, items, count)
 
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Concatenate
 
+from capture.evaluator.world import World
 from capture.signals import let_through
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize
 from capture.values.constant import differs_from_itself
 from capture.values.own_methods import asked_method
 
 Kinds = tuple[Any, ...]
-Rule = Callable[..., Value]
+Rule = Callable[Concatenate[World, ...], Value]
 RULES: dict[Any, list[tuple[Kinds, Rule]]] = {}
 PURE: set[Any] = set()
 

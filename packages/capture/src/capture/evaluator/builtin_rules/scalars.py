@@ -12,6 +12,7 @@ import torch
 from capture.evaluator.builtin_rules.formulas import computed, is_known_before
 from capture.evaluator.builtin_rules.operators import plain_in_place
 from capture.evaluator.builtin_rules.registry import rule
+from capture.evaluator.world import World
 from capture.guards.sources import MadeSource
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
@@ -59,7 +60,7 @@ def item(ctx: Tracer, tensor: TensorValue) -> Value:
 
 
 @rule(torch.Tensor.tolist, kinds=(TensorValue,))
-def to_list(ctx: Tracer, tensor: TensorValue) -> Value:
+def to_list(ctx: World, tensor: TensorValue) -> Value:
     if tensor.fake.dim() == 0:
         return item(ctx, tensor)
     count = tensor.fake.numel()
@@ -83,7 +84,7 @@ def _sample(operand: Value) -> Any:
     return operand.python_type()(1) if operand.python_type() in (int, float, bool) else None
 
 
-def number_operators(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def number_operators(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if not any(isinstance(arg, ScalarValue) for arg in args):
         return None
     if any(isinstance(arg, TensorValue) for arg in args):
@@ -142,7 +143,7 @@ def to_float(ctx: Tracer, value: ScalarValue) -> Value:
 
 
 @rule(int, operator.index, kinds=(ScalarValue,))
-def to_int(ctx: Tracer, value: ScalarValue) -> Value:
+def to_int(ctx: World, value: ScalarValue) -> Value:
     if value.cls is float:
         if is_known_before(ctx, value):
             return computed(ctx, int, [value])
@@ -155,7 +156,7 @@ def to_int(ctx: Tracer, value: ScalarValue) -> Value:
 # -- operands of tensors -----------------------------------------------------------------------------------------
 
 
-def with_tensor(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def with_tensor(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """``tensor * number``, where a tensor without dimensions in the number's place gives the same to the bit.  Other
     operators take whole numbers as symbols of the graph."""
     name = getattr(function, "__name__", "")
@@ -188,7 +189,7 @@ def _scalar(args: Sequence[Value]) -> ScalarValue:
     return next(arg for arg in args if isinstance(arg, ScalarValue))
 
 
-def tensor_form(ctx: Tracer, number: Value) -> Value:
+def tensor_form(ctx: World, number: Value) -> Value:
     """The number as a tensor without dimensions, or a plain number where it is known."""
     if isinstance(number, ConstantValue):
         return number
@@ -204,7 +205,7 @@ def as_double(number: float) -> torch.Tensor:
     return torch.tensor(number, dtype=torch.float64)
 
 
-def _computed_form(ctx: Tracer, number: ScalarValue) -> TensorValue:
+def _computed_form(ctx: World, number: ScalarValue) -> TensorValue:
     assert number.function is not None
     if number.cls is not float or number.function not in _IN_DOUBLES:
         ctx.stop("tensor value", f"{number.describe()} is used with a tensor", "keep it a tensor")
@@ -224,7 +225,7 @@ def _in_double(ctx: Tracer, form: Value) -> Value:
     return ctx.record("to", [form, ConstantValue(torch.float64)], {}, method=True)
 
 
-def _given_form(ctx: Tracer, number: ScalarValue) -> TensorValue:
+def _given_form(ctx: World, number: ScalarValue) -> TensorValue:
     assert number.source is not None
     source = MadeSource(number.source, as_double)
     node = ctx.graph.inputs.get(source)

@@ -8,6 +8,7 @@ from typing import Any
 
 from capture.evaluator.builtin_rules.operators import keys_like_a_set
 from capture.evaluator.builtin_rules.registry import constant_of, rule
+from capture.evaluator.world import World
 from capture.values.base import NotConstant, Tracer, Value
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.iterating import iterate
@@ -92,7 +93,7 @@ def add(ctx: Tracer, items: SetValue, item: Value) -> Value:
 
 
 @rule(set.update, kinds=(SetValue,))
-def update_set(ctx: Tracer, items: SetValue, *others: Value) -> Value:
+def update_set(ctx: World, items: SetValue, *others: Value) -> Value:
     for other in others:
         iterator = iterate(ctx, other)
         while (item := iterator.step(ctx)) is not None:
@@ -109,7 +110,7 @@ def discard(ctx: Tracer, items: SetValue, item: Value) -> Value:
 
 
 @rule(set.remove, kinds=(SetValue, None))
-def remove_from_set(ctx: Tracer, items: SetValue, item: Value) -> Value:
+def remove_from_set(ctx: World, items: SetValue, item: Value) -> Value:
     if key_of(ctx, item) not in items.entries:
         ctx.throw(KeyError, item)
     return discard(ctx, items, item)
@@ -121,7 +122,7 @@ def copy_set(ctx: Tracer, items: SetValue) -> Value:
 
 
 @rule(set)
-def make_set(ctx: Tracer, iterable: Value | None = None) -> Value:
+def make_set(ctx: World, iterable: Value | None = None) -> Value:
     made = SetValue({})
     if iterable is not None:
         update_set(ctx, made, iterable)
@@ -129,7 +130,7 @@ def make_set(ctx: Tracer, iterable: Value | None = None) -> Value:
 
 
 @rule(set.union, kinds=(SetValue,))
-def set_union(ctx: Tracer, items: SetValue, *others: Value) -> Value:
+def set_union(ctx: World, items: SetValue, *others: Value) -> Value:
     made = SetValue(items.entries.items())
     update_set(ctx, made, *others)
     return made

@@ -12,6 +12,7 @@ from typing import Any
 
 from capture.evaluator.builtin_rules.containers import update
 from capture.evaluator.builtin_rules.registry import RULES, rule
+from capture.evaluator.world import World
 from capture.values.base import Tracer, Value
 from capture.values.constant import NONE
 from capture.values.container_object import STORAGE, contents_of
@@ -47,13 +48,13 @@ _register()
 
 
 @rule(dict.__init__, collections.OrderedDict.__init__, kinds=(DictValue,))
-def init_dict(ctx: Tracer, contents: DictValue, other: Value | None = None, /, **named: Value) -> Value:
+def init_dict(ctx: World, contents: DictValue, other: Value | None = None, /, **named: Value) -> Value:
     return update(ctx, contents, other, **named)
 
 
 @rule(collections.defaultdict.__init__, kinds=(DictValue,))
 def init_defaultdict(
-    ctx: Tracer, contents: DictValue, factory: Value = NONE, other: Value | None = None, /, **named: Value
+    ctx: World, contents: DictValue, factory: Value = NONE, other: Value | None = None, /, **named: Value
 ) -> Value:
     contents.default_factory = factory
     return update(ctx, contents, other, **named)

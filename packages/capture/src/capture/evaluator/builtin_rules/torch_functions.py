@@ -14,6 +14,7 @@ from torch.autograd.profiler import record_function
 
 from capture.evaluator.builtin_rules.notices import noticed
 from capture.evaluator.builtin_rules.registry import constant_of, fold, rule
+from capture.evaluator.world import World
 from capture.guards.sources import AttrSource, CallSource, ConstSource
 from capture.recording.python_kernels import leave_what_reads_changes
 from capture.recording.tensor_queries import QUESTIONS, answer_of, rely_on_where_it_begins
@@ -138,7 +139,7 @@ def _names_behind(function: Any) -> list[tuple[ModuleType, str, Any]]:
     return [(home, name, original) for (home, name), original in found.items()]
 
 
-def record_operations(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def record_operations(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = getattr(function, "__name__", "")
     if name in QUESTIONS and args and isinstance(asked := args[0], TensorValue) and len(args) == 1 and not kwargs:
         return ctx.literal(answer_of(ctx, asked, name))
@@ -314,14 +315,14 @@ if get_privateuse1_backend_name:
 
 
 @rule(torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
-def has_torch_function(ctx: Tracer, *args: Value) -> Value:
+def has_torch_function(ctx: World, *args: Value) -> Value:
     """Tensors of subclasses do not come into graphs; other objects may have one as well."""
     others = (arg for arg in args if not isinstance(realize(ctx, arg), (TensorValue, ConstantValue)))
     return boolean(any(is_tensor_like(ctx, each).truth(ctx) for each in others))
 
 
 @rule(torch.overrides.has_torch_function, kinds=(SequenceValue,))
-def any_has_torch_function(ctx: Tracer, args: SequenceValue) -> Value:
+def any_has_torch_function(ctx: World, args: SequenceValue) -> Value:
     return has_torch_function(ctx, *args.elements(ctx))
 
 
@@ -339,7 +340,7 @@ def profiler_range(ctx: Tracer, name: Value, args: Value = NONE) -> Value:
 
 
 @rule(record_function.__exit__, kinds=(UserObject, None, None, None))
-def end_profiler_range(ctx: Tracer, entered: UserObject, *exception: Value) -> Value:
+def end_profiler_range(ctx: World, entered: UserObject, *exception: Value) -> Value:
     """One that was entered before this graph ends after it."""
     ctx.commit()
     ctx.effects.calls.append((record_function.__exit__, (entered, NONE, NONE, NONE)))
@@ -347,7 +348,7 @@ def end_profiler_range(ctx: Tracer, entered: UserObject, *exception: Value) -> V
 
 
 # Capture's own modes are not the program's.
-rule(get_dispatch_mode)(lambda ctx, key: NONE)  # frames under a mode are not evaluated
+rule(get_dispatch_mode)(_answer(NONE))  # frames under a mode are not evaluated
 rule(len_torch_dispatch_stack)(_answer(ConstantValue(0)))
 rule(log_api_usage_once)(_answer(NONE))
 
@@ -356,7 +357,7 @@ rule(log_api_usage_once)(_answer(NONE))
 
 
 def _reading(function: Callable[..., Any], *, guarded: bool) -> None:
-    def read(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
+    def read(ctx: World, *args: Value, **kwargs: Value) -> Value:
         operands = [constant_of(ctx, arg) for arg in args]
         try:
             answer = function(*operands)
@@ -376,7 +377,7 @@ def _reading(function: Callable[..., Any], *, guarded: bool) -> None:
     rule(function)(read)
 
 
-def _rely_on_autocast_dtype(ctx: Tracer, device: str) -> None:
+def _rely_on_autocast_dtype(ctx: World, device: str) -> None:
     """Within the code it may be another, which follows from what it is at the beginning."""
     ctx.state_read[f"torch.get_autocast_dtype for {device}"] = partial(torch.get_autocast_dtype, device)
 
@@ -421,7 +422,7 @@ if torch.backends.cuda.is_built():  # otherwise it only raises, which is for the
 
 
 def _grad_context(cls: type) -> Callable[..., Value]:
-    def make(ctx: Tracer, function: Value | None = None) -> Value:
+    def make(ctx: World, function: Value | None = None) -> Value:
         context = TorchContext(cls, ())
         return context if function is None else decorate(ctx, context, function)
 
@@ -433,7 +434,7 @@ for _cls in (torch.no_grad, torch.enable_grad):
 
 
 @rule(torch.set_grad_enabled, kinds=(None,))
-def set_grad_enabled(ctx: Tracer, mode: Value) -> Value:
+def set_grad_enabled(ctx: World, mode: Value) -> Value:
     if mode.python_type() is not bool:
         ctx.stop("context", "`set_grad_enabled` is given something that is no bool")
     previous = torch.is_grad_enabled()
@@ -444,21 +445,21 @@ def set_grad_enabled(ctx: Tracer, mode: Value) -> Value:
 
 
 @rule(set_grad_mode, kinds=(ConstantValue,))
-def switch_grad_mode(ctx: Tracer, mode: ConstantValue) -> Value:
+def switch_grad_mode(ctx: World, mode: ConstantValue) -> Value:
     ctx.commit()
     ctx.graph.switch(set_grad_mode, mode.value)
     return NONE
 
 
 @rule(torch.inference_mode)
-def make_inference_mode(ctx: Tracer, mode: Value = TRUE) -> Value:
+def make_inference_mode(ctx: World, mode: Value = TRUE) -> Value:
     if isinstance(mode, FunctionValue):
         return decorate(ctx, TorchContext(torch.inference_mode, (True,)), mode)
     return TorchContext(torch.inference_mode, (mode.constant(),))
 
 
 def _autocast(cls: type) -> Callable[..., Value]:
-    def make(ctx: Tracer, *args: Value, **kwargs: Value) -> Value:
+    def make(ctx: World, *args: Value, **kwargs: Value) -> Value:
         given = [constant_of(ctx, arg) for arg in args], {k: constant_of(ctx, v) for k, v in kwargs.items()}
         made = noticed(ctx, lambda: cls(*given[0], **given[1]))
         _rely_on_autocast_dtype(ctx, made.device)
@@ -488,7 +489,7 @@ _GIVE_THEMSELVES = (torch.autocast, record_function)
 
 
 @rule(*(cls.__enter__ for cls in _CONTEXTS), enter_context, kinds=(TorchContext,))
-def enter(ctx: Tracer, context: TorchContext) -> Value:
+def enter(ctx: World, context: TorchContext) -> Value:
     if context in ctx.effects.contexts:
         ctx.stop("context", f"a `{context.cls.__name__}` context is entered a second time")
     if issubclass(context.cls, torch.inference_mode) and not _is_held(ctx):
@@ -500,13 +501,13 @@ def enter(ctx: Tracer, context: TorchContext) -> Value:
     return context if issubclass(context.cls, _GIVE_THEMSELVES) else NONE
 
 
-def _is_held(ctx: Tracer) -> bool:
+def _is_held(ctx: World) -> bool:
     """Whether a statement, or the standard library's code, enters a context: those keep it until they leave it."""
     return ctx.frames[-1].current.op == "BEFORE_WITH" or ctx.frames[-1].function.namespace.trusted
 
 
 @rule(*(cls.__exit__ for cls in _CONTEXTS), leave_context, kinds=(TorchContext, None, None, None))
-def leave(ctx: Tracer, context: TorchContext, *exception: Value) -> Value:
+def leave(ctx: World, context: TorchContext, *exception: Value) -> Value:
     active, name = ctx.effects.contexts, context.cls.__name__
     if not context.is_grad_mode:
         later = active[active.index(context) + 1 :] if context in active else None
@@ -523,13 +524,13 @@ def leave(ctx: Tracer, context: TorchContext, *exception: Value) -> Value:
 
 
 @rule(torch.device.__enter__, kinds=(ConstantValue,))
-def enter_default_device(ctx: Tracer, device: ConstantValue) -> Value:
+def enter_default_device(ctx: World, device: ConstantValue) -> Value:
     enter(ctx, DefaultDevice(device.value))
     return device
 
 
 @rule(torch.device.__exit__, kinds=(ConstantValue,))
-def leave_default_device(ctx: Tracer, device: ConstantValue, *exception: Value) -> Value:
+def leave_default_device(ctx: World, device: ConstantValue, *exception: Value) -> Value:
     context = default_devices.innermost(ctx.effects.contexts)
     if context is None or context.place != device.value:
         ctx.stop("context", f"the default device {device.value} was set outside of this function")
@@ -538,7 +539,7 @@ def leave_default_device(ctx: Tracer, device: ConstantValue, *exception: Value) 
 
 
 @rule(clone_context, kinds=(TorchContext,))
-def clone(ctx: Tracer, context: TorchContext) -> Value:
+def clone(ctx: World, context: TorchContext) -> Value:
     if isinstance(context, GradModeSwitch):
         return set_grad_enabled(ctx, ConstantValue(*context.args))
     return TorchContext(context.cls, context.args)

@@ -21,6 +21,7 @@ from capture.errors import UserRaised
 from capture.evaluator.builtin_rules.objects import plain_data
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.trial_runs import HINT
+from capture.evaluator.world import World
 from capture.operators.transforms import transformed
 from capture.recording.graph import memory_of
 from capture.torch_versions import pytree
@@ -61,7 +62,7 @@ def hessian(ctx: Tracer, func: Value, argnums: Value = ConstantValue(0)) -> Valu
 
 
 @rule(torch.func.vjp, kinds=(None, None))
-def vjp(ctx: Tracer, func: Value, *primals: Value, has_aux: Value = NONE) -> Value:
+def vjp(ctx: World, func: Value, *primals: Value, has_aux: Value = NONE) -> Value:
     """The function that it returns computes what is needed of ``func`` a second time, in one node with the rest."""
     if has_aux is not NONE and has_aux.truth(ctx):
         ctx.stop("function transform", "`torch.func.vjp` has an auxiliary result", HINT)
@@ -82,7 +83,7 @@ def _surroundings(ctx: Tracer) -> object:
 
 
 @rule(torch.func.jvp, kinds=(None, None, None))
-def jvp(ctx: Tracer, func: Value, primals: Value, tangents: Value, **options: Value) -> Value:
+def jvp(ctx: World, func: Value, primals: Value, tangents: Value, **options: Value) -> Value:
     if not isinstance(primals, TupleValue):
         ctx.stop("function transform", "`torch.func.jvp` is given primals that are no tuple", HINT)
     made = TransformValue("jvp", func, {name: plain_data(ctx, value) for name, value in options.items()})
@@ -90,13 +91,13 @@ def jvp(ctx: Tracer, func: Value, primals: Value, tangents: Value, **options: Va
 
 
 @rule(call_transform, kinds=(TransformValue,))
-def call(ctx: Tracer, made: TransformValue, *args: Value, **kwargs: Value) -> Value:
+def call(ctx: World, made: TransformValue, *args: Value, **kwargs: Value) -> Value:
     if isinstance(made, PullbackValue):
         return _pull(ctx, made, args, kwargs)
     return _call(ctx, made, args, kwargs, args)
 
 
-def _pull(ctx: Tracer, pull: PullbackValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+def _pull(ctx: World, pull: PullbackValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     needed = [value.fake for value in (*pull.body.given, *reachable(pull.primals)) if isinstance(value, TensorValue)]
     written = set(ctx.graph.mode.journal.order[pull.written :])
     if not written.isdisjoint(map(memory_of, needed)):
@@ -120,13 +121,13 @@ def transform_of(ctx: Tracer, function: FunctionValue) -> TransformValue | None:
 
 
 def _call(
-    ctx: Tracer, made: TransformValue, args: Sequence[Value], kwargs: Mapping[str, Value], operands: Sequence[Value]
+    ctx: World, made: TransformValue, args: Sequence[Value], kwargs: Mapping[str, Value], operands: Sequence[Value]
 ) -> Value:
     """One node that calls the transform with ``operands``; its function sees ``args`` and ``kwargs``."""
     return _node(ctx, made, _body(ctx, made, args, kwargs), operands, kwargs)
 
 
-def _body(ctx: Tracer, made: TransformValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Body:
+def _body(ctx: World, made: TransformValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Body:
     """Evaluates the function, as the transform calls it."""
     outer = [_tree(ctx, value) for value in args], {key: _tree(ctx, value) for key, value in kwargs.items()}
     dims = _dims(ctx, made, outer[0], outer[1])
@@ -152,7 +153,7 @@ def _body(ctx: Tracer, made: TransformValue, args: Sequence[Value], kwargs: Mapp
 
 
 def _node(
-    ctx: Tracer, made: TransformValue, body: Body, operands: Sequence[Value], kwargs: Mapping[str, Value]
+    ctx: World, made: TransformValue, body: Body, operands: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value:
     tree = TupleValue([_plain_containers(ctx, value) for value in operands])
     named = _dict({key: _plain_containers(ctx, value) for key, value in kwargs.items()})
@@ -171,7 +172,7 @@ def _value_of(node: fx.Node) -> Value:
 class _Inner:
     """The arguments as the transformed function sees them; ``entries`` are the nodes of those that are tensors."""
 
-    def __init__(self, ctx: Tracer, made: TransformValue, dims: Iterator[int | None] | None) -> None:
+    def __init__(self, ctx: World, made: TransformValue, dims: Iterator[int | None] | None) -> None:
         self.ctx = ctx
         self.dims = dims
         argnums = made.options.get("argnums", 0)
@@ -210,7 +211,7 @@ class _Inner:
 
 
 def _dims(
-    ctx: Tracer, made: TransformValue, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ctx: World, made: TransformValue, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[int | None] | None:
     """Of each leaf of the arguments, the dimension that is mapped over; None where nothing is."""
     if made.name != "vmap":

@@ -10,11 +10,12 @@ import torch
 
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.builtin_rules.scalars import tensor_form
+from capture.evaluator.world import World
 from capture.operators.triton_kernels.launches import is_interpreted
 from capture.operators.triton_kernels.planning import Measured, Refused, covers, fills_its_memory, plan
 from capture.recording.graph import memory_of
 from capture.recording.operations import symbol_of
-from capture.values.base import NotConstant, Tracer, Value, realize
+from capture.values.base import NotConstant, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.mapping import DictValue
 from capture.values.scalar import ScalarValue
@@ -26,7 +27,7 @@ from capture.values.user_object import UserObject
 
 
 @rule(start, kinds=(KernelValue, None))
-def start_kernel(ctx: Tracer, kernel: KernelValue, grid: Value, /, *args: Value, **kwargs: Value) -> Value:
+def start_kernel(ctx: World, kernel: KernelValue, grid: Value, /, *args: Value, **kwargs: Value) -> Value:
     try:
         with ctx.effects.watched() as changed:
             target, tensors, *numbers = plan(_Evaluator(ctx), kernel.obj, grid, args, kwargs)

@@ -13,13 +13,14 @@ import torch
 from torch.nn import functional as nnf
 
 from capture.evaluator.builtin_rules.scalars import tensor_form
+from capture.evaluator.world import World
 from capture.torch_versions import VariableFunctions, nn
-from capture.values.base import Tracer, Value
+from capture.values.base import Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
 from capture.values.tensor import TensorValue
 
-Rule = Callable[[Tracer, Any, Sequence[Value], Mapping[str, Value]], Value | None]
+Rule = Callable[[World, Any, Sequence[Value], Mapping[str, Value]], Value | None]
 _RULES: dict[Any, Rule] = {}
 _MAKERS = {
     torch.full: torch.empty,
@@ -28,7 +29,7 @@ _MAKERS = {
 }
 
 
-def floats_that_vary(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def floats_that_vary(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if not any(map(_is_float, (*args, *kwargs.values()))):
         return None
     try:
@@ -50,7 +51,7 @@ def _where_given(*functions: Any) -> Callable[[Rule], Rule]:
     return register
 
 
-def _like(ctx: Tracer, tensor: TensorValue, number: Value) -> Value:
+def _like(ctx: World, tensor: TensorValue, number: Value) -> Value:
     """The number as a tensor of another one's dtype, on its device."""
     if not isinstance(number, (ScalarValue, ConstantValue)) or number.python_type() not in (int, float):
         return number
@@ -67,7 +68,7 @@ def _like(ctx: Tracer, tensor: TensorValue, number: Value) -> Value:
     *(torch.clamp, torch.Tensor.clamp, torch.Tensor.clamp_, torch.clip, torch.Tensor.clip),
     *(torch.clamp_min, torch.Tensor.clamp_min, torch.clamp_max, torch.Tensor.clamp_max),
 )
-def _with_tensors(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _with_tensors(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """Of a tensor of floats: a tensor of whole numbers and a float may make something else."""
     tensors = [arg for arg in args if isinstance(arg, TensorValue) and arg.fake.is_floating_point()]
     if not tensors:
@@ -78,7 +79,7 @@ def _with_tensors(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Map
 
 
 @_where_given(torch.linspace, torch.logspace)
-def _between(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _between(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """Both take tensors for where they start and end."""
     ends = [tensor_form(ctx, arg) if _is_float(arg) else arg for arg in args[:2]]
     if any(map(_is_float, (*args[2:], *kwargs.values()))):
@@ -87,7 +88,7 @@ def _between(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[
 
 
 @_where_given(*_MAKERS)
-def _filled(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _filled(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     position = 1 if function is not torch.Tensor.new_full else 2
     if len(args) != position + 1:
         return None
@@ -101,7 +102,7 @@ def _filled(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[s
 
 
 @_where_given(torch.threshold, nnf.threshold, VariableFunctions.threshold)
-def _above(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _above(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if len(args) != 3 or not isinstance(tensor := args[0], TensorValue) or not tensor.fake.is_floating_point():
         return None
     limit, value = (_like(ctx, tensor, number) for number in args[1:])
@@ -109,7 +110,7 @@ def _above(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[st
 
 
 @_where_given(nnf.leaky_relu, nn.leaky_relu)
-def _leaking(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _leaking(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if kwargs or len(args) != 2 or not isinstance(tensor := args[0], TensorValue):
         return None
     if tensor.fake.dtype not in (torch.float32, torch.float64):  # which others are computed in

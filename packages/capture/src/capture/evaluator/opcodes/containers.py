@@ -10,6 +10,7 @@ from capture.evaluator.builtin_rules.sets import add as add_to_set
 from capture.evaluator.builtin_rules.sets import update_set
 from capture.evaluator.frame import Frame
 from capture.evaluator.opcodes.registry import opcode
+from capture.evaluator.world import World
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.container_object import ContainerObject
@@ -58,7 +59,7 @@ def _at(frame: Frame, depth: int) -> Value:
 
 
 @opcode("LIST_APPEND")
-def list_append(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def list_append(ctx: World, frame: Frame, inst: Instruction) -> None:
     item = frame.pop_unseen()
     target = _at(frame, inst.arg)
     assert isinstance(target, ListValue)
@@ -66,24 +67,24 @@ def list_append(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 @opcode("LIST_EXTEND")
-def list_extend(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def list_extend(ctx: World, frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     extend(ctx, _at(frame, inst.arg), more)
 
 
 @opcode("LIST_TO_TUPLE")
-def list_to_tuple(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def list_to_tuple(ctx: World, frame: Frame, inst: Instruction) -> None:
     frame.push(make_tuple(ctx, frame.pop()))
 
 
 @opcode("SET_ADD")
-def set_add(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def set_add(ctx: World, frame: Frame, inst: Instruction) -> None:
     item = frame.pop()
     add_to_set(ctx, _at(frame, inst.arg), item)
 
 
 @opcode("SET_UPDATE")
-def set_update(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def set_update(ctx: World, frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     update_set(ctx, _at(frame, inst.arg), more)
 
@@ -97,14 +98,14 @@ def map_add(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 @opcode("DICT_UPDATE")
-def dict_update(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def dict_update(ctx: World, frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     _require_mapping(ctx, more)
     update(ctx, _at(frame, inst.arg), more)
 
 
 @opcode("DICT_MERGE")
-def dict_merge(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def dict_merge(ctx: World, frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     target = _at(frame, inst.arg)
     assert isinstance(target, DictValue)

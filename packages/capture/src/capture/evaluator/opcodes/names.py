@@ -11,6 +11,7 @@ from capture.bytecode.instructions import Instruction
 from capture.bytecode.versions import NULL_UNDER_CALLABLE
 from capture.evaluator.frame import NULL, Frame
 from capture.evaluator.opcodes.registry import opcode
+from capture.evaluator.world import World
 from capture.evaluator.wrap import global_source
 from capture.guards.sources import AttrSource, ConstSource, KeySource
 from capture.values.base import Tracer, Value, realize, trusted
@@ -51,7 +52,7 @@ def store_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 @opcode("DELETE_FAST")
-def delete_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def delete_fast(ctx: World, frame: Frame, inst: Instruction) -> None:
     load_fast(ctx, frame, inst)
     value = frame.pop_unseen()
     if not inst.arg.startswith("."):  # a continuation moves what it is handed to the stack

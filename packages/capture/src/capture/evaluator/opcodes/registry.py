@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from capture.bytecode.instructions import Instruction
 from capture.evaluator.frame import Frame
-from capture.values.base import Tracer
+from capture.evaluator.world import World
 
-Handler = Callable[[Tracer, Frame, Instruction], None]
+Handler = Callable[[World, Frame, Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 
 

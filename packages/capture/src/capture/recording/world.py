@@ -1,0 +1,32 @@
+"""What recording asks of the evaluation that it serves."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from capture.recording.graph import GraphRecorder
+from capture.values.base import Tracer
+from capture.values.effects import Effects
+from capture.values.tensor import TensorValue
+
+
+class Recording(Tracer, Protocol):
+    """A tracer with the graph, the effects, and the value that stands for each fake tensor."""
+
+    @property
+    def graph(self) -> GraphRecorder: ...
+
+    @property
+    def effects(self) -> Effects: ...
+
+    @property
+    def tensors(self) -> dict[int, TensorValue]:
+        """By the ``id`` of the fake tensor."""
+
+    def fixed_sizes(self) -> int:
+        """How often something took what varies for a constant; nothing counts where it may."""
+
+    def made_leaf(self, fake: torch.Tensor) -> None:
+        """Told of a tensor that is the first of its history; stops where such are to be made outside of the graph."""
