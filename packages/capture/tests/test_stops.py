@@ -6,7 +6,7 @@ import pytest
 
 import capture
 from capture.errors import Break, Reason
-from capture.evaluator.machine import Machine
+from capture.evaluator.stepper import Stepper
 
 # Evaluation cannot stop at these: they move values about, or control.
 NEVER_STOPPED_AT = frozenset(
@@ -80,27 +80,27 @@ PROGRAMS = [containers, tuples, calls, control, patterns, variables]
 
 
 class StopsAt:
-    """``Machine._step``, except that the root's instructions are stopped at whose numbers are in ``steps``."""
+    """``Stepper.step``, except that the root's instructions are stopped at whose numbers are in ``steps``."""
 
     def __init__(self, steps):
         self.steps = steps
         self.seen = 0
-        self.original = Machine._step
+        self.original = Stepper.step
 
-    def __call__(self, machine, frame):
+    def __call__(self, stepper, frame):
         instruction = frame.instructions[frame.pc]
-        if frame is machine.root and instruction.op not in NEVER_STOPPED_AT:
+        if frame is stepper.frames[0] and instruction.op not in NEVER_STOPPED_AT:
             self.seen += 1
             if self.seen in self.steps:
                 frame.current = instruction
                 frame.pc += 1
-                raise Break(Reason("test", f"stopped at {instruction.op}"), machine.location())
-        self.original(machine, frame)
+                raise Break(Reason("test", f"stopped at {instruction.op}"), frame.location())
+        self.original(stepper, frame)
 
 
 def run_with(stops, program, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(Machine, "_step", lambda machine, frame: stops(machine, frame))
+        patch.setattr(Stepper, "step", lambda stepper, frame: stops(stepper, frame))
         options = capture.Options(leave_idle=False, strict=True)
         return capture.optimize("eager", options=options)(program)([1, 2, 3])
 

@@ -125,12 +125,12 @@ def translate(settings: Settings, inputs: Inputs, learnt: Learnt, allowance: All
 
 
 def _evaluate(machine: Machine, allowance: Allowance | None) -> Returned | Stopped:
-    machine.most_idle = most_idle_steps(allowance)
+    machine.stepper.most_idle = most_idle_steps(allowance)
     try:
         with quiet():
             return machine.run_root()
     finally:
-        spend(allowance, machine.steps)
+        spend(allowance, machine.stepper.steps)
 
 
 def _is_whole(outcome: Returned | Stopped) -> bool:
@@ -162,7 +162,7 @@ class _Translator:
         if machine.fixed_sizes():
             raise SizesFixed
         if self.settings.leave_idle and not machine.graph.computes() and _is_whole(outcome):
-            return Translation(None, tuple(self.guards()), None, None, frozenset(machine.visited))
+            return Translation(None, tuple(self.guards()), None, None, frozenset(machine.stepper.visited))
         if isinstance(outcome, Stopped) and not machine.graph.computes():
             leave_at_a_break(allowance, outcome.reason)
         return self._finish(outcome)
@@ -212,7 +212,7 @@ class _Translator:
         guards = tuple(self.guards())
         self._record_graph(guards)
         return Translation(
-            self._assemble(), guards, self.graph, stopped, frozenset(self.machine.visited), holding.recheck
+            self._assemble(), guards, self.graph, stopped, frozenset(self.machine.stepper.visited), holding.recheck
         )
 
     def _assemble(self) -> CodeType:

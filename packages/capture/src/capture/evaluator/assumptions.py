@@ -20,6 +20,9 @@ from capture.guards.layouts import CLOSED, OpenLayout
 from capture.guards.sources import Source, comes_with_the_call, may_vary
 from capture.values.base import Value
 
+Place = tuple[Instruction, int]
+"""An instruction of the root frame, and which step of its evaluation that is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stopped:

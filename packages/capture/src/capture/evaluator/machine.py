@@ -1,7 +1,8 @@
-"""The symbolic interpreter: steps frames, opens frames for calls, and answers for all values as their ``Tracer``.
+"""The symbolic interpreter: the world in which one frame of the user's program is evaluated, with whatever it calls.
 
-One machine evaluates one frame of the user's program, the root, and whatever it calls.  It ends with the root's return
-value or with the instruction where CPython has to take over.
+The machine answers what ``World`` asks: it opens frames for calls, makes the values of objects, and keeps what is
+relied on.  Instructions are run by its ``Stepper``; where the root has to be left is for its ``Stops`` to know.  An
+evaluation ends with the root's return value or with the instruction where CPython has to take over.
 """
 
 from __future__ import annotations
@@ -12,16 +13,13 @@ import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from types import CodeType
 from typing import Any, NoReturn
 
 import torch
 
-from capture.break_errors import LEAVING
-from capture.bytecode.flow import raises_again
-from capture.bytecode.instructions import Body, Instruction, slot_names
-from capture.errors import Break, Location, Reason, SkipFrame, Unsupported, UserRaised
+from capture.bytecode.instructions import slot_names
+from capture.errors import Break, Location, Reason, SkipFrame, UserRaised
 from capture.evaluator.assumptions import Assumptions, Restart, Returned, Stopped
 from capture.evaluator.builtin_rules.assumed import assumed_result, is_assumed
 from capture.evaluator.builtin_rules.dispatch import call_builtin, has_rule_for
@@ -32,12 +30,11 @@ from capture.evaluator.decisions import decided_by_arguments
 from capture.evaluator.expectations import Expectations, add_expectation
 from capture.evaluator.foreign_markers import is_torchs_own
 from capture.evaluator.frame import Frame
-from capture.evaluator.frame_queries import may_handle_an_error, stack_depth
-from capture.evaluator.idle_frames import MOST_STEPS
-from capture.evaluator.opcodes import HANDLERS
-from capture.evaluator.opcodes.exceptions import HandledValue
+from capture.evaluator.frame_queries import may_handle_an_error
+from capture.evaluator.stepper import Stepper
 from capture.evaluator.stepping import STEPPED
-from capture.evaluator.suspension import does_something_at_the_end, made_by_a_call, resume, throw_into
+from capture.evaluator.stops import Stops
+from capture.evaluator.suspension import made_by_a_call, resume, throw_into
 from capture.evaluator.trial_runs import recorded_region, rehearsed, repeatable
 from capture.evaluator.wrap import leave_what_tells, wrap_object
 from capture.guards.guard import Guard, GuardSet, of_formula
@@ -56,10 +53,10 @@ from capture.guards.sources import (
 )
 from capture.options import Options
 from capture.recording.graph import GraphRecorder
-from capture.recording.operations import record_operation, undecided
+from capture.recording.operations import record_operation
 from capture.signals import HeldSignals
 from capture.torch_versions import disable_dynamo, set_grad_enabled
-from capture.values.base import LazyValue, NotConstant, Value, reachable, realize
+from capture.values.base import LazyValue, Value, realize
 from capture.values.class_guards import ReliedClasses
 from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
@@ -74,8 +71,6 @@ from capture.values.parameters import bind_arguments
 from capture.values.sequence import ListValue, SliceValue, TupleValue
 from capture.values.tensor import TensorValue
 
-_DEEPEST = 150
-_FRAMES_PER_CALL = 14  # of Python's, at most, that evaluating a call takes
 _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented))
 # Compared by value: that two paths lead to one such object says nothing.
 _BY_VALUE = frozenset({*_SIMPLE, torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset})
@@ -86,38 +81,41 @@ _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GE
 
 
 class Machine:
+    """One evaluation of one root frame; ``let_go`` ends it."""
+
     def __init__(self, inputs: Inputs, assumptions: Assumptions, options: Options, signals: HeldSignals) -> None:
         self.inputs = inputs
         self.options = options
         self.assumptions = assumptions
-        self.signals = signals
         self.graph = GraphRecorder(symbolic=assumptions.symbolic)
         self.guards = GuardSet()
         self.effects = Effects()
         self.tensors: dict[int, TensorValue] = {}
-        self.frames: list[Frame] = []
         self.left_active: list[TorchContext] = []
         self.grad_mode = self.grad_mode_left = torch.is_grad_enabled()
         self._balanced = False
         self._met = MetObjects(inputs)
         self.keys = SearchedKeys()
         self.classes = ReliedClasses(lambda: self.location() if self.frames else None)
-        self.rely_on_member = self.classes.add_name
-        self._bodies: dict[CodeType, list[Instruction]] = {}
+        self.stepper = Stepper(self, signals)
+        self.stops = Stops(self)
+        self._take_from_parts()
         self.checks: Expectations = []  # what was expected: to be asked after the graph
         self.leaves: list[torch.Tensor] = []  # made within the graph, with a gradient of their own
         self.state_read: dict[str, Callable[[], Any]] = {}  # of torch's; what it was at the beginning is relied on
         self.handles_errors = False  # of operations, anywhere in the program
-        self._inlined = 0
-        self._deepest = min(_DEEPEST, (sys.getrecursionlimit() - stack_depth()) // _FRAMES_PER_CALL)
         self.defined = DefinedClasses()
-        self._suspended: list[SuspendableValue] = []
-        self._step_of_root = 0
-        self.steps, self.most_idle = 0, MOST_STEPS
-        self.visited: set[int] = set()  # instructions of the root
-        self._changes = 0
-        self._origins: dict[int, tuple[Value, Instruction, int]] = {}
         self.root = self._open_root()
+
+    def _take_from_parts(self) -> None:
+        """What the world is asked for and one of its parts answers."""
+        stepper, stops = self.stepper, self.stops
+        self.frames: list[Frame] = stepper.frames
+        self.run, self.unwind = stepper.run, stepper.unwind
+        self.commit, self.note_origin, self.before = stops.commit, stops.note_origin, stops.before
+        self.stop_before, self.stop_at, self.stop_earlier = stops.stop_before, stops.stop_at, stops.stop_earlier
+        self.restart = stops.restart
+        self.rely_on_member = self.classes.add_name
 
     # -- the root ------------------------------------------------------------------------------------------------
 
@@ -135,7 +133,7 @@ class Machine:
         slots.update(zip(code.co_freevars, cells, strict=True))
         namespace = self.namespace(function.__globals__, None, trusted=False)
         value = FunctionValue(code, namespace, closure=cells, qualname=function.__qualname__)
-        return Frame(self, value, self._body(code), slots)
+        return Frame(self, value, self.stepper.body(code), slots)
 
     def _root_cell(self, index: int, name: str, cell: Any) -> CellValue:
         try:
@@ -149,91 +147,7 @@ class Machine:
 
     def run_root(self) -> Returned | Stopped:
         """Evaluate the root frame until it returns or has to stop."""
-        frame = self.root
-        self.frames.append(frame)
-        while True:
-            self._step_of_root = step = self._step_of_root + 1
-            if (known := self.assumptions.stops.get(step)) is not None:
-                self._leave_none_open([*frame.stack, *frame.slots.values()], known)
-                self._insist_on_real_exceptions(frame, known)
-                return known
-            stack, done, pc = list(frame.stack), self._done(), frame.pc
-            self.visited.add(pc)
-            self.graph.mode.journal.place = (frame.instructions[pc], step)
-            try:
-                self._step(frame)
-            except (Break, UserRaised) as signal:
-                stopped = self._stopped(frame, step, signal)
-                if self._done() != done:
-                    raise Restart(self.assumptions.stopping(stopped)) from None
-                frame.stack, frame.pc = stack, pc
-                self._leave_none_open([*frame.stack, *frame.slots.values()], stopped)
-                self._insist_on_real_exceptions(frame, stopped)
-                return stopped
-            if frame.returned is not None:
-                self._leave_none_open([frame.returned])
-                return Returned(frame.returned)
-
-    def _done(self) -> tuple[int, ...]:
-        """What an instruction that is stopped cannot take back."""
-        return self._inlined, self.graph.operations, self.graph.spoilt, self.fixed_sizes()
-
-    def _leave_none_open(self, outlive: Sequence[Value], stopped: Stopped | None = None) -> None:
-        """CPython ends a forgotten generator when its last reference goes: it has to be CPython's own, then."""
-        if all(value.finished for value in self._suspended):
-            return
-        alive = {id(value) for value in reachable([*outlive, *self.effects.written_values()])}
-        for value in self._suspended:
-            if id(value) in alive and not value.started:
-                continue
-            if does_something_at_the_end(self, value, lambda: (self._changes, self.graph.operations)):
-                reason = Reason("generator", f"{value.describe()} is left before its end")
-                earlier = self.before(value, stopped or Stopped(self.root.current, 0, reason, self.location()))
-                assert earlier is not None
-                self.stop_earlier(earlier)
-
-    def _stopped(self, frame: Frame, step: int, signal: Break | UserRaised) -> Stopped:
-        if isinstance(signal, Break):
-            location = signal.location or frame.location()
-            if self.effects.breaks_are_errors and signal.reason.kind not in ("error in an operation", LEAVING):
-                raise Unsupported(signal.reason, location)
-            return Stopped(frame.current, step, signal.reason, location)
-        reason = Reason("exception", f"the program raises {signal.value.python_type().__name__}")
-        return Stopped(frame.current, step, reason, frame.location())
-
-    def _insist_on_real_exceptions(self, frame: Frame, stopped: Stopped) -> None:
-        """What handles an exception may look at its traceback: CPython has to raise it where CPython goes on."""
-        for value in frame.stack:
-            if isinstance(value, HandledValue) and not value.put_away:
-                earlier = self.before(value.handled, stopped)
-                if earlier is not None:
-                    self.stop_earlier(earlier)
-
-    def note_origin(self, value: Value) -> None:
-        """Remember where this came into being, for the case that CPython has to make it after all."""
-        self._origins.setdefault(id(value), (value, self.root.current, self._step_of_root))
-
-    def before(self, value: Value, stopped: Stopped) -> Stopped | None:
-        """A stop where a value came into being, instead of a later one."""
-        _, instruction, step = self._origins.get(id(value), (None, None, 0))
-        return None if instruction is None else Stopped(instruction, step, stopped.reason, stopped.location)
-
-    def stop_before(self, value: Value, kind: str, explanation: str, hint: str = "") -> NoReturn:
-        here = Stopped(self.root.current, self._step_of_root, Reason(kind, explanation, hint), self.location())
-        earlier = self.before(value, here)
-        assert earlier is not None
-        self.stop_earlier(earlier)
-
-    def stop_at(self, place: Any, reason: Reason, location: Location) -> NoReturn:
-        instruction, step = place
-        self.stop_earlier(Stopped(instruction, step, reason, location))
-
-    def stop_earlier(self, stopped: Stopped) -> NoReturn:
-        """The root has to stop at a step before this one; evaluation comes there again from the beginning."""
-        raise Restart(self.assumptions.stopping(stopped))
-
-    def restart(self, **changes: Any) -> NoReturn:
-        raise Restart(replace(self.assumptions, **changes))
+        return self.stepper.run_root(self.root, self.stops)
 
     def balance(self) -> None:
         """End the graph with the library's state as it was at the start; remembers what the program left switched."""
@@ -250,78 +164,14 @@ class Machine:
 
     def let_go(self) -> None:
         """Forget the program's objects at once: there are cycles here, and a collection may be far off."""
-        for frame in [self.root, *self.frames, *(value.frame for value in self._suspended)]:
-            frame.let_go()
+        self.root.let_go()
+        self.stepper.let_go()
+        self.stops.let_go()
         self.effects.let_go()
         self._met.forget()
-        for kept in (self.frames, self.tensors, self._origins, self._suspended, self.defined, self.classes):
+        for kept in (self.tensors, self.defined, self.classes):
             kept.clear()
         vars(self).clear()  # values that are made of one another know who made them
-
-    # -- stepping ------------------------------------------------------------------------------------------------
-
-    def _step(self, frame: Frame) -> None:
-        if self.signals.waiting:
-            self.signals.deliver()
-        instruction = frame.current = frame.instructions[frame.pc]
-        frame.pc += 1
-        self.steps += 1
-        if self.steps == self.most_idle:
-            self._leave_long_idleness()
-        handler = HANDLERS.get(instruction.op)
-        if handler is None:
-            self.stop("opcode", f"the opcode {instruction.op} is not evaluated symbolically")
-        try:
-            handler(self, frame, instruction)
-        except UserRaised as raised:
-            self.unwind(frame, instruction, raised)
-        except undecided():
-            self.stop("data-dependent operation", "a size that only the data can tell decides what happens next")
-        except Warning as warning:  # of what evaluation asked or made; where CPython does it, the program is to meet it
-            self.stop("warning", f"a warning is an error: {warning}")
-        except NotConstant:
-            self.stop("value", f"{instruction.op} needs a value that is known only when the program runs")
-
-    def _leave_long_idleness(self) -> None:
-        """CPython is many times faster at what has nothing to do with tensors."""
-        if self.options.leave_idle and not self.options.nopython and not self.graph.computes():
-            raise SkipFrame(Reason("idle", f"{self.steps} instructions of it computed no tensor"))
-
-    def unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
-        handler = instruction.handler
-        if not raises_again(instruction):
-            raised.value.was_raised()
-        if handler is None:
-            try:
-                raise raised
-            finally:
-                del raised  # this frame is in its traceback: what the program let go would live on in a cycle
-        raised.was_caught()
-        self.note_origin(raised.value)
-        raised.value.caught = True
-        del frame.stack[handler.depth :]
-        if handler.lasti:
-            frame.push(ConstantValue(instruction.offset))
-        frame.push(raised.value)
-        frame.jump(handler.target)
-
-    def run(self, frame: Frame) -> Value | None:
-        """Run an inner frame up to its return, or its next yield (then None is its ``returned``)."""
-        if len(self.frames) > self._deepest:
-            self.stop("recursion", f"calls are nested more than {self._deepest} deep")
-        self.frames.append(frame)
-        try:
-            while frame.returned is None and frame.yielded is None:
-                self._step(frame)
-        finally:
-            self.frames.pop()
-        return frame.returned
-
-    def _body(self, code: CodeType) -> list[Instruction]:
-        body = self._bodies.get(code)
-        if body is None:
-            body = self._bodies[code] = Body.from_code(code).instructions
-        return body
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
@@ -343,29 +193,28 @@ class Machine:
             leave_to_python(self, real)
             if is_assumed(real):
                 return assumed_result(self, real, args, kwargs)
-        self._inlined += 1
+        self.commit()
         code = function.code
         if code is _DISABLED_FOR_DYNAMO or code in STEPPED:
             return self._call_wrapped(function, args, kwargs)
         self._rely_on_code(function)
         slots = bind_arguments(self, function, args, kwargs)
         slots.update(zip(code.co_freevars, function.closure, strict=True))
-        frame = Frame(self, function, self._body(code), slots)
+        frame = Frame(self, function, self.stepper.body(code), slots)
         kind = made_by_a_call(self, code) if code.co_flags & _SUSPENDABLE else None
         if kind is not None:
             made = kind(frame, (function, list(args), dict(kwargs)))
-            self.note_origin(made)
             frame.generator = made
-            self._suspended.append(made)
+            self.stops.note_suspendable(made)
             return made
         result = self.run(frame)
         assert result is not None
         return result
 
     def run_class_body(self, function: FunctionValue, names: DictValue) -> Value:
-        self._inlined += 1
+        self.commit()
         closure = dict(zip(function.code.co_freevars, function.closure, strict=True))
-        frame = Frame(self, function, self._body(function.code), {**closure}, names)
+        frame = Frame(self, function, self.stepper.body(function.code), {**closure}, names)
         result = self.run(frame)
         assert result is not None
         return result
@@ -392,9 +241,6 @@ class Machine:
 
     def throw_into(self, suspended: SuspendableValue, raised: UserRaised, *, closes: bool = True) -> Value | None:
         return throw_into(self, suspended, raised, closes=closes)
-
-    def commit(self) -> None:
-        self._inlined += 1
 
     def attempt(self, function: Value, *caught: type[BaseException]) -> Value | None:
         try:
@@ -535,8 +381,7 @@ class Machine:
     def changed(self, value: Value) -> None:
         if value in self.effects.final:
             self.stop_earlier(self.effects.final[value])
-        self._changes += 1
-        self._inlined += 1  # the step cannot be taken back
+        self.stops.note_change()
         self.effects.note(value)
 
     def location(self) -> Location:

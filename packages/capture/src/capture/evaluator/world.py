@@ -6,20 +6,23 @@ and the evaluator a ``World``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NoReturn, Protocol
 
 import torch
 
 from capture.bytecode.instructions import Instruction
-from capture.errors import UserRaised
+from capture.errors import Location, Reason, UserRaised
+from capture.evaluator.assumptions import Assumptions, Place
 from capture.evaluator.frame import Frame
 from capture.guards.layouts import OpenLayout
 from capture.guards.sources import Source
 from capture.recording.world import Recording
 from capture.values.base import Value
-from capture.values.function import NamespaceValue
+from capture.values.function import FunctionValue, NamespaceValue
 from capture.values.identity import SearchedKeys
+from capture.values.mapping import DictValue
 
 
 class World(Recording, Protocol):
@@ -28,6 +31,14 @@ class World(Recording, Protocol):
     @property
     def frames(self) -> list[Frame]:
         """Those that are being evaluated, each called by the one before; the root first."""
+
+    @property
+    def root(self) -> Frame:
+        """The frame of the user's that is captured."""
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """What is known ahead of this evaluation."""
 
     @property
     def keys(self) -> SearchedKeys: ...
@@ -61,3 +72,47 @@ class World(Recording, Protocol):
 
     def unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
         """Go to the handler of an instruction, or out of the frame."""
+
+    def run_class_body(self, function: FunctionValue, names: DictValue) -> Value:
+        """Evaluate the body of a class statement, which fills a namespace."""
+
+    def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
+        """Evaluate a call of these without a trace: what is recorded is forgotten, changes of older objects stop."""
+
+    def repeatable(self, given: Sequence[Value]) -> AbstractContextManager[None]:
+        """Evaluate a call of these as one of several: changes of older objects and tensors stop."""
+
+    def region(self, passed: Sequence[Value], options: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """What is recorded meanwhile is called by a checkpoint with what the program passes to it, and these options;
+        changes of older objects stop."""
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def decide(self, value: Value) -> bool | None:
+        """The truth of a tensor that follows simply from arguments, relied on from now on; None for other tensors."""
+
+    def local_variables(self) -> dict[str, Value]:
+        """The bound variables of the innermost frame, in the order in which Python lists them."""
+
+    def handled(self) -> Value | None:
+        """The exception that is being handled, here or by the caller of the evaluated frame."""
+
+    def handled_here(self) -> Value | None:
+        """The exception that is being handled in the evaluated code."""
+
+    # -- stopping ------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """The step that is evaluated cannot be taken back."""
+
+    def stop_before(self, value: Value, kind: str, explanation: str, hint: str = "") -> NoReturn:
+        """Break where this came into being, which is known: CPython has to make it."""
+
+    def stop_at(self, place: Place, reason: Reason, location: Location) -> NoReturn:
+        """Break at an earlier instruction of the root, of which ``place`` tells the journal."""
+
+    def keep_leaves_outside(self) -> NoReturn:
+        """Starts again, with CPython making the tensors of this frame that want a gradient of their own."""
+
+    def leave_frame(self, kind: str, explanation: str) -> NoReturn:
+        """Leave the innermost frame to CPython: it must be the one that the user wrote."""

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 
 from capture.recording.graph import GraphRecorder
-from capture.values.base import Tracer
+from capture.values.base import Tracer, Value
 from capture.values.effects import Effects
 from capture.values.tensor import TensorValue
 
@@ -30,3 +30,9 @@ class Recording(Tracer, Protocol):
 
     def made_leaf(self, fake: torch.Tensor) -> None:
         """Told of a tensor that is the first of its history; stops where such are to be made outside of the graph."""
+
+    def need_symbols(self) -> None:
+        """Start again with symbols for sizes that only data can tell, unless there are some or they are not wanted."""
+
+    def expect(self, value: Value, truth: bool) -> bool:
+        """Go on as if this were the truth of a value that only the run will tell; False where that cannot be done."""

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NoReturn, Protocol
 
 import torch
 
-from capture.errors import Location, Reason
+from capture.errors import Location
 from capture.guards.sources import AttrSource, ConstSource, DictSource, Inputs, KeySource, Source
 from capture.options import Options
 
@@ -105,12 +104,6 @@ class Tracer(Protocol):
     def throw_into(self, generator: Any, raised: Any, *, closes: bool = True) -> Value | None:
         """The same, with an exception raised where the generator waits."""
 
-    def need_symbols(self) -> None:
-        """Start again with symbols for sizes that only data can tell, unless there are some or they are not wanted."""
-
-    def run_class_body(self, function: Any, names: Any) -> Value:
-        """Evaluate the body of a class statement, which fills a namespace."""
-
     def stand_for(self, obj: Any, value: Value) -> None:
         """Where this object is met, the value is meant: the object exists only during the evaluation."""
 
@@ -126,57 +119,17 @@ class Tracer(Protocol):
     def is_one_object(self, left: Value, right: Value) -> bool:
         """What ``is`` says, relied on from now on."""
 
-    def rehearsal(self, given: Sequence[Value]) -> AbstractContextManager[None]:
-        """Evaluate a call of these without a trace: what is recorded is forgotten, changes of older objects stop."""
-
-    def repeatable(self, given: Sequence[Value]) -> AbstractContextManager[None]:
-        """Evaluate a call of these as one of several: changes of older objects and tensors stop."""
-
-    def keep_leaves_outside(self) -> NoReturn:
-        """Starts again, with CPython making the tensors of this frame that want a gradient of their own."""
-
-    def region(self, passed: Sequence[Value], options: Mapping[str, Any]) -> AbstractContextManager[None]:
-        """What is recorded meanwhile is called by a checkpoint with what the program passes to it, and these options;
-        changes of older objects stop."""
-
-    def decide(self, value: Value) -> bool | None:
-        """The truth of a tensor that follows simply from arguments, relied on from now on; None for other tensors."""
-
-    def expect(self, value: Value, truth: bool) -> bool:
-        """Go on as if this were the truth of a value that only the run will tell; False where that cannot be done."""
-
     def changed(self, value: Value) -> None:
         """The value is about to be mutated."""
-
-    def commit(self) -> None:
-        """The step that is evaluated cannot be taken back."""
 
     def note_origin(self, value: Value) -> None:
         """Remember where this came into being, for the case that CPython has to make it after all."""
 
-    def stop_before(self, value: Value, kind: str, explanation: str, hint: str = "") -> NoReturn:
-        """Break where this came into being, which is known: CPython has to make it."""
-
-    def stop_at(self, place: Any, reason: Reason, location: Location) -> NoReturn:
-        """Break at an earlier instruction of the root, of which ``place`` tells the journal."""
-
     def location(self) -> Location:
         """The user's line that is being evaluated."""
 
-    def local_variables(self) -> dict[str, Value]:
-        """The bound variables of the innermost frame, in the order in which Python lists them."""
-
-    def leave_frame(self, kind: str, explanation: str) -> NoReturn:
-        """Leave the innermost frame to CPython: it must be the one that the user wrote."""
-
     def in_library(self) -> bool:
         """Whether the code that is being evaluated belongs to an installed package or the standard library."""
-
-    def handled(self) -> Value | None:
-        """The exception that is being handled, here or by the caller of the evaluated frame."""
-
-    def handled_here(self) -> Value | None:
-        """The exception that is being handled in the evaluated code."""
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """The user's program raises here."""

@@ -6,6 +6,7 @@ import builtins
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
+from capture.evaluator.world import World
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.function import FunctionValue
@@ -14,7 +15,7 @@ from capture.values.mapping import DictValue
 
 
 @rule(builtins.__build_class__, kinds=(FunctionValue, ConstantValue))
-def build_class(ctx: Tracer, body: FunctionValue, name: ConstantValue, *bases: Value, **keywords: Value) -> MadeClass:
+def build_class(ctx: World, body: FunctionValue, name: ConstantValue, *bases: Value, **keywords: Value) -> MadeClass:
     if keywords:
         hint = "define it outside of the function"
         ctx.stop("class", f"the class `{name.value}` is defined with arguments for whoever makes it", hint)

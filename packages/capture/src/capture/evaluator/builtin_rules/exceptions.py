@@ -166,7 +166,7 @@ def _question(ctx: Tracer, wanted: Value) -> Callable[[ExceptionValue], bool]:
 
 
 @rule(sys.exc_info)
-def exc_info(ctx: Tracer) -> Value:
+def exc_info(ctx: World) -> Value:
     handled = ctx.handled()
     if handled is None:
         return TupleValue([NONE, NONE, NONE])
@@ -174,5 +174,5 @@ def exc_info(ctx: Tracer) -> Value:
 
 
 @rule(sys.exception)
-def exception(ctx: Tracer) -> Value:
+def exception(ctx: World) -> Value:
     return ctx.handled() or NONE

@@ -9,7 +9,7 @@ from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
-from capture.values.base import Tracer, Value
+from capture.values.base import Value
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue
@@ -17,7 +17,7 @@ from capture.values.user_object import UserObject
 
 
 @rule(locals)
-def local_variables(ctx: Tracer) -> Value:
+def local_variables(ctx: World) -> Value:
     made = DictValue()
     for name, value in ctx.local_variables().items():
         made.put(ctx, ConstantValue(name), value)
@@ -34,7 +34,7 @@ def variables(ctx: World, *operands: Value) -> Value:
 
 
 @rule(dir)
-def names(ctx: Tracer, *operands: Value) -> Value:
+def names(ctx: World, *operands: Value) -> Value:
     if operands:
         ctx.stop("attribute", f"`dir()` of {operands[0].describe()}")
     return ListValue([ConstantValue(name) for name in sorted(ctx.local_variables())])
@@ -42,7 +42,7 @@ def names(ctx: Tracer, *operands: Value) -> Value:
 
 def _looks_at_its_caller(function: Any) -> None:
     @rule(function)
-    def leave(ctx: Tracer, *operands: Value, **options: Value) -> Value:
+    def leave(ctx: World, *operands: Value, **options: Value) -> Value:
         ctx.leave_frame("frame", f"`{function.__name__}` looks at the frame that calls it")
 
 

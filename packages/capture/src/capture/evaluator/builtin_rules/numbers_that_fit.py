@@ -13,7 +13,8 @@ from functools import cache
 
 import torch
 
-from capture.values.base import Tracer, Value
+from capture.evaluator.world import World
+from capture.values.base import Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
 from capture.values.sequence import SequenceValue
@@ -64,7 +65,7 @@ class _Range:
 
 
 def numbers_that_may_not_fit(
-    ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
     name = str(getattr(function, "__name__", "")).strip("_")
     if name not in _HOLDING or not any(map(_varies, (*args, *kwargs.values()))):
@@ -81,7 +82,7 @@ def numbers_that_may_not_fit(
     return ctx.call_builtin(function, held, options)
 
 
-def that_fits(ctx: Tracer, number: Value, kinds: frozenset[torch.dtype], name: str = "fill") -> Value:
+def that_fits(ctx: World, number: Value, kinds: frozenset[torch.dtype], name: str = "fill") -> Value:
     """The number, relied on to be held by the types; as it is in this call where one of them cannot hold it.
 
     The run is asked about numbers that only it will tell, but for those that are sizes.
@@ -103,7 +104,7 @@ def that_fits(ctx: Tracer, number: Value, kinds: frozenset[torch.dtype], name: s
     return ConstantValue(number.now)
 
 
-def _computed_that_fits(ctx: Tracer, number: ScalarValue, held: _Range) -> Value:
+def _computed_that_fits(ctx: World, number: ScalarValue, held: _Range) -> Value:
     """Made of one number that was passed in, by Python's arithmetic, or told by the run, which is asked."""
     if number.read_from is not None and held.holds_all_of(number.read_from):
         return number

@@ -12,6 +12,7 @@ import torch
 
 from capture.evaluator.builtin_rules.numbers_that_fit import that_fits
 from capture.evaluator.builtin_rules.registry import constant_of
+from capture.evaluator.world import World
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
@@ -23,7 +24,7 @@ _FROM_NUMBERS = (torch.tensor, torch.as_tensor)
 _NAMES = {"data", "dtype", "device"}
 
 
-def made_of_numbers(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def made_of_numbers(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """``torch.tensor`` and ``Tensor.new_tensor`` where a number among the data is a symbol."""
     like = args[0] if function is torch.Tensor.new_tensor and args else None
     if not any(function is known for known in _FROM_NUMBERS) and not isinstance(like, TensorValue):
@@ -66,7 +67,7 @@ def _dtype_of(ctx: Tracer, numbers: Sequence[Value]) -> Value:
     return ConstantValue(torch.int64)
 
 
-def _filled(ctx: Tracer, data: Value, options: Mapping[str, Value]) -> Value:
+def _filled(ctx: World, data: Value, options: Mapping[str, Value]) -> Value:
     data = realize(ctx, data)
     if isinstance(data, SequenceValue):
         return ctx.record(torch.stack, [ListValue([_filled(ctx, item, options) for item in data.items])], {})

@@ -307,7 +307,7 @@ def _specialized(value: Value) -> Value:
 
 
 @rule(bool, kinds=(None,))
-def to_bool(ctx: Tracer, value: Value) -> Value:
+def to_bool(ctx: World, value: Value) -> Value:
     if isinstance(value, TensorValue):
         return _truth_of_tensor(ctx, value)
     return boolean(value.truth(ctx))
@@ -323,7 +323,7 @@ def tensor_to_float(ctx: Tracer, value: TensorValue) -> Value:
     return ctx.call_builtin(float, [ctx.call_builtin(torch.Tensor.item, [value], {})], {})
 
 
-def _truth_of_tensor(ctx: Tracer, value: TensorValue) -> Value:
+def _truth_of_tensor(ctx: World, value: TensorValue) -> Value:
     answer = ctx.decide(value)
     if answer is not None:
         return boolean(answer)
@@ -431,7 +431,7 @@ def dereference(ctx: Tracer, reference: UserObject) -> Value:
 
 
 @rule(weakref.ref, weakref.proxy, weakref.finalize)
-def refer_weakly(ctx: Tracer, *operands: Value, **options: Value) -> Value:
+def refer_weakly(ctx: World, *operands: Value, **options: Value) -> Value:
     """Whoever asks for it knows when the object ends, which is when no variable of the function holds it any more."""
     ctx.leave_frame("weak reference", f"a weak reference to {realize(ctx, operands[0]).describe()} is made")
 

@@ -12,6 +12,7 @@ import torch
 
 from capture.evaluator.builtin_rules.numbers_that_fit import that_fits
 from capture.evaluator.builtin_rules.registry import rule
+from capture.evaluator.world import World
 from capture.recording.graph import memory_of
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
@@ -34,7 +35,7 @@ def index_tensor(ctx: Tracer, tensor: TensorValue, index: Value) -> Value:
 
 
 @rule(operator.setitem, kinds=(TensorValue, None, None))
-def assign_tensor(ctx: Tracer, tensor: TensorValue, index: Value, value: Value) -> Value:
+def assign_tensor(ctx: World, tensor: TensorValue, index: Value, value: Value) -> Value:
     if isinstance(index, TensorValue) and index.fake.dim() == 0 and index.fake.dtype is torch.int64:
         # As a number it would have to be read out of the tensor; a list of one position assigns the same.
         # It is copied, as a number is: autograd keeps a list of positions, and the program may count on.

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from capture.values.base import Tracer, Value
+from capture.evaluator.world import World
+from capture.values.base import Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
 from capture.values.tensor import TensorValue
@@ -18,7 +19,7 @@ _NAMES = frozenset({"quantile", "nanquantile"})
 
 
 def quantiles_within_range(
-    ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
     """Only asks; the operator is recorded as any other."""
     if getattr(function, "__name__", "") not in _NAMES or not args or not isinstance(args[0], TensorValue):

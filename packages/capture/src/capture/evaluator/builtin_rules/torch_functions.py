@@ -153,7 +153,7 @@ def record_operations(ctx: World, function: Any, args: Sequence[Value], kwargs: 
     return None
 
 
-def _tensor_method(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _tensor_method(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = getattr(function, "__name__", "")
     if getattr(torch.Tensor, name, None) is not function:
         if getattr(TensorBase, name, None) is function:

@@ -6,6 +6,7 @@ from capture.bytecode.instructions import Instruction
 from capture.errors import UserRaised
 from capture.evaluator.frame import Frame
 from capture.evaluator.opcodes.registry import opcode
+from capture.evaluator.world import World
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, boolean
 from capture.values.exception import ExceptionValue
@@ -15,7 +16,7 @@ from capture.values.sequence import ListValue, TupleValue
 
 
 @opcode("RAISE_VARARGS")
-def raise_varargs(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def raise_varargs(ctx: World, frame: Frame, inst: Instruction) -> None:
     if inst.arg == 0:
         _reraise_current(ctx, frame)
     cause = _instance(ctx, frame.pop()) if inst.arg == 2 else None
@@ -35,7 +36,7 @@ def _instance(ctx: Tracer, raised: Value) -> Value:
     return ctx.call(raised, []) if isinstance(raised, ClassValue) else raised
 
 
-def _reraise_current(ctx: Tracer, frame: Frame) -> None:
+def _reraise_current(ctx: World, frame: Frame) -> None:
     handled = ctx.handled()
     if handled is None:
         ctx.throw(RuntimeError, "No active exception to reraise")

@@ -10,6 +10,7 @@ from capture.bytecode.flow import JUMPS, NO_FALL_THROUGH
 from capture.bytecode.instructions import Instruction
 from capture.evaluator.frame import Frame
 from capture.evaluator.opcodes.registry import opcode
+from capture.evaluator.world import World
 from capture.values.base import Tracer
 from capture.values.constant import ConstantValue, boolean
 from capture.values.scalar import ScalarValue
@@ -22,25 +23,25 @@ def jump(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 
 @opcode("POP_JUMP_IF_TRUE")
-def pop_jump_if_true(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def pop_jump_if_true(ctx: World, frame: Frame, inst: Instruction) -> None:
     if _truth(ctx, frame, inst):
         frame.jump(inst.arg)
 
 
 @opcode("POP_JUMP_IF_FALSE")
-def pop_jump_if_false(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def pop_jump_if_false(ctx: World, frame: Frame, inst: Instruction) -> None:
     if not _truth(ctx, frame, inst):
         frame.jump(inst.arg)
 
 
 @opcode("TO_BOOL")
-def to_bool(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
+def to_bool(ctx: World, frame: Frame, inst: Instruction) -> None:
     following = frame.instructions[frame.pc]
     decides = following.op in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
     frame.push(boolean(_truth(ctx, frame, following) if decides else frame.pop().truth(ctx)))
 
 
-def _truth(ctx: Tracer, frame: Frame, jump: Instruction) -> bool:
+def _truth(ctx: World, frame: Frame, jump: Instruction) -> bool:
     """Of the top of the stack, on which the jump depends."""
     value = frame.pop()
     decided = value.decided(ctx) if isinstance(value, ScalarValue) else None
