@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import threading
 
-LEAVING = "error_on_graph_break"
-"""The kind of a break that such a context itself makes, which is never an error of its own."""
-
 
 class _Here(threading.local):
     errors = False

@@ -11,6 +11,8 @@ import linecache
 from dataclasses import dataclass
 from typing import Any
 
+from capture.reasons import Reason
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -27,15 +29,6 @@ class Location:
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.line} in {self.function}"
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why capture stopped: a stable kind to count by, a sentence, and what to do about it."""
-
-    kind: str
-    explanation: str
-    hint: str = ""
 
 
 def words_of(error: BaseException) -> str:

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from traceback import FrameSummary
 
-from capture.errors import Location, Reason
+from capture.errors import Location
 from capture.forks import ProcessLock
+from capture.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)

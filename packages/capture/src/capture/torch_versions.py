@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from capture.errors import Reason, SkipFrame
+from capture.errors import SkipFrame
 from capture.insides import Inside, Insides, operators
+from capture.reasons import Kind, Reason
 
 _NOTHING = "nothing is captured and every function runs in CPython"
 _BREAK = "a call of it is a break"
@@ -20,7 +21,7 @@ def _called(path: str, why: str = "which programs and torch's own functions call
 
 
 INSIDES = Insides(
-    lambda sentence: SkipFrame(Reason("torch", sentence, _HINT)),
+    lambda sentence: SkipFrame(Reason(Kind.TORCH, sentence, _HINT)),
     [
         # -- the tracing toolbox
         Inside("torch._subclasses.fake_tensor.FakeTensor", "which has a layout and no data", _NOTHING, essential=True),

@@ -17,10 +17,11 @@ from capture.entry import stance
 from capture.entry.hook import Config
 from capture.entry.steering import named_after
 from capture.entry.translate import Backend
-from capture.errors import CaptureError, Location, Reason, Unsupported
+from capture.errors import CaptureError, Location, Unsupported
 from capture.evaluator.foreign_markers import is_left_out
 from capture.evaluator.stepping import as_it_was, in_steps
 from capture.options import Options
+from capture.reasons import Kind, Reason
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord, Record
 
 LOG = Log()
@@ -109,7 +110,7 @@ def _left_to_be_stepped(config: Config, target: Any) -> Callable[[], None]:
         code = inspect.unwrap(target).__code__
         location = Location(code.co_filename, code.co_firstlineno, code.co_qualname)
         explanation = f"CPython steps `{code.co_qualname}`; what it calls is captured"
-        reason = Reason("coroutine", explanation, "compute in functions that it calls")
+        reason = Reason(Kind.COROUTINE, explanation, "compute in functions that it calls")
         if config.nopython:
             raise Unsupported(reason, location)
         config.log.add(FallbackRecord(location, reason))

@@ -14,12 +14,13 @@ from typing import Any
 import torch
 
 from capture._engine import GuardedCode, drop_entries
-from capture.errors import Location, Reason
+from capture.errors import Location
 from capture.evaluator.assumptions import Learnt
 from capture.guards.guard import Guard, answers_by_code
 from capture.guards.layouts import CLOSED, varied
 from capture.guards.sources import Inputs, MadeSource
 from capture.options import Options
+from capture.reasons import Kind, Reason
 from capture.records import FallbackRecord
 from capture.silence import looking, silenced
 
@@ -208,8 +209,8 @@ def too_many(location: Location, state: CodeState, limit: int) -> FallbackRecord
     each = {reason.partition(" (assumed at ")[0]: reason for reason in state.reasons}  # wherever it was assumed
     varied = "; ".join(list(each.values())[-3:])
     if state.is_idle():
-        return FallbackRecord(location, Reason("idle", f"{limit} calls that differ computed no tensor: {varied}"))
+        return FallbackRecord(location, Reason(Kind.IDLE, f"{limit} calls that differ computed no tensor: {varied}"))
     explanation = f"{limit} versions exist already and none fits: {varied}"
     return FallbackRecord(
-        location, Reason("recompile limit", explanation, "raise recompile_limit, or make what varies a tensor")
+        location, Reason(Kind.RECOMPILE_LIMIT, explanation, "raise recompile_limit, or make what varies a tensor")
     )

@@ -28,7 +28,6 @@ from capture.errors import (
     CaptureWarning,
     InternalError,
     Location,
-    Reason,
     RecompileLimitHit,
     RecompileRefused,
     Signal,
@@ -46,6 +45,7 @@ from capture.guards.sources import Inputs
 from capture.informing import Waiting, inform
 from capture.options import Options
 from capture.program_settings import program_settings
+from capture.reasons import Kind, Reason
 from capture.recording import forward_mode, saved_tensors
 from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.signals import Delivered, HeldSignals, carrying, let_through
@@ -209,10 +209,12 @@ def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
         if isinstance(error, RecursionError) and _is_deep():
             raise  # there is no room left to evaluate anything; the engine runs the frame as it is
         if isinstance(error, RecursionError):
-            return _give_up(config, FallbackRecord(location, Reason("nesting", "what it works on is nested too deep")))
+            return _give_up(
+                config, FallbackRecord(location, Reason(Kind.NESTING, "what it works on is nested too deep"))
+            )
         if config.options.strict:
             raise InternalError(f"capturing {location} failed: {words_of(error)}") from error
-        reason = Reason("internal error", words_of(error), "please report it; the frame runs in CPython")
+        reason = Reason(Kind.INTERNAL_ERROR, words_of(error), "please report it; the frame runs in CPython")
         record = FallbackRecord(location, reason, _traceback())
         inform(
             CaptureWarning(f"{location}: {reason.explanation} (inside capture; the function runs uncompiled)"), location
@@ -264,7 +266,7 @@ def _give_up(config: Config, record: FallbackRecord) -> Any:
 
 
 def _run_eagerly(config: Config, location: Location, error: BackendError) -> Any:
-    reason = Reason("backend", str(error), "its own exception says more where failures are not suppressed")
+    reason = Reason(Kind.BACKEND, str(error), "its own exception says more where failures are not suppressed")
     inform(CaptureWarning(f"{location}: {error} (the function runs uncompiled)"), location)
     return _give_up(config, FallbackRecord(location, reason))
 

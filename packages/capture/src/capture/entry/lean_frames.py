@@ -24,8 +24,9 @@ from capture.bytecode.loops import LoopInCPython
 from capture.bytecode.resume import NOWHERE, Continuations, NotResumable
 from capture.entry.cache import Cache, CodeState, Piece, Version
 from capture.entry.translate import Translation
-from capture.errors import Location, Reason
+from capture.errors import Location
 from capture.options import Options
+from capture.reasons import Kind, Reason
 from capture.records import FallbackRecord, Log
 
 REVIEWED_AFTER = 64
@@ -82,7 +83,7 @@ class Leanness:
                 if (left := self._let_go_of(root.code, loop, location, code)) is not None:
                     return left
         elif max(each.piece.operators for _, each in pieces) <= _MOST and _are_lean(pieces):
-            reason = Reason("few operators", f"it breaks, and {_OF_ITS_PIECES}")
+            reason = Reason(Kind.FEW_OPERATORS, f"it breaks, and {_OF_ITS_PIECES}")
             self._owner().log.add(FallbackRecord(location, reason))
             return _engine.SKIP_ALWAYS
         version.entry.review = 2 * version.entry.hits
@@ -115,7 +116,7 @@ class Leanness:
                 _engine.add_entry(code, made)
         where = Location(location.filename, _line(owner.continuations, root, loop), location.function)
         owner.log.add(
-            FallbackRecord(where, Reason("few operators", f"a loop breaks in each round, and {_OF_ITS_PIECES}"))
+            FallbackRecord(where, Reason(Kind.FEW_OPERATORS, f"a loop breaks in each round, and {_OF_ITS_PIECES}"))
         )
         return found.get(asked)
 

@@ -11,13 +11,14 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 
 from capture._engine import Outside
-from capture.break_errors import LEAVING, switch
+from capture.break_errors import switch
 from capture.entry.stance import set_stance
 from capture.evaluator.builtin_rules.assumed import ASSUMED
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.builtin_rules.torch_functions import ALLOWED, DISALLOWED
 from capture.evaluator.foreign_markers import MARK, WHY
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import FALSE, NONE, TRUE
 from capture.values.function import BoundMethod
@@ -44,7 +45,7 @@ class error_on_graph_break(contextlib.ContextDecorator):  # noqa: N801 - called 
 def switch_while_captured(ctx: World, context: Value, error: Value) -> Value:
     if context.source is not None:  # entered outside, where CPython has to leave it
         explanation = "an `error_on_graph_break` that was made outside is entered or left"
-        ctx.stop(LEAVING, explanation, "make it where it is used")
+        ctx.stop(Kind.ERROR_ON_GRAPH_BREAK, explanation, "make it where it is used")
     before, ctx.effects.breaks_are_errors = ctx.effects.breaks_are_errors, bool(error.constant())
     return TRUE if before else FALSE
 
@@ -101,7 +102,7 @@ _KEPT: list[Any] = []
 @rule(graph_break)
 def stop_here(ctx: Tracer, message: Value | None = None) -> Value:
     said = f": {message.constant()}" if message is not None else ""
-    ctx.stop("graph_break", f"graph_break() is called{said}", "remove the call")
+    ctx.stop(Kind.GRAPH_BREAK, f"graph_break() is called{said}", "remove the call")
 
 
 @rule(torchs_graph_break)
@@ -112,7 +113,7 @@ def stop_where_the_program_asks(ctx: World, msg: Value | None = None) -> Value:
 @rule(set_stance)
 def leave_stance(ctx: Tracer, name: Value) -> Value:
     hint = "take it outside of the compiled function"
-    return ctx.stop("stance", "a stance is taken, which concerns the whole process", hint)
+    return ctx.stop(Kind.STANCE, "a stance is taken, which concerns the whole process", hint)
 
 
 @rule(is_compiling)
@@ -151,4 +152,4 @@ def disabled_in_passing(ctx: Tracer, function: Value, reason: Value = NONE) -> V
     why, name = reason.constant(), function.describe()
     if isinstance(function, BoundMethod) and issubclass(function.receiver.python_type(), torch.nn.Module):
         name = f"`{function.receiver.python_type().__qualname__}`"
-    return ctx.stop("disabled", f"{name} is disabled{f': {why}' if why else ''}", "remove `disable` to capture it")
+    return ctx.stop(Kind.DISABLED, f"{name} is disabled{f': {why}' if why else ''}", "remove `disable` to capture it")

@@ -26,15 +26,7 @@ from capture.bytecode.assembler import assemble
 from capture.bytecode.instructions import Instruction
 from capture.bytecode.resume import Continuations, NotResumable
 from capture.bytecode.writer import Emitter
-from capture.errors import (
-    BackendError,
-    CaptureWarning,
-    Location,
-    Reason,
-    SkipFrame,
-    Unsupported,
-    words_of,
-)
+from capture.errors import BackendError, CaptureWarning, Location, SkipFrame, Unsupported, words_of
 from capture.evaluator.assumptions import Learnt, Restart, Returned, SizesFixed, Stopped
 from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_break, most_idle_steps, spend
 from capture.evaluator.machine import Machine
@@ -42,6 +34,7 @@ from capture.guards.guard import Guard
 from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
 from capture.informing import inform
 from capture.options import Options
+from capture.reasons import RAISES, Kind, Reason, UsedUp
 from capture.recording import forward_mode, saved_tensors, shared_memory
 from capture.recording.freed_histories import view_with_spent_history, with_spent_history
 from capture.recording.graph import GONE, quiet
@@ -52,7 +45,7 @@ from capture.recording.tensor_queries import rely_on_who_may_write
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log
 from capture.signals import HeldSignals
 from capture.torch_versions import is_view
-from capture.values.autograd_leaves import USED_UP, History, are_needed
+from capture.values.autograd_leaves import History, are_needed
 from capture.values.base import Value, reachable, settled
 from capture.values.held_locks import Locks
 from capture.values.parameters import all_positional, keywords_of
@@ -68,7 +61,6 @@ Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 # What eager raises too: CPython runs the instruction and raises the real thing, so nothing is left uncaptured.  Where
 # it does not raise, a graph ended for no good reason, and that goes on record when it happens.
 # A stop for another reason that has to do with exceptions is of another kind.
-RAISES = frozenset({"exception", "error in an operation"})
 
 
 class Settings(Protocol):
@@ -134,7 +126,7 @@ def _evaluate(machine: Machine, allowance: Allowance | None) -> Returned | Stopp
 
 
 def _is_whole(outcome: Returned | Stopped) -> bool:
-    return isinstance(outcome, Returned) or outcome.reason.kind == "exception"
+    return isinstance(outcome, Returned) or outcome.reason.kind is Kind.EXCEPTION
 
 
 class _Translator:
@@ -233,7 +225,7 @@ class _Translator:
             machine.restart(cautious=True)
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
         if any(GONE in value.node.meta for value in results if isinstance(value, TensorValue)):
-            raise SkipFrame(Reason("function transform", "a tensor of a transformed function is used outside of it"))
+            raise SkipFrame(Reason(Kind.FUNCTION_TRANSFORM, "a tensor of a transformed function is used outside of it"))
         self._insist_on_known_histories(results)
         spent = self._spent(results)
         if not self.settings.nopython:
@@ -276,7 +268,7 @@ class _Translator:
             return undoing(graph, inputs, compiled, may_end_earlier=not self.settings.nopython)
         except CannotTakeBack as ahead:
             text = "this may raise after a tensor with a history was changed in place, which cannot be taken back"
-            self._stop_at(ahead.place, Reason("error after a change", text))
+            self._stop_at(ahead.place, Reason(Kind.ERROR_AFTER_A_CHANGE, text))
 
     def _stop_at(self, place: Any, reason: Reason) -> NoReturn:
         location = Location(self.code.co_filename, place[0].line or 0, self.code.co_qualname)
@@ -286,7 +278,7 @@ class _Translator:
         for value in results:
             place = self.machine.graph.lost_histories.get(id(value.fake)) if isinstance(value, TensorValue) else None
             if place is not None:
-                self._stop_at(place, Reason("autograd", f"{value.describe()}, a view, loses its history here"))
+                self._stop_at(place, Reason(Kind.AUTOGRAD, f"{value.describe()}, a view, loses its history here"))
 
     def _started_over_if_it_raises(self, compiled: Callable[..., Any]) -> AbstractContextManager[None]:
         settings = self.settings
@@ -363,9 +355,9 @@ class _Translator:
                 continue
             if among_others or taken.is_put_back():
                 where = f"an item is taken out of {taken.container.describe()}, where other threads may take as well"
-                self._end_before(taken, outcome, "shared pool", f"{where}, and the graph writes to tensors")
+                self._end_before(taken, outcome, Kind.SHARED_POOL, f"{where}, and the graph writes to tensors")
 
-    def _end_before(self, value: Value, outcome: Returned | Stopped, kind: str, explanation: str) -> None:
+    def _end_before(self, value: Value, outcome: Returned | Stopped, kind: Kind, explanation: str) -> None:
         root, reason = self.machine.root, Reason(kind, explanation)
         stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
         earlier = self.machine.before(value, stopped)
@@ -380,7 +372,7 @@ class _Translator:
         between = [read for read in self.machine.effects.clocks if 0 < read.recorded < operations]
         if between:
             explanation = f"`{between[0].clock.__name__}` is read between two operations of one graph"
-            self._end_before(between[0], outcome, "clock", explanation)
+            self._end_before(between[0], outcome, Kind.CLOCK, explanation)
 
     def _read_clocks(self, *, early: bool) -> None:
         for reading in self.machine.effects.clocks:
@@ -456,7 +448,7 @@ class _Translator:
         try:
             return Stop(self.machine.root, stopped, self.settings.continuations)
         except NotResumable as error:
-            raise SkipFrame(Reason("resume", str(error))) from error
+            raise SkipFrame(Reason(Kind.RESUME, str(error))) from error
 
     def _insist_on_what_can_be_built(self, wanted: Sequence[Value], outcome: Returned | Stopped) -> None:
         root = self.machine.root
@@ -464,7 +456,7 @@ class _Translator:
             made = self.machine.defined.needed_by(value)
             if made is None and self.writer.can_load(value):
                 continue
-            reason = Reason("rebuild", f"{value.describe()} outlives the function, and cannot be rebuilt")
+            reason = Reason(Kind.REBUILD, f"{value.describe()} outlives the function, and cannot be rebuilt")
             stopped = outcome if isinstance(outcome, Stopped) else Stopped(root.current, 0, reason, root.location())
             earlier = self.machine.before(made or value, stopped)
             if earlier is not None:
@@ -508,7 +500,7 @@ class _Translator:
             return
         record = BreakRecord(stopped.location, stopped.reason)
         # A loop that was broken in comes here in every round, and steps its iterator: what broke it is on record.
-        again = stopped.reason.kind == "iterator" or record in self.settings.log.records()
+        again = stopped.reason.kind is Kind.ITERATOR or record in self.settings.log.records()
         if not (again and self.settings.continuations.original(self.code).is_continuation):
             self.settings.log.add(record)
 
@@ -535,8 +527,10 @@ class _Translator:
 
 def _insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value]) -> None:
     """What a second backward adds to gradients before it fails hangs on histories as eager has them."""
-    if spent and isinstance(outcome, Stopped) and USED_UP in outcome.reason.explanation:
-        raise SkipFrame(Reason("autograd", "a history that a backward in the function used up is gone through again"))
+    if spent and isinstance(outcome, Stopped) and isinstance(outcome.reason, UsedUp):
+        raise SkipFrame(
+            Reason(Kind.AUTOGRAD, "a history that a backward in the function used up is gone through again")
+        )
 
 
 def _first_step(value: TensorValue) -> Any:

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from capture.bytecode.instructions import Instruction
-from capture.errors import Location, Reason, Signal
+from capture.errors import Location, Signal
 from capture.evaluator.size_marks import marked
 from capture.guards.layouts import CLOSED, OpenLayout
 from capture.guards.sources import Source, comes_with_the_call, may_vary
+from capture.reasons import Reason
 from capture.values.base import Value
 
 Place = tuple[Instruction, int]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from capture import _engine
-from capture.errors import Reason
+from capture.reasons import Kind, Reason
 
 MARK = "_torchdynamo_disable"
 WHY = "_torchdynamo_disable_msg"
@@ -56,7 +56,7 @@ def why_disabled(function: Any) -> Reason:
     marked = getattr(function, "callable", function)
     name = _name(marked)
     said = getattr(function, "__dict__", {}).get(WHY)
-    return Reason("disabled", f"`{name}` is disabled{f': {said}' if said else ''}", "remove `disable` to capture it")
+    return Reason(Kind.DISABLED, f"`{name}` is disabled{f': {said}' if said else ''}", "remove `disable` to capture it")
 
 
 def _name(function: Any) -> str:

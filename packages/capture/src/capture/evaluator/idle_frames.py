@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
-from capture.errors import Reason, SkipFrame
+from capture.errors import SkipFrame
 from capture.evaluator.builtin_rules.torch_functions import OPERATIONS
 from capture.guards.sources import Inputs
+from capture.reasons import Kind, Reason
 
 _LIBRARY = torch.__name__
 _SIMPLE = frozenset({int, float, complex, bool, str, bytes, bytearray, range, slice, type(None), type(...), CodeType})
@@ -72,13 +73,13 @@ def spend(allowance: Allowance | None, instructions: int) -> None:
 
 def insist_on_some(allowance: Allowance | None) -> None:
     if allowance is not None and allowance.left <= 0:
-        raise LeftIdle(Reason("idle", "no tensor is within its reach, nor was one in much of its file"))
+        raise LeftIdle(Reason(Kind.IDLE, "no tensor is within its reach, nor was one in much of its file"))
 
 
 def leave_at_a_break(allowance: Allowance | None, reason: Reason) -> None:
     """A frame that would go on in pieces is not worth it where there is no tensor."""
     if allowance is not None:
-        raise LeftIdle(Reason("idle", f"no tensor is within its reach up to a break ({reason.explanation})"))
+        raise LeftIdle(Reason(Kind.IDLE, f"no tensor is within its reach up to a break ({reason.explanation})"))
 
 
 def is_left_for_good(calls: int) -> bool:

@@ -13,13 +13,14 @@ import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import CodeType
 from typing import Any, NoReturn
 
 import torch
 
 from capture.bytecode.instructions import slot_names
-from capture.errors import Break, Location, Reason, SkipFrame, UserRaised
+from capture.errors import Break, Location, SkipFrame, UserRaised
 from capture.evaluator.assumptions import Assumptions, Restart, Returned, Stopped
 from capture.evaluator.builtin_rules.assumed import assumed_result, is_assumed
 from capture.evaluator.builtin_rules.dispatch import call_builtin, has_rule_for
@@ -52,6 +53,7 @@ from capture.guards.sources import (
     may_vary,
 )
 from capture.options import Options
+from capture.reasons import Kind, Reason
 from capture.recording.graph import GraphRecorder
 from capture.recording.operations import record_operation
 from capture.signals import HeldSignals
@@ -329,7 +331,7 @@ class Machine:
         if self.assumptions.leaves_outside:
             fake.requires_grad_(False)
             hint = "it is made as in eager; the rest of the function is captured"
-            self.stop("autograd", "a tensor that later code wants the gradient of is made", hint)
+            self.stop(Kind.AUTOGRAD, "a tensor that later code wants the gradient of is made", hint)
         self.leaves.append(fake)
 
     def keep_leaves_outside(self) -> NoReturn:
@@ -394,7 +396,7 @@ class Machine:
     def local_variables(self) -> dict[str, Value]:
         frame, found = self.frames[-1], {}
         if frame.names is not None:
-            self.stop("class", "the body of a class looks at its own variables")
+            self.stop(Kind.CLASS, "the body of a class looks at its own variables")
         code = frame.code
         for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
             value = frame.slots.get(name, UNBOUND)
@@ -403,7 +405,7 @@ class Machine:
                 found[name] = content
         return found
 
-    def leave_frame(self, kind: str, explanation: str) -> NoReturn:
+    def leave_frame(self, kind: Kind, explanation: str) -> NoReturn:
         if len(self.frames) == 1 or any(frame.reads_variables() for frame in self.frames):
             raise SkipFrame(Reason(kind, explanation))
         self.stop(kind, explanation)
@@ -416,7 +418,7 @@ class Machine:
         if (handled := self.handled_here()) is not None:
             return handled
         if sys.exc_info()[1] is not None:
-            self.stop("exception value", "the exception that the caller handles is asked for")
+            self.stop(Kind.EXCEPTION_VALUE, "the exception that the caller handles is asked for")
         self.guard(CallSource(sys.exc_info, "sys.exc_info()"), "equals", (None, None, None))
         return None
 
@@ -428,13 +430,17 @@ class Machine:
     def handled_here(self) -> Value | None:
         return next((frame.handling[-1] for frame in reversed(self.frames) if frame.handling), None)
 
-    def stop(self, kind: str, explanation: str, hint: str = "") -> NoReturn:
+    def stop(self, kind: Kind, explanation: str, hint: str = "") -> NoReturn:
+        self.stop_for(Reason(kind, explanation, hint))
+
+    def stop_for(self, reason: Reason) -> NoReturn:
         # Who is called here and reads the variables of its caller finds all of them in a frame of CPython's alone.
         if any(frame.reads_variables() and not frame.function.namespace.trusted for frame in self.frames[1:]):
-            explanation += ", by what may read the variables of its caller (`f_locals`)"
-            raise SkipFrame(Reason(kind, explanation, hint), location=self.location())
+            by = "by what may read the variables of its caller (`f_locals`)"
+            told = replace(reason, explanation=f"{reason.explanation}, {by}")
+            raise SkipFrame(told, location=self.location())
         # Not by way of a variable: the exception would keep this frame, and the frame the exception.
-        raise Break(Reason(kind, explanation, hint), self.location())
+        raise Break(reason, self.location())
 
 
 def _name(obj: Any) -> str:

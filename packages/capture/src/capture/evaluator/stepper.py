@@ -11,7 +11,7 @@ from types import CodeType
 
 from capture.bytecode.flow import raises_again
 from capture.bytecode.instructions import Body, Instruction
-from capture.errors import Break, Reason, SkipFrame, UserRaised
+from capture.errors import Break, SkipFrame, UserRaised
 from capture.evaluator.assumptions import Restart, Returned, Stopped
 from capture.evaluator.frame import Frame
 from capture.evaluator.frame_queries import stack_depth
@@ -19,6 +19,7 @@ from capture.evaluator.idle_frames import MOST_STEPS
 from capture.evaluator.opcodes import HANDLERS
 from capture.evaluator.stops import Stops
 from capture.evaluator.world import World
+from capture.reasons import Kind, Reason
 from capture.recording.operations import undecided
 from capture.signals import HeldSignals
 from capture.values.base import NotConstant, Value
@@ -72,7 +73,7 @@ class Stepper:
     def run(self, frame: Frame) -> Value | None:
         """Run an inner frame up to its return, or its next yield (then None is its ``returned``)."""
         if len(self.frames) > self._deepest:
-            self._world.stop("recursion", f"calls are nested more than {self._deepest} deep")
+            self._world.stop(Kind.RECURSION, f"calls are nested more than {self._deepest} deep")
         self.frames.append(frame)
         try:
             while frame.returned is None and frame.yielded is None:
@@ -93,23 +94,23 @@ class Stepper:
             self._leave_long_idleness()
         handler = HANDLERS.get(instruction.op)
         if handler is None:
-            world.stop("opcode", f"the opcode {instruction.op} is not evaluated symbolically")
+            world.stop(Kind.OPCODE, f"the opcode {instruction.op} is not evaluated symbolically")
         try:
             handler(world, frame, instruction)
         except UserRaised as raised:
             self.unwind(frame, instruction, raised)
         except undecided():
-            world.stop("data-dependent operation", "a size that only the data can tell decides what happens next")
+            world.stop(Kind.DATA_DEPENDENT_OPERATION, "a size that only the data can tell decides what happens next")
         except Warning as warning:  # of what evaluation asked or made; where CPython does it, the program is to meet it
-            world.stop("warning", f"a warning is an error: {warning}")
+            world.stop(Kind.WARNING, f"a warning is an error: {warning}")
         except NotConstant:
-            world.stop("value", f"{instruction.op} needs a value that is known only when the program runs")
+            world.stop(Kind.VALUE, f"{instruction.op} needs a value that is known only when the program runs")
 
     def _leave_long_idleness(self) -> None:
         """CPython is many times faster at what has nothing to do with tensors."""
         options = self._world.options
         if options.leave_idle and not options.nopython and not self._world.graph.computes():
-            raise SkipFrame(Reason("idle", f"{self.steps} instructions of it computed no tensor"))
+            raise SkipFrame(Reason(Kind.IDLE, f"{self.steps} instructions of it computed no tensor"))
 
     def unwind(self, frame: Frame, instruction: Instruction, raised: UserRaised) -> None:
         """Go to the handler of an instruction, or out of the frame."""

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from capture.break_errors import LEAVING
 from capture.bytecode.instructions import Instruction
-from capture.errors import Break, Location, Reason, Unsupported, UserRaised
+from capture.errors import Break, Location, Unsupported, UserRaised
 from capture.evaluator.assumptions import Place, Restart, Stopped
 from capture.evaluator.frame import Frame
 from capture.evaluator.opcodes.exceptions import HandledValue
 from capture.evaluator.suspension import does_something_at_the_end
 from capture.evaluator.world import World
+from capture.reasons import NEVER_REFUSED, Kind, Reason
 from capture.values.base import Value, reachable
 from capture.values.generator import SuspendableValue
 
@@ -60,11 +60,10 @@ class Stops:
         """The stop that a signal from the root's instruction asks for."""
         if isinstance(signal, Break):
             location = signal.location or frame.location()
-            allowed = signal.reason.kind in ("error in an operation", LEAVING)
-            if self._world.effects.breaks_are_errors and not allowed:
+            if self._world.effects.breaks_are_errors and signal.reason.kind not in NEVER_REFUSED:
                 raise Unsupported(signal.reason, location)
             return Stopped(frame.current, self.step, signal.reason, location)
-        reason = Reason("exception", f"the program raises {signal.value.python_type().__name__}")
+        reason = Reason(Kind.EXCEPTION, f"the program raises {signal.value.python_type().__name__}")
         return Stopped(frame.current, self.step, reason, frame.location())
 
     def insist_on_leaving(self, frame: Frame, stopped: Stopped) -> Stopped:
@@ -83,7 +82,7 @@ class Stops:
             if id(value) in alive and not value.started:
                 continue
             if does_something_at_the_end(world, value, lambda: (self._changes, world.graph.operations)):
-                reason = Reason("generator", f"{value.describe()} is left before its end")
+                reason = Reason(Kind.GENERATOR, f"{value.describe()} is left before its end")
                 earlier = self.before(value, stopped or Stopped(world.root.current, 0, reason, world.location()))
                 assert earlier is not None
                 self.stop_earlier(earlier)
@@ -112,7 +111,7 @@ class Stops:
         _, instruction, step = self._origins.get(id(value), (None, None, 0))
         return None if instruction is None else Stopped(instruction, step, stopped.reason, stopped.location)
 
-    def stop_before(self, value: Value, kind: str, explanation: str, hint: str = "") -> NoReturn:
+    def stop_before(self, value: Value, kind: Kind, explanation: str, hint: str = "") -> NoReturn:
         world = self._world
         here = Stopped(world.root.current, self.step, Reason(kind, explanation, hint), world.location())
         earlier = self.before(value, here)

@@ -18,6 +18,7 @@ from capture.evaluator.frame import Frame
 from capture.evaluator.frame_queries import has_something_to_do_at_the_end, waits_for
 from capture.evaluator.world import World
 from capture.guards.sources import CallSource
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE
 from capture.values.exception import ExceptionValue
@@ -71,7 +72,7 @@ def _throw_onward(ctx: World, inner: Value, raised: UserRaised, *, closes: bool)
         return throw_into(ctx, inner, raised, closes=closes)
     if isinstance(inner, IteratorValue):
         return inner.throw(ctx, raised)
-    return ctx.stop("generator", f"an exception is thrown into {inner.describe()}")
+    return ctx.stop(Kind.GENERATOR, f"an exception is thrown into {inner.describe()}")
 
 
 def _raise(ctx: World, raised: UserRaised) -> Callable[[Frame], None]:
@@ -176,12 +177,12 @@ def made_by_a_call(ctx: Tracer, code: CodeType) -> type[SuspendableValue] | None
     if kind is AsyncGeneratorValue:
         ctx.guard(CallSource(asyncgen_hooks, "sys.get_asyncgen_hooks()"), "equals", (None, None))
         if asyncgen_hooks() != (None, None):
-            ctx.stop("coroutine", f"the event loop is told of the async generator `{code.co_qualname}`")
+            ctx.stop(Kind.COROUTINE, f"the event loop is told of the async generator `{code.co_qualname}`")
     if kind is CoroutineValue:
         depth = sys.get_coroutine_origin_tracking_depth()
         ctx.guard(CallSource(sys.get_coroutine_origin_tracking_depth, "the depth of origins"), "equals", depth)
         if depth:
-            ctx.stop("coroutine", f"the coroutine `{code.co_qualname}` is to know where it was made")
+            ctx.stop(Kind.COROUTINE, f"the coroutine `{code.co_qualname}` is to know where it was made")
     return kind
 
 

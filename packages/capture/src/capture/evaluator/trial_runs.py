@@ -14,6 +14,7 @@ import torch
 
 from capture.evaluator.frame import Frame
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Value, reachable, settled
 from capture.values.function import NamespaceValue
 from capture.values.mapping import DictValue
@@ -29,7 +30,7 @@ def rehearsed(ctx: World, frames: Sequence[Frame], given: Sequence[Value]) -> It
     with ctx.effects.watched() as changed, torch.no_grad():
         yield
     if _is_older(ctx, frames, changed, given):
-        ctx.stop("effects", "a function with a backward of its own changes objects outside of it")
+        ctx.stop(Kind.EFFECTS, "a function with a backward of its own changes objects outside of it")
     ctx.graph.forget(recorded)
 
 
@@ -42,7 +43,7 @@ def recorded_region(
     with ctx.effects.watched() as changed:
         yield
     if _is_older(ctx, frames, changed, passed) or ctx.graph.differentiated_since(recorded):
-        ctx.stop("effects", "what backward is to run again changes objects outside of it, or goes backward itself")
+        ctx.stop(Kind.EFFECTS, "what backward is to run again changes objects outside of it, or goes backward itself")
     tensors = [value.node for value in passed if isinstance(value, TensorValue)]
     ctx.graph.close_region(recorded, tensors, options)
 
@@ -58,9 +59,9 @@ def repeatable(ctx: World, frames: Sequence[Frame], given: Sequence[Value]) -> I
     lasting = [value for value, before in changed.items() if not _is_as_it_was(value, before)]
     memory = ctx.graph.mode.journal.order[written:]
     if _is_older(ctx, frames, lasting, given) or others != _other_effects(ctx):
-        ctx.stop("effects", "a function that is transformed, and called more than once, changes objects", HINT)
+        ctx.stop(Kind.EFFECTS, "a function that is transformed, and called more than once, changes objects", HINT)
     if ctx.graph.memory_before(recorded).intersection(memory):
-        ctx.stop("effects", "a function that is transformed, and called more than once, changes tensors", HINT)
+        ctx.stop(Kind.EFFECTS, "a function that is transformed, and called more than once, changes tensors", HINT)
 
 
 def _other_effects(ctx: World) -> tuple[int, ...]:

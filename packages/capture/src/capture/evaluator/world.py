@@ -13,11 +13,12 @@ from typing import Any, NoReturn, Protocol
 import torch
 
 from capture.bytecode.instructions import Instruction
-from capture.errors import Location, Reason, UserRaised
+from capture.errors import Location, UserRaised
 from capture.evaluator.assumptions import Assumptions, Place
 from capture.evaluator.frame import Frame
 from capture.guards.layouts import OpenLayout
 from capture.guards.sources import Source
+from capture.reasons import Kind, Reason
 from capture.recording.world import Recording
 from capture.values.base import Value
 from capture.values.function import FunctionValue, NamespaceValue
@@ -105,7 +106,7 @@ class World(Recording, Protocol):
     def commit(self) -> None:
         """The step that is evaluated cannot be taken back."""
 
-    def stop_before(self, value: Value, kind: str, explanation: str, hint: str = "") -> NoReturn:
+    def stop_before(self, value: Value, kind: Kind, explanation: str, hint: str = "") -> NoReturn:
         """Break where this came into being, which is known: CPython has to make it."""
 
     def stop_at(self, place: Place, reason: Reason, location: Location) -> NoReturn:
@@ -114,5 +115,5 @@ class World(Recording, Protocol):
     def keep_leaves_outside(self) -> NoReturn:
         """Starts again, with CPython making the tensors of this frame that want a gradient of their own."""
 
-    def leave_frame(self, kind: str, explanation: str) -> NoReturn:
+    def leave_frame(self, kind: Kind, explanation: str) -> NoReturn:
         """Leave the innermost frame to CPython: it must be the one that the user wrote."""

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from capture._engine import Outside, Region
-from capture.errors import Reason, SkipFrame
+from capture.errors import SkipFrame
 from capture.evaluator.world import World
 from capture.evaluator.wrap_containers import wrap_container_object, wrap_tuple_subclass
 from capture.evaluator.wrap_rules import RULES, Rule, symbol_for, wraps
@@ -43,6 +43,7 @@ from capture.guards.sources import (
     TypeSource,
 )
 from capture.operators.triton_kernels.launches import is_host_function, is_kernel
+from capture.reasons import Kind, Reason
 from capture.recording.fakes import is_unaware_of_its_history
 from capture.recording.histories import insist_on_unchanged_neighbours
 from capture.torch_versions import OpOverload, OpOverloadPacket, is_functorch_wrapped_tensor
@@ -157,19 +158,21 @@ def wrap_slice(ctx: World, obj: slice, source: Source) -> Value:
 
 def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-        ctx.stop("tensor subclass", f"{source.expression()} is a {type(obj).__qualname__}, a subclass of Tensor")
+        ctx.stop(Kind.TENSOR_SUBCLASS, f"{source.expression()} is a {type(obj).__qualname__}, a subclass of Tensor")
     ordinary = obj.layout is torch.strided and not (obj.is_quantized or obj.is_nested or obj.is_neg())
     if not ordinary or obj._is_zerotensor() or any(getattr(obj, "names", ())) or is_functorch_wrapped_tensor(obj):
-        ctx.stop("tensor layout", f"{source.expression()} is not an ordinary strided tensor")
+        ctx.stop(Kind.TENSOR_LAYOUT, f"{source.expression()} is not an ordinary strided tensor")
     if is_unaware_of_its_history(obj):
-        ctx.stop("autograd", f"{source.expression()} is a view, and what it views got a history since")
+        ctx.stop(Kind.AUTOGRAD, f"{source.expression()} is a view, and what it views got a history since")
     layout = ctx.open_layout(source, obj)
     try:
         fake = ctx.graph.fake_input(obj, source, layout)
     except RuntimeError as error:  # a view of what has a gradient of another shape, or no history that torch can tell
-        ctx.stop("tensor attribute", f"torch makes no stand-in of {source.expression()}: {error}")
+        ctx.stop(Kind.TENSOR_ATTRIBUTE, f"torch makes no stand-in of {source.expression()}: {error}")
     except AssertionError:  # torch compares the stand-in with a view whose `data` was replaced
-        ctx.stop("tensor attribute", f"torch makes no stand-in of {source.expression()}, which is unlike what it views")
+        ctx.stop(
+            Kind.TENSOR_ATTRIBUTE, f"torch makes no stand-in of {source.expression()}, which is unlike what it views"
+        )
     node = ctx.graph.add_input(source, fake)
     sizes = tuple(None if dim in layout.sizes else size for dim, size in enumerate(obj.shape))
     strides = ctx.graph.strides_relied_on(fake, obj)
@@ -289,7 +292,7 @@ def wrap_partial(ctx: World, obj: functools.partial[Any], source: Source) -> Val
     ctx.guard(source, "type", functools.partial)
     ctx.guard(AttrSource(source, "args"), "length", len(obj.args))
     if not all(type(name) is str for name in obj.keywords):
-        ctx.stop("call", f"a keyword of {source.expression()} is not a `str`", "use a `str`")
+        ctx.stop(Kind.CALL, f"a keyword of {source.expression()} is not a `str`", "use a `str`")
     ctx.guard(AttrSource(source, "keywords"), "keys", tuple(obj.keywords))
     function = ctx.wrap(obj.func, AttrSource(source, "func"))
     args = [LazyValue(item, ItemSource(AttrSource(source, "args"), i)) for i, item in enumerate(obj.args)]
@@ -319,7 +322,7 @@ def wrap_python_module(ctx: World, obj: ModuleType, source: Source) -> Value:
 
 def wrap_class(ctx: World, obj: type, source: Source) -> Value:
     if not trusted(obj) and not all(type(name) is str for name in vars(obj)):
-        ctx.stop("class", f"{source.expression()} is a class with members under objects, which compare by code")
+        ctx.stop(Kind.CLASS, f"{source.expression()} is a class with members under objects, which compare by code")
     return ClassValue(obj, same_object(ctx, obj, source))
 
 
@@ -427,7 +430,7 @@ def leave_what_tells(ctx: Tracer, obj: Any, source: Source) -> None:
     """CPython runs the frame: where it meets such an object an instruction may be under way that cannot end a graph."""
     if tells_of_questions(obj):
         explanation = f"{source.expression()} has a metaclass whose code runs where a class is only looked at"
-        raise SkipFrame(Reason("class", explanation), location=ctx.location())
+        raise SkipFrame(Reason(Kind.CLASS, explanation), location=ctx.location())
 
 
 _FALLBACKS: tuple[tuple[Any, Rule], ...] = (

@@ -27,6 +27,7 @@ from capture.guards.sources import (
     Source,
     StorageSource,
 )
+from capture.reasons import Kind
 from capture.silence import records_warnings
 from capture.values.base import LazyValue, Value
 from capture.values.container_object import ContainerObject, empty_contents, storage_class
@@ -37,7 +38,7 @@ from capture.values.sequence import ListValue, OutsideList, SetValue, TupleValue
 @wraps(list)
 def wrap_list(ctx: World, obj: list[Any], source: Source) -> Value:
     if records_warnings(obj):
-        ctx.stop("warnings", f"{source.expression()} is what warnings are recorded in, those of the graph too")
+        ctx.stop(Kind.WARNINGS, f"{source.expression()} is what warnings are recorded in, those of the graph too")
     ctx.guard(source, "type", list)
 
     def read() -> list[Value]:
@@ -64,7 +65,7 @@ def wrap_deque(ctx: World, obj: collections.deque[Any], source: Source) -> Value
 
 def _maxlen(ctx: World, obj: collections.deque[Any], source: Source) -> int | None:
     if getattr(type(obj), "maxlen", None) is not _MAXLEN:
-        ctx.stop("container", f"{source.expression()} is a deque with another `maxlen`")
+        ctx.stop(Kind.CONTAINER, f"{source.expression()} is a deque with another `maxlen`")
     ctx.guard(AttrSource(source, "maxlen"), "equals", obj.maxlen)
     return obj.maxlen
 
@@ -112,7 +113,7 @@ def _entries(ctx: World, obj: dict[Any, Any], source: Source) -> list[tuple[Any,
     try:
         return [(key, dict.__getitem__(obj, key)) for key in keys.__iter__(obj)]
     except (KeyError, RuntimeError):  # changed by methods of ``dict``, which keep no order
-        ctx.stop("container", f"{source.expression()} is an OrderedDict whose order is broken")
+        ctx.stop(Kind.CONTAINER, f"{source.expression()} is an OrderedDict whose order is broken")
 
 
 def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
@@ -129,7 +130,9 @@ def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
         if base is collections.defaultdict:
             contents.default_factory = ctx.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     elif base is set:
-        ctx.stop("container", f"{source.expression()} is a {type(obj).__qualname__}, a subclass of {base.__qualname__}")
+        ctx.stop(
+            Kind.CONTAINER, f"{source.expression()} is a {type(obj).__qualname__}, a subclass of {base.__qualname__}"
+        )
     elif isinstance(contents, ListValue):
         ctx.guard(source, "length", base.__len__(obj))
         step = GetitemSource if base is collections.deque else functools.partial(StorageSource, base_class=base)
@@ -149,7 +152,7 @@ def _hashed(ctx: World, key: Any, source: Source) -> Any:
         return key
     hashing: Any = type(key).__hash__
     if hashing is not object.__hash__ and not isinstance(key, (FunctionType, torch.nn.Module, torch.Tensor)):
-        ctx.stop("dict keys", f"`{source.expression()}` has keys with a hash of their own", "use strings or numbers")
+        ctx.stop(Kind.DICT_KEYS, f"`{source.expression()}` has keys with a hash of their own", "use strings or numbers")
     ctx.keys.rely_on_objects(ctx)
     return ObjectKey(ctx.literal(key))
 
@@ -163,9 +166,9 @@ def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Sour
     """What a class or a library shows of a dict of its own; nobody can change it through here."""
     shown = gc.get_referents(obj)[0]
     if type(shown) not in (dict, collections.OrderedDict):
-        ctx.stop("mapping", f"`{source.expression()}` shows a mapping with methods of its own")
+        ctx.stop(Kind.MAPPING, f"`{source.expression()}` shows a mapping with methods of its own")
     if "__module__" not in shown and sys.getrefcount(shown) > _HELD_BY_A_PROXY:
-        ctx.stop("mapping", f"`{source.expression()}` shows a dict that others hold, and may change")
+        ctx.stop(Kind.MAPPING, f"`{source.expression()}` shows a dict that others hold, and may change")
     if not isinstance(source, ConstSource):
         ctx.guard(ShownSource(source), "keys", tuple(obj))
     value = DictValue(source, MappingProxyType)
@@ -176,6 +179,6 @@ def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Sour
 @wraps(set)
 def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
     if not all(isinstance(item, _KEY_TYPES) and not is_compared_by_code(item) for item in obj):
-        ctx.stop("set items", f"`{source.expression()}` has items that are not constants")
+        ctx.stop(Kind.SET_ITEMS, f"`{source.expression()}` has items that are not constants")
     ctx.guard(source, "items", frozenset(obj), text=f"{source.expression()} is {obj!r}")
     return SetValue(((item, ctx.literal(item)) for item in obj), source)

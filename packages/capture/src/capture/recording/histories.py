@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import torch
 
 from capture.guards.sources import AttrSource
+from capture.reasons import Kind
 from capture.recording.graph import memory_of
 from capture.recording.world import Recording
 from capture.torch_versions import is_view
@@ -48,7 +49,7 @@ def insist_on_unchanged_neighbours(ctx: Recording, value: TensorValue) -> None:
     """An input that is met after another in its memory got a history comes with one that its stand-in has not."""
     inputs = ctx.graph.inputs_over.get(memory_of(value.fake), ())
     if any(fake is not value.fake and _has_another_history(ctx, fake) for fake in inputs):
-        ctx.stop("autograd", f"{value.describe()} shares memory with a tensor whose history was changed")
+        ctx.stop(Kind.AUTOGRAD, f"{value.describe()} shares memory with a tensor whose history was changed")
 
 
 def _has_another_history(ctx: Recording, fake: torch.Tensor) -> bool:
@@ -109,4 +110,4 @@ def _last_step(ctx: Recording, name: str, fake: torch.Tensor) -> Any:
 def _spoilt(ctx: Recording, explanation: str) -> NoReturn:
     """The stand-ins have changed, so evaluation starts again."""
     ctx.graph.spoilt += 1
-    ctx.stop("autograd", explanation, "it runs as in eager; the rest of the function is captured")
+    ctx.stop(Kind.AUTOGRAD, explanation, "it runs as in eager; the rest of the function is captured")

@@ -15,6 +15,7 @@ from torch import fx
 
 from capture.errors import Signal, words_of
 from capture.operators.fake_kernels import stand_in
+from capture.reasons import Kind, Reason, UsedUp
 from capture.recording.graph import GONE
 from capture.recording.histories import insist_on_known_histories, note_view
 from capture.recording.world import Recording
@@ -30,7 +31,7 @@ from capture.torch_versions import (
     pytree,
 )
 from capture.values import default_devices
-from capture.values.autograd_leaves import is_leaf
+from capture.values.autograd_leaves import is_leaf, is_used_up
 from capture.values.base import LazyValue, NotConstant, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
@@ -67,7 +68,7 @@ def record_operation(
     node_options, fake_options = operands.named(kwargs)
     if any(isinstance(given, torch.dtype) and given in _QUANTISED for given in (*fakes, *fake_options.values())):
         # Stand-ins would not be quantised, and what operators do with them would be something else.
-        ctx.stop("tensor layout", f"`{name}` gives a quantised tensor", "keep it out of the compiled function")
+        ctx.stop(Kind.TENSOR_LAYOUT, f"`{name}` gives a quantised tensor", "keep it out of the compiled function")
     assumed = ctx.graph.assumptions()
     fixed = ctx.fixed_sizes()
     operation = _Checked(ctx, name, kwargs, (fakes, fake_options))
@@ -77,17 +78,17 @@ def record_operation(
         operation.insist_on_the_same()
     if ctx.fixed_sizes() > fixed:
         hint = "it runs as in eager for every value; the rest of the function is captured"
-        ctx.stop("varying size", f"`{name}` takes what varies for a constant", hint)
+        ctx.stop(Kind.VARYING_SIZE, f"`{name}` takes what varies for a constant", hint)
     insist_on_known_histories(ctx, name, operation.tensors)
     if _is_new_leaf(ctx, result):
         ctx.made_leaf(result)
     for condition in ctx.graph.assumed_since(assumed):
         if not _expected(ctx, condition, operands.symbols):
-            ctx.stop("data-dependent operation", f"`{name}` needs a size to be what only the data can tell")
+            ctx.stop(Kind.DATA_DEPENDENT_OPERATION, f"`{name}` needs a size to be what only the data can tell")
     if isinstance(result, (str, bytes)) and name != "type":  # the stand-in's, not the tensor's
-        ctx.stop("tensor value", "a tensor is turned into text", "print shapes, or print after the compiled part")
+        ctx.stop(Kind.TENSOR_VALUE, "a tensor is turned into text", "print shapes, or print after the compiled part")
     if (alien := _alien(result)) is not None:
-        ctx.stop("tensor value", f"`{name}` gives an object of class `{type(alien).__qualname__}`")
+        ctx.stop(Kind.TENSOR_VALUE, f"`{name}` gives an object of class `{type(alien).__qualname__}`")
     if not _needs_a_node(result):
         return ctx.literal(result)
     if method:
@@ -104,7 +105,7 @@ def _insist_on_room(ctx: Recording) -> None:
     largest = None if ctx.options.nopython else ctx.options.largest_graph
     if largest is not None and ctx.graph.operations >= largest:
         hint = "compile what the loop does, not the loop; or set `largest_graph`"
-        ctx.stop("size of a graph", f"the graph has {largest} operators", hint)
+        ctx.stop(Kind.SIZE_OF_A_GRAPH, f"the graph has {largest} operators", hint)
 
 
 class _Checked:
@@ -145,10 +146,10 @@ class _Checked:
         ctx, hint = self.ctx, "it runs as in eager; the rest of the function is captured"
         if self.before != self._extents():
             ctx.graph.spoilt += 1
-            ctx.stop("resized tensor", f"`{self.name}` gives a tensor another size, layout or other memory", hint)
+            ctx.stop(Kind.RESIZED_TENSOR, f"`{self.name}` gives a tensor another size, layout or other memory", hint)
         if ctx.graph.mode.journal.doubts > self.doubts:
             ctx.graph.spoilt += 1
-            ctx.stop("error in an operation", f"eager may refuse `{self.name}` with these operands", hint)
+            ctx.stop(Kind.ERROR_IN_AN_OPERATION, f"eager may refuse `{self.name}` with these operands", hint)
 
 
 def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber]) -> bool:
@@ -177,17 +178,19 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
         raise
     except DynamicOutputShapeException:
         ctx.need_symbols()
-        ctx.stop("data-dependent operation", f"the shape of what `{name}` gives depends on the tensor's data")
+        ctx.stop(Kind.DATA_DEPENDENT_OPERATION, f"the shape of what `{name}` gives depends on the tensor's data")
     except (DataDependentOutputException, *undecided()):
         ctx.stop(
-            "data-dependent operation", f"the result of `{name}` has a shape or value that depends on the tensor's data"
+            Kind.DATA_DEPENDENT_OPERATION,
+            f"the result of `{name}` has a shape or value that depends on the tensor's data",
         )
     except UnsupportedOperatorException as error:
-        ctx.stop("operator without shape rule", f"torch cannot tell the shape of `{name}`: {error}")
+        ctx.stop(Kind.OPERATOR_WITHOUT_SHAPE_RULE, f"torch cannot tell the shape of `{name}`: {error}")
     except Exception as error:  # noqa: BLE001 - torch raises any kind for wrong operands; eager raises the real one when CPython runs it
         let_through(error)
         said = str(error).strip().splitlines()
-        ctx.stop("error in an operation", f"`{name}` fails: {said[0] if said else words_of(error)}")
+        explanation = f"`{name}` fails: {said[0] if said else words_of(error)}"
+        ctx.stop_for((UsedUp if is_used_up(error) else Reason)(Kind.ERROR_IN_AN_OPERATION, explanation))
 
 
 def _sizes_may_vary(ctx: Recording) -> AbstractContextManager[None]:
@@ -254,7 +257,7 @@ def _number(ctx: Recording, node: fx.Node, result: Any) -> Value:
             result.node.maybe_as_int() if isinstance(result, torch.SymInt) else result.node.pytype(expression)
         )
     if not isinstance(result, torch.SymInt) and any(map(ctx.graph.is_data_dependent, expression.free_symbols)):
-        ctx.stop("data-dependent operation", "a number is read out of a tensor")
+        ctx.stop(Kind.DATA_DEPENDENT_OPERATION, "a number is read out of a tensor")
     return SymbolicNumber(node, result)
 
 
@@ -283,7 +286,7 @@ class _Operands:
             value = realize(self.ctx, value)
         if isinstance(value, TensorValue):
             if GONE in value.node.meta:
-                self.ctx.stop("function transform", "a tensor of a transformed function is used outside of it")
+                self.ctx.stop(Kind.FUNCTION_TRANSFORM, "a tensor of a transformed function is used outside of it")
             return value.node, value.fake
         if isinstance(value, ModuleOperand):
             return value.node, value.module
@@ -313,7 +316,7 @@ class _Operands:
         try:
             constant = value.constant()
         except NotConstant:
-            self.ctx.stop("operand", f"`{self.operation}` is given {value.describe()}, which a graph cannot hold")
+            self.ctx.stop(Kind.OPERAND, f"`{self.operation}` is given {value.describe()}, which a graph cannot hold")
         if isinstance(constant, type):  # the text of a graph has no word for it
             constant = _TYPES.get(constant, constant)
         return constant, constant

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from capture import torch_versions
+from capture.reasons import Kind
 from capture.recording.world import Recording
 from capture.signals import let_through
 from capture.torch_versions import OpOverload, OpOverloadPacket
@@ -35,7 +36,7 @@ def leave_what_reads_changes(ctx: Recording, function: Any) -> None:
         return
     name = getattr(function, "__name__", str(function))
     hint = "write it afterwards, or give it to the operator as an argument"
-    ctx.stop("effects", f"`{name}` is written in Python and may read what was changed before it", hint)
+    ctx.stop(Kind.EFFECTS, f"`{name}` is written in Python and may read what was changed before it", hint)
 
 
 def _kernels(function: Any) -> list[Any] | None:

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from capture.errors import Location, Reason, SkipFrame
+from capture.errors import Location, SkipFrame
 from capture.guards.guard import Guard
 from capture.guards.sources import Inputs, Source
+from capture.reasons import Kind, Reason
 from capture.recording.graph import GraphRecorder, memory_of
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -48,7 +49,7 @@ def _refuse_unknown_sharing(graph: GraphRecorder, examples: Mapping[Source, Any]
     shared = sharing([source.read(inputs) for source in known])
     if len({stand_ins[number] for number, *_ in shared}) != len({first for _, first, _ in shared}):
         raise SkipFrame(
-            Reason("memory", "tensors share memory that a backend is not told of, and one is changed"), always=False
+            Reason(Kind.MEMORY, "tensors share memory that a backend is not told of, and one is changed"), always=False
         )
 
 

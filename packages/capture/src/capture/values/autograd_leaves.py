@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-USED_UP = "second time"
 """Of torch's words for what was used up, those that no other error has."""
 
 
@@ -75,8 +74,13 @@ def _is_gone(step: Any, name: str) -> bool:
     try:
         getattr(step, name)
     except RuntimeError as error:  # or it was written to since, which is another error
-        return USED_UP in str(error)
+        return is_used_up(error)
     return False
+
+
+def is_used_up(error: BaseException) -> bool:
+    """Whether torch says that a history was freed; the type of its error is the same for all that autograd refuses."""
+    return "second time" in str(error)
 
 
 @functools.cache

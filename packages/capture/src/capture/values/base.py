@@ -18,6 +18,7 @@ import torch
 from capture.errors import Location
 from capture.guards.sources import AttrSource, ConstSource, DictSource, Inputs, KeySource, Source
 from capture.options import Options
+from capture.reasons import Kind, Reason
 
 
 class NotConstant(Exception):
@@ -134,8 +135,11 @@ class Tracer(Protocol):
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """The user's program raises here."""
 
-    def stop(self, kind: str, explanation: str, hint: str = "") -> NoReturn:
+    def stop(self, kind: Kind, explanation: str, hint: str = "") -> NoReturn:
         """Break: CPython has to run this instruction."""
+
+    def stop_for(self, reason: Reason) -> NoReturn:
+        """The same, for a reason that is known already."""
 
 
 class Value:
@@ -162,7 +166,7 @@ class Value:
 
     def set_attribute(self, ctx: Tracer, name: str, value: Value | None) -> None:
         """Assign, or delete where ``value`` is None."""
-        ctx.stop("attribute", f"an attribute of {self.describe()} is assigned")
+        ctx.stop(Kind.ATTRIBUTE, f"an attribute of {self.describe()} is assigned")
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         return ctx.call(self.attribute(ctx, "__call__"), args, kwargs)
@@ -173,7 +177,7 @@ class Value:
 
     def elements(self, ctx: Tracer) -> list[Value]:
         """All items, where the number of them is known without running anything."""
-        ctx.stop("iteration", f"{self.describe()} is iterated")
+        ctx.stop(Kind.ITERATION, f"{self.describe()} is iterated")
 
     def let_go(self) -> None:
         """Forget what leads back here: the evaluation is over, and a collection may be far off."""

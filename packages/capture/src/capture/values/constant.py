@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from capture.guards.sources import Source
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.own_methods import own_method
 
@@ -27,7 +28,7 @@ class ConstantValue(Value):
 
     def truth(self, ctx: Tracer) -> bool:
         if (method := own_method(self.value, "__bool__", "__len__")) is not None:
-            ctx.stop("special method", f"`{method}` of the program's own says whether {self.describe()} is true")
+            ctx.stop(Kind.SPECIAL_METHOD, f"`{method}` of the program's own says whether {self.describe()} is true")
         return bool(self.value)
 
     def elements(self, ctx: Tracer) -> list[Value]:
@@ -48,7 +49,9 @@ def plain_text(ctx: Tracer, text: str) -> str:
     """The ``str`` that is found wherever this text of a class derived from it is."""
     cls: Any = type(text)
     if cls.__hash__ is not str.__hash__ or cls.__eq__ is not str.__eq__:
-        ctx.stop("name", f"a `{cls.__name__}`, which is compared by code of its own, is a name", "name it by a `str`")
+        ctx.stop(
+            Kind.NAME, f"a `{cls.__name__}`, which is compared by code of its own, is a name", "name it by a `str`"
+        )
     return str.__str__(text)
 
 

@@ -10,6 +10,7 @@ import collections
 from typing import Any
 
 from capture.guards.sources import Source
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SetValue
@@ -56,4 +57,4 @@ def leave_subclass(ctx: Tracer, *contents: Value) -> None:
     """Stops where a method makes another object of a subclass, by way of what that is called with."""
     for value in contents:
         if value.whole is not None and value.python_type() not in (list, dict):  # these two give themselves
-            ctx.stop("container", f"{value.whole.describe()} makes another of its class")
+            ctx.stop(Kind.CONTAINER, f"{value.whole.describe()} makes another of its class")

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
+from capture.reasons import Kind
 from capture.torch_versions import (
     cache_enabled_of,
     enabled_of,
@@ -92,7 +93,7 @@ class TorchContext(Value):
             return BuiltinValue(decorate_by_context, receiver=self)
         if name in ("__class__",):
             return ctx.literal(self.cls)
-        return ctx.stop("context", f"`{name}` of a `{self.cls.__name__}` context is read")
+        return ctx.stop(Kind.CONTEXT, f"`{name}` of a `{self.cls.__name__}` context is read")
 
     def enter(self, graph: StateRecorder) -> None:
         self.was_left = False
@@ -162,7 +163,7 @@ class ProfilerRange(TorchContext):
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name not in ("__enter__", "__exit__", "__class__"):
-            ctx.stop("context", f"`{name}` of a `record_function` is read")
+            ctx.stop(Kind.CONTEXT, f"`{name}` of a `record_function` is read")
         return super().attribute(ctx, name)
 
     def enter(self, graph: StateRecorder) -> None:

@@ -7,6 +7,7 @@ from types import BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorTyp
 from typing import Any
 
 from capture.guards.sources import AttrSource, Source
+from capture.reasons import Kind
 from capture.values.base import LazyValue, Tracer, Value, realize
 from capture.values.constant import NONE, boolean
 from capture.values.sequence import TupleValue
@@ -73,7 +74,7 @@ class ExceptionValue(UserObject):
             return NONE
         owner, member = lookup(self.cls, name)
         if isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) and owner.__module__ == "builtins":
-            ctx.stop("exception value", f"`{name}` of an exception that only the evaluation made is read")
+            ctx.stop(Kind.EXCEPTION_VALUE, f"`{name}` of an exception that only the evaluation made is read")
         return super().plain_attribute(ctx, name)
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
@@ -99,4 +100,4 @@ class UnseenTraceback(Value):
         return TracebackType
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
-        ctx.stop("traceback", f"`{name}` of a traceback is read")
+        ctx.stop(Kind.TRACEBACK, f"`{name}` of a traceback is read")

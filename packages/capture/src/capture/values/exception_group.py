@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from capture.guards.sources import AttrSource, Source
+from capture.reasons import Kind
 from capture.values.base import LazyValue, Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.exception import ExceptionValue
@@ -75,7 +76,7 @@ def _checked_members(ctx: Tracer, message: Value, exceptions: Value) -> list[Exc
 
 
 def _refused(ctx: Tracer) -> NoReturn:
-    ctx.stop("exception value", "a group of exceptions is made of something else")
+    ctx.stop(Kind.EXCEPTION_VALUE, "a group of exceptions is made of something else")
 
 
 def wrapped(ctx: Tracer, naked: ExceptionValue) -> ExceptionGroupValue:

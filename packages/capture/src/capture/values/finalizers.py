@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
-from capture.errors import Reason, SkipFrame
+from capture.errors import SkipFrame
 from capture.guards.sources import ArgSource, ClosureSource, Source
+from capture.reasons import Kind, Reason
 from capture.values.autograd_leaves import is_leaf
 from capture.values.base import LazyValue, Value, held_by, module_name, reachable, settled
 from capture.values.function import CellValue, ClassValue
@@ -78,7 +79,7 @@ def require_quiet_end(value: Value) -> None:
         cls = type(value.obj)
         if isinstance(held_by(cls, "__del__"), FunctionType):
             raise SkipFrame(
-                Reason("finalizer", f"an object of class `{cls.__qualname__}` may end here, with its `__del__`")
+                Reason(Kind.FINALIZER, f"an object of class `{cls.__qualname__}` may end here, with its `__del__`")
             )
 
 

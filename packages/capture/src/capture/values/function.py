@@ -21,6 +21,7 @@ import torch
 
 from capture._engine import Outside, Region
 from capture.guards.sources import AttrSource, DictSource, GetitemSource, KeySource, Source
+from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import (
     NotConstant,
@@ -128,7 +129,7 @@ class FunctionValue(Value):
         if name == "__module__":
             return ConstantValue(self.namespace.contents.get("__name__"))
         if name in ("__dict__", "__defaults__", "__annotations__", "__globals__", "__kwdefaults__", "__closure__"):
-            ctx.stop("function attribute", f"`{name}` of a function defined in the captured code is read")
+            ctx.stop(Kind.FUNCTION_ATTRIBUTE, f"`{name}` of a function defined in the captured code is read")
         if name == "__get__":
             return BuiltinValue(FunctionType.__get__, receiver=self)
         if name == "__call__":
@@ -285,7 +286,7 @@ class ClassValue(Value):
         for name in ("__bool__", "__len__"):
             owner, said = _static_lookup(type(self.cls), name)
             if said is not None and not trusted(owner):
-                ctx.stop("class", f"`{name}` of its metaclass says whether {self.describe()} is true")
+                ctx.stop(Kind.CLASS, f"`{name}` of its metaclass says whether {self.describe()} is true")
             if said is not None:
                 return bool(self.cls)
         return True
@@ -307,9 +308,9 @@ class ClassValue(Value):
         if name == "__dict__":
             self.is_shown = True
             if self.written:
-                ctx.stop("class attribute", f"all attributes of {self.describe()} are read after some were written")
+                ctx.stop(Kind.CLASS_ATTRIBUTE, f"all attributes of {self.describe()} are read after some were written")
         if _runs_code(self.cls, name):
-            ctx.stop("class attribute", f"`{name}` of {self.describe()} is computed by code of its own")
+            ctx.stop(Kind.CLASS_ATTRIBUTE, f"`{name}` of {self.describe()} is computed by code of its own")
         if is_asked_for_what_is_missing(type(self.cls)) and self._is_without(name):
             rely_on_no_member(ctx, (*(self.cls.__mro__ or ()), *metaclass.__mro__), name)
             handler = held_by(type(self.cls), "__getattr__")
@@ -342,16 +343,16 @@ class ClassValue(Value):
         ctx.rely_on_member(self.cls, name)
         ctx.rely_on_member(type(self.cls), name)
         if type(name) is not str:
-            ctx.stop("class attribute", f"an attribute of {self.describe()} is assigned whose name is no text")
+            ctx.stop(Kind.CLASS_ATTRIBUTE, f"an attribute of {self.describe()} is assigned whose name is no text")
         value = None if value is None else realize(ctx, value)
         _, held = _static_lookup(self.cls, name)
         simple = not (name.startswith("__") and name.endswith("__")) and not hasattr(type(self.cls), name)
         simple = simple and not any(hasattr(type(held), special) for special in ("__set__", "__delete__"))
         simple = simple and (value is None or not hasattr(value.python_type(), "__get__"))
         if not simple or not _has_plain_instances(self.cls) or self.is_shown or self.source is None:
-            ctx.stop("class attribute", f"the attribute `{name}` of {self.describe()} is assigned")
+            ctx.stop(Kind.CLASS_ATTRIBUTE, f"the attribute `{name}` of {self.describe()} is assigned")
         if value is None and self.written.get(name) is None and (name in self.written or name not in vars(self.cls)):
-            ctx.stop("class attribute", f"the attribute `{name}` of {self.describe()} is deleted, which has none")
+            ctx.stop(Kind.CLASS_ATTRIBUTE, f"the attribute `{name}` of {self.describe()} is deleted, which has none")
         if name not in self.written and name not in vars(self.cls):
             rely_on_no_member(ctx, [self.cls], name)
         ctx.changed(self)
@@ -377,7 +378,7 @@ def written_member(ctx: Tracer, order: Iterable[type], name: str) -> Value | Non
         if isinstance(known, ClassValue) and name in known.written:
             found = known.written[name]
             if found is None:
-                ctx.stop("class attribute", f"`{name}` is looked up in {known.describe()} after it was deleted")
+                ctx.stop(Kind.CLASS_ATTRIBUTE, f"`{name}` is looked up in {known.describe()} after it was deleted")
             return found
         if name in vars(cls):
             return None
@@ -437,7 +438,7 @@ class PartialValue(Value):
     def attribute(self, ctx: Tracer, name: str) -> Value:
         if name == "func":
             if self.source is None and isinstance(self.function, PartialValue):
-                ctx.stop("attribute", f"`func` of {self.describe()}, which is made of another, is read")
+                ctx.stop(Kind.ATTRIBUTE, f"`func` of {self.describe()}, which is made of another, is read")
             return self.function
         return super().attribute(ctx, name)
 
@@ -461,7 +462,7 @@ class PythonModuleValue(Value):
 
     def truth(self, ctx: Tracer) -> bool:
         if (method := own_method(self.module, "__bool__", "__len__")) is not None:
-            ctx.stop("special method", f"`{method}` of the program's own says whether {self.describe()} is true")
+            ctx.stop(Kind.SPECIAL_METHOD, f"`{method}` of the program's own says whether {self.describe()} is true")
         return True
 
     def constant(self) -> Any:
@@ -484,7 +485,7 @@ class PythonModuleValue(Value):
             ctx.throw(AttributeError, *error.args)
         except Exception as error:  # of code that the module has for this  # noqa: BLE001
             let_through(error)
-            ctx.stop("attribute", f"`{name}` of a module raises {type(error).__name__}")
+            ctx.stop(Kind.ATTRIBUTE, f"`{name}` of a module raises {type(error).__name__}")
         return ctx.wrap(found, AttrSource(self.source, name))
 
     def _ask(self, ctx: Tracer, handler: FunctionType, name: str) -> Value:
@@ -512,7 +513,7 @@ class SuperValue(Value):
         of_class = isinstance(receiver, ClassValue) and derives(receiver.cls, self.cls)
         order = receiver.constant().__mro__ if of_class else receiver.python_type().__mro__
         if self.cls not in order:
-            ctx.stop("class", f"`super()` of {self.cls!r} is used on an object of another class")
+            ctx.stop(Kind.CLASS, f"`super()` of {self.cls!r} is used on an object of another class")
         ctx.rely_on_member(order[0], name)
         behind = order[order.index(self.cls) + 1 :]
         written = written_member(ctx, behind, name)
@@ -585,4 +586,4 @@ def _bind_other(ctx: Tracer, member: Any, owner: type, name: str, receiver: Valu
         held = GetitemSource(AttrSource(class_source(ctx, owner), "__dict__"), name)  # past its ``__get__``
         descriptor = ctx.wrap(member, held)
         return ctx.call(ctx.literal(getter), [descriptor, receiver, ctx.literal(receiver.python_type())])
-    return ctx.stop("descriptor", f"the attribute `{name}` of {receiver.describe()} is a descriptor of kind {kind}")
+    return ctx.stop(Kind.DESCRIPTOR, f"the attribute `{name}` of {receiver.describe()} is a descriptor of kind {kind}")

@@ -12,6 +12,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from capture.errors import UserRaised
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE
 from capture.values.exception import ExceptionValue
@@ -174,7 +175,7 @@ class AsyncStep(IteratorValue):
 
     def close(self, ctx: Tracer) -> None:
         if self.started and not self.finished:
-            ctx.stop("generator", "a step of an async generator is closed under way")
+            ctx.stop(Kind.GENERATOR, "a step of an async generator is closed under way")
         self.finished = True
 
     def _refuse_reuse(self, ctx: Tracer) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.lock import RLOCK
 
@@ -64,9 +65,9 @@ class Locks:
         self._look_at_graph(len(ctx.graph.nodes))
         hold = self._holds.get(lock)
         if hold is None and not all(other.is_held() for other in self._holds.values()):
-            ctx.stop("lock", f"{lock.describe()} is taken after another lock was released", _HINT)
+            ctx.stop(Kind.LOCK, f"{lock.describe()} is taken after another lock was released", _HINT)
         if hold is not None and hold.is_held() and lock.python_type() is not RLOCK:
-            ctx.stop("lock", f"{lock.describe()} is taken while it is held", _HINT)
+            ctx.stop(Kind.LOCK, f"{lock.describe()} is taken while it is held", _HINT)
         ctx.changed(lock)
         if hold is None:
             hold = self._holds[lock] = Hold(lock, taken_here=True)

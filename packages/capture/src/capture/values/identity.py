@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from capture.guards.sources import ArgSource, CellSource, ConstSource, Inputs, Source, comes_with_the_call
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue, differs_from_itself
 from capture.values.function import ClassValue
@@ -96,7 +97,7 @@ class MetObjects:
         if isinstance(value, ConstantValue):
             return value.value
         if value.source is None:
-            ctx.stop("identity", f"it is asked which object {value.describe()} is", "compare numbers with `==`")
+            ctx.stop(Kind.IDENTITY, f"it is asked which object {value.describe()} is", "compare numbers with `==`")
         return value.source.read(self._inputs)
 
     def _comes_and_goes(self, source: Source, obj: Any) -> bool:

@@ -6,6 +6,7 @@ from types import MemberDescriptorType
 from typing import Any
 
 from capture.guards.sources import DictSource
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue, Entries, key_of
@@ -32,7 +33,7 @@ class InstanceDict(DictValue):
     def put(self, ctx: Tracer, key: Value, value: Value) -> None:
         name = key_of(ctx, key)
         if isinstance(name, str) and isinstance(getattr(self.owner.cls, name, None), MemberDescriptorType):
-            ctx.stop("attribute", f"`__dict__` of {self.owner.describe()} is given `{name}`, which is also a slot")
+            ctx.stop(Kind.ATTRIBUTE, f"`__dict__` of {self.owner.describe()} is given `{name}`, which is also a slot")
         ctx.changed(self.owner)
         self.owner.keep(name, value)
 

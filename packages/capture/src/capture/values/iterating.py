@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterator
 
 from capture.errors import UserRaised
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
 from capture.values.iterator import DictIterator, IteratorValue, RangeIterator, SequenceIterator, is_none
@@ -40,7 +41,7 @@ class UserIterator(IteratorValue):
 
     def throw(self, ctx: Tracer, raised: UserRaised) -> Value | None:
         if self._method(ctx, "throw") is not None:
-            ctx.stop("generator", f"an exception is thrown into {self.owner.describe()}")
+            ctx.stop(Kind.GENERATOR, f"an exception is thrown into {self.owner.describe()}")
         raise raised
 
     def close(self, ctx: Tracer) -> None:
@@ -52,7 +53,7 @@ class UserIterator(IteratorValue):
     def _method(self, ctx: Tracer, name: str) -> Value | None:
         found = self.owner.plain_attribute(ctx, name)
         if found is None and self.owner.special(ctx, "__getattr__") is not None:
-            ctx.stop("generator", f"{self.owner.describe()} is asked for `{name}`, which its __getattr__ answers")
+            ctx.stop(Kind.GENERATOR, f"{self.owner.describe()} is asked for `{name}`, which its __getattr__ answers")
         return found
 
     def parts(self) -> Iterator[Value]:
@@ -144,7 +145,7 @@ def _iterate_object(ctx: Tracer, value: Value) -> IteratorValue:
         method = value.special(ctx, "__iter__")
         if method is None:
             if value.special(ctx, "__getitem__") is not None:
-                ctx.stop("iteration", f"{value.describe()} is iterated through `__getitem__`", "define `__iter__`")
+                ctx.stop(Kind.ITERATION, f"{value.describe()} is iterated through `__getitem__`", "define `__iter__`")
             ctx.throw(TypeError, f"'{value.cls.__name__}' object is not iterable")
         made = realize(ctx, ctx.call(method, []))
         if isinstance(made, UserObject):

@@ -13,6 +13,7 @@ from typing import Any
 
 from capture.errors import UserRaised
 from capture.guards.sources import Source
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.function import BuiltinValue, PartialValue
@@ -80,7 +81,7 @@ class OutsideIterator(IteratorValue):
         return self.cls
 
     def advance(self, ctx: Tracer) -> Value | None:
-        ctx.stop("iterator", f"a {self.cls.__name__} that was made outside of the function is stepped")
+        ctx.stop(Kind.ITERATOR, f"a {self.cls.__name__} that was made outside of the function is stepped")
 
 
 class SequenceIterator(IteratorValue):
@@ -196,7 +197,7 @@ class DictIterator(IteratorValue):
             return None
         hashed = self.keys[self.position]
         if hashed not in entries:
-            ctx.stop("iteration", "a dict is iterated while its keys change")
+            ctx.stop(Kind.ITERATION, "a dict is iterated while its keys change")
         self.position += 1
         key, value = entries[hashed]
         if self.which == "items":

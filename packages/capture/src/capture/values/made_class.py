@@ -12,6 +12,7 @@ from types import CellType, FunctionType
 from typing import Any, NoReturn
 
 from capture.guards.sources import ConstSource, Source
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.constant import ConstantValue
 from capture.values.function import BuiltinValue, ClassValue, FunctionValue, SuperValue
@@ -27,7 +28,9 @@ class MadeClass(ClassValue):
         super().__init__(cls, ConstSource(cls, cls.__qualname__))
 
     def plain_set(self, ctx: Tracer, name: str, value: Value | None) -> None:
-        ctx.stop("class attribute", f"the attribute `{name}` of {self.describe()} is assigned, which was just defined")
+        ctx.stop(
+            Kind.CLASS_ATTRIBUTE, f"the attribute `{name}` of {self.describe()} is assigned, which was just defined"
+        )
 
 
 class DefinedClasses:
@@ -127,7 +130,7 @@ def _insist_on_known_bases(ctx: Tracer, name: str, bases: Sequence[Value]) -> No
 
 
 def _leave(ctx: Tracer, name: str, why: str, hint: str = "") -> NoReturn:
-    ctx.stop("class", f"the class `{name}` is defined: {why}", hint or "define it outside of the function")
+    ctx.stop(Kind.CLASS, f"the class `{name}` is defined: {why}", hint or "define it outside of the function")
 
 
 class _Held:
@@ -144,7 +147,7 @@ def _stand_in(ctx: Tracer, value: Value) -> Any:
     if isinstance(value, TupleValue) and value.cls is tuple and (fixed := _fixed_items(ctx, value)) is not None:
         return fixed
     if isinstance(value, UserObject) and any(hasattr(value.cls, name) for name in ("__get__", "__set_name__")):
-        ctx.stop("class", f"{value.describe()} is told of the class that it becomes a member of")
+        ctx.stop(Kind.CLASS, f"{value.describe()} is told of the class that it becomes a member of")
     if isinstance(value, FunctionValue) and value.real is not None:
         return value.real
     made = _new_stand_in(ctx, value)
@@ -160,7 +163,7 @@ def _new_stand_in(ctx: Tracer, value: Value) -> Any:
         return value.kind(*(_stand_in(ctx, function) for function in value.functions))
     if not hasattr(value.python_type(), "__get__"):
         return _Held()
-    return ctx.stop("class", f"{value.describe()} becomes a member of a class")
+    return ctx.stop(Kind.CLASS, f"{value.describe()} becomes a member of a class")
 
 
 def _is_fixed(value: Any) -> bool:

@@ -9,6 +9,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from capture.guards.sources import DictSource, KeySource, Source
+from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, realize, root_package
 from capture.values.constant import differs_from_itself
 from capture.values.sequence import TupleValue
@@ -39,10 +40,12 @@ def key_of(ctx: Tracer, value: Value) -> Any:
     try:
         key = value.constant()
         if is_compared_by_code(key):
-            ctx.stop("hash", f"{value.describe()} is hashed and compared by code of its own", "use a constant as key")
+            ctx.stop(
+                Kind.HASH, f"{value.describe()} is hashed and compared by code of its own", "use a constant as key"
+            )
         hash(key)
         if differs_from_itself(key):
-            ctx.stop("hash", "NaN is looked for as a key, which depends on which object it is")
+            ctx.stop(Kind.HASH, "NaN is looked for as a key, which depends on which object it is")
         return key
     except NotConstant:
         return _identity_key(ctx, value)
@@ -61,12 +64,12 @@ def is_compared_by_code(key: Any) -> bool:
 def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
     cls = value.python_type()
     if cls in (int, float, bool):
-        ctx.stop("hash", f"{value.describe()} is hashed", "use a constant as key")
+        ctx.stop(Kind.HASH, f"{value.describe()} is hashed", "use a constant as key")
     if cls.__hash__ is None:
         ctx.throw(TypeError, f"unhashable type: '{cls.__name__}'")
     own: Any = cls.__hash__
     if own is not object.__hash__ and not _hashes_by_identity(cls):
-        ctx.stop("hash", f"{value.describe()} is hashed by code of its own", "use a constant as key")
+        ctx.stop(Kind.HASH, f"{value.describe()} is hashed by code of its own", "use a constant as key")
     ctx.keys.add(ctx, value)
     return ObjectKey(value)
 

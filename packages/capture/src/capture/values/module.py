@@ -12,6 +12,7 @@ from torch.nn.modules import module as torch_module
 
 from capture._engine import Region
 from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.mapping import DictValue
 from capture.values.tensor import TensorValue
@@ -130,7 +131,7 @@ class ModuleValue(UserObject):
         if standard and self.obj is not None and value is not None:
             value = realize(ctx, value)
             if isinstance(value, ModuleValue) or name in self.obj.__dict__.get("_parameters", {}):
-                ctx.stop("module attribute", f"the parameter or submodule `{name}` of {self.describe()} is assigned")
+                ctx.stop(Kind.MODULE_ATTRIBUTE, f"the parameter or submodule `{name}` of {self.describe()} is assigned")
             if self._stays_plain(ctx, name, value):
                 self.plain_set(ctx, name, value)
                 return

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import NoReturn
 
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.function import FunctionValue
@@ -82,4 +83,4 @@ def _keyword_dict(extra: Mapping[str, Value]) -> DictValue:
 
 
 def _mismatch(tracer: Tracer, function: FunctionValue) -> NoReturn:
-    tracer.stop("call", f"the arguments do not fit {function.describe()}")
+    tracer.stop(Kind.CALL, f"the arguments do not fit {function.describe()}")

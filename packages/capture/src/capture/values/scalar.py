@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from capture.guards.sources import Source
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
@@ -89,7 +90,9 @@ class ScalarValue(Value):
         decided = self.decided(ctx)
         if decided is not None:
             return decided
-        return ctx.stop("tensor value", f"the truth of {self.describe()} decides what happens next", "use torch.where")
+        return ctx.stop(
+            Kind.TENSOR_VALUE, f"the truth of {self.describe()} decides what happens next", "use torch.where"
+        )
 
     def parts(self) -> Iterator[Value]:
         if self.function is None and self.tensor is not None:

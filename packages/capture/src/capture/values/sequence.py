@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from capture.guards.sources import Source
+from capture.reasons import Kind
 from capture.values.base import LazyValue, NotConstant, Tracer, Value, realize, settled
 
 
@@ -142,7 +143,7 @@ def require_plain_tuple(ctx: Tracer, cls: type) -> None:
     """Stops where instances of a class derived from ``tuple`` do not behave like tuples."""
     own = next((name for name in TUPLE_PROTOCOL if isinstance(getattr(cls, name, None), FunctionType)), None)
     if own is not None:
-        ctx.stop("container", f"`{cls.__qualname__}` is a class of tuples with a `{own}` of its own")
+        ctx.stop(Kind.CONTAINER, f"`{cls.__qualname__}` is a class of tuples with a `{own}` of its own")
 
 
 class SliceValue(Value):

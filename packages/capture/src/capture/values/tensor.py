@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from capture.guards.sources import AttrSource, ConstSource, DictSource, KeySource, Source
+from capture.reasons import Kind
 from capture.values.autograd_leaves import has_known_history, is_leaf
 from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.constant import NONE, ConstantValue, boolean
@@ -23,7 +24,6 @@ _METADATA = frozenset(
         "is_quantized", "is_mkldnn", "is_nested", "is_meta", "is_xpu", "is_mps", "output_nr", "is_sparse_csr",
     }
 )  # fmt: skip
-NEW_DATA = "data of a tensor"  # why an assignment to it ends a graph
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
@@ -55,7 +55,7 @@ class TensorValue(Value):
         if name == "grad":
             return self.gradient(ctx)
         if name in ("is_leaf", "grad_fn") and not has_known_history(self.fake):
-            ctx.stop("tensor attribute", f"`{name}` of a view without a history, of what has one since, is read")
+            ctx.stop(Kind.TENSOR_ATTRIBUTE, f"`{name}` of a view without a history, of what has one since, is read")
         if name == "is_leaf" or (name == "grad_fn" and self.fake.grad_fn is None):
             self._rely_on_being_a_leaf_or_not(ctx)
             return boolean(self.fake.is_leaf) if name == "is_leaf" else NONE
@@ -75,12 +75,12 @@ class TensorValue(Value):
             return realize(ctx, self.written["grad"])
         if self.source is None:
             if self.fake.requires_grad and not is_leaf(self.fake):
-                ctx.stop("tensor attribute", f"`grad` of {self.describe()}, which is no leaf, is read")
+                ctx.stop(Kind.TENSOR_ATTRIBUTE, f"`grad` of {self.describe()}, which is no leaf, is read")
             return NONE
         self._rely_on_being_a_leaf_or_not(ctx)
         if not self.obj.is_leaf:
             if not self.obj.retains_grad:
-                ctx.stop("tensor attribute", f"`grad` of {self.describe()}, which is no leaf, is read")
+                ctx.stop(Kind.TENSOR_ATTRIBUTE, f"`grad` of {self.describe()}, which is no leaf, is read")
             ctx.guard(AttrSource(self.source, "retains_grad"), "true")
         return ctx.wrap(self.obj.grad, AttrSource(self.source, "grad"))
 
@@ -106,7 +106,7 @@ class TensorValue(Value):
                 return ctx.call_builtin(MethodType, [ctx.wrap(member, source), self], {})
             ctx.guard(source, "is", member)
             return TensorMethod(self, name)
-        return ctx.stop("tensor attribute", f"`{name}` of a tensor is read", "read it outside the compiled function")
+        return ctx.stop(Kind.TENSOR_ATTRIBUTE, f"`{name}` of a tensor is read", "read it outside the compiled function")
 
     def _own_attribute(self, ctx: Tracer, name: str) -> Value:
         """What the program hung on the tensor object."""
@@ -130,7 +130,7 @@ class TensorValue(Value):
             self.written["grad"] = held
             return
         if value is None or hasattr(self.cls, name):
-            kind = NEW_DATA if name == "data" else "tensor attribute"
+            kind = Kind.DATA_OF_A_TENSOR if name == "data" else Kind.TENSOR_ATTRIBUTE
             ctx.stop(kind, f"the attribute `{name}` of a tensor is assigned")
         ctx.changed(self)
         self.written[name] = value
@@ -138,11 +138,11 @@ class TensorValue(Value):
     def _insist_that_it_fits(self, ctx: Tracer, grad: Value) -> None:
         """Torch looks at what is to be a gradient, and so does CPython then."""
         if grad is self:
-            ctx.stop("error in an operation", f"{self.describe()} is assigned as its own gradient")
+            ctx.stop(Kind.ERROR_IN_AN_OPERATION, f"{self.describe()} is assigned as its own gradient")
         try:
             self.fake.detach().grad = None if grad is NONE else grad.fake  # type: ignore[attr-defined]
         except (AttributeError, RuntimeError, TypeError) as error:
-            ctx.stop("error in an operation", f"a gradient is assigned that does not fit: {error}")
+            ctx.stop(Kind.ERROR_IN_AN_OPERATION, f"a gradient is assigned that does not fit: {error}")
 
     def parts(self) -> Iterator[Value]:
         return iter(self.written.values())

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import fx
 
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 
 
@@ -32,7 +33,7 @@ class TransformValue(Value):
         return ctx.call_builtin(call_transform, [self, *args], kwargs)
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
-        return ctx.stop("function transform", f"`{name}` of what `torch.func.{self.name}` made is read")
+        return ctx.stop(Kind.FUNCTION_TRANSFORM, f"`{name}` of what `torch.func.{self.name}` made is read")
 
     def parts(self) -> Iterator[Value]:
         yield self.function

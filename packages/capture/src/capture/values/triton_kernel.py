@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.user_object import UserObject
 
@@ -64,7 +65,7 @@ class StartedValue(Value):
         return self._asked(ctx)
 
     def _asked(self, ctx: Tracer) -> NoReturn:
-        ctx.stop("triton", "what the start of a Triton kernel gives back is looked at")
+        ctx.stop(Kind.TRITON, "what the start of a Triton kernel gives back is looked at")
 
 
 class HostFunction(UserObject):

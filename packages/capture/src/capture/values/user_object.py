@@ -14,6 +14,7 @@ from typing import Any
 
 from capture.bytecode.versions import NO_DICT, PY313
 from capture.guards.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
+from capture.reasons import Kind
 from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, realize, rely_on_no_member
 from capture.values.constant import ConstantValue
 from capture.values.function import bind, is_made_by_code, written_member
@@ -56,7 +57,7 @@ class UserObject(Value):
         if isinstance(getter, FunctionType):
             return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
         if issubclass(self.cls, _STAND_INS):
-            ctx.stop("attribute", f"`{name}` of {self.describe()}, which stands for another object, is read")
+            ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()}, which stands for another object, is read")
         found = self.plain_attribute(ctx, name)
         return found if found is not None else self._fallback(ctx, name)
 
@@ -96,7 +97,7 @@ class UserObject(Value):
         if self.source is None:
             return None
         if isinstance(self.cls.__getattribute__, FunctionType):
-            ctx.stop("attribute", f"the slot `{name}` of {self.describe()} is read behind its `__getattribute__`")
+            ctx.stop(Kind.ATTRIBUTE, f"the slot `{name}` of {self.describe()} is read behind its `__getattribute__`")
         try:
             held = member.__get__(self.obj)
         except AttributeError:
@@ -124,13 +125,13 @@ class UserObject(Value):
         if member is _MISSING:
             rely_on_no_member(ctx, self.cls.__mro__, name)
         elif self.is_of_thread and name not in self.overlay and not isinstance(member, FunctionType):
-            ctx.stop("attribute", f"`{name}` of {self.describe()} is what its class says in some threads")
+            ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()} is what its class says in some threads")
         if self.source is None or name in self.overlay:
             return
         if isinstance(member, MemberDescriptorType):
             if hasattr(self.cls, "__getattr__"):
                 ctx.stop(
-                    "attribute", f"the slot `{name}` of {self.describe()} is empty, so that `__getattr__` is asked"
+                    Kind.ATTRIBUTE, f"the slot `{name}` of {self.describe()} is empty, so that `__getattr__` is asked"
                 )
             ctx.guard(AttrSource(self.source, name), "absent")
         elif instance_dict(self.obj) is not None:
@@ -145,7 +146,7 @@ class UserObject(Value):
         if not self._names_are_texts:
             self._names_are_texts = all(type(key) is str for key in held)
             if not self._names_are_texts:
-                ctx.stop("attribute", f"`{name}` is looked up among objects in the `__dict__` of {self.describe()}")
+                ctx.stop(Kind.ATTRIBUTE, f"`{name}` is looked up among objects in the `__dict__` of {self.describe()}")
         return held.get(name, _MISSING)
 
     def _entry(self, name: str) -> Source:
@@ -168,7 +169,7 @@ class UserObject(Value):
 
     def _dict(self, ctx: Tracer) -> Value:
         if self.is_of_thread:
-            ctx.stop("attribute", f"the `__dict__` of {self.describe()} is read")
+            ctx.stop(Kind.ATTRIBUTE, f"the `__dict__` of {self.describe()} is read")
         if self._view is None:
             held = instance_dict(self.obj) if self.source is not None else None
             if held is not None:
@@ -209,7 +210,7 @@ class UserObject(Value):
             return
         slot = isinstance(member, MemberDescriptorType)
         if member is not _MISSING and is_data_descriptor(member) and not (slot and is_made_by_code(owner)):
-            ctx.stop("descriptor", f"the attribute `{name}` of {self.describe()} is assigned through a descriptor")
+            ctx.stop(Kind.DESCRIPTOR, f"the attribute `{name}` of {self.describe()} is assigned through a descriptor")
         if not slot and not self.cls.__dictoffset__ and not self.is_of_thread:
             ctx.throw(AttributeError, _no_place(self.cls, name, member))
         if value is None and not self._has_own(name):
@@ -286,7 +287,7 @@ class UserObject(Value):
         if fits and name == "__len__" and isinstance(said, ConstantValue):
             fits = said.value >= 0
         if not fits:
-            ctx.stop("special method", f"`{name}` of {self.describe()} gives {said.describe()}")
+            ctx.stop(Kind.SPECIAL_METHOD, f"`{name}` of {self.describe()} gives {said.describe()}")
         return said
 
     def truth(self, ctx: Tracer) -> bool:

@@ -27,10 +27,10 @@ from capture.evaluator.assumptions import Stopped
 from capture.evaluator.frame import NULL, Frame
 from capture.evaluator.opcodes.exceptions import HandledValue
 from capture.guards.sources import ArgSource
+from capture.reasons import Kind
 from capture.values.base import Value, settled
 from capture.values.constant import NONE, UNBOUND
 from capture.values.finalizers import end_is_noticed, has_history
-from capture.values.tensor import NEW_DATA
 from capture.writing.emit import Writer
 
 # These push two places, of which one may be NULL; it is known which after the plain attribute was read.
@@ -71,7 +71,7 @@ class Stop:
         self.instruction = instruction = stopped.instruction
         self.continuations = continuations
         self.original = continuations.original(frame.code)
-        self.moves_data = stopped.reason.kind == NEW_DATA
+        self.moves_data = stopped.reason.kind is Kind.DATA_OF_A_TENSOR
         self.stack = [settled(value) for value in frame.stack]
         self.first = len(self.stack) - operands_of(instruction)
         self.shown = self.stack[self.first :]

@@ -21,7 +21,6 @@ from typing import Any
 
 from capture._engine import Guards, Uninterrupted, has_other_threads
 from capture.bytecode.instructions import Instruction
-from capture.errors import Reason
 from capture.guards.guard import RELATIONS, Guard, to_spec
 from capture.guards.sources import (
     AttrSource,
@@ -36,6 +35,7 @@ from capture.guards.sources import (
     Source,
     StorageSource,
 )
+from capture.reasons import Kind, Reason
 from capture.values.base import Value
 from capture.values.context_var import ContextVarValue
 from capture.values.function import CellValue, ClassValue, NamespaceValue
@@ -47,7 +47,7 @@ from capture.writing.emit import Writer
 from capture.writing.restart import run_the_frame
 
 LOST = Reason(
-    "shared state",
+    Kind.SHARED_STATE,
     "another thread changed what this function read and writes, while a graph that writes to tensors ran: one of the "
     "changes is lost",
     "call the function under a lock",

@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any
 
 from capture.bytecode.writer import Emitter
-from capture.errors import Reason, SkipFrame
+from capture.errors import SkipFrame
 from capture.guards.sources import (
     ArgSource,
     AttrSource,
@@ -34,6 +34,7 @@ from capture.guards.sources import (
     StorageSource,
     TypeSource,
 )
+from capture.reasons import Kind, Reason
 from capture.values.base import Value, settled
 from capture.values.constant import ConstantValue
 from capture.values.context_var import TokenValue
@@ -152,9 +153,9 @@ class Writer:
     def _build(self, value: Value) -> None:
         builder = _builder_of(value)
         if builder is None:
-            raise SkipFrame(Reason("rebuild", f"{value.describe()} lives across a break, which cannot be rebuilt"))
+            raise SkipFrame(Reason(Kind.REBUILD, f"{value.describe()} lives across a break, which cannot be rebuilt"))
         if id(value) in self._building:
-            raise SkipFrame(Reason("rebuild", f"{value.describe()} refers to itself"))
+            raise SkipFrame(Reason(Kind.REBUILD, f"{value.describe()} refers to itself"))
         self._building.add(id(value))
         builder(self, value)
         self._building.discard(id(value))

@@ -17,8 +17,9 @@ import torch.utils.checkpoint
 
 from capture._engine import Outside
 from capture.bytecode.instructions import Instruction
-from capture.errors import CaptureError, CaptureWarning, InternalError, Location, Reason, words_of
+from capture.errors import CaptureError, CaptureWarning, InternalError, Location, words_of
 from capture.informing import inform
+from capture.reasons import Kind, Reason
 from capture.recording.draws import put_back, states_of
 from capture.recording.rollback import Undoing
 from capture.records import FallbackRecord
@@ -78,7 +79,7 @@ class Failures:
 
     def passed(self) -> None:
         """CPython ran the frame and returned: the program handles the error, or only the graph made it."""
-        reason = Reason("error in a graph", f"{self.last}; CPython ran the function, and found no error")
+        reason = Reason(Kind.ERROR_IN_A_GRAPH, f"{self.last}; CPython ran the function, and found no error")
         if self.strict and not self.handled:
             raise InternalError(f"{self.location}: {reason.explanation}")
         if self.last in self._told:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import constant_of
+from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, realize
 from capture.values.user_object import UserObject
 
@@ -24,7 +25,7 @@ def assumed_result(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Ma
         options = {name: _real(ctx, value) for name, value in kwargs.items()}
     except NotConstant:
         ctx.stop(
-            "assumed constant",
+            Kind.ASSUMED_CONSTANT,
             f"`{function.__qualname__}` is assumed to be constant and gets what is only known when the graph runs",
             "give it numbers, strings and objects, not tensors that were computed here",
         )

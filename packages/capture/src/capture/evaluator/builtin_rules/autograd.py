@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from capture.errors import Reason
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.guards.sources import AttrSource
+from capture.reasons import Kind, Reason
 from capture.recording.graph import memory_of
 from capture.torch_versions import set_grad_enabled
 from capture.values.autograd_leaves import History, has_known_history
@@ -40,7 +40,9 @@ def _insist_on_no_reentrant_checkpoint(ctx: World, outputs: Sequence[TensorValue
         for step in History([output.fake for output in outputs]).steps:
             if step in ctx.graph.reentrant:
                 instruction, number, location = ctx.graph.reentrant[step]
-                reason = Reason("checkpoint", "torch gives no gradients of chosen tensors past a reentrant checkpoint")
+                reason = Reason(
+                    Kind.CHECKPOINT, "torch gives no gradients of chosen tensors past a reentrant checkpoint"
+                )
                 ctx.stop_at((instruction, number), reason, location)
 
 
@@ -53,11 +55,11 @@ def _gradients(ctx: World, outputs: Value, inputs: Value, *rest: Value, **option
     made = {id(leaf) for leaf in ctx.leaves}
     for origin in history.origins:
         if origin not in ctx.tensors and origin not in made:
-            ctx.stop("autograd", _outside(ctx, history))
+            ctx.stop(Kind.AUTOGRAD, _outside(ctx, history))
     if any(step in history.steps and step not in inner for _, step in ctx.graph.arrived.values()):
-        ctx.stop("autograd", _outside(ctx, history))  # with the next call it may lead elsewhere
+        ctx.stop(Kind.AUTOGRAD, _outside(ctx, history))  # with the next call it may lead elsewhere
     if inner and any(value.source is not None and value.fake.grad_fn not in inner for value in wanted):
-        ctx.stop("autograd", "gradients are asked for of a leaf and of a tensor that may come from it")
+        ctx.stop(Kind.AUTOGRAD, "gradients are asked for of a leaf and of a tensor that may come from it")
     found = ctx.record(torch.autograd.grad, [outputs, inputs, *rest], options)
     ctx.graph.used_up.update(history.used_up(ctx.graph.readers))
     return found
@@ -87,12 +89,12 @@ def backward_of_several(
 ) -> Value:
     losses = _tensors(ctx, tensors)
     if not losses or grad_variables is not NONE:
-        ctx.stop("autograd", "`backward()` is called without tensors, or with `grad_variables`")
+        ctx.stop(Kind.AUTOGRAD, "`backward()` is called without tensors, or with `grad_variables`")
     if inputs is not NONE:
         _insist_on_no_reentrant_checkpoint(ctx, losses)
     leaves = _leaves(ctx, losses) if inputs is NONE else list(dict.fromkeys(_tensors(ctx, inputs)))
     if not leaves:
-        ctx.stop("autograd", f"`backward()` of {losses[0].describe()} reaches no leaf in the graph")
+        ctx.stop(Kind.AUTOGRAD, f"`backward()` of {losses[0].describe()} reaches no leaf in the graph")
     for leaf in leaves:
         _rely_on_a_plain_leaf(ctx, leaf)
     taken = {memory_of(value.fake) for value in ctx.tensors.values()}
@@ -111,7 +113,7 @@ def _tensors(ctx: World, value: Value) -> list[TensorValue]:
     items = [realize(ctx, item) for item in value.elements(ctx)] if isinstance(value, SequenceValue) else []
     tensors = [item for item in items if isinstance(item, TensorValue)]
     if len(tensors) < len(items):
-        ctx.stop("autograd", "gradients are asked for of something that is no tensor")
+        ctx.stop(Kind.AUTOGRAD, "gradients are asked for of something that is no tensor")
     _insist_on_known_histories(ctx, tensors)
     return tensors
 
@@ -119,10 +121,12 @@ def _tensors(ctx: World, value: Value) -> list[TensorValue]:
 def _insist_on_known_histories(ctx: World, tensors: Iterable[TensorValue]) -> None:
     ctx.state_read["torch.is_anomaly_enabled"] = torch.is_anomaly_enabled
     if torch.is_anomaly_enabled():
-        ctx.stop("autograd", "gradients are taken under anomaly detection, which looks at those of each operator")
+        ctx.stop(Kind.AUTOGRAD, "gradients are taken under anomaly detection, which looks at those of each operator")
     for each in tensors:
         if not has_known_history(each.fake):
-            ctx.stop("autograd", f"gradients are asked for of {each.describe()}, of whose history torch tells nothing")
+            ctx.stop(
+                Kind.AUTOGRAD, f"gradients are asked for of {each.describe()}, of whose history torch tells nothing"
+            )
 
 
 # -- leaves ------------------------------------------------------------------------------------------------------
@@ -136,7 +140,7 @@ def _leaves(ctx: World, losses: Sequence[TensorValue]) -> list[TensorValue]:
     for origin in history.origins:
         leaf = ctx.tensors.get(origin)
         if leaf is None:
-            ctx.stop("autograd", _outside(ctx, history))
+            ctx.stop(Kind.AUTOGRAD, _outside(ctx, history))
         leaves.append(leaf)
     return leaves
 
@@ -154,7 +158,7 @@ def _is_leaf(ctx: Tracer, value: TensorValue) -> bool:
 
 def _rely_on_a_plain_leaf(ctx: Tracer, leaf: TensorValue) -> None:
     if leaf.source is None or not (leaf.fake.is_leaf and leaf.obj.is_leaf):
-        ctx.stop("autograd", f"`backward()` reaches {leaf.describe()}, which is no leaf or was made in the graph")
+        ctx.stop(Kind.AUTOGRAD, f"`backward()` reaches {leaf.describe()}, which is no leaf or was made in the graph")
     assert leaf.source is not None
     ctx.guard(AttrSource(leaf.source, "is_leaf"), "true")
     _rely_on_no_hooks(ctx, leaf)
@@ -164,7 +168,7 @@ def _rely_on_no_hooks(ctx: Tracer, value: TensorValue) -> None:
     if value.source is None:
         return
     if any(getattr(value.obj, name, None) for name in _HOOKS) or (value.obj.retains_grad and not value.obj.is_leaf):
-        ctx.stop("autograd", f"gradients arrive at {value.describe()}, which has hooks")
+        ctx.stop(Kind.AUTOGRAD, f"gradients arrive at {value.describe()}, which has hooks")
     for name in _HOOKS:
         if hasattr(value.obj, name):
             ctx.guard(AttrSource(value.source, name), "false")
@@ -182,7 +186,7 @@ def _accumulate(
     held = {leaf: leaf.gradient(ctx) for leaf in grads}
     for leaf, grad in grads.items():
         if grad.fake.layout is not torch.strided:
-            ctx.stop("autograd", f"the gradient of {leaf.describe()} is not an ordinary strided tensor")
+            ctx.stop(Kind.AUTOGRAD, f"the gradient of {leaf.describe()} is not an ordinary strided tensor")
     with _grad_mode(ctx, create_graph, [*grads.values(), *held.values()]):
         for leaf, grad in grads.items():
             if not isinstance(held[leaf], TensorValue):

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import torch
 import torch.utils.checkpoint
 
-from capture.errors import Reason
 from capture.evaluator.assumptions import Stopped
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
+from capture.reasons import Kind, Reason
 from capture.values.base import Value, reachable, realize, settled
 from capture.values.constant import FALSE, NONE, TRUE
 from capture.values.function import CellValue, FunctionValue
@@ -27,11 +27,11 @@ def checkpoint(ctx: World, function: Value, *args: Value, **kwargs: Value) -> Va
         return ctx.call(function, args, kwargs)
     reentrant = own.get("use_reentrant", NONE)
     if reentrant is NONE or "context_fn" in own or own.get("debug", FALSE).truth(ctx):
-        ctx.stop("checkpoint", "`checkpoint` is called without `use_reentrant`, with `context_fn` or for debugging")
+        ctx.stop(Kind.CHECKPOINT, "`checkpoint` is called without `use_reentrant`, with `context_fn` or for debugging")
     if reentrant.truth(ctx) and not any(isinstance(arg, TensorValue) and arg.fake.requires_grad for arg in args):
-        ctx.stop("checkpoint", "a reentrant `checkpoint` of tensors without gradients gives its parameters none")
+        ctx.stop(Kind.CHECKPOINT, "a reentrant `checkpoint` of tensors without gradients gives its parameters none")
     if torch.is_inference_mode_enabled():
-        ctx.stop("checkpoint", "`checkpoint` is called in inference mode, where gradients are wanted")
+        ctx.stop(Kind.CHECKPOINT, "`checkpoint` is called in inference mode, where gradients are wanted")
     options = {"preserve_rng_state": own.get("preserve_rng_state", TRUE).truth(ctx), "use_reentrant": False}
     with ctx.region(args, options):
         result = ctx.call(function, args, kwargs)
@@ -47,7 +47,7 @@ def _read_again(ctx: World, function: Value) -> None:
     instruction, step = ctx.graph.mode.journal.place
     for cell in _cells(function, set()):
         explanation = "a variable of the function in a `checkpoint` is bound anew before backward calls it again"
-        stopped = Stopped(instruction, step, Reason("checkpoint", explanation), ctx.location())
+        stopped = Stopped(instruction, step, Reason(Kind.CHECKPOINT, explanation), ctx.location())
         ctx.effects.final.setdefault(cell, stopped)
 
 
@@ -69,4 +69,4 @@ def _note_reentrant(ctx: World, value: Value) -> None:
     if value.fake.grad_fn is not None:
         ctx.graph.reentrant[value.fake.grad_fn] = (*ctx.graph.mode.journal.place, ctx.location())
     elif value.source is None and (value.fake.is_floating_point() or value.fake.is_complex()):
-        ctx.stop("checkpoint", "a reentrant `checkpoint` gives a history to a tensor that has none inside of it")
+        ctx.stop(Kind.CHECKPOINT, "a reentrant `checkpoint` gives a history to a tensor that has none inside of it")

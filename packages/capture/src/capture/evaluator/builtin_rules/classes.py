@@ -7,6 +7,7 @@ from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.function import FunctionValue
@@ -18,7 +19,7 @@ from capture.values.mapping import DictValue
 def build_class(ctx: World, body: FunctionValue, name: ConstantValue, *bases: Value, **keywords: Value) -> MadeClass:
     if keywords:
         hint = "define it outside of the function"
-        ctx.stop("class", f"the class `{name.value}` is defined with arguments for whoever makes it", hint)
+        ctx.stop(Kind.CLASS, f"the class `{name.value}` is defined with arguments for whoever makes it", hint)
     namespace = DictValue()
     return define(ctx, name.value, bases, namespace, ctx.run_class_body(body, namespace))
 

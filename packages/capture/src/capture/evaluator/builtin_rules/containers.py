@@ -11,6 +11,7 @@ from typing import Any
 from capture.evaluator.builtin_rules.operators import index_of, values_equal
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.container_object import ContainerObject, contents_of, leave_subclass
@@ -182,7 +183,7 @@ def ask_for_length(ctx: Tracer, iterable: Value) -> None:
             continue
         if said is not None:
             if not isinstance(said, ConstantValue) or not isinstance(said.value, int) or said.value < 0:
-                ctx.stop("special method", f"`{name}` gives {said.describe()}")
+                ctx.stop(Kind.SPECIAL_METHOD, f"`{name}` gives {said.describe()}")
             return
 
 

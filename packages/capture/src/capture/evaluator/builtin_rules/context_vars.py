@@ -6,6 +6,7 @@ import contextvars
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import NONE
 from capture.values.context_var import ContextVarValue, TokenValue
@@ -33,6 +34,6 @@ def assign(ctx: Tracer, var: ContextVarValue, value: Value) -> Value:
 @rule(contextvars.ContextVar.reset, kinds=(ContextVarValue, TokenValue))
 def reset(ctx: Tracer, var: ContextVarValue, token: TokenValue) -> Value:
     if token.owner is not var or not var.pending or var.pending[-1] is not token:
-        ctx.stop("context variable", "a context variable is reset with a token that is not its newest")
+        ctx.stop(Kind.CONTEXT_VARIABLE, "a context variable is reset with a token that is not its newest")
     var.pending.pop()
     return NONE

@@ -7,6 +7,7 @@ from types import FunctionType
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, held_by, realize, settled
 from capture.values.constant import ConstantValue
 from capture.values.container_object import ContainerObject
@@ -31,7 +32,7 @@ def shallow_copy(ctx: Tracer, value: Value) -> Value:
 @rule(copy.deepcopy, kinds=((DictValue, ListValue, SetValue, TupleValue, UserObject, ConstantValue),))
 def deep_copy(ctx: Tracer, value: Value, memo: Value | None = None) -> Value:
     if memo is not None:
-        ctx.stop("copy", "`copy.deepcopy` is called with a memo")
+        ctx.stop(Kind.COPY, "`copy.deepcopy` is called with a memo")
     known: _Memo = {}
 
     def item(part: Value) -> Value:
@@ -64,7 +65,7 @@ def _copied(ctx: Tracer, value: Value, hook: str, extra: list[Value], item: Any,
         made = SetValue({}, cls=value.cls)
     else:
         shared = isinstance(value, _SHARED) and (known is None or not _holds_objects(value))
-        return value if shared else ctx.stop("copy", f"{value.describe()} is copied")
+        return value if shared else ctx.stop(Kind.COPY, f"{value.describe()} is copied")
     if known is not None:  # before its items: one of them may lead back here
         known[id(value)] = made
     _fill(made, value, item)
@@ -100,7 +101,7 @@ def _copied_object(ctx: Tracer, value: UserObject, item: Any, known: _Memo | Non
     plain = plain and all(base is object or base.__flags__ & (1 << 9) for base in value.cls.__mro__)
     own = any(_is_own(value.cls, name) for name in _HOOKS) or is_asked_for_what_is_missing(type(value.cls))
     if isinstance(value, ModuleValue) or not plain or own:
-        return ctx.stop("copy", f"{value.describe()} is copied")
+        return ctx.stop(Kind.COPY, f"{value.describe()} is copied")
     made = UserObject(value.cls)
     made.class_source = ctx.literal(value.cls).source
     if known is not None:

@@ -9,6 +9,7 @@ import torch
 
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.guards.sources import CallSource
+from capture.reasons import Kind
 from capture.torch_versions import exchange_device as exchange_device_of_torch
 from capture.torch_versions import maybe_exchange_device
 from capture.values.base import Tracer, Value
@@ -55,7 +56,7 @@ def set_device(ctx: Tracer, device: Value) -> Value:
 
 def _current(ctx: Tracer) -> int:
     if not torch.cuda.is_available():
-        ctx.stop("device", "the current GPU is asked for where there is none")
+        ctx.stop(Kind.DEVICE, "the current GPU is asked for where there is none")
     current = torch.cuda.current_device()
     text = f"GPU {current} is the current one"
     ctx.guard(CallSource(torch.cuda.current_device, "torch.cuda.current_device()"), "equals", current, text=text)
@@ -63,4 +64,4 @@ def _current(ctx: Tracer) -> int:
 
 
 def _leave(ctx: Tracer) -> NoReturn:
-    ctx.stop("device", "another GPU becomes the current one", "call the function with that GPU current")
+    ctx.stop(Kind.DEVICE, "another GPU becomes the current one", "call the function with that GPU current")

@@ -19,6 +19,7 @@ from capture.evaluator.autograd_context import FunctionContext
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.operators.triton_kernels.traces import apply_traced
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, boolean
 from capture.values.function import ClassValue
@@ -37,7 +38,7 @@ def apply_function(ctx: World, cls: ClassValue, *args: Value) -> Value:
             arg.shape(ctx)  # before the rehearsal, whose nodes are forgotten
     followed = torch.is_grad_enabled()
     if followed and torch.is_inference_mode_enabled():  # where torch's operators record nothing, and these do
-        ctx.stop("autograd", f"`{cls.cls.__name__}.apply` is called in inference mode, with gradients enabled")
+        ctx.stop(Kind.AUTOGRAD, f"`{cls.cls.__name__}.apply` is called in inference mode, with gradients enabled")
     with ctx.rehearsal(args):
         context, output = _rehearse(ctx, cls, args)
         if followed and any(isinstance(arg, TensorValue) and arg.fake.requires_grad for arg in args):

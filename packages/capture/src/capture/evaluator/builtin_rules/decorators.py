@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterator, Sequence
 
 from capture.evaluator.builtin_rules.registry import constant_of, rule
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.function import BuiltinValue, FunctionValue, PartialValue
@@ -20,7 +21,7 @@ def update_wrapper(ctx: Tracer, wrapper: FunctionValue, wrapped: Value, **option
     names = {name: tuple(constant_of(ctx, value)) for name, value in options.items()}
     standard = {"assigned": _ASSIGNED, "updated": functools.WRAPPER_UPDATES}
     if wrapper.real is not None or not names.items() <= standard.items():
-        ctx.stop("function attribute", "a function of the program is made to look like another")
+        ctx.stop(Kind.FUNCTION_ATTRIBUTE, "a function of the program is made to look like another")
     for name in _ASSIGNED:
         made = wrapped if isinstance(wrapped, FunctionValue) and wrapped.real is None else None
         if made is not None and name == "__annotations__":

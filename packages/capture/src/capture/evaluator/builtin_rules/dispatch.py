@@ -15,6 +15,7 @@ from typing import Any
 from capture.evaluator.builtin_rules.families import FAMILIES
 from capture.evaluator.builtin_rules.registry import PURE, RULES, Kinds, Rule, fold, hashable_in, name_of
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Value, realize
 from capture.values.container_object import STORAGE, contents_of
 
@@ -44,7 +45,7 @@ def _call(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str,
         if answer is not None:
             return answer
     return ctx.stop(
-        "builtin",
+        Kind.BUILTIN,
         f"{name_of(function)} is called on {operand_words(args)}, which capture cannot evaluate",
         "move the call out of the compiled function, or mark it with allow_in_graph if it is a torch operation",
     )
@@ -53,9 +54,9 @@ def _call(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str,
 def _insist_on_a_receiver(ctx: World, function: Any, owner: Any, cls: type) -> None:
     """Methods of a builtin container work on it alone, and those of ``dict`` know nothing of an order."""
     if not issubclass(cls, (owner, MappingProxyType)):
-        ctx.stop("call", f"{name_of(function)} is called on a {cls.__qualname__}")
+        ctx.stop(Kind.CALL, f"{name_of(function)} is called on a {cls.__qualname__}")
     if owner is dict and issubclass(cls, OrderedDict) and function.__name__ in _CHANGES_A_DICT:
-        ctx.stop("call", f"{name_of(function)} is called on an OrderedDict, past its order")
+        ctx.stop(Kind.CALL, f"{name_of(function)} is called on an OrderedDict, past its order")
 
 
 _CHANGES_A_DICT = frozenset(
@@ -70,7 +71,7 @@ def _apply(ctx: World, function: Any, rule: Rule, args: Sequence[Value], kwargs:
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
             raise
         # The call itself failed: the rule has no such parameters, and perhaps the function has none either.
-        ctx.stop("call", f"{name_of(function)} is called in a way that capture does not know: {error}")
+        ctx.stop(Kind.CALL, f"{name_of(function)} is called in a way that capture does not know: {error}")
 
 
 def _rules_of(function: Any) -> list[tuple[Kinds, Rule]]:

@@ -11,6 +11,7 @@ from typing import Any
 from capture.bytecode.versions import PY313
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, derives, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.exception import ExceptionValue, made_in_c
@@ -51,7 +52,7 @@ _CLASSES = [cls for cls in vars(builtins).values() if isinstance(cls, type) and 
 def new_exception(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
     if derives(cls.cls, BaseExceptionGroup):
         if len(args) != 2 or kwargs:
-            ctx.stop("exception value", "a group of exceptions is made of something else")
+            ctx.stop(Kind.EXCEPTION_VALUE, "a group of exceptions is made of something else")
         made: ExceptionValue = make_group(ctx, cls.cls, *args)
     else:
         made = ExceptionValue(cls.cls, args)
@@ -81,7 +82,7 @@ def _text(ctx: Tracer, value: ExceptionValue, name: str) -> Value:
     try:
         return ConstantValue(getattr(_exception_like(ctx, value), name)())
     except (NotConstant, TypeError):
-        ctx.stop("text", f"{value.describe()} is turned into text")
+        ctx.stop(Kind.TEXT, f"{value.describe()} is turned into text")
 
 
 def _exception_like(ctx: Tracer, value: ExceptionValue) -> BaseException:
@@ -126,7 +127,7 @@ def with_traceback(ctx: Tracer, value: ExceptionValue, traceback: Value) -> Valu
 @rule(BaseException.add_note, kinds=(ExceptionValue, ConstantValue))
 def add_note(ctx: Tracer, value: ExceptionValue, note: ConstantValue) -> Value:
     if note.python_type() is not str:
-        ctx.stop("exception value", "a note is not a text")
+        ctx.stop(Kind.EXCEPTION_VALUE, "a note is not a text")
     notes = value.plain_attribute(ctx, "__notes__")
     if notes is None:
         value.absent(ctx, "__notes__")
@@ -158,7 +159,7 @@ def _question(ctx: Tracer, wanted: Value) -> Callable[[ExceptionValue], bool]:
     candidates = wanted.elements(ctx) if isinstance(wanted, TupleValue) and wanted.cls is tuple else [wanted]
     classes = [realize(ctx, candidate) for candidate in candidates]
     if not all(isinstance(cls, ClassValue) and derives(cls.cls, BaseException) for cls in classes):
-        ctx.stop("exception value", f"a group of exceptions is split by {wanted.describe()}")
+        ctx.stop(Kind.EXCEPTION_VALUE, f"a group of exceptions is split by {wanted.describe()}")
     return lambda error: any(derives(error.cls, cls.constant()) for cls in classes)
 
 

@@ -17,6 +17,7 @@ import torch
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.builtin_rules.scalars import tensor_form
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.torch_versions import foreach_copy_, foreach_mul
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
@@ -93,7 +94,7 @@ def _types_of_results(
     rows = [[part.fake for part in row if isinstance(part, TensorValue)] for row in zip(*columns, strict=False)]
     whole = not all(fake.dtype.is_floating_point or fake.dtype.is_complex for row in rows for fake in row)
     if whole and not all(isinstance(factor, ScalarValue) and factor.python_type() is int for factor in factors):
-        ctx.stop("tensor value", f"`{name}` of tensors of integers is given a factor of the run")
+        ctx.stop(Kind.TENSOR_VALUE, f"`{name}` of tensors of integers is given a factor of the run")
     compute = getattr(torch, name.removeprefix("_foreach_").removesuffix("_"))
     return () if name.endswith("_") else [compute(*map(_of_one_element, row)).dtype for row in rows]
 
@@ -133,7 +134,7 @@ def _rounded_once(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value:
     """In single precision, and back into the tensors of half precision."""
     name, many = function.__name__, isinstance(args[0], SequenceValue)
     if not name.endswith("_"):
-        ctx.stop("tensor value", f"`{name}` of tensors in half precision is given a number of the run")
+        ctx.stop(Kind.TENSOR_VALUE, f"`{name}` of tensors in half precision is given a number of the run")
     singles = [
         ListValue([_in_single_precision(ctx, part) for part in _parts(ctx, arg)])
         if isinstance(arg, SequenceValue)
@@ -150,7 +151,7 @@ def _rounded_once(ctx: Tracer, function: Any, args: Sequence[Value]) -> Value:
 def power(ctx: World, base: ScalarValue, exponent: TensorValue) -> Value:
     """Of two numbers, of which the second is one of the graph's already."""
     if exponent.fake.dim() or exponent.fake.dtype is not torch.float64:
-        ctx.stop("tensor value", f"{base.describe()} is raised to {exponent.describe()}", "keep it a tensor")
+        ctx.stop(Kind.TENSOR_VALUE, f"{base.describe()} is raised to {exponent.describe()}", "keep it a tensor")
     return ctx.record(operator.pow, [tensor_form(ctx, base), exponent], {})
 
 

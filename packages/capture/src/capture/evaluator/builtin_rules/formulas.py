@@ -18,6 +18,7 @@ import torch
 from capture.evaluator.builtin_rules.registry import fold, rule
 from capture.evaluator.world import World
 from capture.guards.sources import FormulaSource, Inputs, NumberSource, Source
+from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue, boolean
@@ -199,7 +200,7 @@ def _formula(ctx: World, function: Callable[..., Any], operands: Sequence[Value]
     sources = [_source(ctx, operand) for operand in operands]
     found = tuple(source for source in sources if source is not None)
     if len(found) < len(sources):
-        ctx.stop("data-dependent operation", "a number is read out of a tensor")
+        ctx.stop(Kind.DATA_DEPENDENT_OPERATION, "a number is read out of a tensor")
     if function in _SIGNS:
         return FormulaSource(function, found, f"({{}} {_SIGNS[function]} {{}})")
     return FormulaSource(function, found, f"{_name(function)}({', '.join('{}' for _ in found)})")
@@ -226,7 +227,7 @@ def _rounding(function: Any) -> None:
     @rule(function, kinds=(SymbolicNumber,))
     def rounded(ctx: World, value: SymbolicNumber, *more: Value) -> Value:
         if not all(is_known_before(ctx, each) for each in more):
-            ctx.stop("call", f"a number is rounded as {more[0].describe()} says")
+            ctx.stop(Kind.CALL, f"a number is rounded as {more[0].describe()} says")
         whole = value.python_type() is int and not more
         return value if whole else computed(ctx, function, [value, *more])
 

@@ -9,6 +9,7 @@ from capture.bytecode.versions import PY312, PY313
 from capture.errors import UserRaised
 from capture.evaluator import suspension
 from capture.evaluator.builtin_rules.registry import rule
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE
 from capture.values.exception import ExceptionValue
@@ -55,7 +56,7 @@ def throw(
 
 def _to_throw(ctx: Tracer, raised: Value, value: Value) -> ExceptionValue:
     if PY312 and not is_none(value):
-        ctx.stop("generator", "an exception is thrown by its class and arguments, of which Python warns")
+        ctx.stop(Kind.GENERATOR, "an exception is thrown by its class and arguments, of which Python warns")
     error = value if isinstance(value, ExceptionValue) else raised
     if isinstance(error, ClassValue):
         error = realize(ctx, ctx.call(error, [] if is_none(value) else [value]))
@@ -107,7 +108,7 @@ def get_aiter(ctx: Tracer, value: Value) -> Value:
 @rule(anext, kinds=((UserObject, AsyncGeneratorValue),))
 def get_anext(ctx: Tracer, iterator: Value, *default: Value) -> Value:
     if default:
-        ctx.stop("coroutine", "`anext` is called with a default")
+        ctx.stop(Kind.COROUTINE, "`anext` is called with a default")
     return ctx.call(iterator.attribute(ctx, "__anext__"), [])
 
 

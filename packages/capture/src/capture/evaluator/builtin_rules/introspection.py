@@ -9,6 +9,7 @@ from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Value
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
@@ -29,21 +30,21 @@ def variables(ctx: World, *operands: Value) -> Value:
     if not operands:
         return local_variables(ctx)
     if not isinstance(operands[0], UserObject):
-        ctx.stop("attribute", f"`vars()` of {operands[0].describe()}")
+        ctx.stop(Kind.ATTRIBUTE, f"`vars()` of {operands[0].describe()}")
     return operands[0].attribute(ctx, "__dict__")
 
 
 @rule(dir)
 def names(ctx: World, *operands: Value) -> Value:
     if operands:
-        ctx.stop("attribute", f"`dir()` of {operands[0].describe()}")
+        ctx.stop(Kind.ATTRIBUTE, f"`dir()` of {operands[0].describe()}")
     return ListValue([ConstantValue(name) for name in sorted(ctx.local_variables())])
 
 
 def _looks_at_its_caller(function: Any) -> None:
     @rule(function)
     def leave(ctx: World, *operands: Value, **options: Value) -> Value:
-        ctx.leave_frame("frame", f"`{function.__name__}` looks at the frame that calls it")
+        ctx.leave_frame(Kind.FRAME, f"`{function.__name__}` looks at the frame that calls it")
 
 
 for _function in (sys._getframe, inspect.currentframe, eval, exec, builtins.breakpoint):

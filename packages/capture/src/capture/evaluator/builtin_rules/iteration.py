@@ -16,6 +16,7 @@ from capture.evaluator.builtin_rules.formulas import computed, is_known_before, 
 from capture.evaluator.builtin_rules.operators import index_of
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.iterating import CallableIterator, ChainIterator, UserIterator, iterate
@@ -181,7 +182,7 @@ def make_reversed(ctx: World, value: Value) -> Value:
         return ctx.call(value.attribute(ctx, "__reversed__"), [])
     if not hasattr(value.python_type(), "__reversed__") and not hasattr(value.python_type(), "__getitem__"):
         ctx.throw(TypeError, f"'{value.python_type().__name__}' object is not reversible")
-    return ctx.stop("iteration", f"{value.describe()} is iterated backwards")
+    return ctx.stop(Kind.ITERATION, f"{value.describe()} is iterated backwards")
 
 
 def _reversed_object(ctx: World, value: UserObject) -> Value:
@@ -221,7 +222,7 @@ def make_islice(
     given = [bound for bound in (first, stop, step) if bound is not None]
     limits = [None if bound is NONE else index_of(ctx, bound) for bound in given]
     if any(limit is not None and limit < 0 for limit in limits) or limits[2:] == [0]:
-        ctx.stop("iteration", "`itertools.islice` is called with bounds that it refuses")
+        ctx.stop(Kind.ITERATION, "`itertools.islice` is called with bounds that it refuses")
     return SliceIterator(iterate(ctx, iterable), slice(*limits))
 
 
@@ -236,7 +237,7 @@ def _rows(cls: Any) -> Any:
         pool = iterate(ctx, iterable).rest(ctx)
         options = [] if r is None or r is NONE else [index_of(ctx, r)]
         if (not options and cls is itertools.combinations) or options[:1] < [0] * len(options):
-            ctx.stop("iteration", f"`itertools.{cls.__name__}` is called in a way that it refuses")
+            ctx.stop(Kind.ITERATION, f"`itertools.{cls.__name__}` is called in a way that it refuses")
         return RowIterator(cls, [pool], options)
 
     return make
@@ -285,7 +286,7 @@ def _sum_of_numbers(ctx: World, numbers: Sequence[Value]) -> Value:
             return ConstantValue(_SUM(*(number.constant() for number in numbers)))
         if all(is_known_before(ctx, number) for number in numbers):
             return computed(ctx, _SUM, numbers)
-        ctx.stop("tensor value", "floats that only the run tells are added up by `sum`", "add them up as tensors")
+        ctx.stop(Kind.TENSOR_VALUE, "floats that only the run tells are added up by `sum`", "add them up as tensors")
     return functools.reduce(lambda one, other: ctx.call_builtin(operator.add, [one, other], {}), numbers)
 
 

@@ -12,6 +12,7 @@ from torch.optim import lr_scheduler
 from capture._engine import Outside
 from capture.evaluator.builtin_rules.torch_functions import DISALLOWED
 from capture.evaluator.foreign_markers import is_disabled, runs_torchs_compiler, starts_triton_kernels, why_disabled
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, module_name
 
 _INLINED_TRANSFORMS = ("torch._functorch.functional_call", "torch._functorch.utils")
@@ -21,14 +22,14 @@ def leave_to_python(ctx: Tracer, function: FunctionType) -> None:
     """Stops before the call of a function that is not to be captured."""
     if runs_torchs_compiler(function):
         hint = "what is around it is captured"
-        ctx.stop("torch's compiler", f"torch's own compiler runs in `{function.__qualname__}`", hint)
+        ctx.stop(Kind.TORCHS_COMPILER, f"torch's own compiler runs in `{function.__qualname__}`", hint)
     if is_disabled(function):
         _stop_as_asked(ctx, function)
     if id(function) in DISALLOWED:
         hint = "remove the marker to capture it"
-        ctx.stop("disabled", f"`{function.__qualname__}` is marked to run outside of graphs", hint)
+        ctx.stop(Kind.DISABLED, f"`{function.__qualname__}` is marked to run outside of graphs", hint)
     if starts_triton_kernels(function):
-        ctx.stop("triton", "a Triton kernel is started as it is", "what is before and behind it is compiled")
+        ctx.stop(Kind.TRITON, "a Triton kernel is started as it is", "what is before and behind it is compiled")
     leave_transform(ctx, function)
     leave_schedule(ctx, function)
     leave_event_loop(ctx, function)
@@ -40,8 +41,7 @@ def disabled(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[
 
 
 def _stop_as_asked(ctx: Tracer, function: Any) -> NoReturn:
-    said = why_disabled(function)
-    ctx.stop(said.kind, said.explanation, said.hint)
+    ctx.stop_for(why_disabled(function))
 
 
 def leave_event_loop(ctx: Tracer, function: FunctionType) -> None:
@@ -49,7 +49,7 @@ def leave_event_loop(ctx: Tracer, function: FunctionType) -> None:
     package, _, module = module_name(function).partition(".")
     if package == "asyncio" and module not in _NO_LOOP and function.__name__ not in ("sleep", "__sleep0"):
         hint = "what the coroutines call is captured; give the coroutine function itself to `optimize` for more"
-        ctx.stop("coroutine", f"`{function.__qualname__}` asks or runs an event loop", hint)
+        ctx.stop(Kind.COROUTINE, f"`{function.__qualname__}` asks or runs an event loop", hint)
 
 
 _NO_LOOP = frozenset({"coroutines", "locks", "mixins", "queues", "constants", "exceptions"})
@@ -60,11 +60,11 @@ def leave_transform(ctx: Tracer, function: FunctionType) -> None:
     module = function.__globals__.get("__name__", "")
     if module.startswith("torch._functorch.") and module not in _INLINED_TRANSFORMS:
         hint = "torch does all of it as in eager, and the rest of the function is captured"
-        ctx.stop("function transform", f"`{function.__qualname__}` of torch.func transforms a function", hint)
+        ctx.stop(Kind.FUNCTION_TRANSFORM, f"`{function.__qualname__}` of torch.func transforms a function", hint)
 
 
 def leave_schedule(ctx: Tracer, function: FunctionType) -> None:
     """The next learning rate is computed from a count of steps, in Python alone: every step would be a version."""
     if function.__module__ == lr_scheduler.__name__ and function.__name__ == "step":
         hint = "what is before and behind it is captured; call it outside of the function for one graph"
-        ctx.stop("schedule", f"`{function.__qualname__}` computes the next learning rate", hint)
+        ctx.stop(Kind.SCHEDULE, f"`{function.__qualname__}` computes the next learning rate", hint)

@@ -6,6 +6,7 @@ import threading
 
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import FALSE, NONE, TRUE, ConstantValue
 from capture.values.lock import LOCK, RLOCK, LockValue
@@ -31,7 +32,7 @@ def take(ctx: World, lock: LockValue, blocking: Value = TRUE, timeout: Value = _
     if lock.source is not None:
         ctx.effects.locks.take(ctx, lock)
     elif lock.depth and lock.cls is not RLOCK:
-        ctx.stop("lock", "a lock is taken while it is held", _HINT)
+        ctx.stop(Kind.LOCK, "a lock is taken while it is held", _HINT)
     else:
         lock.depth += 1
     return TRUE
@@ -39,7 +40,7 @@ def take(ctx: World, lock: LockValue, blocking: Value = TRUE, timeout: Value = _
 
 def _insist_on_waiting(ctx: Tracer, lock: Value, blocking: Value, limited: bool) -> None:
     if limited or blocking.constant() not in (True, 1):
-        ctx.stop("lock", f"{lock.describe()} is taken if it is free", _HINT)
+        ctx.stop(Kind.LOCK, f"{lock.describe()} is taken if it is free", _HINT)
 
 
 @rule(LOCK.release, RLOCK.release, LOCK.__exit__, RLOCK.__exit__, kinds=(LockValue,))
@@ -58,7 +59,7 @@ def release(ctx: World, lock: LockValue, *exception: Value) -> Value:
 def _rely_on_its_being_held(ctx: World, lock: LockValue) -> None:
     assert lock.source is not None
     if lock in ctx.effects.changed() or not lock.is_held_now():
-        ctx.stop("lock", f"{lock.describe()} is released, which was not taken here", _HINT)
+        ctx.stop(Kind.LOCK, f"{lock.describe()} is released, which was not taken here", _HINT)
     held = type(lock.obj)._is_owned if lock.cls is RLOCK else type(lock.obj).locked
     ctx.guard(lock.source, "python", held, text=f"{lock.source.expression()} is held")
 
@@ -69,14 +70,14 @@ def is_held(ctx: World, lock: LockValue) -> Value:
         return TRUE if lock.depth else FALSE
     if ctx.effects.locks.is_held(lock):
         return TRUE
-    return ctx.stop("lock", f"{lock.describe()} is asked whether it is held", _HINT)
+    return ctx.stop(Kind.LOCK, f"{lock.describe()} is asked whether it is held", _HINT)
 
 
 @rule(threading.Semaphore.acquire, kinds=(UserObject,))
 def enter_semaphore(ctx: World, semaphore: UserObject, blocking: Value = TRUE, timeout: Value = NONE) -> Value:
     _insist_on_waiting(ctx, semaphore, blocking, timeout is not NONE)
     if semaphore.source is None or semaphore.overlay:
-        ctx.stop("lock", "a semaphore that was made or changed in the captured code is taken", _HINT)
+        ctx.stop(Kind.LOCK, "a semaphore that was made or changed in the captured code is taken", _HINT)
     ctx.effects.locks.take(ctx, semaphore)
     return TRUE
 
@@ -84,6 +85,6 @@ def enter_semaphore(ctx: World, semaphore: UserObject, blocking: Value = TRUE, t
 @rule(threading.Semaphore.release, threading.BoundedSemaphore.release, kinds=(UserObject,))
 def leave_semaphore(ctx: World, semaphore: UserObject, n: Value = _ONE) -> Value:
     if n.constant() != 1 or not ctx.effects.locks.is_held(semaphore):
-        ctx.stop("lock", f"{semaphore.describe()} is released, which was not taken here", _HINT)
+        ctx.stop(Kind.LOCK, f"{semaphore.describe()} is released, which was not taken here", _HINT)
     ctx.effects.locks.release(ctx, semaphore)
     return NONE

@@ -14,6 +14,7 @@ from typing import Any
 
 from capture.evaluator.builtin_rules.registry import constant_of
 from capture.guards.sources import ConstSource
+from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import NotConstant, Tracer, Value, realize, trusted
 from capture.values.module import ModuleValue
@@ -27,7 +28,7 @@ def memoised(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[
         return None
     if not (ctx.options.nopython or ctx.in_library() or trusted(function.__wrapped__)):
         hint = "call it before the compiled function, or ask for one graph, which asks it once"
-        ctx.stop("memoised", f"`{function.__qualname__}` remembers its answers and counts its calls", hint)
+        ctx.stop(Kind.MEMOISED, f"`{function.__qualname__}` remembers its answers and counts its calls", hint)
     try:
         operands = [_existing(ctx, arg) for arg in args]
         options = {name: _existing(ctx, value) for name, value in kwargs.items()}
@@ -60,5 +61,5 @@ def _existing(ctx: Tracer, value: Value) -> Any:
                 ctx.guard(value.source, "is", value.obj)
             return value.obj
         hint = "memoise a function of numbers and texts, or what it returns"
-        ctx.stop("memoised", f"a memoised function is given {value.describe()}, which may change", hint)
+        ctx.stop(Kind.MEMOISED, f"a memoised function is given {value.describe()}, which may change", hint)
     return constant_of(ctx, value)

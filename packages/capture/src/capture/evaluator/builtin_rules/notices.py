@@ -15,6 +15,7 @@ from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.informing import filter_for
 from capture.program_settings import program_settings
+from capture.reasons import Kind
 from capture.silence import raised, silenced
 from capture.values.base import Value, realize
 from capture.values.constant import NONE, ConstantValue
@@ -40,7 +41,7 @@ def remark(listener: Listener, text: str) -> None:
 def remark_while_captured(ctx: World, listener: Value, text: Value) -> Value:
     heard_by = realize(ctx, listener)
     if not isinstance(heard_by, UserObject) or heard_by.obj is None:
-        return ctx.stop("value", "a remark is made to what was made here")
+        return ctx.stop(Kind.VALUE, "a remark is made to what was made here")
     heard_by.obj.hear(text.constant(), calling_place(ctx))
     return NONE
 
@@ -75,14 +76,14 @@ def warn_of_what_is_deprecated(
     text = message.constant() if isinstance(message, ConstantValue) else None
     if not _is_deprecation(kind) or type(text) is not str or not ctx.in_library():
         hint = "move the call out of the compiled function"
-        return ctx.stop("warning", f"`warnings.warn` is called on {message.describe()}", hint)
+        return ctx.stop(Kind.WARNING, f"`warnings.warn` is called on {message.describe()}", hint)
     _give(ctx, Notice(text, kind, calling_place(ctx)))
     return NONE
 
 
 def _give(ctx: World, notice: Notice) -> None:
     if notice.would_raise():
-        ctx.stop("warning", f"a warning is an error: {notice.text}")
+        ctx.stop(Kind.WARNING, f"a warning is an error: {notice.text}")
     ctx.effects.calls.append((notice, ()))
 
 

@@ -14,6 +14,7 @@ from functools import cache
 import torch
 
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
@@ -112,7 +113,7 @@ def _computed_that_fits(ctx: World, number: ScalarValue, held: _Range) -> Value:
     truth = asked.decided(ctx)
     if truth is None and not ctx.expect(asked, True):
         hint = "it runs as in eager; the rest of the function is captured"
-        ctx.stop("error in an operation", "eager looks whether a number fits the type of a tensor", hint)
+        ctx.stop(Kind.ERROR_IN_AN_OPERATION, "eager looks whether a number fits the type of a tensor", hint)
     if truth is not False:
         return number
     leaf = next((leaf for leaf in number._given() if leaf is not None), None)

@@ -18,6 +18,7 @@ import torch
 from capture.evaluator.builtin_rules.exceptions import make_exception
 from capture.evaluator.builtin_rules.registry import constant_of, fold, pure, rule
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import (
     NotConstant,
@@ -50,7 +51,7 @@ pure(issubclass, torch.finfo, torch.iinfo, torch.device)
 @rule(type, kinds=(None,))
 def type_of(ctx: Tracer, value: Value, *rest: Value) -> Value:
     if rest:
-        ctx.stop("class", "a class is made by `type(...)` in the captured code", "define it outside")
+        ctx.stop(Kind.CLASS, "a class is made by `type(...)` in the captured code", "define it outside")
     return ctx.literal(value.python_type())
 
 
@@ -60,7 +61,7 @@ def is_instance(ctx: World, value: Value, classes: Value) -> Value:
     if isinstance(candidates, tuple):
         return boolean(any(is_instance(ctx, value, ctx.literal(each)).truth(ctx) for each in candidates))
     if not _is_like_a_class(candidates):
-        ctx.stop("class", f"an object is asked whether it is an instance of {classes.describe()}")
+        ctx.stop(Kind.CLASS, f"an object is asked whether it is an instance of {classes.describe()}")
     if value.python_type() is candidates:
         return TRUE
     if (check := _code_that_answers(candidates, "__instancecheck__")) is not None:
@@ -70,7 +71,7 @@ def is_instance(ctx: World, value: Value, classes: Value) -> Value:
     if held_by(candidates, "_is_protocol", False):
         return _is_like_a_protocol(ctx, value, candidates)
     if isinstance(value, UserObject) and lookup(value.cls, "__class__")[0] is not object:
-        ctx.stop("class", f"{value.describe()} says by code of its own which class it is of")
+        ctx.stop(Kind.CLASS, f"{value.describe()} says by code of its own which class it is of")
     if isinstance(value, UserObject) and value.obj is not None:
         return _ask(ctx, isinstance, value.obj, candidates)
     return _ask(ctx, issubclass, value.python_type(), candidates)
@@ -79,14 +80,14 @@ def is_instance(ctx: World, value: Value, classes: Value) -> Value:
 def _ask(ctx: World, question: Any, obj: Any, candidate: Any) -> Value:
     owner, _ = lookup(candidate, "__subclasshook__") if isinstance(candidate, type) else (object, None)
     if not trusted(owner):
-        ctx.stop("class", f"the class `{owner.__qualname__}` has code that says what is a subclass")
+        ctx.stop(Kind.CLASS, f"the class `{owner.__qualname__}` has code that says what is a subclass")
     if isinstance(candidate, ABCMeta) and not trusted(obj if isinstance(obj, type) else type(obj)):
         ctx.state_read["abc.get_cache_token"] = get_cache_token  # the program's classes may be registered later
     try:
         return boolean(question(obj, candidate))
     except Exception as error:  # noqa: BLE001 - whatever classes may raise: CPython asks them again, and raises it
         let_through(error)
-        ctx.stop("class", f"`{candidate}` is no class to ask about: {type(error).__name__}")
+        ctx.stop(Kind.CLASS, f"`{candidate}` is no class to ask about: {type(error).__name__}")
 
 
 def _is_like_a_protocol(ctx: Tracer, value: Value, protocol: Any) -> Value:
@@ -96,7 +97,7 @@ def _is_like_a_protocol(ctx: Tracer, value: Value, protocol: Any) -> Value:
             return TRUE
     except TypeError:  # the protocol has data members, or is not checked at runtime at all
         pass
-    return ctx.stop("class", f"the attributes of {value.describe()} say whether it is a {protocol.__qualname__}")
+    return ctx.stop(Kind.CLASS, f"the attributes of {value.describe()} say whether it is a {protocol.__qualname__}")
 
 
 @rule(issubclass, kinds=(ClassValue, ClassValue))
@@ -150,7 +151,7 @@ def identity(ctx: Tracer, value: Value) -> Value:
         return ConstantValue(id(value.obj))
     if isinstance(value, (FunctionValue, ClassValue)) and value.identity() is not value:
         return ConstantValue(id(value.identity()))
-    return ctx.stop("identity", "`id()` of an object is read", "compare objects with `is`")
+    return ctx.stop(Kind.IDENTITY, "`id()` of an object is read", "compare objects with `is`")
 
 
 def _as_name(ctx: Tracer, name: ConstantValue) -> str:
@@ -158,7 +159,7 @@ def _as_name(ctx: Tracer, name: ConstantValue) -> str:
     if not isinstance(name.value, str):
         ctx.throw(TypeError, f"attribute name must be string, not '{type(name.value).__name__}'")
     if type(name.value) is not str:
-        ctx.stop("attribute", f"an attribute is named by a `{type(name.value).__name__}`", "name it by a `str`")
+        ctx.stop(Kind.ATTRIBUTE, f"an attribute is named by a `{type(name.value).__name__}`", "name it by a `str`")
     return name.value
 
 
@@ -264,7 +265,7 @@ def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: Constant
         return bind(ctx, member, owner, name.value, value)
     folded = fold(ctx, getattr, [value, name], {})
     if folded is None:
-        ctx.stop("attribute", f"`{name.value}` of {value.describe()} is read")
+        ctx.stop(Kind.ATTRIBUTE, f"`{name.value}` of {value.describe()} is read")
     return folded
 
 
@@ -328,7 +329,7 @@ def _truth_of_tensor(ctx: World, value: TensorValue) -> Value:
     if answer is not None:
         return boolean(answer)
     hint = "use torch.where"
-    return ctx.stop("tensor value", f"the truth of {value.describe()} decides what happens next", hint)
+    return ctx.stop(Kind.TENSOR_VALUE, f"the truth of {value.describe()} decides what happens next", hint)
 
 
 def _object_to_number(wanted: type, *names: str) -> Any:
@@ -337,7 +338,7 @@ def _object_to_number(wanted: type, *names: str) -> Any:
             said = value.answer(ctx, name, wanted if name != "__index__" else int)
             if said is not None:
                 return said if name != "__index__" else ctx.call_builtin(wanted, [said], {})
-        return ctx.stop("builtin", f"{value.describe()} is turned into a number")
+        return ctx.stop(Kind.BUILTIN, f"{value.describe()} is turned into a number")
 
     return convert
 
@@ -365,7 +366,7 @@ def object_to_repr(ctx: Tracer, value: UserObject) -> Value:
 
 def _text_by_method(ctx: Tracer, value: UserObject, name: str) -> Value:
     if not isinstance(getattr(value.cls, name), FunctionType) or root_package(value.cls) == "torch":
-        ctx.stop("text", f"{value.describe()} is turned into text")
+        ctx.stop(Kind.TEXT, f"{value.describe()} is turned into text")
     said = value.answer(ctx, name, str)
     assert said is not None
     return said
@@ -377,7 +378,7 @@ def container_to_text(ctx: Tracer, value: Value) -> Value:
     try:
         return ConstantValue(str(plain_data(ctx, value)))
     except NotConstant:
-        ctx.stop("text", f"{value.describe()} is turned into text")
+        ctx.stop(Kind.TEXT, f"{value.describe()} is turned into text")
 
 
 def plain_data(ctx: Tracer, value: Value, *around: Value) -> Any:
@@ -400,21 +401,21 @@ def plain_data(ctx: Tracer, value: Value, *around: Value) -> Any:
 def format_number(ctx: Tracer, value: ScalarValue, *spec: Value) -> Value:
     known = value.of_this_call()
     if known is None:
-        return ctx.stop("text", f"{value.describe()} is formatted")
+        return ctx.stop(Kind.TEXT, f"{value.describe()} is formatted")
     return ctx.call_builtin(format, [ConstantValue(known), *spec], {})
 
 
 @rule(format, kinds=(ConstantValue,))
 def format_constant(ctx: Tracer, value: ConstantValue, spec: Value | None = None) -> Value:
     folded = fold(ctx, format, [value] if spec is None else [value, spec], {})
-    return folded if folded is not None else ctx.stop("text", f"{value.describe()} is formatted by an object")
+    return folded if folded is not None else ctx.stop(Kind.TEXT, f"{value.describe()} is formatted by an object")
 
 
 @rule(format, kinds=(None,))
 def format_value(ctx: Tracer, value: Value, spec: Value | None = None) -> Value:
     if spec is not None and spec.constant():
         said = value.answer(ctx, "__format__", str, spec) if isinstance(value, UserObject) else None
-        return said if said is not None else ctx.stop("text", f"{value.describe()} is formatted")
+        return said if said is not None else ctx.stop(Kind.TEXT, f"{value.describe()} is formatted")
     return ctx.call_builtin(str, [value], {})
 
 
@@ -424,7 +425,7 @@ def dereference(ctx: Tracer, reference: UserObject) -> Value:
     target = weakref.ref.__call__(reference.obj) if type(reference.obj) is weakref.ref else None  # a subclass may count
     found = ctx.known(target)
     if reference.source is None or found is None:
-        ctx.stop("weak reference", f"{reference.describe()} is followed to an object that is met nowhere else")
+        ctx.stop(Kind.WEAK_REFERENCE, f"{reference.describe()} is followed to an object that is met nowhere else")
     text = f"{reference.source.expression()}() is what it was"
     ctx.guard(reference.source, "refers", weakref.ref(target), text=text)
     return found
@@ -433,7 +434,7 @@ def dereference(ctx: Tracer, reference: UserObject) -> Value:
 @rule(weakref.ref, weakref.proxy, weakref.finalize)
 def refer_weakly(ctx: World, *operands: Value, **options: Value) -> Value:
     """Whoever asks for it knows when the object ends, which is when no variable of the function holds it any more."""
-    ctx.leave_frame("weak reference", f"a weak reference to {realize(ctx, operands[0]).describe()} is made")
+    ctx.leave_frame(Kind.WEAK_REFERENCE, f"a weak reference to {realize(ctx, operands[0]).describe()} is made")
 
 
 # -- making objects ----------------------------------------------------------------------------------------------
@@ -479,14 +480,14 @@ def bind_again(ctx: Tracer, method: BoundMethod, *operands: Value) -> Value:
 def refuse_finalizer(ctx: Tracer, cls: type) -> None:
     """An object that does something when it goes has to exist."""
     if held_by(cls, "__del__") is not None:
-        ctx.stop("finalizer", f"an object of `{cls.__qualname__}` is made, which has a `__del__`")
+        ctx.stop(Kind.FINALIZER, f"an object of `{cls.__qualname__}` is made, which has a `__del__`")
 
 
 @rule(object.__new__, kinds=(ClassValue,))
 def new_object(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
     own: Any = cls.cls
     if (args or kwargs) and (own.__new__ is not object.__new__ or own.__init__ is object.__init__):
-        ctx.stop("call", "`object.__new__` is called with arguments that it refuses")
+        ctx.stop(Kind.CALL, "`object.__new__` is called with arguments that it refuses")
     refuse_finalizer(ctx, own)
     made = UserObject(cls.cls)
     made.class_source = cls.source
@@ -527,7 +528,7 @@ def construct(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[
 def call_class(ctx: World, cls: ClassValue, /, *args: Value, **kwargs: Value) -> Value:
     """What a metaclass's own ``__call__`` passes on to."""
     made = _call_of_type(ctx, cls.cls, args, kwargs)
-    return made if made is not None else ctx.stop("class", f"{cls.describe()} is called by its metaclass")
+    return made if made is not None else ctx.stop(Kind.CLASS, f"{cls.describe()} is called by its metaclass")
 
 
 def _call_of_type(ctx: World, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:

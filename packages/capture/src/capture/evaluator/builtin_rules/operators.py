@@ -13,6 +13,7 @@ import torch
 from capture.evaluator.builtin_rules.formulas import compared, computed, is_of_floats, whole
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import Tracer, Value, derives, realize
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean, differs_from_itself
@@ -81,14 +82,14 @@ def _refuse(ctx: Tracer, function: Any, args: Sequence[Value]) -> NoReturn:
     try:
         samples = [arg.value if isinstance(arg, ConstantValue) else arg.python_type()() for arg in args]
     except TypeError:  # there is no empty one
-        ctx.stop("builtin", f"`{function.__name__}` of {args[0].describe()} and {args[1].describe()}")
+        ctx.stop(Kind.BUILTIN, f"`{function.__name__}` of {args[0].describe()} and {args[1].describe()}")
     try:
         function(*samples)
     except TypeError as error:
         ctx.throw(TypeError, *error.args)
     except Exception as error:  # noqa: BLE001 - a sample may be refused for another reason than the operand would be
         let_through(error)
-    ctx.stop("builtin", f"`{function.__name__}` of {args[0].describe()} and {args[1].describe()}")
+    ctx.stop(Kind.BUILTIN, f"`{function.__name__}` of {args[0].describe()} and {args[1].describe()}")
 
 
 _WITHOUT_ARITHMETIC = (ConstantValue, SequenceValue, DictValue)
@@ -217,7 +218,7 @@ def values_equal(ctx: Tracer, left: Value, right: Value) -> bool:
         return bool(left.value == right.value)
     if isinstance(left, _COMPARED_BY_KIND) and isinstance(right, _COMPARED_BY_KIND):
         return ctx.is_one_object(left, right)
-    return ctx.stop("comparison", f"{left.describe()} is compared with {right.describe()}")
+    return ctx.stop(Kind.COMPARISON, f"{left.describe()} is compared with {right.describe()}")
 
 
 def _insist_on_known_equality(ctx: Tracer, *sides: Value) -> None:
@@ -225,7 +226,7 @@ def _insist_on_known_equality(ctx: Tracer, *sides: Value) -> None:
         if not isinstance(side, (ConstantValue, ClassValue, PythonModuleValue)):
             continue
         if (method := own_method(side.constant(), "__eq__", "__ne__")) is not None:
-            ctx.stop("special method", f"`{method}` of {side.describe()} is the program's own")
+            ctx.stop(Kind.SPECIAL_METHOD, f"`{method}` of {side.describe()} is the program's own")
 
 
 def _as_tuple(value: SliceValue) -> TupleValue:
@@ -305,7 +306,7 @@ def _empty(cls: type) -> tuple[Any, ...]:
 
 def _tuple(ctx: Tracer, items: Sequence[Value], cls: type) -> TupleValue:
     if cls is torch.Size and any(item.python_type() is not int for item in items):
-        ctx.stop("size", "a size is extended by what is no number")
+        ctx.stop(Kind.SIZE, "a size is extended by what is no number")
     return TupleValue(items, cls=cls)
 
 
@@ -333,7 +334,7 @@ def _times(ctx: Tracer, items: SequenceValue, count: ConstantValue) -> int:
         _refuse(ctx, operator.mul, [ListValue([]), count])
     times = operator.index(count.value)
     if times * len(items.items) > _LONGEST:
-        ctx.stop("size", f"a sequence of {times * len(items.items)} items is made")
+        ctx.stop(Kind.SIZE, f"a sequence of {times * len(items.items)} items is made")
     return times
 
 
@@ -530,7 +531,7 @@ def negate(ctx: Tracer, value: Value) -> Value:
 @rule(operator.index, kinds=(UserObject,))
 def object_as_index(ctx: Tracer, value: UserObject) -> Value:
     if issubclass(value.cls, int) and value.cls.__index__ is not int.__index__:  # which nobody asks
-        ctx.stop("index", f"{value.describe()} is an integer with an `__index__` of its own")
+        ctx.stop(Kind.INDEX, f"{value.describe()} is an integer with an `__index__` of its own")
     said = value.answer(ctx, "__index__", int)
     if said is None:
         ctx.throw(TypeError, f"'{value.cls.__name__}' object cannot be interpreted as an integer")
@@ -540,9 +541,9 @@ def object_as_index(ctx: Tracer, value: UserObject) -> Value:
 @rule(operator.or_, kinds=(DictValue, DictValue))
 def merge(ctx: Tracer, left: DictValue, right: DictValue) -> Value:
     if MappingProxyType in (left.cls, right.cls):
-        return ctx.stop("builtin", "`|` of a read-only mapping")
+        return ctx.stop(Kind.BUILTIN, "`|` of a read-only mapping")
     if left.cls is not right.cls:
-        return ctx.stop("builtin", "`|` of mappings of two classes")
+        return ctx.stop(Kind.BUILTIN, "`|` of mappings of two classes")
     leave_subclass(ctx, left, right)
     merged = DictValue(cls=left.cls)
     merged.default_factory = left.default_factory

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
+from capture.reasons import Kind
 from capture.torch_versions import get_value, group_tensors_by_device_and_dtype
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import FALSE, ConstantValue
@@ -18,12 +19,12 @@ def grouped(ctx: Tracer, lists: ListValue, with_indices: Value = FALSE) -> Value
     """The tensors of several lists side by side, by the device and dtype of the first list's."""
     columns = [realize(ctx, column).elements(ctx) for column in lists.items]
     if not columns or not columns[0]:
-        ctx.stop("optimizer", "tensors are grouped where there are none, which eager refuses")
+        ctx.stop(Kind.OPTIMIZER, "tensors are grouped where there are none, which eager refuses")
     rows: dict[Any, list[int]] = {}
     for index, tensor in enumerate(columns[0]):
         tensor = realize(ctx, tensor)
         if not isinstance(tensor, TensorValue):
-            return ctx.stop("optimizer", "tensors are grouped among which there is something else")
+            return ctx.stop(Kind.OPTIMIZER, "tensors are grouped among which there is something else")
         rows.setdefault((tensor.fake.device, tensor.fake.dtype), []).append(index)
     made = DictValue()
     for key, chosen in rows.items():

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
@@ -32,7 +33,7 @@ def quantiles_within_range(
         assert isinstance(within, TensorValue)
         if not ctx.expect(ScalarValue(bool, tensor=within), True):
             hint = "it runs as in eager; the rest of the function is captured"
-            ctx.stop("error in an operation", "eager looks whether quantiles are within 0 and 1", hint)
+            ctx.stop(Kind.ERROR_IN_AN_OPERATION, "eager looks whether quantiles are within 0 and 1", hint)
     return None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate
 
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.signals import let_through
 from capture.values.base import NotConstant, Tracer, Value, module_name, realize
 from capture.values.constant import differs_from_itself
@@ -54,7 +55,7 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
     if hashable_in(function, _COMPARE_ITEMS) and any(map(_holds_nan, operands)):
         return None  # which NaN it is decides; the rules rely on that
     if (method := asked_method(function, [*operands, *options.values()])) is not None:
-        ctx.stop("special method", f"{name_of(function)} asks `{method}`, which is the program's own")
+        ctx.stop(Kind.SPECIAL_METHOD, f"{name_of(function)} asks `{method}`, which is the program's own")
     try:
         result = function(*operands, **options)
     except Exception as error:  # noqa: BLE001 - whatever a pure function raises on these operands, it raises in eager too

@@ -14,6 +14,7 @@ from capture.evaluator.builtin_rules.operators import plain_in_place
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.guards.sources import MadeSource
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 from capture.values.scalar import ScalarValue
@@ -48,7 +49,7 @@ def item(ctx: Tracer, tensor: TensorValue) -> Value:
     kind = _LARGEST.get(tensor.fake.dtype)
     if kind is None or not ctx.options.capture_scalar_outputs:
         ctx.stop(
-            "tensor value",
+            Kind.TENSOR_VALUE,
             f"`.item()` of {tensor.describe()} reads a number out of a tensor",
             "keep the value a tensor, or read it at the end",
         )
@@ -65,7 +66,7 @@ def to_list(ctx: World, tensor: TensorValue) -> Value:
         return item(ctx, tensor)
     count = tensor.fake.numel()
     if not isinstance(count, int) or count > _MOST_ITEMS:
-        ctx.stop("tensor value", f"`.tolist()` of {tensor.describe()} reads numbers out of a tensor")
+        ctx.stop(Kind.TENSOR_VALUE, f"`.tolist()` of {tensor.describe()} reads numbers out of a tensor")
     return ListValue([to_list(ctx, row) for row in tensor.elements(ctx) if isinstance(row, TensorValue)])
 
 
@@ -75,7 +76,7 @@ def to_list(ctx: World, tensor: TensorValue) -> Value:
 def _combine(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> Value:
     samples = [_sample(operand) for operand in operands]
     if any(sample is None for sample in samples):
-        ctx.stop("tensor value", f"`{function.__name__}` of {operands[0].describe()}")
+        ctx.stop(Kind.TENSOR_VALUE, f"`{function.__name__}` of {operands[0].describe()}")
     return ScalarValue(type(function(*samples)), function=function, operands=operands)
 
 
@@ -149,7 +150,7 @@ def to_int(ctx: World, value: ScalarValue) -> Value:
             return computed(ctx, int, [value])
         if (known := value.of_this_call()) is not None:
             return ConstantValue(int(known))
-        ctx.stop("tensor value", f"{value.describe()} is rounded")  # not every float has an integer
+        ctx.stop(Kind.TENSOR_VALUE, f"{value.describe()} is rounded")  # not every float has an integer
     return value if value.cls is int else _combine(ctx, int, [value])
 
 
@@ -171,9 +172,9 @@ def with_tensor(ctx: World, function: Any, args: Sequence[Value], kwargs: Mappin
     if number.cls is int and not (fits and number.function is None):
         return None
     if kwargs or len(args) != 2 or len(tensors) != 1 or name.strip("_") not in _WITH_TENSORS:
-        ctx.stop("tensor value", f"`{name}` of a tensor is given {_scalar(args).describe()}", "keep it a tensor")
+        ctx.stop(Kind.TENSOR_VALUE, f"`{name}` of a tensor is given {_scalar(args).describe()}", "keep it a tensor")
     if not fits:
-        ctx.stop("tensor value", f"a {tensor.dtype} tensor meets {number.describe()}", "keep it a tensor")
+        ctx.stop(Kind.TENSOR_VALUE, f"a {tensor.dtype} tensor meets {number.describe()}", "keep it a tensor")
     form = ctx.record(
         "to", [tensor_form(ctx, number), *map(ConstantValue, (tensor.device, tensor.dtype))], {}, method=True
     )
@@ -208,7 +209,7 @@ def as_double(number: float) -> torch.Tensor:
 def _computed_form(ctx: World, number: ScalarValue) -> TensorValue:
     assert number.function is not None
     if number.cls is not float or number.function not in _IN_DOUBLES:
-        ctx.stop("tensor value", f"{number.describe()} is used with a tensor", "keep it a tensor")
+        ctx.stop(Kind.TENSOR_VALUE, f"{number.describe()} is used with a tensor", "keep it a tensor")
     double = ConstantValue(torch.float64)
     forms = [tensor_form(ctx, operand) for operand in number.operands]
     forms = [

@@ -9,6 +9,7 @@ from typing import Any
 from capture.evaluator.builtin_rules.operators import keys_like_a_set
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.iterating import iterate
@@ -40,7 +41,7 @@ def _symmetric_difference(left: _Keys, right: _Keys) -> _Keys:
 def _both(ctx: Tracer, function: Any, left: Value, right: Value) -> tuple[_Keys, _Keys]:
     first, second = keys_like_a_set(ctx, left), keys_like_a_set(ctx, right)
     if first is None or second is None:
-        ctx.stop("builtin", f"`{function.__name__}` of {left.describe()} and {right.describe()}")
+        ctx.stop(Kind.BUILTIN, f"`{function.__name__}` of {left.describe()} and {right.describe()}")
     return first, second
 
 

@@ -7,6 +7,7 @@ from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import constant_of, rule
+from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value
 from capture.values.function import BoundMethod, BuiltinValue, ClassValue, FunctionValue
 from capture.values.user_object import UserObject
@@ -16,7 +17,7 @@ from capture.values.user_object import UserObject
 def signature(ctx: Tracer, function: Value) -> Value:
     real = _existing(ctx, function)
     if real is None:
-        ctx.stop("signature", f"the signature of {function.describe()} is asked for")
+        ctx.stop(Kind.SIGNATURE, f"the signature of {function.describe()} is asked for")
     try:
         return ctx.literal(inspect.signature(real))
     except (TypeError, ValueError) as error:

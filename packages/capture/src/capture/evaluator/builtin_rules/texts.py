@@ -12,6 +12,7 @@ from types import BuiltinFunctionType
 from typing import Any
 
 from capture.evaluator.builtin_rules.registry import fold, name_of, pure, rule
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 from capture.values.constant import ConstantValue
 
@@ -25,13 +26,13 @@ def _of_texts(function: Callable[..., Any]) -> None:
     def compute(ctx: Tracer, *args: Value, **options: Value) -> Value:
         _insist_on_quiet(ctx, function, [*args, *options.values()])
         found = fold(ctx, function, args, options)
-        return found if found is not None else ctx.stop("text", f"{name_of(function)} is given a text of the run")
+        return found if found is not None else ctx.stop(Kind.TEXT, f"{name_of(function)} is given a text of the run")
 
 
 def _insist_on_quiet(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> None:
     """A pattern that is compiled for the first time may warn, or print what it is: where the program says so."""
     if any(isinstance(flag, ConstantValue) and _is_debug(flag.value) for flag in operands):
-        ctx.stop("text", f"{name_of(function)} prints its pattern")
+        ctx.stop(Kind.TEXT, f"{name_of(function)} prints its pattern")
     pattern = operands[0] if operands else None
     if not isinstance(pattern, ConstantValue) or type(pattern.value) not in (str, bytes):
         return
@@ -40,7 +41,7 @@ def _insist_on_quiet(ctx: Tracer, function: Callable[..., Any], operands: Sequen
         warnings.simplefilter("always")
         re.compile(pattern.value, flags)
     if said:
-        ctx.stop("text", f"{name_of(function)} warns of its pattern")
+        ctx.stop(Kind.TEXT, f"{name_of(function)} warns of its pattern")
 
 
 def _is_flag(value: object) -> bool:

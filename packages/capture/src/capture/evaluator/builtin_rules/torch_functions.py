@@ -16,6 +16,7 @@ from capture.evaluator.builtin_rules.notices import noticed
 from capture.evaluator.builtin_rules.registry import constant_of, fold, rule
 from capture.evaluator.world import World
 from capture.guards.sources import AttrSource, CallSource, ConstSource
+from capture.reasons import Kind
 from capture.recording.python_kernels import leave_what_reads_changes
 from capture.recording.tensor_queries import QUESTIONS, answer_of, rely_on_where_it_begins
 from capture.signals import let_through
@@ -119,7 +120,7 @@ def rely_on_names(ctx: Tracer, function: Any) -> None:
     themselves: where a program has put others there, it runs as in eager."""
     for home, name, original in _names_behind(function):
         if vars(home).get(name) is not original:
-            ctx.stop("replaced function", f"`{home.__name__}.{name}` is another function now", "it runs as in eager")
+            ctx.stop(Kind.REPLACED_FUNCTION, f"`{home.__name__}.{name}` is another function now", "it runs as in eager")
         ctx.guard(AttrSource(ConstSource(home, home.__name__), name), "is", original)
 
 
@@ -157,12 +158,12 @@ def _tensor_method(ctx: World, function: Any, args: Sequence[Value], kwargs: Map
     name = getattr(function, "__name__", "")
     if getattr(torch.Tensor, name, None) is not function:
         if getattr(TensorBase, name, None) is function:
-            ctx.stop("replaced function", f"`torch.Tensor.{name}` is another function now", "it runs as in eager")
+            ctx.stop(Kind.REPLACED_FUNCTION, f"`torch.Tensor.{name}` is another function now", "it runs as in eager")
         return None
     reason = _READS_VALUES.get(name)
     if reason is not None:
         ctx.stop(
-            "tensor value",
+            Kind.TENSOR_VALUE,
             f"`.{name}()` of {args[0].describe()} {reason}",
             "keep the value a tensor, or read it at the end",
         )
@@ -173,8 +174,8 @@ def _tensor_method(ctx: World, function: Any, args: Sequence[Value], kwargs: Map
         hint = "it runs when and as in eager; the rest of the function is captured"
         if name in _OF_GRADIENTS and _is_a_view_that_others_come_from(args[0]):
             ctx.note_origin(args[0])
-            ctx.stop_before(args[0], "autograd", f"a view is made of which `.{name}()` is called later", hint)
-        ctx.stop("autograd", f"`.{name}()` of a tensor is called", hint)
+            ctx.stop_before(args[0], Kind.AUTOGRAD, f"a view is made of which `.{name}()` is called later", hint)
+        ctx.stop(Kind.AUTOGRAD, f"`.{name}()` of a tensor is called", hint)
     return ctx.record(name, args, kwargs, method=True)
 
 
@@ -251,20 +252,20 @@ def tensor_length(ctx: Tracer, value: TensorValue) -> Value:
 
 @rule(torch.Tensor.__hash__, kinds=(TensorValue,))
 def tensor_hash(ctx: Tracer, value: TensorValue) -> Value:
-    ctx.stop("identity", "a tensor is hashed", "use another key")
+    ctx.stop(Kind.IDENTITY, "a tensor is hashed", "use another key")
 
 
 @rule(torch.Tensor.__format__, str, repr, format, kinds=(TensorValue,))
 def tensor_text(ctx: Tracer, value: TensorValue, *rest: Value) -> Value:
     ctx.stop(
-        "tensor value", f"{value.describe()} is turned into text", "print shapes, or print after the compiled part"
+        Kind.TENSOR_VALUE, f"{value.describe()} is turned into text", "print shapes, or print after the compiled part"
     )
 
 
 @rule(torch.Tensor.new_tensor, kinds=(TensorValue, TensorValue))
 @rule(torch.tensor, torch.as_tensor, kinds=(TensorValue,))
 def copy_of_tensor(ctx: Tracer, value: TensorValue, *rest: Value, **options: Value) -> Value:
-    ctx.stop("tensor value", "a tensor is made from another tensor's values", "use clone().detach()")
+    ctx.stop(Kind.TENSOR_VALUE, "a tensor is made from another tensor's values", "use clone().detach()")
 
 
 @rule(torch.Size)
@@ -330,7 +331,7 @@ def any_has_torch_function(ctx: World, args: SequenceValue) -> Value:
 def without_subclasses(ctx: Tracer) -> Value:
     """What torch computes within it are plain tensors; programs may use those of subclasses."""
     if not ctx.in_library():
-        ctx.stop("context", "code of tensor subclasses is switched off")
+        ctx.stop(Kind.CONTEXT, "code of tensor subclasses is switched off")
     return ctx.call(ctx.literal(contextlib.nullcontext), [])
 
 
@@ -436,7 +437,7 @@ for _cls in (torch.no_grad, torch.enable_grad):
 @rule(torch.set_grad_enabled, kinds=(None,))
 def set_grad_enabled(ctx: World, mode: Value) -> Value:
     if mode.python_type() is not bool:
-        ctx.stop("context", "`set_grad_enabled` is given something that is no bool")
+        ctx.stop(Kind.CONTEXT, "`set_grad_enabled` is given something that is no bool")
     previous = torch.is_grad_enabled()
     enabled = mode.truth(ctx)
     ctx.commit()
@@ -476,7 +477,7 @@ for _cls in (torch.autocast, torch.amp.autocast, torch.cpu.amp.autocast, torch.c
 def decorate(ctx: Tracer, context: TorchContext, function: Value) -> Value:
     if issubclass(context.cls, (torch.autocast, torch.set_grad_enabled)):  # whose decorators do more
         hint = "use it in a with statement"
-        ctx.stop("context", f"`{context.cls.__name__}` decorates a function in the captured code", hint)
+        ctx.stop(Kind.CONTEXT, f"`{context.cls.__name__}` decorates a function in the captured code", hint)
     made = BuiltinValue(clone_context, receiver=context)
     return ctx.call(ctx.literal(context_decorator), [made, function])
 
@@ -491,10 +492,10 @@ _GIVE_THEMSELVES = (torch.autocast, record_function)
 @rule(*(cls.__enter__ for cls in _CONTEXTS), enter_context, kinds=(TorchContext,))
 def enter(ctx: World, context: TorchContext) -> Value:
     if context in ctx.effects.contexts:
-        ctx.stop("context", f"a `{context.cls.__name__}` context is entered a second time")
+        ctx.stop(Kind.CONTEXT, f"a `{context.cls.__name__}` context is entered a second time")
     if issubclass(context.cls, torch.inference_mode) and not _is_held(ctx):
         hint = "use it in a with statement"
-        ctx.stop("context", "`inference_mode` is entered by a call, and ends with its object", hint)
+        ctx.stop(Kind.CONTEXT, "`inference_mode` is entered by a call, and ends with its object", hint)
     ctx.commit()
     context.enter(ctx.graph)
     ctx.effects.enter(context)
@@ -512,9 +513,9 @@ def leave(ctx: World, context: TorchContext, *exception: Value) -> Value:
     if not context.is_grad_mode:
         later = active[active.index(context) + 1 :] if context in active else None
         if later is None or not all(each.is_grad_mode for each in later):
-            ctx.stop("context", f"a `{name}` context is left that is not the last that was entered")
+            ctx.stop(Kind.CONTEXT, f"a `{name}` context is left that is not the last that was entered")
     elif context.before is None:
-        ctx.stop("context", f"a `{name}` context is left that was not entered")
+        ctx.stop(Kind.CONTEXT, f"a `{name}` context is left that was not entered")
     ctx.commit()
     context.leave(ctx.graph)
     context.was_left = True
@@ -533,7 +534,7 @@ def enter_default_device(ctx: World, device: ConstantValue) -> Value:
 def leave_default_device(ctx: World, device: ConstantValue, *exception: Value) -> Value:
     context = default_devices.innermost(ctx.effects.contexts)
     if context is None or context.place != device.value:
-        ctx.stop("context", f"the default device {device.value} was set outside of this function")
+        ctx.stop(Kind.CONTEXT, f"the default device {device.value} was set outside of this function")
     leave(ctx, context)
     return NONE
 

@@ -23,6 +23,7 @@ from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.trial_runs import HINT
 from capture.evaluator.world import World
 from capture.operators.transforms import transformed
+from capture.reasons import Kind
 from capture.recording.graph import memory_of
 from capture.torch_versions import pytree
 from capture.values.base import Tracer, Value, reachable, realize
@@ -65,12 +66,12 @@ def hessian(ctx: Tracer, func: Value, argnums: Value = ConstantValue(0)) -> Valu
 def vjp(ctx: World, func: Value, *primals: Value, has_aux: Value = NONE) -> Value:
     """The function that it returns computes what is needed of ``func`` a second time, in one node with the rest."""
     if has_aux is not NONE and has_aux.truth(ctx):
-        ctx.stop("function transform", "`torch.func.vjp` has an auxiliary result", HINT)
+        ctx.stop(Kind.FUNCTION_TRANSFORM, "`torch.func.vjp` has an auxiliary result", HINT)
     draws = ctx.graph.mode.draws
     with ctx.repeatable([func, *primals]):
         out = ctx.call(func, primals)
     if ctx.graph.mode.draws != draws:
-        ctx.stop("function transform", "`torch.func.vjp` of a function that draws random numbers", HINT)
+        ctx.stop(Kind.FUNCTION_TRANSFORM, "`torch.func.vjp` of a function that draws random numbers", HINT)
     body = _body(ctx, TransformValue("vjp", func, {}), primals, {})
     pull = PullbackValue(func, primals, body, _surroundings(ctx), len(ctx.graph.mode.journal.order))
     ctx.note_origin(pull)
@@ -85,7 +86,7 @@ def _surroundings(ctx: Tracer) -> object:
 @rule(torch.func.jvp, kinds=(None, None, None))
 def jvp(ctx: World, func: Value, primals: Value, tangents: Value, **options: Value) -> Value:
     if not isinstance(primals, TupleValue):
-        ctx.stop("function transform", "`torch.func.jvp` is given primals that are no tuple", HINT)
+        ctx.stop(Kind.FUNCTION_TRANSFORM, "`torch.func.jvp` is given primals that are no tuple", HINT)
     made = TransformValue("jvp", func, {name: plain_data(ctx, value) for name, value in options.items()})
     return _call(ctx, made, primals.items, {}, [primals, tangents])
 
@@ -101,10 +102,10 @@ def _pull(ctx: World, pull: PullbackValue, args: Sequence[Value], kwargs: Mappin
     needed = [value.fake for value in (*pull.body.given, *reachable(pull.primals)) if isinstance(value, TensorValue)]
     written = set(ctx.graph.mode.journal.order[pull.written :])
     if not written.isdisjoint(map(memory_of, needed)):
-        ctx.stop_before(pull, "function transform", "what `torch.func.vjp` needs again is written in between", HINT)
+        ctx.stop_before(pull, Kind.FUNCTION_TRANSFORM, "what `torch.func.vjp` needs again is written in between", HINT)
     if kwargs or pull.surroundings != _surroundings(ctx):
         text = "what `torch.func.vjp` returned is called with options, or in another mode than `vjp`"
-        ctx.stop_before(pull, "function transform", text, HINT)
+        ctx.stop_before(pull, Kind.FUNCTION_TRANSFORM, text, HINT)
     return _node(ctx, pull, pull.body, [TupleValue(pull.primals), TupleValue(args)], {})
 
 
@@ -143,7 +144,7 @@ def _body(ctx: World, made: TransformValue, args: Sequence[Value], kwargs: Mappi
             returned = ctx.call(made.function, seen, seen_by_name)
     except UserRaised:  # unless torch refuses the arguments, which it looks at first
         ctx.graph.forget(recorded)
-        ctx.stop("function transform", "a function that is transformed raises", HINT)
+        ctx.stop(Kind.FUNCTION_TRANSFORM, "a function that is transformed raises", HINT)
     finally:
         ctx.graph.transforms -= 1
     results: list[TensorValue] = []
@@ -185,7 +186,7 @@ class _Inner:
             return self._tensor(value, number)
         dim = None if self.dims is None or isinstance(value, (SequenceValue, DictValue)) else next(self.dims)
         if dim is not None:
-            self.ctx.stop("function transform", f"{value.describe()} has no dimension to map over", HINT)
+            self.ctx.stop(Kind.FUNCTION_TRANSFORM, f"{value.describe()} has no dimension to map over", HINT)
         if isinstance(value, SequenceValue):
             items = [self.see(item, number) for item in value.items]
             return ListValue(items) if isinstance(value, ListValue) else TupleValue(items)
@@ -196,7 +197,7 @@ class _Inner:
     def _tensor(self, value: TensorValue, number: int | None) -> Value:
         dim = None if self.dims is None else next(self.dims)
         if value.fake.is_inference() and self.differentiated:
-            self.ctx.stop("function transform", f"{value.describe()} was made in inference mode", HINT)
+            self.ctx.stop(Kind.FUNCTION_TRANSFORM, f"{value.describe()} was made in inference mode", HINT)
         with self.ctx.graph.mode:
             if dim is not None:
                 fake = value.fake.select(dim, 0)
@@ -220,7 +221,7 @@ def _dims(
     dims = pytree._broadcast_to_and_flatten(made.options.get("in_dims", 0), spec)
     mapped = [] if dims is None else [pair for pair in zip(dims, leaves, strict=True) if pair[0] is not None]
     if dims is None or not all(_has_parts(leaf, dim) for dim, leaf in mapped):
-        ctx.stop("function transform", "`in_dims` of `torch.func.vmap` does not fit the arguments", HINT)
+        ctx.stop(Kind.FUNCTION_TRANSFORM, "`in_dims` of `torch.func.vmap` does not fit the arguments", HINT)
     return iter([*dims, *[None for _ in pytree.tree_leaves(dict(kwargs))]])  # whatever has a name is not mapped
 
 
@@ -241,7 +242,7 @@ def _tree(ctx: Tracer, value: Value) -> Any:
     if isinstance(value, DictValue) and value.cls is dict and all(type(key) is str for key in value.entries):
         return {key: _tree(ctx, item) for key, (_, item) in value.entries.items()}
     if isinstance(value, (SequenceValue, DictValue)):
-        ctx.stop("function transform", f"a function that is transformed is given {value.describe()}", HINT)
+        ctx.stop(Kind.FUNCTION_TRANSFORM, f"a function that is transformed is given {value.describe()}", HINT)
     return None
 
 
@@ -273,5 +274,5 @@ def _arranged(ctx: Tracer, returned: Value, results: list[TensorValue]) -> Any:
     if isinstance(returned, DictValue) and returned.cls is dict:
         return {key: arrange(item) for key, (_, item) in returned.entries.items()}
     if returned is not NONE:
-        ctx.stop("function transform", f"a function that is transformed returns {returned.describe()}", HINT)
+        ctx.stop(Kind.FUNCTION_TRANSFORM, f"a function that is transformed returns {returned.describe()}", HINT)
     return None

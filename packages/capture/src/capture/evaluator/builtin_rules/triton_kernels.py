@@ -13,6 +13,7 @@ from capture.evaluator.builtin_rules.scalars import tensor_form
 from capture.evaluator.world import World
 from capture.operators.triton_kernels.launches import is_interpreted
 from capture.operators.triton_kernels.planning import Measured, Refused, covers, fills_its_memory, plan
+from capture.reasons import Kind
 from capture.recording.graph import memory_of
 from capture.recording.operations import symbol_of
 from capture.values.base import NotConstant, Value, realize
@@ -33,9 +34,9 @@ def start_kernel(ctx: World, kernel: KernelValue, grid: Value, /, *args: Value, 
             target, tensors, *numbers = plan(_Evaluator(ctx), kernel.obj, grid, args, kwargs)
     except Refused as reason:
         hint = "what is before and behind it is compiled"
-        ctx.stop("triton", f"a Triton kernel is started as it is: {reason}", hint)
+        ctx.stop(Kind.TRITON, f"a Triton kernel is started as it is: {reason}", hint)
     if any(value.source is not None for value in changed):
-        ctx.stop("triton", "the grid of a Triton kernel is a function that changes objects outside of it")
+        ctx.stop(Kind.TRITON, "the grid of a Triton kernel is a function that changes objects outside of it")
     ctx.record(target, [*tensors, *(ListValue(list(items)) for items in numbers)], {})
     return NONE if is_interpreted(kernel.obj) else StartedValue()
 

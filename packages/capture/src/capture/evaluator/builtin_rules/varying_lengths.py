@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from capture.operators import dynamic_sizes
+from capture.reasons import Kind
 from capture.values import default_devices
 from capture.values.base import NotConstant, Tracer, Value, realize
 from capture.values.constant import ConstantValue
@@ -33,7 +34,7 @@ def of_a_length_that_varies(
         return None
     options = {name: value for name, value in kwargs.items() if not _says_nothing(name, value)}
     if any(name in _NOTHING for name in options):
-        ctx.stop("varying size", f"`{function.__name__}` of a length that varies is given more than a graph takes")
+        ctx.stop(Kind.VARYING_SIZE, f"`{function.__name__}` of a length that varies is given more than a graph takes")
     return _of_its_class(function, ctx.record(operator, args, default_devices.told(ctx, function, options)))
 
 

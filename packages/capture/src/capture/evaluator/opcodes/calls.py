@@ -9,6 +9,7 @@ from capture.bytecode.instructions import Instruction
 from capture.evaluator.builtin_rules.containers import pairs_of
 from capture.evaluator.frame import NULL, Frame
 from capture.evaluator.opcodes.registry import opcode
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import UNBOUND, plain_text
 from capture.values.function import BoundMethod, CellValue, ClassValue, FunctionValue, SuperValue
@@ -67,7 +68,7 @@ def _keyword(ctx: Tracer, function: Value, key: Any) -> str:
         text, code = plain_text(ctx, key), called.code
         if text in code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]:
             return text
-    return ctx.stop("call", f"a keyword is a `{type(key).__name__}`", "use a `str`")
+    return ctx.stop(Kind.CALL, f"a keyword is a `{type(key).__name__}`", "use a `str`")
 
 
 def _call(ctx: Tracer, frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -83,7 +84,7 @@ def _super_here(ctx: Tracer, frame: Frame) -> Value:
     first = frame.slots.get(names[0], UNBOUND) if names else UNBOUND
     receiver = realize(ctx, first.content if isinstance(first, CellValue) else first)
     if not isinstance(cls, ClassValue) or receiver is UNBOUND:
-        ctx.stop("super", "`super()` is called where it does not work")
+        ctx.stop(Kind.SUPER, "`super()` is called where it does not work")
     return SuperValue(cls.cls, receiver)
 
 
@@ -126,7 +127,7 @@ def get_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def for_iter(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     iterator = realize(ctx, frame.stack[-1])
     if not isinstance(iterator, IteratorValue):
-        ctx.stop("iteration", f"{iterator.describe()} is iterated")
+        ctx.stop(Kind.ITERATION, f"{iterator.describe()} is iterated")
     value = iterator.step(ctx)
     if value is None:
         frame.pop_unseen()

@@ -11,6 +11,7 @@ from capture.evaluator.builtin_rules.sets import update_set
 from capture.evaluator.frame import Frame
 from capture.evaluator.opcodes.registry import opcode
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.container_object import ContainerObject
@@ -124,7 +125,7 @@ def _require_mapping(ctx: Tracer, value: Value) -> None:
 
 def _leave_type_error(ctx: Tracer) -> NoReturn:
     """CPython's names the function that is called."""
-    ctx.stop("exception", "the program raises TypeError")
+    ctx.stop(Kind.EXCEPTION, "the program raises TypeError")
 
 
 @opcode("UNPACK_SEQUENCE")
@@ -184,7 +185,7 @@ def match_mapping(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def match_keys(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     keys, subject = realize(ctx, frame.stack[-1]), realize(ctx, frame.stack[-2])
     if not isinstance(subject, DictValue):
-        ctx.stop("match", f"{subject.describe()} is matched by keys")
+        ctx.stop(Kind.MATCH, f"{subject.describe()} is matched by keys")
     found = [subject.get(ctx, key) for key in keys.elements(ctx)]
     present = [value for value in found if value is not None]
     frame.push(TupleValue(present) if len(present) == len(found) else NONE)
@@ -222,5 +223,5 @@ def _positional_names(ctx: Tracer, cls: ClassValue, count: int) -> list[Value]:
     names = getattr(cls.cls, "__match_args__", ())
     distinct = type(names) is tuple and all(type(name) is str for name in names[:count])
     if not distinct or len(set(names[:count])) != count:
-        ctx.stop("match", f"{cls.describe()} does not take {count} positional patterns")
+        ctx.stop(Kind.MATCH, f"{cls.describe()} does not take {count} positional patterns")
     return [ConstantValue(name) for name in names[:count]]

@@ -7,6 +7,7 @@ from capture.errors import UserRaised
 from capture.evaluator.frame import Frame
 from capture.evaluator.opcodes.registry import opcode
 from capture.evaluator.world import World
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, boolean
 from capture.values.exception import ExceptionValue
@@ -79,7 +80,7 @@ def check_exc_match(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     candidates = wanted.elements(ctx) if isinstance(wanted, TupleValue) else [wanted]
     classes = [realize(ctx, candidate) for candidate in candidates]
     if not all(isinstance(cls, ClassValue) and BaseException in cls.cls.__mro__ for cls in classes):
-        ctx.stop("exception", "what is caught is no class of exceptions")
+        ctx.stop(Kind.EXCEPTION, "what is caught is no class of exceptions")
     # By ancestry alone: what ``issubclass`` may be taught does not count here.
     frame.push(boolean(any(cls.constant() in raised.python_type().__mro__ for cls in classes)))
 

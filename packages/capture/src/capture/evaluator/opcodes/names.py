@@ -14,6 +14,7 @@ from capture.evaluator.opcodes.registry import opcode
 from capture.evaluator.world import World
 from capture.evaluator.wrap import global_source
 from capture.guards.sources import AttrSource, ConstSource, KeySource
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.finalizers import require_quiet_end
@@ -133,7 +134,7 @@ def read_global(ctx: Tracer, namespace: NamespaceValue, name: str) -> Value:
         return ctx.wrap(found, global_source(namespace, name))
     held = namespace.contents.get("__builtins__", builtins)
     if held is not builtins and held is not vars(builtins):
-        ctx.stop("builtins", f"the builtins of `{namespace.contents.get('__name__')}` are its own")
+        ctx.stop(Kind.BUILTINS, f"the builtins of `{namespace.contents.get('__name__')}` are its own")
     if name not in vars(builtins):
         _no_such_global(ctx, namespace, name)
     return ctx.wrap(vars(builtins)[name], builtin_source(ctx, namespace, name))
@@ -179,7 +180,7 @@ def import_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     full = importlib.util.resolve_name("." * depth + inst.arg, package) if depth else inst.arg
     if full not in sys.modules:
         ctx.stop(
-            "import",
+            Kind.IMPORT,
             f"the module `{full}` is imported for the first time",
             "import it before the compiled function runs",
         )
@@ -190,7 +191,7 @@ def import_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
             ctx.guard(KeySource(ConstSource(sys.modules, "sys.modules"), each), "is", sys.modules[each])
     wanted = names.constant() or ()
     if hasattr(chosen, "__path__") and not all(hasattr(chosen, name) for name in wanted):
-        ctx.stop("import", f"a part of the package `{full}` is imported for the first time")
+        ctx.stop(Kind.IMPORT, f"a part of the package `{full}` is imported for the first time")
     frame.push(ctx.literal(chosen))
 
 
@@ -198,11 +199,11 @@ def import_name(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def import_from(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     module = realize(ctx, frame.stack[-1])
     if not isinstance(module, PythonModuleValue):
-        ctx.stop("import", f"`{inst.arg}` is imported from {module.describe()}")
+        ctx.stop(Kind.IMPORT, f"`{inst.arg}` is imported from {module.describe()}")
     bound = PartialValue(BuiltinValue(getattr, receiver=module), [ConstantValue(inst.arg)], {})
     found = ctx.attempt(bound, AttributeError)
     if found is None:  # perhaps a module by that name; and what the error says differs between versions
-        ctx.stop("import", f"{module.describe()} has no `{inst.arg}`")
+        ctx.stop(Kind.IMPORT, f"{module.describe()} has no `{inst.arg}`")
     frame.push(found)
 
 

@@ -10,6 +10,7 @@ from capture.errors import UserRaised
 from capture.evaluator.frame import Frame
 from capture.evaluator.frame_queries import waits_for
 from capture.evaluator.opcodes.registry import opcode
+from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE
 from capture.values.generator import (
@@ -43,7 +44,7 @@ def yield_value(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def call_intrinsic(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     if inst.arg == "STOPITERATION_ERROR":
         return  # the exception is raised again, and whoever steps the generator turns it into another
-    ctx.stop("opcode", f"the interpreter's intrinsic {inst.arg} is used")
+    ctx.stop(Kind.OPCODE, f"the interpreter's intrinsic {inst.arg} is used")
 
 
 @opcode("GET_YIELD_FROM_ITER")
@@ -63,7 +64,7 @@ def send(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     sent = frame.pop()
     receiver = realize(ctx, frame.stack[-1])
     if not isinstance(receiver, (SuspendableValue, IteratorValue)):
-        ctx.stop("generator", f"{receiver.describe()} is waited for")
+        ctx.stop(Kind.GENERATOR, f"{receiver.describe()} is waited for")
     value = receiver.send(ctx, sent)
     if value is not None:
         frame.push(value)
@@ -109,7 +110,7 @@ def get_awaitable(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 def _refuse_awaiting(ctx: Tracer, value: Value, after: int) -> NoReturn:
     if hasattr(value.python_type(), "__await__"):
-        ctx.stop("coroutine", f"{value.describe()} is awaited, which was made outside")
+        ctx.stop(Kind.COROUTINE, f"{value.describe()} is awaited, which was made outside")
     name = value.python_type().__name__
     if after:
         method = "__aenter__" if after == 1 else "__aexit__"
@@ -167,7 +168,7 @@ def get_anext(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     made = realize(ctx, ctx.call(method, []))
     found = awaited(ctx, made)
     if found is None:
-        ctx.stop("coroutine", f"{made.describe()} is awaited by `async for`")
+        ctx.stop(Kind.COROUTINE, f"{made.describe()} is awaited by `async for`")
     frame.push(found)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from capture.errors import Reason, SkipFrame
+from capture.errors import SkipFrame
+from capture.reasons import Kind, Reason
 from capture.values.base import Value, root_package
 from capture.values.constant import ConstantValue
 from capture.values.generator import AsyncGeneratorValue, CoroutineValue, GeneratorValue, SuspendableValue
@@ -84,7 +85,7 @@ def build_reverse_iterator(writer: Writer, value: ReverseIterator) -> None:
 @_kept
 def build_reverse_object_iterator(writer: Writer, value: ReverseObjectIterator) -> None:
     if root_package(value.owner.cls) != "torch":  # making it asks for the length again, and may be noticed
-        raise SkipFrame(Reason("rebuild", f"`reversed` of {value.owner.describe()} lives across a break"))
+        raise SkipFrame(Reason(Kind.REBUILD, f"`reversed` of {value.owner.describe()} lives across a break"))
     _call_with_position(writer, value)
 
 
@@ -99,7 +100,7 @@ def _call_with_position(writer: Writer, value: ReverseIterator | ReverseObjectIt
 @_kept
 def build_dict_iterator(writer: Writer, value: DictIterator) -> None:
     if len(value.owner.entries) != len(value.keys):
-        raise SkipFrame(Reason("rebuild", "an iterator of a dict that has changed since lives across a break"))
+        raise SkipFrame(Reason(Kind.REBUILD, "an iterator of a dict that has changed since lives across a break"))
     writer.emit.load_callable(dict_iterator)
     writer.load(value.owner)
     writer.emit.load_const(value.which)
@@ -124,7 +125,7 @@ def build_user_iterator(writer: Writer, value: UserIterator) -> None:
 @_kept
 def build_callable_iterator(writer: Writer, value: CallableIterator) -> None:
     if value.finished:
-        raise SkipFrame(Reason("rebuild", "an iterator of calls that has ended lives across a break"))
+        raise SkipFrame(Reason(Kind.REBUILD, "an iterator of calls that has ended lives across a break"))
     writer.call_const(iter, value.function, value.sentinel)
 
 
