@@ -278,3 +278,22 @@ def test_a_stance_that_captures_nothing_lets_go_of_nothing(monkeypatch):
     finally:
         capture.set_stance(before)
     assert not lean_records()
+
+
+WORK = {
+    "a view": (lambda x: x.view(2, 2)[0].t(), 0),
+    "a conversion": (lambda x: x.double(), 0),
+    "one kernel": (lambda x: x.sin(), 1),
+    "a product": (lambda x: x.view(2, 2) @ x.view(2, 2), 1),
+    "a choice": (lambda x: x[torch.tensor([0, 1])], 1),
+    "several kernels": (lambda x: x.isfinite(), 4),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_what_a_piece_computes_is_counted_in_kernels(name):
+    program, expected = WORK[name]
+    found = []
+    capture.reset()
+    capture.optimize(lambda gm, inputs: found.append(lean_frames._operators(gm)) or gm.forward)(program)(torch.ones(4))
+    assert found == [expected]

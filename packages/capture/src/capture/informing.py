@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from capture.errors import Location
+from capture.origins import OURS
 
 _MODULE = "capture"
-_OURS = frozenset({"capture", "aotgrad", "inductor", "cudagraphs", "compile_api"})
-_ABOVE_US = frozenset({*_OURS, "torch", "contextlib", "functools"})
+_ABOVE_US = frozenset({*OURS, "torch", "contextlib", "functools"})
 _given: dict[Any, Any] = {}  # what Python remembers of a place that warned
 
 

@@ -8,11 +8,10 @@ import gc
 import importlib
 import os
 import sys
-import sysconfig
 import traceback
 import weakref
 from collections.abc import Callable, Iterable
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from capture.bytecode.resume import Continuations
 from capture.entry import stance
 from capture.entry.cache import Cache, CodeState, too_many, without_objects
 from capture.entry.lean_frames import Leanness
+from capture.entry.left_alone import is_captured
 from capture.entry.translate import Backend, Translation, translate
 from capture.errors import (
     BackendError,
@@ -44,6 +44,7 @@ from capture.guards.guard import RELATIONS, to_spec
 from capture.guards.sources import Inputs
 from capture.informing import Waiting, inform
 from capture.options import Options
+from capture.origins import TORCH
 from capture.program_settings import program_settings
 from capture.reasons import Kind, Reason
 from capture.recording import forward_mode, saved_tensors
@@ -61,25 +62,6 @@ from capture.torch_versions import (
     set_eval_frame,
 )
 from capture.values import default_devices
-
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-# What of torch is written as programs are, and worth capturing where a program's own frame broke.  Of its optimizers
-# only whole steps are: where those break, too, they break once for every parameter.
-_PROGRAMS = (
-    os.path.join(_TORCH, "nn", "modules") + os.sep,
-    os.path.join(_TORCH, "optim", "optimizer.py"),
-    os.path.join(_TORCH, "amp", "grad_scaler.py"),
-)
-_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
-_PACKAGES = (sysconfig.get_paths()["purelib"] + os.sep, sysconfig.get_paths()["platlib"] + os.sep)
-_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
-# Packages without tensor programs of their own, and compilers: a backward pass may compile while a region runs.
-_LEFT_ALONE = frozenset(
-    {"numpy", "scipy", "sympy", "pandas", "pytest", "_pytest", "hypothesis", "pluggy", "matplotlib", "triton"}
-    | {"typing_extensions"}
-    | {"aotgrad", "inductor", "cudagraphs", "compile_api"}
-)
-
 
 _UNCOLLECTED = CollectionPause()
 _TRIES = 5
@@ -116,18 +98,6 @@ class Config:
     @property
     def leave_idle(self) -> bool:
         return self.options.leave_idle
-
-
-def is_captured(code: CodeType, module: str) -> bool:
-    """Whether a frame of this code is worth evaluating when the hook meets it; callees are inlined regardless."""
-    filename = code.co_filename
-    if filename.startswith(("<frozen", "<generated: ", _OURS)):  # the last but one: code that a compiler wrote
-        return False
-    if module.partition(".")[0] in _LEFT_ALONE:
-        return False
-    if filename.startswith(_TORCH):
-        return filename.startswith(_PROGRAMS) and not filename.endswith(os.sep + "module.py")
-    return filename.startswith(_PACKAGES) or not filename.startswith(_STDLIB)
 
 
 # What runs while a module is imported, finders and decorators among it, nobody asked to compile.
@@ -405,7 +375,7 @@ def bind_tensors() -> bool:
 
 
 def _addresses() -> dict[str, int]:
-    library = ctypes.CDLL(os.path.join(_TORCH, "lib", "libtorch_cpu.so"))
+    library = ctypes.CDLL(os.path.join(TORCH, "lib", "libtorch_cpu.so"))
     found = {}
     for name in _SYMBOLS:
         symbol = getattr(library, name, None)

@@ -34,17 +34,6 @@ REVIEWED_AFTER = 64
 _FEW, _MOST = 2, 3  # operators of a piece: on average less than, and at most
 _MUCH = 100
 _NO_GUARDS = (("root",), (), ())
-# What gives a number, a view or a part of what there is computes nothing; the rest of these is one kernel each.
-_NOTHING = frozenset((
-    "item", "getitem", "select", "unbind", "view", "reshape", "squeeze", "unsqueeze", "detach", "size", "tolist",
-    "float", "int", "bool", "__bool__", "__float__", "__int__", "to", "double", "_local_scalar_dense",
-))  # fmt: skip
-_ONE = frozenset((
-    "add", "sub", "mul", "truediv", "div", "neg", "pow", "abs", "sum", "mean", "max", "min", "amax", "amin", "any",
-    "all", "gt", "lt", "ge", "le", "eq", "ne", "iadd", "isub", "imul", "itruediv", "argmax", "argmin", "norm",
-    "exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "clone", "isnan", "isfinite", "logical_not",
-    "count_nonzero", "add_", "sub_", "mul_", "div_", "zero_", "fill_", "copy_", "clamp", "cat", "stack", "matmul", "mm",
-))  # fmt: skip
 
 
 class Owner(Protocol):
@@ -177,9 +166,10 @@ def _operators(module: fx.GraphModule | None) -> int:
 
 
 def _weight(node: fx.Node) -> int:
+    """What was found out when it was recorded; modules are bodies that are called."""
     if node.op in ("placeholder", "output"):
         return 0
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    if node.op == "call_module" or node.op == "get_attr":
+    if node.op in ("call_module", "get_attr"):
         return _MUCH
-    return 0 if name in _NOTHING else 1 if name in _ONE else _FEW
+    work: int = node.meta.get("work", _FEW)
+    return work

@@ -123,8 +123,8 @@ def compiling(ctx: Tracer) -> Value:
 
 @rule(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def compiling_by_torch(ctx: Tracer) -> Value:
-    """Programs ask it to leave out what cannot be captured.  Libraries ask it to work around torch's compiler, and must
-    not take another path because they are looked at: transformers would build masks that eager drops."""
+    """Programs ask it to leave out what cannot be captured.  Installed code asks it to get around what torch's compiler
+    cannot do; here it goes the way that it goes in eager, which is what it is compared with."""
     return FALSE if ctx.in_library() else TRUE
 
 

@@ -97,7 +97,7 @@ def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
     if step.op == "placeholder":
         steers = not held.is_floating_point() and not held.is_complex()
         return steers and comes_with_the_call(paths[step])
-    return torch.Tag.nondeterministic_seeded not in getattr(step.target, "tags", ()) and "rand" not in step.name
+    return not step.meta.get("draws", False)  # asked again, it would draw other numbers, and the program's next ones
 
 
 def _asking(compute: Callable[..., Any], readers: list[Reader]) -> Question:

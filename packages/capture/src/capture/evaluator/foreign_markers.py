@@ -13,15 +13,15 @@ from typing import Any
 import torch
 
 from capture import _engine
+from capture.origins import TORCH
 from capture.reasons import Kind, Reason
 
 MARK = "_torchdynamo_disable"
 WHY = "_torchdynamo_disable_msg"
 _TRITON = "triton.runtime."
-_TORCH = os.path.dirname(torch.__file__)
-_WRAPPERS = os.path.join(_TORCH, "_dynamo") + os.sep
+_WRAPPERS = os.path.join(TORCH, "_dynamo") + os.sep
 _BY_TORCHS_COMPILER = {(torch.__file__, "compile")} | {
-    (os.path.join(_TORCH, "_higher_order_ops", f"{name}.py"), name) for name in ("cond", "while_loop", "scan", "map")
+    (os.path.join(TORCH, "_higher_order_ops", f"{name}.py"), name) for name in ("cond", "while_loop", "scan", "map")
 }
 
 

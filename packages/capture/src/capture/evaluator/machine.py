@@ -8,9 +8,7 @@ evaluation ends with the root's return value or with the instruction where CPyth
 from __future__ import annotations
 
 import inspect
-import os
 import sys
-import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -53,6 +51,7 @@ from capture.guards.sources import (
     may_vary,
 )
 from capture.options import Options
+from capture.origins import is_installed
 from capture.reasons import Kind, Reason
 from capture.recording.graph import GraphRecorder
 from capture.recording.operations import record_operation
@@ -78,7 +77,6 @@ _SIMPLE = (int, float, complex, bool, str, bytes, type(None), type(...), type(No
 _BY_VALUE = frozenset({*_SIMPLE, torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset})
 # Torch hides some of its own functions from its own compiler; here they are like any others.
 _DISABLED_FOR_DYNAMO = disable_dynamo(lambda: None).__code__ if disable_dynamo else None
-_INSTALLED = tuple({sysconfig.get_paths()[kind] + os.sep for kind in ("purelib", "platlib")})
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -229,7 +227,7 @@ class Machine:
 
     def _rely_on_code(self, function: FunctionValue) -> None:
         """What reloads a module under development gives its functions new code; those of installed packages stay."""
-        source, installed = function.source, function.code.co_filename.startswith(_INSTALLED)
+        source, installed = function.source, is_installed(function.code)
         if source is not None and not installed and not isinstance(source, ConstSource):
             self.guard(AttrSource(source, "__code__"), "is", function.code)
 
@@ -412,7 +410,7 @@ class Machine:
 
     def in_library(self) -> bool:
         asking = self.frames[-1].function
-        return asking.namespace.trusted or asking.code.co_filename.startswith(_INSTALLED)
+        return asking.namespace.trusted or is_installed(asking.code)
 
     def handled(self) -> Value | None:
         if (handled := self.handled_here()) is not None:

@@ -217,6 +217,7 @@ class GraphRecorder:
     def select(self, node: fx.Node, index: Any, example: Any) -> fx.Node:
         """One result of a node that gives several."""
         chosen = self.graph.call_function(operator.getitem, (node, index))
+        chosen.meta["work"] = 0
         _describe(chosen, example)
         return chosen
 

@@ -55,6 +55,7 @@ class Traits:
     statistics: bool
     simple: bool  # goes from number to number: nothing is left to refuse once shapes and types fit
     of_some_types: bool  # kernels may refuse types that stand-ins take
+    work: int  # how many kernels it is in eager, about
 
 
 @cache
@@ -74,7 +75,17 @@ def traits_of(func: Any) -> Traits:
         of_torch and plain.endswith(("batch_norm", "instance_norm")),
         of_torch and (torch.Tag.pointwise in func.tags or name.startswith(_OF_LISTS) or plain in _KEEPS_NUMBERS),
         plain not in _OF_ALL_TYPES and not _is_view(func),
+        _work_of(func, plain),
     )
+
+
+def _work_of(func: Any, plain: str) -> int:
+    """Views, numbers that are read, and types that are changed to read one, are nothing.  Of a program's own operators
+    nothing is known."""
+    gives_tensors = any("Tensor" in str(returned.type) for returned in schema_of(func).returns)
+    if _is_view(func) or not gives_tensors or plain == "_to_copy":
+        return 0
+    return 1 if func.namespace in ("aten", "prims") else 2
 
 
 def _is_view(func: Any) -> bool:
@@ -113,6 +124,7 @@ class Journal:
         self.doubts = 0
         self._in_lists: list[tuple[torch.Tensor, int]] = []  # written as part of one, with how often before that
         self.raisers = 0  # how many operators may raise, for what data holds or for their operands' types
+        self.work = 0  # how many kernels the operators would be in eager, about
 
     def note(self, func: Any, args: Any, kwargs: Any) -> None:
         traits = traits_of(func)
@@ -160,8 +172,18 @@ class Noting(NotingDraws):
         super().__init__(**options)
         self.journal = Journal()
         self._counts = SparseCounts()
+        self._depth = 0  # an operator's fake may be made of other operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._depth += 1
+        try:
+            return self._noted(func, types, args, kwargs)
+        finally:
+            self._depth -= 1
+
+    def _noted(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if self._depth == 1:
+            self.journal.work += traits_of(func).work
         self._counts.insist_on_known(func, args, kwargs or {})
         self.journal.note(func, args, kwargs or {})
         result = corrected(func, args, super().__torch_dispatch__(func, types, args, kwargs))

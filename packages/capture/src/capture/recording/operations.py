@@ -95,8 +95,9 @@ def record_operation(
         node = ctx.graph.call_method(target, nodes, node_options, result)
     else:
         node = ctx.graph.call(target, nodes, node_options, result)
-    node.meta["may_raise"] = operation.may_raise
-    node.meta["location"] = ctx.location()  # whoever reads the graph can say whose line an operator is
+    node.meta.update(
+        operation.traits(), location=ctx.location()
+    )  # whoever reads the graph can say whose line an operator is
     return result_value(ctx, node, result)
 
 
@@ -121,11 +122,16 @@ class _Checked:
         self.tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided]
         self.before = self._extents()
         self.doubts = ctx.graph.mode.journal.doubts
-        self._raisers = ctx.graph.mode.journal.raisers
+        self._noted = self._so_far()
 
-    @property
-    def may_raise(self) -> bool:
-        return self.ctx.graph.mode.journal.raisers > self._raisers
+    def _so_far(self) -> tuple[int, int, int]:
+        mode = self.ctx.graph.mode
+        return mode.journal.raisers, mode.draws, mode.journal.work
+
+    def traits(self) -> dict[str, Any]:
+        """What the operators that it consists of say of the operation."""
+        raisers, draws, work = (now - before for now, before in zip(self._so_far(), self._noted, strict=True))
+        return {"may_raise": raisers > 0, "draws": draws > 0, "work": work}
 
     def _extents(self) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
