@@ -7,7 +7,7 @@ operation would give them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,14 +16,6 @@ import torch
 from capture.torch_versions import DisablePythonDispatcher
 
 StandIn = Callable[..., Any]
-
-_STAND_INS: dict[Callable[..., Any], StandIn] = {}
-
-
-def stand_in(target: Any) -> StandIn:
-    """What to run on tensors without data in place of `target`: mostly itself."""
-    found: StandIn = _STAND_INS.get(target, target)
-    return found
 
 
 def _recurrent(function: Callable[..., Any], input: torch.Tensor, *given: Any) -> Any:
@@ -46,10 +38,6 @@ def _dtype_of_states(input: torch.Tensor) -> torch.dtype | None:
     return torch.float16 if torch.backends.cudnn.is_acceptable(input) else None
 
 
-for _function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
-    _STAND_INS[_function] = partial(_recurrent, _function)
-
-
 def _dropped(
     function: Callable[..., Any],
     input: torch.Tensor,
@@ -70,13 +58,23 @@ def _dropped(
         return function(input, p, training, inplace)
 
 
-for _function in (torch.dropout, torch.nn.functional.dropout):
-    _STAND_INS[_function] = partial(_dropped, _function)
-
-
 def _one_hot(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Filled in, where torch compares on tensors without data, and keeps the order of what is compared."""
     return function(*args, **options).contiguous()
 
 
-_STAND_INS[torch.nn.functional.one_hot] = partial(_one_hot, torch.nn.functional.one_hot)
+_STAND_INS: Mapping[Callable[..., Any], StandIn] = {
+    function: partial(rule, function)
+    for rule, functions in (
+        (_recurrent, (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)),
+        (_dropped, (torch.dropout, torch.nn.functional.dropout)),
+        (_one_hot, (torch.nn.functional.one_hot,)),
+    )
+    for function in functions
+}
+
+
+def stand_in(target: Any) -> StandIn:
+    """What to run on tensors without data in place of `target`: mostly itself."""
+    found: StandIn = _STAND_INS.get(target, target)
+    return found

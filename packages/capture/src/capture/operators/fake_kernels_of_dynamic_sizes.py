@@ -7,7 +7,7 @@ which some have their channels last give images that have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,35 +16,12 @@ from torch import Tensor
 from capture.torch_versions import FakeTensorMode, OpOverload, suggest_memory_format
 
 Answer = Callable[..., Any]
-_ANSWERS: dict[OpOverload, Answer] = {}
-
-
-class ToldOverSizes(FakeTensorMode):
-    """Stand-ins whose sizes may vary."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        answer = None if self.shape_env is None else _ANSWERS.get(func)
-        if answer is not None and _varies(args[0]):
-            with self:
-                told = answer(*args, **(kwargs or {}))
-            if told is not None:
-                return told
-        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 def _varies(operand: Any) -> bool:
     return isinstance(operand, Tensor) and any(isinstance(size, torch.SymInt) for size in operand.shape)
 
 
-def _answers(operator: OpOverload) -> Callable[[Answer], Answer]:
-    def register(answer: Answer) -> Answer:
-        _ANSWERS[operator] = answer
-        return answer
-
-    return register
-
-
-@_answers(torch.ops.aten.convolution.default)
 def _convolved(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[Any],
     dilation: Sequence[int], transposed: bool, output_padding: Sequence[Any], groups: int,
@@ -63,7 +40,6 @@ def _convolved(
     return _empty(x, sizes, layout) if all(size > 0 for size in sizes) else None
 
 
-@_answers(torch.ops.aten.convolution_backward.default)
 def _convolved_backward(
     grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Sequence[int] | None, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int, output_mask: Sequence[bool],
@@ -97,3 +73,22 @@ def _layout(*operands: Tensor) -> torch.memory_format | None:
 
 def _spread(option: Sequence[Any], dims: int) -> list[Any]:
     return list(option) * (dims if len(option) == 1 else 1)
+
+
+_ANSWERS: Mapping[OpOverload, Answer] = {
+    torch.ops.aten.convolution.default: _convolved,
+    torch.ops.aten.convolution_backward.default: _convolved_backward,
+}
+
+
+class ToldOverSizes(FakeTensorMode):
+    """Stand-ins whose sizes may vary."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        answer = None if self.shape_env is None else _ANSWERS.get(func)
+        if answer is not None and _varies(args[0]):
+            with self:
+                told = answer(*args, **(kwargs or {}))
+            if told is not None:
+                return told
+        return super().__torch_dispatch__(func, types, args, kwargs)

@@ -172,20 +172,17 @@ class Noting(NotingDraws):
         super().__init__(**options)
         self.journal = Journal()
         self._counts = SparseCounts()
-        self._depth = 0  # an operator's fake may be made of other operators
+        self._depth = 0  # of dispatches: an operator's fake may be made of other operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._depth == 0:
+            self.journal.work += traits_of(func).work
         self._depth += 1
         try:
-            return self._noted(func, types, args, kwargs)
+            self._counts.insist_on_known(func, args, kwargs or {})
+            self.journal.note(func, args, kwargs or {})
+            result = corrected(func, args, super().__torch_dispatch__(func, types, args, kwargs))
+            self._counts.note(func, result)
+            return result
         finally:
             self._depth -= 1
-
-    def _noted(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if self._depth == 1:
-            self.journal.work += traits_of(func).work
-        self._counts.insist_on_known(func, args, kwargs or {})
-        self.journal.note(func, args, kwargs or {})
-        result = corrected(func, args, super().__torch_dispatch__(func, types, args, kwargs))
-        self._counts.note(func, result)
-        return result

@@ -95,9 +95,8 @@ def record_operation(
         node = ctx.graph.call_method(target, nodes, node_options, result)
     else:
         node = ctx.graph.call(target, nodes, node_options, result)
-    node.meta.update(
-        operation.traits(), location=ctx.location()
-    )  # whoever reads the graph can say whose line an operator is
+    operation.tell(node)
+    node.meta["location"] = ctx.location()  # whoever reads the graph can say whose line an operator is
     return result_value(ctx, node, result)
 
 
@@ -122,16 +121,16 @@ class _Checked:
         self.tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided]
         self.before = self._extents()
         self.doubts = ctx.graph.mode.journal.doubts
-        self._noted = self._so_far()
+        self._raisers = ctx.graph.mode.journal.raisers
+        self._draws = ctx.graph.mode.draws
+        self._work = ctx.graph.mode.journal.work
 
-    def _so_far(self) -> tuple[int, int, int]:
+    def tell(self, node: fx.Node) -> None:
+        """Say of the operation what the operators that it consists of say."""
         mode = self.ctx.graph.mode
-        return mode.journal.raisers, mode.draws, mode.journal.work
-
-    def traits(self) -> dict[str, Any]:
-        """What the operators that it consists of say of the operation."""
-        raisers, draws, work = (now - before for now, before in zip(self._so_far(), self._noted, strict=True))
-        return {"may_raise": raisers > 0, "draws": draws > 0, "work": work}
+        node.meta["may_raise"] = mode.journal.raisers > self._raisers
+        node.meta["draws"] = mode.draws > self._draws
+        node.meta["work"] = mode.journal.work - self._work
 
     def _extents(self) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []

@@ -8,13 +8,12 @@ They are defined when the first is asked for, as few programs need one.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
 
+from capture.operators.definitions import install, operator_for
 from capture.torch_versions import OpOverload, OpOverloadPacket, schema_of
 
 NAMESPACE = "of_length"
@@ -23,7 +22,6 @@ Size = Any
 Definition = Callable[[], Any]
 
 _DEFINITIONS: dict[Any, tuple[str, Definition]] = {}
-_DEFINING = threading.RLock()
 
 
 def defines(name: str, *functions: Any) -> Callable[[Definition], Definition]:
@@ -49,15 +47,11 @@ def define_all() -> None:
 
 
 def _defined(name: str, definition: Definition) -> OpOverloadPacket:
-    with _DEFINING:
-        return _once(name, definition)
+    def define() -> str:
+        definition()
+        return f"{NAMESPACE}::{name}"
 
-
-@cache
-def _once(name: str, definition: Definition) -> OpOverloadPacket:
-    definition()
-    made: OpOverloadPacket = getattr(getattr(torch.ops, NAMESPACE), name)
-    return made
+    return operator_for((name, definition), define)
 
 
 def define(operator: OpOverload, stand_in: Callable[..., Any], computes: Callable[..., Any] | None = None) -> str:
@@ -69,17 +63,10 @@ def define(operator: OpOverload, stand_in: Callable[..., Any], computes: Callabl
     return name
 
 
-def without_gradient(name: str) -> None:
-    """What an operator gives has no history, as torch's own has none."""
-    torch.library.impl(name, "Autograd", torch.library.fallthrough_kernel)
-
-
 def overloads_of(name: str) -> list[OpOverload]:
     packet = getattr(torch.ops.aten, name)
     return [getattr(packet, overload) for overload in packet.overloads() if "out" not in overload]
 
 
 def define_as(name: str, schema: str, computes: Callable[..., Any], stand_in: Callable[..., Any]) -> None:
-    torch.library.define(name, schema, tags=(torch.Tag.pt2_compliant_tag,))
-    torch.library.impl(name, "CompositeExplicitAutograd", computes)
-    torch.library.register_fake(name, stand_in)
+    install(name, schema, computes, stand_in, tags=(torch.Tag.pt2_compliant_tag,))

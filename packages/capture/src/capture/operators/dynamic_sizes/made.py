@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as nnf
 
+from capture.operators.definitions import without_gradient
 from capture.operators.dynamic_sizes.again import (
     NAMESPACE,
     Size,
@@ -18,7 +19,6 @@ from capture.operators.dynamic_sizes.again import (
     define_as,
     defines,
     overloads_of,
-    without_gradient,
 )
 from capture.torch_versions import DynamicOutputShapeException, OpOverload, aten, is_view, schema_of
 

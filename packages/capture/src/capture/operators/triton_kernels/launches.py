@@ -11,15 +11,14 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from types import FunctionType
 from typing import Any
 
 import torch
 
+from capture.operators.definitions import install, operator_for, without_gradient
 from capture.operators.triton_kernels.writes import function_of
 from capture.torch_versions import OpOverload
 
@@ -120,27 +119,21 @@ class Launch:
     branches: tuple[Branch, ...]
 
 
-_DEFINING = threading.Lock()
-
-
 def operator_of(launch: Launch) -> OpOverload:
-    with _DEFINING:
-        return _defined(launch)
+    operator: OpOverload = operator_for(launch, lambda: _define(launch)).default
+    return operator
 
 
-@cache
-def _defined(launch: Launch) -> OpOverload:
+def _define(launch: Launch) -> str:
     name = _free_name(launch)
     tensors = [f"Tensor{f'(a{i}!)' if writes else ''} t{i}" for i, writes in enumerate(launch.written)]
     schema = ", ".join([*tensors, "SymInt[] numbers", "float[] reals", "SymInt[] grid"])
-    torch.library.define(name, f"({schema}) -> ()")
     start = _starter(launch)
-    torch.library.impl(name, "CompositeExplicitAutograd", start)
-    torch.library.impl(name, "Autograd", torch.library.fallthrough_kernel)
-    torch.library.register_fake(name, _noting_writes(launch))
-    operator: OpOverload = getattr(getattr(torch.ops, NAMESPACE), name.split("::")[1]).default
-    operator.direct = start  # for callers who know that there is nothing to dispatch on
-    return operator
+    install(name, f"({schema}) -> ()", start, _noting_writes(launch))
+    without_gradient(name)  # in eager, what a kernel writes has none either
+    made = getattr(getattr(torch.ops, NAMESPACE), name.split("::")[1]).default
+    made.direct = start  # for callers who know that there is nothing to dispatch on
+    return name
 
 
 def _free_name(launch: Launch) -> str:

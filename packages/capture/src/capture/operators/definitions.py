@@ -1,0 +1,43 @@
+"""Operators that capture adds to torch's: defined when one is first asked for, each once, in one place under one lock.
+
+A definition may ask for another one's operator.  Importing capture defines none: few programs need one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import torch
+
+from capture.torch_versions import OpOverloadPacket
+
+_DEFINED: dict[Hashable, OpOverloadPacket] = {}
+_DEFINING = threading.RLock()
+
+
+def operator_for(key: Hashable, define: Callable[[], str]) -> OpOverloadPacket:
+    """The operator that ``define`` defines and gives the name of, for whoever asks with the same key."""
+    known = _DEFINED.get(key)
+    if known is not None:
+        return known
+    with _DEFINING:
+        if key not in _DEFINED:
+            namespace, name = define().split("::")
+            _DEFINED[key] = getattr(getattr(torch.ops, namespace), name)
+        return _DEFINED[key]
+
+
+def install(
+    name: str, schema: str, computes: Callable[..., Any], stand_in: Callable[..., Any], *, tags: Sequence[Any] = ()
+) -> None:
+    """Tell torch of an operator: ``stand_in`` is what it gives on tensors without data."""
+    torch.library.define(name, schema, tags=tuple(tags))
+    torch.library.impl(name, "CompositeExplicitAutograd", computes)
+    torch.library.register_fake(name, stand_in)
+
+
+def without_gradient(name: str) -> None:
+    """What the operator gives has no history."""
+    torch.library.impl(name, "Autograd", torch.library.fallthrough_kernel)
