@@ -26,6 +26,7 @@ from capture.bytecode.assembler import assemble
 from capture.bytecode.instructions import Instruction
 from capture.bytecode.resume import Continuations, NotResumable
 from capture.bytecode.writer import Emitter
+from capture.entry import kinds_of_values  # noqa: F401 - its parts write themselves into the tables
 from capture.errors import BackendError, CaptureWarning, Location, SkipFrame, Unsupported, words_of
 from capture.evaluator.assumptions import Learnt, Restart, Returned, SizesFixed, Stopped
 from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_break, most_idle_steps, spend
@@ -52,8 +53,9 @@ from capture.values.parameters import all_positional, keywords_of
 from capture.values.tensor import TensorValue
 from capture.writing.breaks import Stop
 from capture.writing.commit import LOST, Commit, Written
+from capture.writing.emit import Writer, is_result
 from capture.writing.lock_blocks import Holding, Recheck
-from capture.writing.rebuild import Writer, enter_contexts, is_result
+from capture.writing.rebuild.contexts import enter_contexts
 from capture.writing.restart import Failures, StartingOver, run_the_frame
 from capture.writing.results import Results
 
