@@ -2,6 +2,7 @@
 
    Each .c file owns one subject:
 
+     engine.c    the state of the process
      module.c    the Python module: names, start-up, decisions
      region.c    Region and Outside: which configuration is active on this thread, and while what runs
      rest.c      Rest: a call left to whoever entered the function
@@ -82,7 +83,28 @@ typedef struct {
     PyObject *peer_switch; /* exchanges what torch's own compiler is to do with this thread's frames */
 } Engine;
 
-extern Engine engine;
+extern Engine engine; /* engine.c */
+
+/* References that do not keep their target alive where its type allows that; not for weak references themselves. */
+static inline PyObject *
+hold_weakly(PyObject *object)                 /* a weak reference, or the object itself */
+{
+    return PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) ? PyWeakref_NewRef(object, NULL) : Py_NewRef(object);
+}
+
+static inline PyObject *
+held(PyObject *reference)                     /* borrowed; None once the target is gone */
+{
+    return PyWeakref_CheckRefExact(reference) ? ((PyWeakReference *)reference)->wr_object : reference;
+}
+
+/* Parameters of every sort: positional, keyword-only, then *args and **kwargs. */
+static inline int
+argument_slots(PyCodeObject *code)
+{
+    return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS)
+        + !!(code->co_flags & CO_VARKEYWORDS);
+}
 
 /* region.c */
 extern PyType_Spec region_spec, outside_spec;
@@ -136,19 +158,10 @@ PyObject *cache_entries(PyCodeObject *code);
 
 /* guarded.c */
 extern PyType_Spec guarded_code_spec;
-int argument_slots(PyCodeObject *code);
 bool guarded_code_is_owned_by(const GuardedCode *entry, PyObject *owner);
 
 /* guards.c */
 extern PyType_Spec guards_spec;
 bool guards_pass(Guards *guards, const Call *call);
-
-/* References that do not keep their target alive where its type allows that; not for weak references themselves. */
-PyObject *hold_weakly(PyObject *object);      /* a weak reference, or the object itself */
-static inline PyObject *
-held(PyObject *reference)                     /* borrowed; None once the target is gone */
-{
-    return PyWeakref_CheckRefExact(reference) ? ((PyWeakReference *)reference)->wr_object : reference;
-}
 
 #endif

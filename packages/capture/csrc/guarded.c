@@ -3,24 +3,10 @@
    Without code it says that under these guards there is nothing to gain: the original runs, with capture off. */
 #include "engine.h"
 
-PyObject *
-hold_weakly(PyObject *object)
-{
-    return PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) ? PyWeakref_NewRef(object, NULL) : Py_NewRef(object);
-}
-
 bool
 guarded_code_is_owned_by(const GuardedCode *entry, PyObject *owner)
 {
     return held(entry->owner) == owner;
-}
-
-/* Parameters of every sort: positional, keyword-only, then *args and **kwargs. */
-int
-argument_slots(PyCodeObject *code)
-{
-    return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS)
-        + !!(code->co_flags & CO_VARKEYWORDS);
 }
 
 /* Transformed code runs in the frame of a call: it is a plain function of plain positional parameters. */

@@ -3,8 +3,6 @@
 
 #include "binding.h"
 
-Engine engine;
-
 static PyObject *
 decision_repr(PyObject *self)
 {

@@ -19,8 +19,10 @@
 #include "guards.h"
 #include "object_compat.h"
 
+#include <string.h>
+
 typedef struct {
-    const Word *place; /* in an object that is alive while all steps before hold */
+    const void *place; /* of a word in an object that is alive while all steps before hold */
     Word content;
 } Step;
 
@@ -28,7 +30,7 @@ typedef struct {
     const Node *node;   /* walked from the object, its parent; NULL: the check is made on the object */
     const Check *check;
     PyObject *object;   /* borrowed */
-} Rest;
+} Due;
 
 struct Trail {
     PyObject *value; /* borrowed, and only compared */
@@ -39,7 +41,7 @@ struct Trail {
     Py_ssize_t class_count;
     Step *steps;
     const Word **states; /* those of the steps that are held */
-    Rest *kept, *tensors, *rest;
+    Due *kept, *tensors, *rest;
     Py_ssize_t step_count, state_count, kept_count, tensor_count, rest_count;
 };
 
@@ -67,28 +69,40 @@ trail_free(Trail *trail)
 
 /* -- recording: runs no code ------------------------------------------------------------------------------------- */
 
-/* A place for one more item of an array that grows by doubling; NULL without memory, and then there is no trail. */
+/* A place for one more item of an array that grows by doubling; NULL without memory, and then there is no trail.  The
+   array is given by the address of the pointer to it, whatever its items are. */
 static void *
-one_more(void **items, Py_ssize_t *count, size_t size)
+one_more(void *array, Py_ssize_t *count, size_t size)
 {
+    void *items;
+    memcpy(&items, array, sizeof items);
     if ((*count & (*count - 1)) == 0) {
-        void *larger = PyMem_Realloc(*items, (size_t)(*count == 0 ? 1 : 2 * *count) * size);
-        if (larger == NULL) {
+        items = PyMem_Realloc(items, (size_t)(*count == 0 ? 1 : 2 * *count) * size);
+        if (items == NULL) {
             return NULL;
         }
-        *items = larger;
+        memcpy(array, &items, sizeof items);
     }
-    return (char *)*items + (size_t)(*count)++ * size;
+    return (char *)items + (size_t)(*count)++ * size;
+}
+
+/* Words are numbers here and pointers to CPython: copied, so that the compiler takes neither for the other's. */
+static inline Word
+word_at(const void *place)
+{
+    Word word;
+    memcpy(&word, place, sizeof word);
+    return word;
 }
 
 static bool
-add_step(Trail *trail, const Word *place)
+add_step(Trail *trail, const void *place)
 {
-    Step *step = one_more((void **)&trail->steps, &trail->step_count, sizeof(Step));
+    Step *step = one_more(&trail->steps, &trail->step_count, sizeof(Step));
     if (step == NULL) {
         return false;
     }
-    *step = (Step){place, *place};
+    *step = (Step){place, word_at(place)};
     return true;
 }
 
@@ -99,7 +113,7 @@ add_state(Trail *trail, PyObject *dict)
     if (state == NULL) {
         return false;
     }
-    const Word **held = one_more((void **)&trail->states, &trail->state_count, sizeof *trail->states);
+    const Word **held = one_more(&trail->states, &trail->state_count, sizeof *trail->states);
     if (held == NULL) {
         dict_state_release(state);
         return false;
@@ -120,7 +134,7 @@ add_class(Trail *trail, PyTypeObject *type)
         }
     }
     PyObject *alive = PyWeakref_NewRef((PyObject *)type, NULL);
-    if (alive == NULL || one_more((void **)&trail->classes, &trail->class_count, sizeof *trail->classes) == NULL) {
+    if (alive == NULL || one_more(&trail->classes, &trail->class_count, sizeof *trail->classes) == NULL) {
         Py_XDECREF(alive);
         return false;
     }
@@ -132,7 +146,7 @@ add_class(Trail *trail, PyTypeObject *type)
 static bool
 add_type(Trail *trail, PyObject *object)
 {
-    return add_class(trail, Py_TYPE(object)) && add_step(trail, (const Word *)&object->ob_type);
+    return add_class(trail, Py_TYPE(object)) && add_step(trail, &object->ob_type);
 }
 
 /* An object of a class made in Python may get another class, as a module may; and another dict. */
@@ -144,7 +158,7 @@ add_object(Trail *trail, PyObject *object, bool with_dict)
         return false;
     }
     PyObject **place = with_dict ? _PyObject_GetDictPtr(object) : NULL;
-    return !with_dict || (place != NULL && *place != NULL && add_step(trail, (const Word *)place));
+    return !with_dict || (place != NULL && *place != NULL && add_step(trail, place));
 }
 
 /* Looking something up may run the code of keys, unless they are what keys usually are. */
@@ -166,37 +180,37 @@ add_dict(Trail *trail, PyObject *dict)
     return add_object(trail, dict, false) && has_plain_keys(dict) && add_state(trail, dict);
 }
 
-static Rest *
+static Due *
 place_for(Trail *trail, const Check *check, PyObject *value)
 {
     if (check->lasts == KEEPS) {
-        return one_more((void **)&trail->kept, &trail->kept_count, sizeof(Rest));
+        return one_more(&trail->kept, &trail->kept_count, sizeof(Due));
     }
     if (check->tensor != NULL && tensor_is_read_in_c(check->tensor, value)) {
-        return one_more((void **)&trail->tensors, &trail->tensor_count, sizeof(Rest));
+        return one_more(&trail->tensors, &trail->tensor_count, sizeof(Due));
     }
-    return one_more((void **)&trail->rest, &trail->rest_count, sizeof(Rest));
+    return one_more(&trail->rest, &trail->rest_count, sizeof(Due));
 }
 
 static bool
 add_check(Trail *trail, const Check *check, PyObject *value)
 {
-    Rest *rest = place_for(trail, check, value);
-    if (rest == NULL) {
+    Due *due = place_for(trail, check, value);
+    if (due == NULL) {
         return false;
     }
-    *rest = (Rest){NULL, check, value};
+    *due = (Due){NULL, check, value};
     return true;
 }
 
 static bool
 add_walk(Trail *trail, const Node *node, PyObject *parent)
 {
-    Rest *rest = one_more((void **)&trail->rest, &trail->rest_count, sizeof(Rest));
-    if (rest == NULL) {
+    Due *due = one_more(&trail->rest, &trail->rest_count, sizeof(Due));
+    if (due == NULL) {
         return false;
     }
-    *rest = (Rest){node, NULL, parent};
+    *due = (Due){node, NULL, parent};
     return true;
 }
 
@@ -346,7 +360,7 @@ trail_holds(const Trail *trail, PyObject *value)
         }
     }
     for (const Step *step = trail->steps, *end = step + trail->step_count; step < end; step++) {
-        if (*step->place != step->content) {
+        if (word_at(step->place) != step->content) {
             return false;
         }
     }
@@ -361,7 +375,7 @@ trail_follow(const Trail *trail, Guards *guards, const Call *call)
         keep(trail->kept[i].check, trail->kept[i].object, call);
     }
     for (Py_ssize_t i = 0; i < trail->tensor_count; i++) {
-        const Rest *tensor = &trail->tensors[i];
+        const Due *tensor = &trail->tensors[i];
         if (!tensor->check->passes(tensor->check, tensor->object, call)) {
             return tensor->check;
         }
@@ -371,12 +385,12 @@ trail_follow(const Trail *trail, Guards *guards, const Call *call)
     }
     const Check *failed = NULL;
     for (Py_ssize_t i = 0; failed == NULL && i < trail->rest_count; i++) {
-        const Rest *rest = &trail->rest[i];
-        if (rest->node != NULL) {
-            failed = guards_walk(guards, (Node *)rest->node, rest->object, call);
+        const Due *due = &trail->rest[i];
+        if (due->node != NULL) {
+            failed = guards_walk(guards, (Node *)due->node, due->object, call);
         }
-        else if (!rest->check->passes(rest->check, rest->object, call)) {
-            failed = rest->check;
+        else if (!due->check->passes(due->check, due->object, call)) {
+            failed = due->check;
         }
     }
     for (Py_ssize_t i = 0; i < trail->rest_count; i++) {
