@@ -65,6 +65,12 @@ def _outcome(function, args, kwargs):
         return None, error
 
 
+@pytest.fixture(autouse=True)
+def no_records_of_before():
+    """A log that is full tells nothing by its length."""
+    capture.LOG.clear()
+
+
 @pytest.fixture(name="check", scope="session")
 def check_fixture():
     return check
