@@ -14,6 +14,7 @@ import torch
 import capture
 from capture.errors import Location
 from capture.operators.triton_kernels.launches import kernel_name
+from capture.reasons import Reason
 from compile_api.errors import CompileApiError
 from compile_api.ledger import GraphCaptured, GraphCompiled, GraphInaccurate, GraphRefused, Kernel, Ledger, total
 from compile_api.memory import Written
@@ -208,7 +209,7 @@ def first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _told(location: Location, reason: capture.errors.Reason) -> str:
+def _told(location: Location, reason: Reason) -> str:
     lines = [f"{place(location)}: {first_line(reason.explanation)}"]
     if location.source:
         lines.append(f"    {location.source}")
