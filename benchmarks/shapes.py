@@ -19,11 +19,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from inductor import triton_tune
 from inductor.cache import Cache
 from inductor.codegen.triton import print_kernel
-from inductor.codegen.triton_shape import Shape
 from inductor.decompose import prepare
+from inductor.ir.layout import Shape
 from inductor.ir.program import Launch
 from inductor.lower import lower
 from inductor.schedule import schedule
+from inductor.schedule.layouts import with_layout
 
 F32, BF16 = torch.float32, torch.bfloat16
 SHOWN = 6
@@ -70,7 +71,7 @@ def measure(name: str, store: Cache) -> None:
     inputs = [torch.randn(size, device="cuda", dtype=dtype) for size in sizes]
     program = schedule(lower(prepare(make_fx(function)(*inputs), inputs), inputs))
     for kernel in (step.kernel for step in program.steps if isinstance(step, Launch)):
-        printed = print_kernel(kernel)
+        printed = print_kernel(with_layout(kernel))
         seconds = triton_tune.timings(printed, 0, store)
         moved = sum((argument.numel.as_int() or 0) * argument.dtype.itemsize for argument in kernel.arguments)
         best = sorted(seconds, key=lambda shape: seconds[shape])[:SHOWN]

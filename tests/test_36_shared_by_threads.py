@@ -9,9 +9,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 import compile_api
-import inductor.codegen.cpp
-import inductor.codegen.runs
-import inductor.codegen.wrapper
+import inductor.schedule.cpu
 from programs.written_from_itself import WRITES
 
 SIZES = (35, 37)
@@ -39,8 +37,7 @@ PROGRAMS = {
 @pytest.fixture
 def all_shared(monkeypatch):
     """Everything is worth sharing, by three threads."""
-    for module in (inductor.codegen.cpp, inductor.codegen.runs, inductor.codegen.wrapper):
-        monkeypatch.setattr(module, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(inductor.schedule.cpu, "PARALLEL_WORK", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield

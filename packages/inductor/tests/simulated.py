@@ -22,6 +22,7 @@ from inductor.ir.program import Launch
 from inductor.lower import lower
 from inductor.options import Options
 from inductor.schedule import schedule
+from inductor.schedule.layouts import with_layout
 from inductor.toolchain import open_cache
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -63,7 +64,7 @@ class Simulated(_Run):
 
     def _launch(self, step: Launch):
         tensors = [self.tensors[name] for name in step.buffers]
-        printed = triton.print_kernel(step.kernel)
+        printed = triton.print_kernel(with_layout(replace(step.kernel, device="cuda")))
         extents = [argument.numel.evaluate(self.sizes) for argument in step.kernel.arguments]
         flat = [torch.as_strided(t, (extent,), (1,)) for t, extent in zip(tensors, extents, strict=True)]
         names = [argument.name for argument in step.kernel.arguments]

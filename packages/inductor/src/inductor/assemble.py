@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from inductor import runner, triton_launch, triton_tune
-from inductor.codegen.runs import Plan
+from inductor.codegen.plans import Plan
 from inductor.codegen.units import PrintedProgram, print_units
 from inductor.codegen.wrapper import Kernels, Wrapper, print_wrapper
 from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
@@ -19,23 +19,28 @@ from inductor.ir.graph import Graph, Nest
 from inductor.ir.program import Call, Launch, Program
 from inductor.options import Options
 from inductor.runner import MakeRun
+from inductor.schedule import layouts
 from inductor.toolchain import Library, build, machine, open_cache
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltKernels:
     """The program's kernels, loaded: ``run`` makes a function of a plan, ``launchers`` launch those on GPUs, and
-    ``kernels`` is what a person may want to know.  ``alone`` where each kernel shall be a call of its own."""
+    ``kernels`` is what a person may want to know."""
 
     run: MakeRun
     launchers: dict[str, Callable[..., None]]
     kernels: tuple[CompiledKernel, ...]
-    alone: bool = False
+
+
+def lay_out(program: Program, options: Options) -> Program:
+    """The program with everything decided for this machine."""
+    return layouts.lay_out(program, options.vector_bytes or machine().vector_bytes, alone=options.labels)
 
 
 def print_kernels(program: Program, options: Options) -> PrintedProgram:
     processes = options.build_processes or len(os.sched_getaffinity(0))
-    return print_units(program, options.vector_bytes or machine().vector_bytes, processes)
+    return print_units(program, processes)
 
 
 def build_kernels(
@@ -99,7 +104,7 @@ def bind_wrapper(
     constants: Mapping[str, torch.Tensor],
     options: Options,
 ) -> Wrapper:
-    kernels = Kernels(printed.printed, built.run, built.launchers, built.alone)
+    kernels = Kernels(printed.printed, built.run, built.launchers)
     return print_wrapper(program, kernels, constants, options.check_inputs)
 
 
@@ -140,6 +145,7 @@ def build_program(
 ) -> CompiledGraph:
     """Everything at once, for programs written by hand."""
     options = options or Options()
+    program = lay_out(program, options)
     printed = print_kernels(program, options)
     built = build_kernels(program, printed, options)
     return finish(program, bind_wrapper(program, printed, built, constants or {}, options), built, {})

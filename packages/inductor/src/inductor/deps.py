@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from inductor.ir.expr import Apply, Expr, IndexValue, Load, walk
+from inductor.ir.expr import CHECKS, Apply, Expr, IndexValue, Load, walk
 from inductor.ir.graph import Graph, Nest, Operation
-from inductor.ir.index import Index
+from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Loop, Reduce, Scan, Statement, Store
 from inductor.ir.program import Call, Ref, View
 from inductor.torch_versions import OpOverload, aten, pytree, schema_of
@@ -57,6 +57,27 @@ def indices_of(loops: Sequence[Loop]) -> Iterator[Index]:
             yield node.index
     for store in stores_of(loops):
         yield store.index
+
+
+def static_extent(axes: Iterable[Symbol]) -> int | None:
+    """How many iterations the axes have together, where that is known."""
+    total = 1
+    for axis in axes:
+        extent = axis.size.as_int() if axis.size is not None else None
+        if extent is None:
+            return None
+        total *= extent
+    return total
+
+
+def has_scans(loops: Iterable[Loop]) -> bool:
+    """Whether something runs along the loops, so that their turns have to be taken one after the other."""
+    return any(isinstance(statement, Scan) for loop in loops for statement in loop.body)
+
+
+def checks_positions(loops: Sequence[Loop]) -> bool:
+    """Whether some position comes from a tensor, and is checked."""
+    return any(isinstance(node, Apply) and node.op in CHECKS for node in nodes(loops))
 
 
 def counts_positions(loops: Sequence[Loop]) -> bool:

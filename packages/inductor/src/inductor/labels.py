@@ -13,7 +13,7 @@ from typing import Any
 from torch.profiler import record_function
 
 from inductor.assemble import BuiltKernels
-from inductor.codegen.runs import Plan
+from inductor.codegen.plans import Plan
 
 
 def labelled(built: BuiltKernels) -> BuiltKernels:
@@ -22,7 +22,7 @@ def labelled(built: BuiltKernels) -> BuiltKernels:
     def run(name: str, plan: Plan) -> Callable[..., bool]:
         return _labelled(name, built.run(name, plan))
 
-    return replace(built, run=run, launchers=_all_labelled(built.launchers), alone=True)
+    return replace(built, run=run, launchers=_all_labelled(built.launchers))
 
 
 def _all_labelled(launchers: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:

@@ -70,6 +70,11 @@ def _schedule(work: Work) -> Work:
     return replace(work, program=schedule.schedule(work.graph, products))
 
 
+def _lay_out(work: Work) -> Work:
+    assert work.program is not None
+    return replace(work, program=assemble.lay_out(work.program, work.options))
+
+
 def _print(work: Work) -> Work:
     assert work.program is not None
     return replace(work, printed=assemble.print_kernels(work.program, work.options))
@@ -95,6 +100,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("prepare", _prepare, lambda work: {"fx_graph.py": work.gm.print_readable(print_output=False)}),
     Stage("lower", _lower, lambda work: {"graph.txt": show.graph_text(work.graph) if work.graph else ""}),
     Stage("schedule", _schedule, lambda work: {"program.txt": show.program_text(work.program) if work.program else ""}),
+    Stage("layout", _lay_out, lambda work: {"layouts.txt": show.layouts_text(work.program) if work.program else ""}),
     Stage("print", _print, lambda work: work.printed.files() if work.printed else {}),
     Stage("build", _build, lambda work: {}),
     Stage("wrap", _wrap, lambda work: {"wrapper.py": work.wrapper.source if work.wrapper else ""}),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from inductor.codegen.runs import Plan
+from inductor.codegen.plans import Plan
 from inductor.toolchain import HEADERS, Library
 
 MakeRun: TypeAlias = Callable[[str, Plan], Callable[..., bool]]

@@ -21,7 +21,7 @@ import time
 
 {imports}
 from inductor.assemble import load_folder
-from inductor.codegen.runs import Plan, PlannedKernel, Stretch
+from inductor.codegen.plans import Plan, PlannedKernel, PlannedStretch
 
 folder = pathlib.Path(__file__).parent
 globals().update(load_folder(folder, {plans!r}))

@@ -18,11 +18,14 @@ import torch
 from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel, print_kernel
 from inductor.ir.graph import Graph
-from inductor.ir.kernel import Cut, Kernel
+from inductor.ir.kernel import Kernel
+from inductor.ir.layout import Cut
 from inductor.ir.program import Buffer, Call, Ref
 from inductor.launcher import Launchers
 from inductor.options import Options
+from inductor.schedule.gpu import choose_shape
 from inductor.schedule.kernels import storage, with_own_names
+from inductor.schedule.layouts import with_layout
 from inductor.schedule.memory import Work
 from inductor.schedule.products import Alternative, alternatives, in_parts, partial_sums
 from inductor.toolchain import open_cache
@@ -98,7 +101,7 @@ def variants(kernel: Kernel, graph: Graph, processors: int) -> Iterator[Variant]
     for cut in CUTS:
         if (cut.rows + cut.columns) * cut.inner * cut.stages * made.dtype.itemsize > SHARED_BYTES:
             continue
-        shape = print_kernel(with_own_names(replace(kernel, product=replace(made, cut=cut)))).shape
+        shape = choose_shape(replace(kernel, product=replace(made, cut=cut)))
         if any(tile.block is not None and 2 * tile.block <= side for tile, side in
                zip(shape.tiles[-2:], (cut.rows, cut.columns), strict=True)):  # fmt: skip
             continue  # a smaller cut does the same
@@ -119,7 +122,7 @@ def variants(kernel: Kernel, graph: Graph, processors: int) -> Iterator[Variant]
 def _choice(found: Alternative, work: Sequence[Work], graph: Graph, store: Cache) -> Variant | None:
     """The fastest way, None where that is the library's."""
     device = graph.buffers[found.kernel.arguments[0].name].device.index or 0
-    printed = print_kernel(with_own_names(found.kernel))
+    printed = _printed(found.kernel)
     name = f"{key_of((*content(printed), identity(), torch.cuda.get_device_name(device)))}.product"
     if (known := store.find_data(name)) is not None:
         way: dict[str, Any] | None = json.loads(known)
@@ -160,8 +163,12 @@ def _repeat(parts: Sequence[Callable[[int], None]]) -> None:
             part(stream)
 
 
+def _printed(kernel: Kernel) -> PrintedTritonKernel:
+    return print_kernel(with_layout(with_own_names(kernel)))
+
+
 def _loaded(kernel: Kernel, store: Cache, device: int) -> Loaded:
-    printed: PrintedTritonKernel = print_kernel(with_own_names(kernel))
+    printed = _printed(kernel)
     text = f"{HEADER}\n\n{printed.text}"
     return Loaded(printed, store.keep_text(f"{key_of([text])}.py", text), store, device)
 

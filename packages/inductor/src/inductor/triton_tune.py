@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
 
 from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel, print_kernel
-from inductor.codegen.triton_shape import Shape, candidates
+from inductor.ir.layout import Shape
 from inductor.launcher import Launchers
+from inductor.schedule.gpu import candidates
 from inductor.torch_versions import sleep
 from inductor.triton_launch import Loaded, compile_apart, content, identity
 
@@ -44,7 +46,7 @@ def _tuned(printed: PrintedTritonKernel, device: int, store: Cache) -> PrintedTr
     if printed.shape.cut is not None:  # chosen before
         return printed
     if (known := store.find_data(name)) is not None:
-        return print_kernel(printed.kernel, printed.shape.with_blocks(**json.loads(known)))
+        return _in_shape(printed, printed.shape.with_blocks(**json.loads(known)))
     if not can_be_timed(printed):
         return printed
     took = timings(printed, device, store)
@@ -52,7 +54,11 @@ def _tuned(printed: PrintedTritonKernel, device: int, store: Cache) -> PrintedTr
     if took[best] > BETTER * took[printed.shape]:
         best = printed.shape
     store.keep_data(name, json.dumps({"blocks": best.constants, "warps": best.warps}).encode())
-    return print_kernel(printed.kernel, best)
+    return _in_shape(printed, best)
+
+
+def _in_shape(printed: PrintedTritonKernel, shape: Shape) -> PrintedTritonKernel:
+    return print_kernel(replace(printed.kernel, layout=shape))
 
 
 def can_be_timed(printed: PrintedTritonKernel) -> bool:
@@ -67,7 +73,7 @@ def timings(printed: PrintedTritonKernel, device: int, store: Cache) -> dict[Sha
     """Seconds per launch of each candidate that compiles, in turns, medians."""
     loaded: dict[Shape, Loaded] = {}
     for shape in candidates(printed.shape):
-        candidate = print_kernel(printed.kernel, shape)
+        candidate = _in_shape(printed, shape)
         text = f"{HEADER}\n\n{candidate.text}"
         loaded[shape] = Loaded(candidate, store.keep_text(f"{key_of([text])}.py", text), store, device)
     compile_apart(list(loaded.values()))

@@ -54,6 +54,7 @@ def test_a_trace_shows_every_stage(tmp_path):
         "0_fx_graph.py",
         "1_graph.txt",
         "2_program.txt",
+        "3_layouts.txt",
         "kernels_0.cpp",
         "wrapper.py",
         "run.py",

@@ -15,6 +15,7 @@ from inductor.codegen.cpp import print_kernel
 from inductor.ir.index import Index
 from inductor.ir.kernel import Argument, Kernel, Loop
 from inductor.options import Options
+from inductor.schedule.layouts import with_layout
 from inductor.toolchain import build, open_cache
 
 
@@ -48,18 +49,18 @@ def run(options, machine):
 
 def run_cpp(options, machine, kernel, tensors, sizes=()):
     register, processor = machine
-    printed = print_kernel(kernel, register)
+    printed = print_kernel(with_layout(kernel, register))
     (library,) = build([f'#include "kernel.h"\n{printed.text}'], built_for(processor, options))
     function = library.functions[kernel.name]
     function.restype = None
     pointers = [ctypes.c_void_p(tensors[argument.name].data_ptr()) for argument in kernel.arguments]
-    integers = [ctypes.c_int64(value) for value in (*sizes, *((2,) if printed.threaded else ()))]
+    integers = [ctypes.c_int64(value) for value in (*sizes, *((2,) if printed.kernel.cpu.threaded else ()))]
     function(*pointers, *integers)
     return tensors
 
 
 def run_triton(options, device, kernel, tensors, sizes=()):
-    printed = triton.print_kernel(replace(kernel, device="cuda"))
+    printed = triton.print_kernel(with_layout(replace(kernel, device="cuda")))
     if INTERPRETED and not can_be_interpreted(printed):
         pytest.skip("Triton's interpreter cannot call the GPU's mathematics library")
     on_device = {name: tensor.to(device) for name, tensor in tensors.items()}

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from test_products import found
 
 from inductor.codegen.triton import print_kernel
-from inductor.ir.kernel import Cut
+from inductor.ir.layout import Cut
 from inductor.schedule.kernels import with_own_names
+from inductor.schedule.layouts import with_layout
 from inductor.schedule.products import in_parts, partial_sums
 
 SMALL = Cut(16, 32, 16, 4, 2, group=2)
@@ -40,7 +41,9 @@ def _tensor_cores_are_allowed():
 
 
 def run(kernel, interpreted, memory):
-    interpreted(print_kernel(with_own_names(kernel)), [memory[argument.name] for argument in kernel.arguments])
+    interpreted(
+        print_kernel(with_layout(with_own_names(kernel))), [memory[argument.name] for argument in kernel.arguments]
+    )
 
 
 def prepared(name, dtype):

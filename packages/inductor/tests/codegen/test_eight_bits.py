@@ -13,6 +13,7 @@ from inductor.ir.program import Call, Launch
 from inductor.lower import lower
 from inductor.runtime import compile_worker
 from inductor.schedule import schedule
+from inductor.schedule.layouts import with_layout
 from inductor.triton_launch import request_of
 
 EIGHTHS = [torch.float8_e4m3fn, torch.float8_e5m2]
@@ -52,7 +53,7 @@ def program_of(function, dtype):
 def test_what_follows_a_conversion_is_in_its_kernel(dtype, tmp_path, monkeypatch):
     pytest.importorskip("triton")
     (launch,) = (step for step in program_of(lambda x: (x.float() * 2).exp(), dtype).steps if isinstance(step, Launch))
-    printed = print_kernel(launch.kernel)
+    printed = print_kernel(with_layout(launch.kernel))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     (tmp_path / "kernels.py").write_text(HEADER + printed.text)
     if not INTERPRETED:

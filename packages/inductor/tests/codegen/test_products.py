@@ -18,12 +18,13 @@ from inductor import triton_products
 from inductor.cache import Cache
 from inductor.codegen.triton import print_kernel
 from inductor.decompose import prepare
-from inductor.ir.kernel import Cut
+from inductor.ir.layout import Cut
 from inductor.ir.program import Call, Launch
 from inductor.ir.verify import verify_program
 from inductor.lower import lower
 from inductor.schedule import schedule
 from inductor.schedule.kernels import with_own_names
+from inductor.schedule.layouts import with_layout
 from inductor.schedule.products import alternatives
 from inductor.triton_products import reworked
 
@@ -132,7 +133,7 @@ def mm_mul_1(in0, in1, out0, YBLOCK: tl.constexpr, XBLOCK: tl.constexpr, KBLOCK:
 
 def test_text_of_a_product():
     _, (one,) = found(lambda a, b: (a @ b) * 0.5, A, B)
-    assert print_kernel(with_own_names(one.kernel)).text == PRINTED
+    assert print_kernel(with_layout(with_own_names(one.kernel))).text == PRINTED
 
 
 def test_every_cut_fits_the_kernel():
@@ -179,13 +180,14 @@ from dataclasses import replace
 from test_products import found
 from inductor.cache import Cache
 from inductor.codegen.triton import HEADER, print_kernel
-from inductor.ir.kernel import Cut
+from inductor.ir.layout import Cut
 from inductor.schedule.kernels import with_own_names
+from inductor.schedule.layouts import with_layout
 from inductor.triton_launch import compile_kernel
 _, (one,) = found(lambda a, b, c: ((a * 2) @ b + c).relu(), (1024, 1024), (1024, 1024), (1024,))
 for cut in (Cut(), Cut(64, 128, 64, 4, 4, walkers=132)):
     kernel = replace(one.kernel, product=replace(one.kernel.product, cut=cut))
-    printed = print_kernel(with_own_names(kernel))
+    printed = print_kernel(with_layout(with_own_names(kernel)))
     file = Cache(Path(sys.argv[1]), 1 << 30).keep_text(f"{cut.rows}.py", HEADER + printed.text)
     assert compile_kernel(printed, file, 90).shared <= 227 << 10
 """

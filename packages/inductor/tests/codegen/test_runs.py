@@ -5,14 +5,14 @@ from compiled import program_of
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import inductor
-from inductor.codegen.runs import Run, gathered
 from inductor.codegen.units import print_units
+from inductor.ir.program import Run
+from inductor.schedule.layouts import lay_out
 
 
 def runs_of(function, *inputs):
     """Per run and wave, how many kernels there are."""
-    program = program_of(function, *inputs)
-    items = gathered(program.steps, print_units(program, 64, 1).printed)
+    items = lay_out(program_of(function, *inputs), 64).items
     return [[len(wave) for wave in item.waves] for item in items if isinstance(item, Run)]
 
 
@@ -97,6 +97,8 @@ def test_hundreds_of_elementary_functions_are_compiled_once_each():
     (x,) = inputs = [torch.randn(500)]
     compiled = inductor.compile(make_fx(function)(x), inputs, options={"fallback": False})
     torch.testing.assert_close(compiled(x)[0], function(x))
-    called, inline = (print_units(program_of(chain, x), 64, 1).units[0].source for chain in (function, torch.sin))
+    called, inline = (
+        print_units(lay_out(program_of(chain, x), 64), 1).units[0].source for chain in (function, torch.sin)
+    )
     assert "INDUCTOR_MANY_CALLS" in called
     assert "INDUCTOR_MANY_CALLS" not in inline

@@ -5,9 +5,9 @@ from compiled import traced
 from simulated import program_for_gpu
 
 import inductor
-from inductor.codegen.scratch import scratch_places
 from inductor.ir.index import Index
 from inductor.ir.program import Allocate, Buffer, Program
+from inductor.schedule.scratch import scratch_of
 
 
 def compiled(function, *inputs):
@@ -21,7 +21,7 @@ def test_many_small_temporaries_are_one_allocation():
 
     inputs = [torch.rand(4), torch.rand(5), torch.tensor(1.0), torch.tensor(2.0)]
     program, _ = program_for_gpu(steps, inputs, on_host=(2, 3))
-    assert sorted(scratch_places(program).values()) == [0, 64]
+    assert sorted(dict(scratch_of(program).places).values()) == [0, 64]
 
 
 def test_what_is_written_over_its_operand_finds_it_there():
@@ -61,7 +61,7 @@ def test_a_chain_that_begins_with_a_librarys_result_has_no_place():
 
     steps = (Allocate(buffer("a"), None), Allocate(buffer("b"), None), reused("c", "given"), reused("d", "c"))
     program = Program("graph", (), (), steps, ())
-    assert sorted(scratch_places(program)) == ["a", "b"]
+    assert sorted(dict(scratch_of(program).places)) == ["a", "b"]
 
 
 def buffer(name):

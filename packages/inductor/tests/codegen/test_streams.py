@@ -6,6 +6,7 @@ import torch
 import inductor
 from inductor.codegen.cpp import print_kernel
 from inductor.ir.parse import parse_kernel
+from inductor.schedule.layouts import with_layout
 
 LONG = """\
 def kernel(x: read[float32, 80000], b: read[float32, 100], a: write[float32, 80000]) -> cpu:
@@ -25,7 +26,7 @@ def kernel(x: read[float32, 80000], a: write[float32, 80000]) -> cpu:
 
 def asked(text):
     """What is asked for, in the order of the text."""
-    lines = map(str.strip, print_kernel(parse_kernel(text), 64).text.splitlines())
+    lines = map(str.strip, print_kernel(with_layout(parse_kernel(text), 64)).text.splitlines())
     return [line for line in lines if line.startswith("will_")]
 
 

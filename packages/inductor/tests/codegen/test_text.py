@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from inductor.codegen import triton_dialect, wrapper
 from inductor.codegen.cpp import print_kernel
 from inductor.codegen.cpp_dialect import INDEX_STYLE
-from inductor.codegen.cpp_strategy import choose
 from inductor.codegen.expressions import Precedence, Text, index_text, infix, prefix
 from inductor.codegen.printer import Lines, Names
 from inductor.ir.expr import Const, Load, Result, apply
 from inductor.ir.index import Index, loop_variable, size_symbol
 from inductor.ir.kernel import Argument, Kernel, Loop, Reduce, Store
+from inductor.schedule import cpu
+from inductor.schedule.layouts import with_layout
 
 F32 = torch.float32
 add, subtract, times = infix("+", Precedence.ADD), infix("-", Precedence.ADD), infix("*", Precedence.MULTIPLY)
@@ -153,9 +154,9 @@ def test_a_pointwise_kernel():
     kernel = Kernel(
         "exp_add_0", "cpu", (i,), (Loop((), (Store("out0", at, value),)),), arguments(100, 100), (), ("exp", "add")
     )
-    printed = print_kernel(kernel, 64)
+    printed = print_kernel(with_layout(kernel, 64))
     assert printed.text == POINTWISE
-    assert not printed.team
+    assert not printed.kernel.cpu.team
 
 
 def test_a_reduction_over_rows():
@@ -164,10 +165,10 @@ def test_a_reduction_over_rows():
     mean = apply("div", Result("v0", F32), Const(66.0, F32))
     loops = (Loop((r,), (Reduce("v0", "sum", x, F32),)), Loop((), (Store("out0", Index.of(i), mean),)))
     given = arguments(66 * 20000, 20000)
-    printed = print_kernel(Kernel("sum_div_0", "cpu", (i,), loops, given, (), ("sum", "div")), 64)
+    printed = print_kernel(with_layout(Kernel("sum_div_0", "cpu", (i,), loops, given, (), ("sum", "div")), 64))
     assert printed.text == ROWS
-    assert printed.team
-    assert not printed.threaded
+    assert printed.kernel.cpu.team
+    assert not printed.kernel.cpu.threaded
 
 
 def test_reads_along_the_rows_are_turned_in_squares():
@@ -175,7 +176,7 @@ def test_reads_along_the_rows_are_turned_in_squares():
     value = apply("add", Load("in0", column * 100 + row, F32), Const(1.0, F32))
     loops = (Loop((), (Store("out0", row * 80 + column, value),)),)
     kernel = Kernel("turned_0", "cpu", (i, j), loops, arguments(8000, 8000), (), ("add",))
-    assert print_kernel(kernel, 64).text == TURNED
+    assert print_kernel(with_layout(kernel, 64)).text == TURNED
 
 
 def test_what_is_read_once_per_row_does_not_turn_the_loops():
@@ -185,4 +186,4 @@ def test_what_is_read_once_per_row_does_not_turn_the_loops():
         value = apply("sub", value, Load(name, row, F32))
     loops = (Loop((r,), (Reduce("v0", "sum", value, F32),)), Loop((r,), (Store("out0", row * 100 + column, value),)))
     given = (*arguments(6400, 6400), *(Argument(name, F32, Index.of(64), "in") for name in ("in1", "in2", "in3")))
-    assert choose(Kernel("rows_0", "cpu", (i,), loops, given), 64).vector == "rows"
+    assert cpu.lay_out(Kernel("rows_0", "cpu", (i,), loops, given), 64).vector == "rows"

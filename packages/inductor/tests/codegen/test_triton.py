@@ -12,12 +12,13 @@ import torch
 from inductor import triton_launch, triton_tune
 from inductor.cache import Cache
 from inductor.codegen.triton import print_kernel
-from inductor.codegen.triton_shape import candidates
 from inductor.codegen.wrapper import Kernels, print_wrapper
 from inductor.ir.expr import Const, Load, Result, apply, cast
 from inductor.ir.index import Index, loop_variable
 from inductor.ir.kernel import Argument, Kernel, Loop, Reduce, Store
 from inductor.ir.program import Allocate, Buffer, Launch, Program, Ref
+from inductor.schedule.gpu import candidates
+from inductor.schedule.layouts import lay_out, with_layout
 
 F32, BF16 = torch.float32, torch.bfloat16
 
@@ -95,25 +96,25 @@ def turned(in0, in1, out0, YBLOCK: tl.constexpr, XBLOCK: tl.constexpr):
 
 
 def test_text_of_a_transpose():
-    assert print_kernel(turned(100, 200)).text == TILED
+    assert print_kernel(with_layout(turned(100, 200))).text == TILED
 
 
 def test_text_of_a_pointwise_kernel():
-    assert print_kernel(scaled()).text == POINTWISE
+    assert print_kernel(with_layout(scaled())).text == POINTWISE
 
 
 def test_a_row_that_fits_is_read_once():
-    assert print_kernel(normalised(100)).text == IN_REGISTERS
+    assert print_kernel(with_layout(normalised(100))).text == IN_REGISTERS
 
 
 def test_nothing_is_read_of_a_row_without_elements():
-    text = print_kernel(normalised(0)).text
+    text = print_kernel(with_layout(normalised(0))).text
     assert "r_inside = r_index < 0" in text
     assert "tl.load" not in text
 
 
 def test_a_long_row_is_read_in_two_passes():
-    text = print_kernel(normalised(100_000)).text
+    text = print_kernel(with_layout(normalised(100_000))).text
     assert text.count("for r_start in range(0, 100000, RBLOCK):") == 2
     assert text.count("tl.load") == 2
 
@@ -145,9 +146,10 @@ from inductor.cache import Cache
 from inductor.codegen.triton import HEADER, print_kernel
 from inductor.triton_launch import Binary, compile_kernel
 from inductor.schedule.kernels import with_own_names
+from inductor.schedule.layouts import with_layout
 from inductor.schedule.together import combined
 for made in (scaled(), normalised(100), turned(100, 200), with_own_names(combined([scaled()] * 3))):
-    printed = print_kernel(made)
+    printed = print_kernel(with_layout(made))
     file = Cache(Path(sys.argv[2]), 1 << 30).keep_text(f"{made.name}.py", HEADER + printed.text)
     for aligned in (True, False):
         binary = compile_kernel(printed, file, 90, aligned)
@@ -165,7 +167,7 @@ def test_kernels_compile_for_a_gpu_that_is_not_here(tmp_path):
 
 
 def test_what_is_in_the_cache_is_not_compiled_again(tmp_path, monkeypatch):
-    printed, store = print_kernel(scaled()), Cache(tmp_path, 1 << 30)
+    printed, store = print_kernel(with_layout(scaled())), Cache(tmp_path, 1 << 30)
     made = triton_launch.Binary(b"code", "scaled", 4, 0)
     monkeypatch.setattr(triton_launch, "compile_kernel", lambda *_: made)
     assert triton_launch.binary_of(printed, tmp_path, store, 90, aligned=True) == made
@@ -178,7 +180,7 @@ def test_a_launch_names_its_stream_and_enters_its_device():
     made, size = scaled(), (Index.of(5000),)
     x, y = (Buffer(name, BF16, gpu, size, (Index.of(1),)) for name in "xy")
     program = Program("g", (x,), (), (Allocate(y), Launch(made, ("x", "y"))), (Ref("y"),))
-    source = print_wrapper(program, Kernels({}, print, {"scaled": print}), {}).source
+    source = print_wrapper(lay_out(program, 64), Kernels({}, print, {"scaled": print}), {}).source
     assert "if current_gpu() != 1:" in source
     assert "scaled(stream, x.data_ptr(), y.data_ptr())" in source
 
@@ -191,7 +193,7 @@ def test_kernels_of_one_text_and_other_dtypes_are_compiled_apart(tmp_path, monke
         i = loop_variable("i0", 8)
         body = [Store("out0", Index.of(i), Load("in0", Index.of(i), dtype))]
         made = kernel("copied", (i,), [((), body)], in0=(dtype, 8, "in"), out0=(dtype, 8, "out"))
-        triton_launch.binary_of(print_kernel(made), tmp_path, store, 90, aligned=True)
+        triton_launch.binary_of(print_kernel(with_layout(made)), tmp_path, store, 90, aligned=True)
     assert len(compiled) == 2
 
 
@@ -201,7 +203,7 @@ def test_kernels_that_differ_in_name_alone_are_compiled_once(tmp_path, monkeypat
     monkeypatch.setattr(triton_launch, "compile_kernel", lambda *given: compiled.append(given) or binary)
     for name, origin in (("first", "layer_1"), ("second", "layer_2")):
         made = replace(scaled(), name=name, origins=(origin,))
-        assert triton_launch.binary_of(print_kernel(made), tmp_path, store, 90, aligned=True) == binary
+        assert triton_launch.binary_of(print_kernel(with_layout(made)), tmp_path, store, 90, aligned=True) == binary
     assert len(compiled) == 1
 
 
@@ -217,7 +219,7 @@ def timed_by(seconds, monkeypatch):
 
 
 def test_the_fastest_shape_is_taken_and_kept(tmp_path, monkeypatch):
-    store, printed = Cache(tmp_path, 1 << 30), print_kernel(turned(1000, 2000))
+    store, printed = Cache(tmp_path, 1 << 30), print_kernel(with_layout(turned(1000, 2000)))
     timed_by(lambda shape: abs(shape.constants["XBLOCK"] - 128) + shape.warps, monkeypatch)
     (best,) = triton_tune.tuned([printed], {"turned": 0}, store)
     assert best.shape.constants["XBLOCK"] == 128
@@ -226,17 +228,17 @@ def test_the_fastest_shape_is_taken_and_kept(tmp_path, monkeypatch):
 
 
 def test_noise_does_not_change_a_shape(tmp_path, monkeypatch):
-    printed = print_kernel(turned(1000, 2000))
+    printed = print_kernel(with_layout(turned(1000, 2000)))
     timed_by(lambda shape: 1.0 if shape == printed.shape else 0.99, monkeypatch)
     assert triton_tune.tuned([printed], {"turned": 0}, Cache(tmp_path, 1 << 30)) == (printed,)
 
 
 def test_kernels_that_take_as_long_as_a_launch_are_not_timed():
-    assert triton_tune.can_be_timed(print_kernel(turned(1000, 2000)))
-    assert not triton_tune.can_be_timed(print_kernel(scaled()))
+    assert triton_tune.can_be_timed(print_kernel(with_layout(turned(1000, 2000))))
+    assert not triton_tune.can_be_timed(print_kernel(with_layout(scaled())))
 
 
 def test_a_row_in_registers_stays_there():
-    shapes = candidates(print_kernel(normalised(100)).shape)
+    shapes = candidates(print_kernel(with_layout(normalised(100))).shape)
     assert {shape.r for shape in shapes} == {128}
     assert len({shape.constants["XBLOCK"] for shape in shapes}) > 2

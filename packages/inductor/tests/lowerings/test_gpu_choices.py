@@ -13,6 +13,7 @@ from inductor.codegen.wrapper import Kernels, laid_out, print_wrapper
 from inductor.ir.program import Call, Launch
 from inductor.lower import lower
 from inductor.schedule import schedule
+from inductor.schedule.layouts import lay_out, with_layout
 
 aten = torch.ops.aten
 SIZES = (64, 128), (96, 128), (96,)
@@ -70,14 +71,14 @@ def test_images_in_full_precision_lie_as_they_are():
 
 def test_few_long_columns_are_summed_by_many_programs():
     first, second = launches(gpu_program_of(lambda x: x.sum(0), (4096, 1024)))
-    assert print_kernel(first).shape.programs.as_int() >= 512
-    assert print_kernel(second).shape.programs.as_int() == 1024 // 32
+    assert print_kernel(with_layout(first)).shape.programs.as_int() >= 512
+    assert print_kernel(with_layout(second)).shape.programs.as_int() == 1024 // 32
 
 
 def test_columns_are_read_side_by_side():
     """A chunk of 512 rows would fit into registers, but four columns at a time."""
     first, _ = launches(gpu_program_of(lambda x: (x * 2, (x * 2).sum(0)), (4096, 3072), dtype=torch.bfloat16))
-    assert print_kernel(first).shape.constants["XBLOCK"] == 64  # a cache line
+    assert print_kernel(with_layout(first)).shape.constants["XBLOCK"] == 64  # a cache line
 
 
 def test_memory_taken_over_is_a_view_only_where_nobody_sees_it():
@@ -87,7 +88,7 @@ def test_memory_taken_over_is_a_view_only_where_nobody_sees_it():
 
     program = gpu_program_of(function, (64, 64), (64, 64), (128, 64))
     launchers = {kernel.name: object() for kernel in launches(program)}
-    source = print_wrapper(program, Kernels({}, print, launchers), {}).source
+    source = print_wrapper(lay_out(program, 64), Kernels({}, print, launchers), {}).source
     (output,) = program.outputs
     (line,) = (line for line in source.splitlines() if "reinterpret(" in line)
     assert line.lstrip().startswith(f"{output.name} = ")
@@ -99,12 +100,12 @@ def test_memory_taken_over_is_a_view_only_where_nobody_sees_it():
 ])  # fmt: skip
 def test_a_thread_of_a_large_elementwise_kernel_asks_for_two_words(size, dtype, block):
     (kernel,) = launches(gpu_program_of(lambda x: x * 2, size, dtype=dtype))
-    assert print_kernel(kernel).shape.constants == {"XBLOCK": block}
+    assert print_kernel(with_layout(kernel)).shape.constants == {"XBLOCK": block}
 
 
 def test_a_long_row_is_read_by_more_warps_where_rows_are_few():
     many, few = (launches(gpu_program_of(lambda x: x.amax(1), (rows, 20_000)))[0] for rows in (1024, 100))
-    assert [print_kernel(kernel).shape.warps for kernel in (many, few)] == [8, 16]
+    assert [print_kernel(with_layout(kernel)).shape.warps for kernel in (many, few)] == [8, 16]
 
 
 def test_statistics_of_images_with_channels_innermost_are_made_by_many_programs():
@@ -112,9 +113,9 @@ def test_statistics_of_images_with_channels_innermost_are_made_by_many_programs(
         return torch.var_mean(x.permute(0, 3, 1, 2), (0, 2, 3), correction=0)
 
     first, second = launches(gpu_program_of(images, (32, 56, 56, 256), dtype=torch.bfloat16))
-    assert print_kernel(first).shape.programs.as_int() == 512
-    assert print_kernel(second).shape.programs.as_int() == 8
-    assert print_kernel(second).shape.keeps_rows  # what the chunks gave is asked for at once
+    assert print_kernel(with_layout(first)).shape.programs.as_int() == 512
+    assert print_kernel(with_layout(second)).shape.programs.as_int() == 8
+    assert print_kernel(with_layout(second)).shape.keeps_rows  # what the chunks gave is asked for at once
 
 
 def test_small_kernels_beside_one_another_are_one():
@@ -141,7 +142,9 @@ def test_results_of_a_library_have_the_dtype_that_kernels_read():
     """The gradient of a convolution's bias comes in single precision under autocast, whatever the tracer says; here the
     kernel writes where the library's result lies."""
     program = gpu_program_of(lambda x, w: torch.mm(x, w) * 2, (8, 8), (8, 8), dtype=torch.bfloat16)
-    source = print_wrapper(program, Kernels({}, print, {kernel.name: print for kernel in launches(program)}), {}).source
+    source = print_wrapper(
+        lay_out(program, 64), Kernels({}, print, {kernel.name: print for kernel in launches(program)}), {}
+    ).source
     assert re.search(r"if b0\.stride\(\) != .* or b0\.dtype is not \w+:", source)
 
 

@@ -8,16 +8,16 @@ import pytest
 import torch
 from written import graph_of
 
-from inductor.codegen.runs import Run, gathered
-from inductor.codegen.units import print_units
 from inductor.ir.graph import Nest
 from inductor.ir.index import Index, loop_variable
 from inductor.ir.parse import parse_kernel
+from inductor.ir.program import Run
 from inductor.ir.show import program_text
 from inductor.lower import lower
 from inductor.schedule import schedule
 from inductor.schedule.align import overlay, permutation
 from inductor.schedule.fusion import fuse
+from inductor.schedule.layouts import lay_out
 from inductor.schedule.merge import merge
 from inductor.schedule.profit import is_small_enough, keeps_parallel, shares_reads
 
@@ -248,7 +248,7 @@ def waves(text):
     gm, inputs = graph_of(text)
     program = schedule(lower(gm, inputs))
     lines = []
-    for item in gathered(program.steps, print_units(program, 64, 1).printed):
+    for item in lay_out(program, 64).items:
         if isinstance(item, Run):
             lines.append("run " + "; ".join(" | ".join(launch.kernel.name for launch in wave) for wave in item.waves))
         else:

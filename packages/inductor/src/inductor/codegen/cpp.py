@@ -14,37 +14,20 @@ from dataclasses import dataclass
 import torch
 
 from inductor.codegen import cpp_dialect
-from inductor.codegen.cpp_accumulators import SHORT_REDUCTION, accumulator_type, is_long, is_split
-from inductor.codegen.cpp_strategy import (
-    PARALLEL_WORK,
-    UNROLLED,
-    Strategy,
-    choose,
-    has_scans,
-    is_cheap,
-    static_extent,
-    total_work,
-)
-from inductor.codegen.cpp_streams import streams
-from inductor.codegen.cpp_tiles import turned_loads
+from inductor.codegen.cpp_accumulators import accumulator_type, is_sum_of_floats
 from inductor.codegen.cpp_types import HALVES, scalar_type
 from inductor.codegen.cpp_values import Lanes, Operand, Scope, cast_operand
 from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.printer import Lines, Names
-from inductor.deps import expressions
-from inductor.ir.expr import Apply, IndexValue, walk
+from inductor.deps import static_extent
+from inductor.ir.expr import IndexValue
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Scan, Statement, Store
+from inductor.ir.layout import LoopLayout, Stream, product
 
 COMBINATIONS = {"add": "{0} + {1}", "mul": "{0} * ({1})", "max": "maximum<{2}>({0}, {1})",
                 "min": "minimum<{2}>({0}, {1})"}  # fmt: skip
 """What a store does with what is there."""
-
-BAND = 64
-"""Rows that are done together where reads cross."""
-
-PIECES = 64
-"""How many: enough for the threads of a machine, few enough to add up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +64,12 @@ class Span:
 class PrintedKernel:
     """A kernel's text in two parts, so that equal bodies can be found.
 
-    ``team`` where the threads of a team that calls the function share its iterations; ``threaded`` where it starts
-    threads itself and takes their number as its last argument; ``checked`` where its last pointer is for noting
-    positions outside their axis.  ``work`` is about how many instructions it takes."""
+    The function takes a kernel's buffers and sizes; where its layout is ``checked``, one more pointer for noting
+    positions outside their axis; where it is ``threaded``, the number of threads as its last argument."""
 
     kernel: Kernel
     heading: str
     body: str
-    team: bool
-    threaded: bool
-    checked: bool
-    work: Index
 
     @property
     def text(self) -> str:
@@ -105,30 +83,27 @@ class PrintedKernel:
     def entry(self) -> str:
         """The same function for callers that know nothing of its parameters."""
         given = [f"({_pointer(argument)})p[{place}]" for place, argument in enumerate(self.kernel.arguments)]
-        if self.checked:
+        if self.kernel.cpu.checked:
             given.append(f"(i64*)p[{len(given)}]")
-        given += [f"n[{place}]" for place in range(len(self.kernel.sizes) + self.threaded)]
+        given += [f"n[{place}]" for place in range(len(self.kernel.sizes) + self.kernel.cpu.threaded)]
         call = f"{self.kernel.name}({', '.join(given)});"
         return f'extern "C" void {self.entry_name}(void* const* p, const i64* n) {{ {call} }}\n'
 
 
-def print_kernel(kernel: Kernel, vector_bytes: int) -> PrintedKernel:
-    """``vector_bytes`` is how much one register of the machine holds."""
-    return _KernelPrinter(kernel, choose(kernel, vector_bytes)).print()
+def print_kernel(kernel: Kernel) -> PrintedKernel:
+    """A kernel that has its layout."""
+    return _KernelPrinter(kernel).print()
 
 
 class _KernelPrinter:
     """One kernel being printed."""
 
-    def __init__(self, kernel: Kernel, strategy: Strategy) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.strategy = strategy
+        self.layout = kernel.cpu
         self.lines = Lines()
         self.names = Names(_names_in(kernel))
         self.dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
-        self.team = False
-        self.threaded = False
-        self.checked = _checks_positions(kernel)
         self.root = Scope(self.lines, self.names)
 
     def print(self) -> PrintedKernel:
@@ -140,25 +115,24 @@ class _KernelPrinter:
         comment = f"// {', '.join(self.kernel.origins)}\n" if self.kernel.origins else ""
         heading = f'{comment}extern "C" void {self.kernel.name}'
         body = f"({self._signature()}) {self.lines}"
-        work = total_work(self.kernel, self.strategy)
-        return PrintedKernel(self.kernel, heading, body, self.team, self.threaded, self.checked, work)
+        return PrintedKernel(self.kernel, heading, body)
 
     def _has_no_iterations(self) -> bool:
         return static_extent(self.kernel.axes) == 0
 
     def _signature(self) -> str:
         parameters = [_parameter(argument) for argument in self.kernel.arguments]
-        if self.checked:
+        if self.layout.checked:
             parameters.append("i64* outside")
         parameters += [f"i64 {size.name}" for size in self.kernel.sizes]
-        if self.threaded:
+        if self.layout.threaded:
             parameters.append("i64 threads")
         return ", ".join(parameters)
 
     # -- axes ---------------------------------------------------------------------------------------------------------
 
     def _axes(self) -> None:
-        if self.strategy.vector == "columns":
+        if self.layout.vector == "columns":
             self._columns()
             return
         with ExitStack() as stack:
@@ -171,25 +145,27 @@ class _KernelPrinter:
         scope.lanes = lanes
         return scope
 
-    def _outer_loops(self, stack: ExitStack, axes: Sequence[Symbol]) -> bool:
+    def _outer_loops(self, stack: ExitStack, axes: Sequence[Symbol]) -> None:
         """Opens plain loops, shared by threads where that pays."""
-        shared = self._parallel(axes)
+        if self.layout.shared == "outer":
+            self._share(len(axes))
         for axis in axes:
             stack.enter_context(self._for(Span.whole(axis)))
-        return shared
 
     def _columns(self) -> None:
         *outer, inner = self.kernel.axes
-        width, span = self.strategy.width, Span.whole(inner)
-        if self.strategy.tiled:
-            self._tiles(outer, span)
+        width, span = self.layout.width, Span.whole(inner)
+        if self.layout.band is not None:
+            self._tiles(outer, span, self.layout.band)
             return
         with ExitStack() as stack:
-            split = not self._outer_loops(stack, outer) and self._parallel([inner], step=width)
+            self._outer_loops(stack, outer)
+            split = self.layout.shared == "lanes"
+            if split:
+                self._share(1)
             with self._vector_for(span, width, "0"):
-                for loop in self.kernel.loops:
-                    if not loop.axes:
-                        self._ask_ahead(loop, self.kernel.axes)
+                for laid in self.layout.loops:
+                    self._ask_ahead(laid)
                 self._every_loop(self._scope(Lanes(inner, width)))
             if span.rest(width):
                 if split:  # what one thread reads another one may have written, were each to do it
@@ -197,26 +173,27 @@ class _KernelPrinter:
                 with self._tail_for(span, width):
                     self._every_loop(self._scope())
 
-    def _ask_ahead(self, loop: Loop, axes: Sequence[Symbol]) -> None:
-        read, written = streams(self.kernel, loop, axes)
-        for function, found in (("will_read", read), ("will_write", written)):
+    def _ask_ahead(self, laid: LoopLayout) -> None:
+        asked: tuple[tuple[str, tuple[Stream, ...]], ...] = (("will_read", laid.read), ("will_write", laid.written))
+        for function, found in asked:
             for buffer, index in found:
                 place = f"{buffer} + {_text(index).within(Precedence.ADD)}"
-                self.lines.line(f"{function}<{self.strategy.width}>({place});")
+                self.lines.line(f"{function}<{self.layout.width}>({place});")
 
-    def _tiles(self, outer: Sequence[Symbol], span: Span) -> None:
+    def _tiles(self, outer: Sequence[Symbol], span: Span, height: int) -> None:
         """Where some reads run along the rows and others along the columns: a band of rows at a time, so that the
         cache lines a column touches serve the next rows too."""
         *first, row = outer
-        width, name = self.strategy.width, self.names.fresh(f"{row.name}_band")
+        width, name = self.layout.width, self.names.fresh(f"{row.name}_band")
         end = self.names.fresh(f"{row.name}_end")
         whole = Span.whole(row)
         with ExitStack() as stack:
-            self._parallel([*outer])
+            if self.layout.shared == "outer":
+                self._share(len(outer))
             for axis in first:
                 stack.enter_context(self._for(Span.whole(axis)))
-            stack.enter_context(self.lines.block(_header(name, "0", whole.stop, BAND), "}"))
-            self.lines.line(f"const i64 {end} = minimum<i64>({name} + {BAND}, {whole.stop});")
+            stack.enter_context(self.lines.block(_header(name, "0", whole.stop, height), "}"))
+            self.lines.line(f"const i64 {end} = minimum<i64>({name} + {height}, {whole.stop});")
             band = Span(row, name, end, None)
             with self._vector_for(span, width, "0"):
                 begin = self._turned(band, span.axis)
@@ -228,8 +205,7 @@ class _KernelPrinter:
 
     def _turned(self, band: Span, column: Symbol) -> str:
         """The rows of a band in squares, as far as there are whole ones; gives back where the others begin."""
-        row, width = band.axis, self.strategy.width
-        loads = turned_loads(self.kernel, row, column)
+        row, width, loads = band.axis, self.layout.width, self.layout.turned
         if not loads:
             return band.start
         group, scope = self.names.fresh(f"{row.name}_group"), self._scope(Lanes(column, width))
@@ -248,114 +224,93 @@ class _KernelPrinter:
         return band.whole_until(width)
 
     def _every_loop(self, scope: Scope) -> None:
-        for loop in self.kernel.loops:
-            self._loop(loop, scope)
+        for loop, laid in zip(self.kernel.loops, self.layout.loops, strict=True):
+            self._loop(loop, laid, scope)
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
-    def _parallel(self, axes: Sequence[Symbol], step: int = 1, loops: int | None = None) -> bool:
-        """Prints the pragma that shares the next loops, one for each axis or ``loops``, if there is enough to share.
-
-        The kernel's own axes are shared by the team that calls it.  Loops inside a kernel without axes stand between
-        statements for one thread, so it starts a team for them."""
-        if not axes or not self.strategy.parallel:
-            return False
-        iterations, work = static_extent(axes), total_work(self.kernel, self.strategy).as_int()
-        if iterations is not None and iterations < 2 * step:
-            return False
-        if work is not None and work < PARALLEL_WORK:
-            return False
-        if iterations is not None and iterations // step < 8 and len(axes) < len(self.kernel.axes):
-            return False  # too few rows to share: the loop inside has more
-        together = len(axes) if loops is None else loops
-        collapse = f" collapse({together})" if together > 1 else ""
+    def _share(self, loops: int) -> None:
+        """The pragma that shares the next loops: by the team that calls the kernel, or by one of its own."""
+        collapse = f" collapse({loops})" if loops > 1 else ""
         if self.kernel.axes:
             self.lines.line(f"#pragma omp for nowait{collapse}")
-            self.team = True
-            return True
-        self.lines.line(f"#pragma omp parallel for num_threads(threads){collapse}")
-        self.threaded = True
-        return True
+        else:
+            self.lines.line(f"#pragma omp parallel for num_threads(threads){collapse}")
 
     # -- one pass -----------------------------------------------------------------------------------------------------
 
-    def _loop(self, loop: Loop, scope: Scope) -> None:
+    def _loop(self, loop: Loop, laid: LoopLayout, scope: Scope) -> None:
         if not loop.axes:
             self._statements(loop.body, scope, {})
             return
         reductions = [statement for statement in loop.body if isinstance(statement, Reduce)]
-        totals = self._accumulators(loop, scope.lanes.width if scope.lanes else None, "all")
+        totals = self._accumulators(loop, laid.split, scope.lanes.width if scope.lanes else None, "all")
         spans = [Span.whole(axis) for axis in loop.axes]
-        in_pieces = scope.lanes is None and reductions and is_long(loop) and not has_scans([loop])
-        in_pieces = in_pieces and _extent(loop.axes[0]) > 1
-        if in_pieces and static_extent(loop.axes) is None:
-            with self._where_it_is_short(loop):
-                self._pass(loop, spans, scope.inner(), totals)
+        if laid.pieces is None or scope.lanes is not None:
+            if laid.shared:
+                self._share(1)
+            self._pass(loop, laid, spans, scope, totals)
+        elif laid.whole_below is not None:
+            with self._where_it_is_short(loop, laid.whole_below):
+                self._pass(loop, laid, spans, scope.inner(), totals)
             with self.lines.block("else {", "}"):
-                self._pieces(loop, scope.inner(), totals)
-        elif in_pieces:
-            self._pieces(loop, scope, totals)
+                self._pieces(loop, laid, laid.pieces, scope.inner(), totals)
         else:
-            if not reductions and not self.kernel.axes and not has_scans([loop]):
-                self._parallel(loop.axes[:1], self.strategy.width if len(loop.axes) == 1 else 1)
-            self._pass(loop, spans, scope, totals)
+            self._pieces(loop, laid, laid.pieces, scope, totals)
         for reduction in reductions:
-            self._results(reduction, loop, scope, totals[reduction.name])
+            self._results(reduction, laid, scope, totals[reduction.name])
 
-    def _pass(self, loop: Loop, spans: Sequence[Span], scope: Scope, totals: dict[str, str]) -> None:
+    def _pass(self, loop: Loop, laid: LoopLayout, spans: Sequence[Span], scope: Scope, totals: dict[str, str]) -> None:
         """The loop over the given stretches of its axes."""
-        if self.strategy.vector == "rows" and self.strategy.width <= _extent(loop.axes[-1]):
-            self._row(loop, spans, scope, totals)
+        if laid.in_lanes:
+            self._row(loop, laid, spans, scope, totals)
             return
         with ExitStack() as stack:
             for span in spans:
                 stack.enter_context(self._for(span))
             self._statements(loop.body, scope.inner(), totals)
 
-    def _where_it_is_short(self, loop: Loop) -> AbstractContextManager[None]:
+    def _where_it_is_short(self, loop: Loop, length: int) -> AbstractContextManager[None]:
         """Pieces cost more than rows of few elements, and how many there are is known when the kernel runs."""
-        extent = Index.of(1)
-        for axis in loop.axes:
-            extent = extent * _size(axis)
-        return self.lines.block(f"if ({_text(extent).within(Precedence.COMPARE)} < {SHORT_REDUCTION}) {{", "}")
+        extent = product(loop.axes)
+        return self.lines.block(f"if ({_text(extent).within(Precedence.COMPARE)} < {length}) {{", "}")
 
-    def _pieces(self, loop: Loop, scope: Scope, totals: dict[str, str]) -> None:
+    def _pieces(self, loop: Loop, laid: LoopLayout, count: int, scope: Scope, totals: dict[str, str]) -> None:
         """A long reduction in pieces with accumulators of their own, added up in order: threads share the pieces, the
         result does not depend on how many there are, and rounding errors stay small."""
         first = Span.whole(loop.axes[0])
-        name, count = first.axis.name, PIECES if first.extent is None else min(PIECES, first.extent)
-        unit = UNROLLED * self.strategy.width if len(loop.axes) == 1 else 1
+        name, unit = first.axis.name, laid.unit
         step, begin, end = (self.names.fresh(f"{name}_{part}") for part in ("step", "begin", "end"))
         rounded = index_text(_size(first.axis) + (count * unit - 1), cpp_dialect.INDEX_STYLE)
         self.lines.line(f"const i64 {step} = {rounded.within(Precedence.MULTIPLY)} / {count * unit} * {unit};")
-        pieces = self._accumulators(loop, None, "pieces", count)
-        if not self.kernel.axes:
-            self._parallel(loop.axes, loops=1)
+        pieces = self._accumulators(loop, laid.split, None, "pieces", count)
+        if laid.shared:
+            self._share(1)
         with self.lines.block(f"for (i64 piece = 0; piece < {count}; piece++) {{", "}"):
             self.lines.line(f"const i64 {begin} = minimum<i64>(piece * {step}, {first.stop});")
             self.lines.line(f"const i64 {end} = minimum<i64>({begin} + {step}, {first.stop});")
             spans = [Span(first.axis, begin, end, None), *(Span.whole(axis) for axis in loop.axes[1:])]
             own = {name: f"{text}[piece]" for name, text in pieces.items()}
-            self._pass(loop, spans, scope.inner(), own)
+            self._pass(loop, laid, spans, scope.inner(), own)
         with self.lines.block(f"for (i64 piece = 0; piece < {count}; piece++) {{", "}"):
             for name, text in pieces.items():
                 self.lines.line(f"{totals[name]}.take({text}[piece]);")
 
-    def _row(self, loop: Loop, spans: Sequence[Span], scope: Scope, totals: dict[str, str]) -> None:
+    def _row(self, loop: Loop, laid: LoopLayout, spans: Sequence[Span], scope: Scope, totals: dict[str, str]) -> None:
         """The last axis along the lanes: blocks of several vectors, single vectors, single elements."""
         *outer, inner = spans
-        width, count = self.strategy.width, self._side_by_side(loop)
-        partial = self._accumulators(loop, width, "lanes", count)
+        width, count = self.layout.width, laid.side_by_side
+        partial = self._accumulators(loop, laid.split_in_lanes, width, "lanes", count)
         with ExitStack() as stack:
             for span in outer:
                 stack.enter_context(self._for(span))
             if count > 1:
-                self._blocks(loop, inner, scope, partial, count)
+                self._blocks(loop, laid, inner, scope, partial)
             if count == 1 or inner.rest(width * count) >= width:
                 first = {name: f"{text}[0]" if count > 1 else text for name, text in partial.items()}
                 start = inner.start if count == 1 else inner.whole_until(width * count)
                 with self._vector_for(inner, width, start):
-                    self._ask_ahead(loop, (*self.kernel.axes, *loop.axes))
+                    self._ask_ahead(laid)
                     self._statements(loop.body, self._lane_scope(scope, inner.axis), first)
             if inner.rest(width):
                 with self._tail_for(inner, width):
@@ -366,21 +321,15 @@ class _KernelPrinter:
             else:
                 self.lines.line(f"{totals[name]}.take({text});")
 
-    def _blocks(self, loop: Loop, span: Span, scope: Scope, partial: dict[str, str], count: int) -> None:
-        width, name = self.strategy.width, span.axis.name
+    def _blocks(self, loop: Loop, laid: LoopLayout, span: Span, scope: Scope, partial: dict[str, str]) -> None:
+        width, count, name = self.layout.width, laid.side_by_side, span.axis.name
         block = self.names.fresh(f"{name}_block")
         with self.lines.block(_header(block, span.start, span.last_start(width * count), width * count), "}"):
             with self.lines.block(f"for (i32 k = 0; k < {count}; k++) {{", "}"):
                 self.lines.line(f"const i64 {name} = {block} + {width} * k;")
-                self._ask_ahead(loop, (*self.kernel.axes, *loop.axes))
+                self._ask_ahead(laid)
                 each = {result: f"{text}[k]" for result, text in partial.items()}
                 self._statements(loop.body, self._lane_scope(scope, span.axis), each)
-
-    def _side_by_side(self, loop: Loop) -> int:
-        """How many accumulators take turns."""
-        if not any(isinstance(statement, Reduce) for statement in loop.body) or not is_cheap(loop):
-            return 1
-        return UNROLLED if _extent(loop.axes[-1]) >= UNROLLED * self.strategy.width else 1
 
     # -- loop headers -------------------------------------------------------------------------------------------------
 
@@ -395,25 +344,26 @@ class _KernelPrinter:
 
     def _lane_scope(self, scope: Scope, axis: Symbol) -> Scope:
         inner = scope.inner()
-        inner.lanes = Lanes(axis, self.strategy.width)
+        inner.lanes = Lanes(axis, self.layout.width)
         return inner
 
     # -- accumulators -------------------------------------------------------------------------------------------------
 
-    def _accumulators(self, loop: Loop, width: int | None, suffix: str, count: int = 1) -> dict[str, str]:
-        """Declares one accumulator (or several side by side) for every reduction and scan of the loop."""
+    def _accumulators(self, loop: Loop, split: bool, width: int | None, suffix: str, count: int = 1) -> dict[str, str]:
+        """Declares one accumulator (or several side by side) for every reduction and scan of the loop; sums of floats
+        are ``split`` where that is wanted."""
         declared = {}
         for statement in loop.body:
             if not isinstance(statement, Reduce | Scan):
                 continue
             name = self.names.reserve(f"{statement.name}_{suffix}")
             array = f"[{count}]" if count > 1 else ""
-            kind = accumulator_type(statement, width, long=is_split(statement, loop, in_lanes=suffix == "lanes"))
+            kind = accumulator_type(statement, width, long=split and is_sum_of_floats(statement))
             self.lines.line(f"{kind} {name}{array};")
             declared[statement.name] = name
         return declared
 
-    def _results(self, statement: Reduce, loop: Loop, scope: Scope, total: str) -> None:
+    def _results(self, statement: Reduce, laid: LoopLayout, scope: Scope, total: str) -> None:
         vector = scope.lanes is not None
         name, dtype = statement.name, statement.dtype
         if statement.kind == "welford":
@@ -423,7 +373,8 @@ class _KernelPrinter:
             weight = f"splat<{kind}>({total}.count)" if vector else f"{kind}({total}.count)"
             scope.let(f"{name}_weight", Operand(Text(weight), dtype, vector))
             return
-        member = "at" if statement.kind.startswith("arg") else "sum()" if is_split(statement, loop) else "value"
+        split = laid.split and is_sum_of_floats(statement)
+        member = "at" if statement.kind.startswith("arg") else "sum()" if split else "value"
         scope.let(name, Operand(Text(f"{total}.{member}"), dtype, vector))
 
     # -- statements ---------------------------------------------------------------------------------------------------
@@ -527,7 +478,7 @@ class _KernelPrinter:
         if statement.mode != "add":
             name = scalar_type(dtype)
             return f"{place} = {name}({COMBINATIONS[statement.mode].format(place, value, name)});"
-        return f"atomic_add(&{place}, {value});" if self.strategy.parallel else f"{place} += {value};"
+        return f"atomic_add(&{place}, {value});" if self.layout.atomic else f"{place} += {value};"
 
 
 def _names_in(kernel: Kernel) -> set[str]:
@@ -538,17 +489,6 @@ def _names_in(kernel: Kernel) -> set[str]:
         names |= {axis.name for axis in loop.axes}
         names |= {statement.name for statement in loop.body if isinstance(statement, Let | Reduce | Scan)}
     return names
-
-
-def _checks_positions(kernel: Kernel) -> bool:
-    """Whether some position of the kernel comes from a tensor."""
-    statements = (statement for loop in kernel.passes for statement in loop.body)
-    return any(
-        isinstance(node, Apply) and node.op in ("wrapped", "within")
-        for statement in statements
-        for expr in expressions(statement)
-        for node in walk(expr)
-    )
 
 
 def _parameter(argument: Argument) -> str:
@@ -567,11 +507,6 @@ def _running(statement: Scan, scope: Scope, total: str) -> Operand:
 def _size(axis: Symbol) -> Index:
     assert axis.size is not None
     return axis.size
-
-
-def _extent(axis: Symbol) -> int:
-    extent = _size(axis).as_int()
-    return 1 << 30 if extent is None else extent
 
 
 def _header(name: str, start: str, stop: str, step: int) -> str:

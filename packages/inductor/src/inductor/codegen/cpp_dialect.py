@@ -102,21 +102,6 @@ RANDOM: Mapping[str, Format] = {
     "randint64": call("random_integer", 4),
 }
 
-# Cost of one element relative to an addition, for deciding what pays: table entries the machine has no instruction for.
-EXPENSIVE = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "pow", "atan2",
-    "hypot", "rand", "randn", "randint64", "fmod", "mod", "floordiv", "truncdiv",
-})  # fmt: skip
-
-BY_LANE = frozenset({
-    "lgamma", "digamma", "rand", "randn", "randint64",
-})  # fmt: skip
-"""Those of them that are computed for one element after the other."""
-
-DIVISIONS = frozenset({"fmod", "mod", "floordiv", "truncdiv"})
-"""Those that are so for integers."""
-
 
 def format_of(op: str, kind: str) -> Format:
     """The format for operands of a kind; the vector kinds fall back to their scalar ones."""

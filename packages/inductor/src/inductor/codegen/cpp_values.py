@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import torch
 
 from inductor.codegen import cpp_dialect
-from inductor.codegen.cpp_strategy import fits_32_bits
 from inductor.codegen.cpp_types import FLOATS, HALVES, PROMOTED, literal, scalar_type, vector_type
 from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.order import plan
 from inductor.codegen.printer import Lines, Names
-from inductor.ir.expr import CHECKS, Apply, Const, Expr, IndexValue, Load, Masked, Result, children
+from inductor.ir.expr import CHECKS, Apply, Const, Expr, IndexValue, Load, Masked, Result, children, fits_32_bits
 from inductor.ir.index import Index, Symbol
 
 LONGEST_INLINE = 72

@@ -17,12 +17,12 @@ from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.printer import Lines, Names
 from inductor.codegen.triton_dialect import DTYPES
 from inductor.codegen.triton_members import print_members
-from inductor.codegen.triton_shape import TILE_NAMES, Shape, choose_shape, product
 from inductor.codegen.triton_values import Block, BlockScope, Grid, Inside, cast_block
 from inductor.deps import indices_of
 from inductor.ir.expr import Expr, IndexValue, Load, substitute
 from inductor.ir.index import Index, Symbol, loop_variable
-from inductor.ir.kernel import PRODUCT, Cut, Kernel, Let, Loop, Product, Reduce, Scan, Statement, Store
+from inductor.ir.kernel import PRODUCT, Kernel, Let, Loop, Product, Reduce, Scan, Statement, Store
+from inductor.ir.layout import TILE_NAMES, Cut, Shape, product
 
 HEADER = """\
 import triton
@@ -35,17 +35,20 @@ from inductor.runtime.triton_math import *  # noqa: F403
 
 @dataclass(frozen=True, slots=True)
 class PrintedTritonKernel:
-    """A kernel's text, and the blocks that its programs work on."""
+    """A kernel and its text."""
 
     kernel: Kernel
     text: str
-    shape: Shape
+
+    @property
+    def shape(self) -> Shape:
+        """The blocks that its programs work on."""
+        return self.kernel.shape
 
 
-def print_kernel(kernel: Kernel, shape: Shape | None = None) -> PrintedTritonKernel:
-    """``shape`` is chosen where none is given."""
-    shape = shape or choose_shape(kernel)
-    return PrintedTritonKernel(kernel, _TritonPrinter(kernel, shape).print(), shape)
+def print_kernel(kernel: Kernel) -> PrintedTritonKernel:
+    """A kernel that has its shape."""
+    return PrintedTritonKernel(kernel, _TritonPrinter(kernel, kernel.shape).print())
 
 
 # -- text -------------------------------------------------------------------------------------------------------------

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 from inductor.codegen.printer import Lines
-from inductor.codegen.triton_shape import Shape, Tile
-from inductor.ir.kernel import Kernel
-from inductor.schedule.together import COUNT, STEP, elements_of, family_key, family_of
+from inductor.ir.kernel import COUNT, Family, Kernel
+from inductor.ir.layout import Shape, Tile
 
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A member's programs, from ``first`` on, and the names of its arguments in the whole kernel."""
+    """A member's programs, from ``first`` on, how many elements it has, and the names of its arguments in the whole
+    kernel."""
 
-    member: Kernel
+    elements: int
     first: int
     behind: int
     arguments: tuple[str, ...]
@@ -30,43 +29,43 @@ def print_members(lines: Lines, kernel: Kernel, shape: Shape, body: Callable[[Ke
     """The whole of such a kernel; ``body`` prints a member's work on the block ``block`` of its elements."""
     lines.line("program = tl.program_id(0)")
     shares = _shares(kernel, shape)
-    for _, group in groupby(shares, key=lambda share: family_key(share.member)):
-        family = list(group)
-        with lines.block(f"if (program >= {family[0].first}) & (program < {family[-1].behind}):"):
-            _family(lines, family, shape, body)
+    for family in kernel.families:
+        own, shares = shares[: family.count], shares[family.count :]
+        with lines.block(f"if (program >= {own[0].first}) & (program < {own[-1].behind}):"):
+            _family(lines, family, own, shape, body)
 
 
 def _shares(kernel: Kernel, shape: Shape) -> list[_Share]:
     shares: list[_Share] = []
     first = 0
-    for number, member in enumerate(kernel.members):
-        behind = first + shape.programs_of(elements_of(member))
+    for number, (member, elements) in enumerate(zip(kernel.members, shape.elements, strict=True)):
+        behind = first + shape.programs_of(elements)
         names = tuple(f"{argument.name}_{number}" for argument in member.arguments)
-        shares.append(_Share(member, first, behind, names))
+        shares.append(_Share(elements, first, behind, names))
         first = behind
     return shares
 
 
-def _family(lines: Lines, shares: Sequence[_Share], shape: Shape, body: Callable[[Kernel, Shape], None]) -> None:
-    general = family_of(shares[0].member)
-    steps = elements_of(shares[0].member) % STEP == 0
-    _choose(lines, shares, [argument.name for argument in general.arguments], steps)
+def _family(
+    lines: Lines, family: Family, shares: Sequence[_Share], shape: Shape, body: Callable[[Kernel, Shape], None]
+) -> None:
+    general = family.general
+    _choose(lines, shares, [argument.name for argument in general.arguments], family.step)
     lines.line("block = program - first")
-    lines.line(f"{COUNT} = steps * {STEP}" if steps else f"{COUNT} = steps")
+    lines.line(f"{COUNT} = steps * {family.step}" if family.step > 1 else f"{COUNT} = steps")
     tile = Tile("x", general.axes, shape.constants["XBLOCK"])
     body(general, replace(shape, tiles=(tile,), elements=()))
 
 
-def _choose(lines: Lines, shares: Sequence[_Share], names: Sequence[str], steps: bool) -> None:
+def _choose(lines: Lines, shares: Sequence[_Share], names: Sequence[str], step: int) -> None:
     """Gives the family's names to the arguments of the member whose program this is."""
     if len(shares) > 1:
         half = len(shares) // 2
         with lines.block(f"if program < {shares[half].first}:"):
-            _choose(lines, shares[:half], names, steps)
+            _choose(lines, shares[:half], names, step)
         with lines.block("else:"):
-            _choose(lines, shares[half:], names, steps)
+            _choose(lines, shares[half:], names, step)
         return
     (share,) = shares
-    elements = elements_of(share.member)
     lines.line(f"{', '.join(names)} = {', '.join(share.arguments)}")
-    lines.line(f"first, steps = {share.first}, {elements // STEP if steps else elements}")
+    lines.line(f"first, steps = {share.first}, {share.elements // step}")

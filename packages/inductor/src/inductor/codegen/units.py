@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inductor.codegen.cpp import PrintedKernel, print_kernel
-from inductor.codegen.cpp_dialect import EXPENSIVE
-from inductor.codegen.cpp_strategy import nodes
 from inductor.codegen.triton import HEADER, PrintedTritonKernel
 from inductor.codegen.triton import print_kernel as print_triton
-from inductor.ir.expr import Apply
 from inductor.ir.kernel import Kernel
 from inductor.ir.program import Launch, Program
 
@@ -46,33 +43,27 @@ class PrintedProgram:
         return files
 
 
-def print_units(program: Program, vector_bytes: int, processes: int) -> PrintedProgram:
+def print_units(program: Program, processes: int) -> PrintedProgram:
+    """The kernels of a program, which have their layouts; ``processes`` compilers can run at once."""
     kernels = {step.kernel.name: step.kernel for step in program.steps if isinstance(step, Launch)}
-    distinct, printed = _distinct([kernel for kernel in kernels.values() if kernel.device == "cpu"], vector_bytes)
+    distinct, printed = _distinct([kernel for kernel in kernels.values() if kernel.device == "cpu"])
     triton = tuple(print_triton(kernel) for kernel in kernels.values() if kernel.device == "cuda")
     count = max(1, min(processes, -(-len(distinct) // PER_UNIT)))
     groups = [distinct[start::count] for start in range(count)] if distinct else []
     return PrintedProgram(tuple(_unit(group) for group in groups), printed, triton)
 
 
-def _distinct(kernels: Sequence[Kernel], vector_bytes: int) -> tuple[list[PrintedKernel], dict[str, PrintedKernel]]:
+def _distinct(kernels: Sequence[Kernel]) -> tuple[list[PrintedKernel], dict[str, PrintedKernel]]:
     """The kernels whose text differs by more than their name, and for every name the kernel that stands for it."""
     by_body: dict[str, PrintedKernel] = {}
     printed: dict[str, PrintedKernel] = {}
     for kernel in kernels:
-        candidate = print_kernel(kernel, vector_bytes)
+        candidate = print_kernel(kernel)
         printed[kernel.name] = by_body.setdefault(candidate.body, candidate)
     return list(by_body.values()), printed
 
 
 def _unit(kernels: Sequence[PrintedKernel]) -> Unit:
-    many = sum(map(_elementary_calls, kernels)) >= MANY_CALLS
+    many = sum(printed.kernel.cpu.elementary for printed in kernels) >= MANY_CALLS
     heading = ("#define INDUCTOR_MANY_CALLS\n" if many else "") + '#include "kernel.h"\n\n'
     return Unit(heading + "\n".join(kernel.text + kernel.entry for kernel in kernels), tuple(kernels))
-
-
-def _elementary_calls(printed: PrintedKernel) -> int:
-    """How many functions that take a page of instructions the kernel's expressions mention."""
-    return sum(
-        isinstance(node, Apply) and node.op in EXPENSIVE for loop in printed.kernel.loops for node in nodes(loop)
-    )

@@ -15,16 +15,14 @@ import torch
 
 from inductor.calling import check_list
 from inductor.codegen.cpp import PrintedKernel
-from inductor.codegen.cpp_strategy import PARALLEL_WORK
 from inductor.codegen.doubles import bits_of, double_of, double_text
 from inductor.codegen.expressions import IndexStyle, Precedence, index_text, infix
+from inductor.codegen.plans import Plan, plan_of
 from inductor.codegen.printer import Lines, Names
-from inductor.codegen.runs import Plan, Run, gathered, plan_of, work_of
-from inductor.codegen.scratch import scratch_bytes, scratch_places
 from inductor.errors import BadInput, UnsupportedGraph
 from inductor.ir.expr import Apply, Const, IndexValue
 from inductor.ir.index import Index
-from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
+from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Run, View
 from inductor.torch_versions import (
     OpOverload,
     cuda_getCurrentRawStream,
@@ -55,13 +53,12 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """What the function calls: kernels on the CPU through ``run``, which makes a function of a plan, each ``alone`` if
-    that is wanted; kernels on GPUs through ``launchers``."""
+    """What the function calls: kernels on the CPU through ``run``, which makes a function of a plan; kernels on GPUs
+    through ``launchers``."""
 
     printed: Mapping[str, PrintedKernel]
     run: Callable[[str, Plan], Callable[..., bool]]
     launchers: Mapping[str, Callable[..., None]]
-    alone: bool = False
 
 
 def print_wrapper(
@@ -96,7 +93,6 @@ class _WrapperPrinter:
     ) -> None:
         self.program = program
         self.kernels = kernels
-        self.steps = gathered(program.steps, kernels.printed, kernels.alone)
         self.plans: dict[str, Plan] = {}
         self.check_inputs = check_inputs
         self.lines = Lines()
@@ -111,7 +107,7 @@ class _WrapperPrinter:
         self.local: dict[str, str] = {}
         self.known: dict[str, Buffer] = {}
         self.windows: set[str] = set()  # buffers that are views of memory they took over
-        self.scratch = scratch_places(program)
+        self.scratch = dict(program.scratch.places) if program.scratch is not None else {}
         self.late = self._binds(late=True)
         self.constants = constants
         self.devices = program.launches()
@@ -126,7 +122,7 @@ class _WrapperPrinter:
             self.namespace[self._local(name)] = tensor
         for buffer in self.program.constants:
             self.known[buffer.name] = buffer
-        if any(kernel.checked for kernel in self.kernels.printed.values()):
+        if any(printed.kernel.cpu.checked for printed in self.kernels.printed.values()):
             self.namespace.update(raise_outside=raise_outside)
             self.imports.append("from inductor.codegen.wrapper import raise_outside")
         has_calls = any(isinstance(step, Call) for step in self.program.steps)
@@ -168,12 +164,12 @@ class _WrapperPrinter:
 
     def _body(self) -> None:
         self._inputs()
-        if self.scratch:
+        if self.program.scratch is not None:
             dtype, device = self._dtype(torch.uint8), self._bound("cpu", torch.device("cpu"))
-            size = scratch_bytes(self.scratch)
+            size = self.program.scratch.bytes
             self.lines.line(f"scratch = empty_strided(({size},), (1,), dtype={dtype}, device={device})")
             self.lines.line("at = scratch.data_ptr()")
-        for step in self.steps:
+        for step in self.program.items:
             _STEPS[type(step)](self, step)
         outputs = [self._argument(output) for output in self.program.outputs]
         self.lines.line(f"return ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})")
@@ -329,23 +325,20 @@ class _WrapperPrinter:
         function = self._bound(name, self.kernels.run(name, plan))
         arguments = [self._address(buffer) for buffer in run.buffers]
         arguments += [self._size(size) for size in run.sizes]
-        text = f"{function}({', '.join([*arguments, self._threads(run, plan)])})"
-        checked = [launch.kernel for launch in launches if self.kernels.printed[launch.kernel.name].checked]
+        text = f"{function}({', '.join([*arguments, self._threads(run)])})"
+        checked = [launch.kernel for launch in launches if launch.kernel.cpu.checked]
         if not checked:
             self.lines.line(text)
             return
         with self.lines.block(f"if {text}:"):
             self.lines.line(f"raise_outside({', '.join(checked[-1].origins)!r})")
 
-    def _threads(self, run: Run, plan: Plan) -> str:
+    def _threads(self, run: Run) -> str:
         """How many threads take part, as far as that is known."""
-        threaded = any(self.kernels.printed[launch.kernel.name].threaded for launch in run.launches)
-        if not threaded and not any(stretch.team for stretch in plan.stretches):
+        if not run.threads:
             return "1"
-        work = work_of(run, self.kernels.printed)
-        return (
-            "threads()" if work.as_int() is not None else f"threads() if {self._index(work)} >= {PARALLEL_WORK} else 1"
-        )
+        known = run.work.as_int() is not None
+        return "threads()" if known else f"threads() if {self._index(run.work)} >= {run.enough} else 1"
 
     def _address(self, name: str) -> str:
         return f"at + {self.scratch[name]}" if name in self.scratch else f"{self._local(name)}.data_ptr()"

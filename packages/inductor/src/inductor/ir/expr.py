@@ -212,6 +212,16 @@ def has_checks(value: Expr) -> bool:
     return any(isinstance(node, Apply) and node.op in CHECKS for node in walk(value))
 
 
+def fits_32_bits(expr: Expr) -> bool:
+    """True for a position (or a number) that needs no more."""
+    if isinstance(expr, Const):
+        return expr.dtype == torch.int64 and abs(int(expr.value)) < 1 << 31
+    if not isinstance(expr, IndexValue):
+        return False
+    low, high = expr.index.bounds
+    return low is not None and high is not None and low > -(1 << 31) and high < 1 << 31
+
+
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None], memo: dict[int, Expr] | None = None) -> Expr:
     """The tree with ``rule`` applied to every node from the leaves up; None keeps the node."""
     memo = {} if memo is None else memo

@@ -21,7 +21,8 @@ from typing import Literal, TypeAlias
 import torch
 
 from inductor.ir.expr import Expr
-from inductor.ir.index import Index, Symbol
+from inductor.ir.index import Index, Symbol, size_symbol
+from inductor.ir.layout import CpuLayout, Cut, Layout, Shape
 
 StoreMode = Literal["set", "add", "mul", "max", "min"]
 """``set`` writes, the others combine with what is there, atomically where iterations may meet (scatter-add).  Where
@@ -90,23 +91,12 @@ class Loop:
     body: tuple[Statement, ...]
 
 
+UNCUT = Cut()
+"""How a product is cut until that is decided."""
 PRODUCT = "product"
 """The name under which loops read an element of the product before them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """How a product is cut into programs: each makes blocks of ``rows`` by ``columns`` elements, ``inner`` terms of
-    their sums at a time, with ``stages`` of them on their way from memory.  Programs go down ``group`` blocks before
-    the next column of blocks; ``walkers`` programs do all blocks in turn, or where None each block has its own."""
-
-    rows: int = 128
-    columns: int = 128
-    inner: int = 64
-    warps: int = 8
-    stages: int = 3
-    group: int = 8
-    walkers: int | None = None
+COUNT = size_symbol("elements", 1)
+"""How many elements the member has whose text a family shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +112,7 @@ class Product:
     columns: tuple[Symbol, ...]
     inner: Symbol
     dtype: torch.dtype
-    cut: Cut = Cut()
+    cut: Cut = UNCUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +133,9 @@ class Kernel:
     """Independent iterations over ``axes``, each running ``loops`` in order.  ``sizes`` are the run-time integers the
     indices mention; ``origins`` name the operators that went in, for people and profilers.  ``once`` names values that
     are the same in every iteration and computed before the first.  Only on GPUs kernels begin with a ``product``, or
-    are made of ``members``: others that run beside one another, each on arguments of its own, and nothing else."""
+    are made of ``members``: others that run beside one another, each on arguments of its own, and nothing else;
+    ``families`` says which of these share their text.  ``layout`` says how the kernel runs on its target: that is
+    decided last."""
 
     name: str
     device: Literal["cpu", "cuda"]
@@ -155,6 +147,20 @@ class Kernel:
     once: tuple[Let, ...] = ()
     product: Product | None = None
     members: tuple[Kernel, ...] = ()
+    families: tuple[Family, ...] = ()
+    layout: Layout | None = None
+
+    @property
+    def cpu(self) -> CpuLayout:
+        """How it runs on a CPU."""
+        assert isinstance(self.layout, CpuLayout), f"{self.name} has no layout for CPUs"
+        return self.layout
+
+    @property
+    def shape(self) -> Shape:
+        """How it runs on a GPU."""
+        assert isinstance(self.layout, Shape), f"{self.name} has no shape for GPUs"
+        return self.layout
 
     @property
     def pointers(self) -> int:
@@ -169,6 +175,16 @@ class Kernel:
             return (*first, *self.loops)
         factors = Let(f"{PRODUCT}.left", self.product.left), Let(f"{PRODUCT}.right", self.product.right)
         return (*first, Loop((self.product.inner,), factors), *self.loops)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """``count`` members of a kernel that stand beside one another and share a text: that of ``general``, which has any
+    number of elements, a multiple of ``step``."""
+
+    general: Kernel
+    count: int
+    step: int
 
 
 def numbers_last(arguments: Iterable[Argument]) -> tuple[Argument, ...]:

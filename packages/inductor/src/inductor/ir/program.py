@@ -98,15 +98,70 @@ Step: TypeAlias = Allocate | View | Launch | Call | Bind | Free
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """Waves of a run that one thread does, or a team together."""
+
+    team: bool
+    waves: tuple[tuple[Launch, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Launches on a CPU that are one call: waves follow one another, the launches of a wave may run side by side;
+    ``stretches`` are the same, by who does them.  ``work`` is about how many instructions the run takes.  ``threads``
+    where more than one can take part, which pays from so much work on as is ``enough``."""
+
+    waves: tuple[tuple[Launch, ...], ...]
+    stretches: tuple[Stretch, ...]
+    work: Index
+    threads: bool
+    enough: int
+
+    @property
+    def is_long(self) -> bool:
+        """Whether other Python threads should go on meanwhile."""
+        work = self.work.as_int()
+        return work is None or work >= self.enough
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        return tuple(launch for wave in self.waves for launch in wave)
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """What the kernels are given, each once."""
+        return tuple(dict.fromkeys(name for launch in self.launches for name in launch.buffers))
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(size.name for launch in self.launches for size in launch.kernel.sizes))
+
+
+Item: TypeAlias = Step | Run
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Small temporaries that share one allocation of ``bytes``: each with the place where it begins."""
+
+    places: tuple[tuple[str, int], ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """Steps between inputs and outputs.  ``constants`` are tensors kept by the compiled graph; an output may be a
-    buffer, an integer expression, a float made of such, a plain value or None."""
+    buffer, an integer expression, a float made of such, a plain value or None.  ``items`` are the steps with launches
+    on the CPU gathered into runs, and ``scratch`` says which temporaries share memory: both are decided last, with the
+    layouts of the kernels."""
 
     name: str
     inputs: tuple[Buffer | Symbol | None, ...]
     constants: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     outputs: tuple[Ref | Index | Expr | int | float | bool | None, ...]
+    items: tuple[Item, ...] = ()
+    scratch: Scratch | None = None
 
     def buffers(self) -> dict[str, Buffer]:
         """Every buffer by its name."""

@@ -27,7 +27,7 @@ from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Resul
 from inductor.ir.graph import Graph, Nest
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Reduce, Scan, Statement
-from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Step, View
+from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Run, Step, View
 
 INFIX: dict[str, tuple[str, int]] = {
     "eq": ("==", 1), "ne": ("!=", 1), "lt": ("<", 1), "le": ("<=", 1), "gt": (">", 1), "ge": (">=", 1),
@@ -180,6 +180,23 @@ def program_text(value: Program) -> str:
     lines.append(f"    return {_plain(value.outputs)}")
     kernels = [kernel_text(item.kernel) for item in value.steps if isinstance(item, Launch)]
     return "\n".join(["\n".join(lines) + "\n", *kernels])
+
+
+def layouts_text(program: Program) -> str:
+    """How the kernels of a program run on their targets, and which of them are one call."""
+    kernels = [f"{item.kernel.name}: {item.kernel.layout}" for item in program.steps if isinstance(item, Launch)]
+    runs = [_run(item) for item in program.items if isinstance(item, Run)]
+    return "\n".join([*kernels, *runs, *([str(program.scratch)] if program.scratch is not None else [])]) + "\n"
+
+
+def _run(run: Run) -> str:
+    """What happens side by side is beside one another, with who does it."""
+    by_whom = [
+        f"{'a team' if stretch.team else 'one thread'}: "
+        + "; ".join(" | ".join(launch.kernel.name for launch in wave) for wave in stretch.waves)
+        for stretch in run.stretches
+    ]
+    return f"run {', then '.join(by_whom)}"
 
 
 def step(value: Step) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -17,8 +18,8 @@ import torch
 from inductor.deps import access
 from inductor.ir.expr import substitute
 from inductor.ir.graph import Graph
-from inductor.ir.index import Index, Symbol, loop_variable, size_symbol
-from inductor.ir.kernel import Kernel, Loop, numbers_last
+from inductor.ir.index import Index, Symbol, loop_variable
+from inductor.ir.kernel import COUNT, Family, Kernel, Loop, numbers_last
 from inductor.ir.program import Call
 from inductor.schedule.kernels import with_own_names
 from inductor.schedule.merge import map_statement
@@ -32,7 +33,6 @@ MOST_FAMILIES = 6
 """Each is a text of its own to compile."""
 STEP = 16
 """Elements that come in multiples of this are read side by side."""
-COUNT = size_symbol("elements", 1)
 
 
 def start_together(graph: Graph, work: Sequence[Kernel | Call]) -> list[Kernel | Call]:
@@ -138,6 +138,16 @@ def family_key(kernel: Kernel) -> Any:
     general = family_of(kernel)
     arguments = tuple((argument.dtype, argument.role, argument.number) for argument in general.arguments)
     return general.axes, general.loops, arguments, elements_of(kernel) % STEP == 0
+
+
+def families(members: Sequence[Kernel]) -> tuple[Family, ...]:
+    """The families of members that stand in their order."""
+    found: list[Family] = []
+    for _, group in groupby(members, key=family_key):
+        family = list(group)
+        step = STEP if elements_of(family[0]) % STEP == 0 else 1
+        found.append(Family(family_of(family[0]), len(family), step))
+    return tuple(found)
 
 
 def family_of(kernel: Kernel) -> Kernel:

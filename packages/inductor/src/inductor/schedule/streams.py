@@ -12,6 +12,7 @@ from inductor.deps import expressions
 from inductor.ir.expr import Expr, Load, Masked, children
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Kernel, Loop, Store
+from inductor.ir.layout import Stream
 
 SMALLEST = 1 << 17
 """Kernels that touch fewer bytes find them in the cache."""
@@ -19,16 +20,13 @@ SMALLEST = 1 << 17
 SHORTEST = 1 << 13
 """Stretches of fewer bytes end before what is asked for ahead of them is of use."""
 
-Stream = tuple[str, Index]
-"""A buffer and the element of it that an iteration is at."""
 
-
-def streams(kernel: Kernel, loop: Loop, axes: Sequence[Symbol]) -> tuple[list[Stream], list[Stream]]:
+def streams(kernel: Kernel, loop: Loop, axes: Sequence[Symbol]) -> tuple[tuple[Stream, ...], tuple[Stream, ...]]:
     """What the loop reads and what it writes from one end to the other, as the last of ``axes`` runs inside the others.
 
     What an earlier loop of the kernel has been through lies in the cache already."""
     if _is_small(kernel):
-        return [], []
+        return (), ()
     sizes = {argument.name: argument.dtype.itemsize for argument in kernel.arguments}
     before = kernel.loops[: kernel.loops.index(loop)]
     known = {stream for other in before for stream in (*_read(other), *_written(other))}
@@ -37,7 +35,7 @@ def streams(kernel: Kernel, loop: Loop, axes: Sequence[Symbol]) -> tuple[list[St
         for found in (_read(loop), _written(loop))
     ]
     written = {buffer for buffer, _ in runs[1]}
-    return [one for one in runs[0] if one[0] not in written], runs[1]
+    return tuple(one for one in runs[0] if one[0] not in written), tuple(runs[1])
 
 
 def _is_small(kernel: Kernel) -> bool:

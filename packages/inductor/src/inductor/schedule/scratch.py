@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from inductor.ir.program import Allocate, Bind, Buffer, Call, Program, Ref, View
+from inductor.ir.program import Allocate, Bind, Buffer, Call, Program, Ref, Scratch, View
 from inductor.torch_versions import pytree
 
 LARGEST = 256
@@ -16,8 +16,8 @@ LINE = 64
 """Bytes of a cache line, which no two of them share: kernels of one run may work at the same time."""
 
 
-def scratch_places(program: Program) -> dict[str, int]:
-    """Where each small temporary that only kernels touch begins, in bytes."""
+def scratch_of(program: Program) -> Scratch | None:
+    """Where each small temporary that only kernels touch begins, in bytes; None where there are too few of them."""
     others = set(_seen_by_others(program))
     owners: dict[str, list[Buffer]] = {}
     for step in program.steps:
@@ -30,18 +30,13 @@ def scratch_places(program: Program) -> dict[str, int]:
     chains = {id(chain): chain for chain in owners.values()}.values()
     small = [chain for chain in chains if all(_is_small(one) and one.name not in others for one in chain)]
     if len(small) < 2:
-        return {}
+        return None
     places: dict[str, int] = {}
     end = 0
     for chain in small:
         places.update((buffer.name, end) for buffer in chain)
         end += max(-(-_bytes(buffer) // LINE) * LINE for buffer in chain)
-    return places
-
-
-def scratch_bytes(places: dict[str, int]) -> int:
-    """How much memory such temporaries take at most."""
-    return max(places.values()) + LARGEST
+    return Scratch(tuple(places.items()), max(places.values()) + LARGEST)
 
 
 def _seen_by_others(program: Program) -> Iterator[str]:

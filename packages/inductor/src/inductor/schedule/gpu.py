@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product as combinations
 
 from inductor.deps import loads_of, stores_of
 from inductor.ir.index import Index, Symbol, loop_variable
-from inductor.ir.kernel import Cut, Kernel, Product
+from inductor.ir.kernel import Kernel, Product
+from inductor.ir.layout import TILE_NAMES, Shape, Tile, product
 from inductor.schedule.profit import points
 from inductor.schedule.together import elements_of
 
@@ -46,91 +47,6 @@ MANY_ELEMENTS = 1 << 22
 """From so many elements on there are programs enough whatever their size."""
 
 FEW_OPERANDS = 4
-
-TILE_NAMES = ("x", "y", "z")
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Axes walked as one, ``block`` positions at a time: a dimension of the blocks, or where ``block`` is None one
-    position per program and no dimension."""
-
-    name: str
-    axes: tuple[Symbol, ...]
-    block: int | None
-
-    @property
-    def extent(self) -> Index:
-        return product(self.axes)
-
-    @property
-    def count(self) -> Index:
-        """How many blocks cover the axes."""
-        return self.extent if self.block is None else (self.extent + (self.block - 1)) // self.block
-
-    @property
-    def is_covered(self) -> bool:
-        """Whether every block is full."""
-        return self.block is None or self.extent.divisible_by(self.block) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The block of a program and its warps.  ``tiles`` cover the kernel's axes, the fastest last; ``r`` is how much of
-    a row is read at once, None where nothing is reduced, all of it where the shape ``keeps_rows``.  ``cut`` says more
-    about kernels that begin with a product, ``elements`` how many there are for each member where a kernel has some."""
-
-    tiles: tuple[Tile, ...]
-    r: int | None
-    warps: int
-    keeps_rows: bool = False
-    cut: Cut | None = None
-    elements: tuple[int, ...] = ()
-
-    @property
-    def constants(self) -> dict[str, int]:
-        """What the kernel is given at compile time: the sizes of its blocks, by the names it has for them."""
-        return self.sides if self.cut is None else self.sides | {"KBLOCK": self.cut.inner}
-
-    @property
-    def sides(self) -> dict[str, int]:
-        """The sizes of the block in the order of its dimensions."""
-        blocks = {f"{tile.name.upper()}BLOCK": tile.block for tile in self.tiles if tile.block is not None}
-        return blocks if self.r is None else blocks | {"RBLOCK": self.r}
-
-    def with_blocks(self, blocks: Mapping[str, int], warps: int) -> Shape:
-        """The same axes in blocks of other sizes, given by the names of ``constants``."""
-        tiles = tuple(replace(tile, block=blocks.get(f"{tile.name.upper()}BLOCK")) for tile in self.tiles)
-        return replace(self, tiles=tiles, r=blocks.get("RBLOCK"), warps=warps)
-
-    @property
-    def programs(self) -> Index:
-        """How many programs the kernel needs."""
-        if self.cut is not None and self.cut.walkers is not None:
-            return Index.of(self.cut.walkers)
-        return self.blocks
-
-    @property
-    def blocks(self) -> Index:
-        """How many blocks there are to do."""
-        if self.elements:
-            return Index.of(sum(self.programs_of(elements) for elements in self.elements))
-        total = Index.of(1)
-        for tile in self.tiles:
-            total = total * tile.count
-        return total
-
-    def programs_of(self, elements: int) -> int:
-        """How many programs a member of so many elements needs."""
-        return -(-elements // self.constants["XBLOCK"])
-
-
-def product(axes: Sequence[Symbol]) -> Index:
-    total = Index.of(1)
-    for axis in axes:
-        assert axis.size is not None
-        total = total * axis.size
-    return total
 
 
 def choose_shape(kernel: Kernel) -> Shape:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from inductor.codegen.cpp_strategy import choose
 from inductor.ir.parse import parse_kernel
+from inductor.schedule import cpu
 
 ELEMENTWISE = """\
 def kernel(x: read[float32, 8000], a: write[float32, 8000]) -> cpu:
@@ -58,5 +58,34 @@ def kernel(k: read[int64, 8000], x: read[float32, 8000], a: update[float32, 9]) 
     ],
 )
 def test_layout(text, vector_bytes, vector, width, tiled, parallel):
-    found = choose(parse_kernel(text), vector_bytes)
-    assert (found.vector, found.width, found.tiled, found.parallel) == (vector, width, tiled, parallel)
+    found = cpu.lay_out(parse_kernel(text), vector_bytes)
+    assert (found.vector, found.width, found.band is not None, found.atomic) == (vector, width, tiled, parallel)
+
+
+LARGE, WHOLE = (
+    ELEMENTWISE.replace("8000", "800000"),
+    """\
+def kernel(x: read[float32, N], a: write[float32, 1]) -> cpu:
+    for r0 in reduce(N):
+        v0 = sum(x[r0], float32)
+    a[0] = v0
+""",
+)
+TALL = TURNED.replace("80", "8000").replace("100", "1000")
+
+
+@pytest.mark.parametrize(
+    ("text", "shared", "pieces", "side_by_side", "starts_threads"),
+    [
+        pytest.param(ELEMENTWISE, None, None, 1, False, id="too little to share"),
+        pytest.param(LARGE, "lanes", None, 1, False, id="one axis"),
+        pytest.param(TALL, "outer", None, 1, False, id="rows"),
+        pytest.param(WHOLE.replace("N", "8000"), None, None, 4, False, id="a sum"),
+        pytest.param(WHOLE.replace("N", "40000"), None, 64, 4, False, id="a long sum, in pieces"),
+        pytest.param(WHOLE.replace("N", "4000000"), None, 64, 4, True, id="a sum whose pieces are shared"),
+    ],
+)
+def test_what_threads_share(text, shared, pieces, side_by_side, starts_threads):
+    found = cpu.lay_out(parse_kernel(text), 64)
+    assert (found.shared, found.loops[0].pieces, found.loops[0].side_by_side) == (shared, pieces, side_by_side)
+    assert (found.team, found.threaded) == (shared is not None, starts_threads)

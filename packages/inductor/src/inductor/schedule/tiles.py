@@ -14,7 +14,7 @@ from inductor.ir.index import ONE, Symbol
 from inductor.ir.kernel import Kernel
 
 
-def turned_loads(kernel: Kernel, row: Symbol, column: Symbol) -> list[Load]:
+def turned_loads(kernel: Kernel, row: Symbol, column: Symbol) -> tuple[Load, ...]:
     """The reads with neighbours along ``row`` and a fixed step along ``column``, each once."""
     written = {store.buffer for store in stores_of(kernel.loops)}
     found: dict[Load, None] = {}
@@ -22,7 +22,7 @@ def turned_loads(kernel: Kernel, row: Symbol, column: Symbol) -> list[Load]:
         for statement in loop.body:
             for expr in expressions(statement):
                 _collect(expr, row, column, found, set())
-    return [load for load in found if load.buffer not in written]
+    return tuple(load for load in found if load.buffer not in written)
 
 
 def _collect(expr: Expr, row: Symbol, column: Symbol, found: dict[Load, None], seen: set[int]) -> None:

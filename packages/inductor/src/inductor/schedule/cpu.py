@@ -1,0 +1,319 @@
+"""How a kernel is laid out on a CPU: which loop runs along the vector's lanes, how wide, what threads share, and how
+each of its loops is done.
+
+A pure decision over the kernel, carried by it to the printer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from inductor.deps import checks_positions, expressions, has_scans, nodes, static_extent
+from inductor.ir.expr import Apply, Expr, IndexValue, Load, Result, children, fits_32_bits, walk
+from inductor.ir.index import ONE, Index, Symbol
+from inductor.ir.kernel import Kernel, Loop, Reduce, Store
+from inductor.ir.layout import CpuLayout, LoopLayout, VectorOver
+from inductor.schedule.streams import streams
+from inductor.schedule.tiles import turned_loads
+
+EXPENSIVE = frozenset({
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "pow", "atan2",
+    "hypot", "rand", "randn", "randint64", "fmod", "mod", "floordiv", "truncdiv",
+})  # fmt: skip
+"""Operators the machine has no instruction for."""
+
+BY_LANE = frozenset({
+    "lgamma", "digamma", "rand", "randn", "randint64",
+})  # fmt: skip
+"""Those of them that are computed for one element after the other."""
+
+DIVISIONS = frozenset({"fmod", "mod", "floordiv", "truncdiv"})
+"""Those that are so for integers."""
+
+PARALLEL_WORK = 65536
+"""Below this many instructions (about 20 µs) waking threads costs more than it brings."""
+
+EXPENSIVE_WORK = 16
+"""What a transcendental function counts."""
+
+UNROLLED = 4
+"""Accumulators that run side by side where each addition would wait for the one before."""
+
+MANY_TURNS = 64
+
+SMALLEST_TILED = 64
+"""Shorter axes stay in the cache anyway."""
+
+BAND = 64
+"""Rows that are done together where reads cross."""
+
+PIECES = 64
+"""How many: enough for the threads of a machine, few enough to add up."""
+
+LONG_REDUCTION = 32768
+"""From here on a reduction is done in pieces, or its sums are split."""
+
+SHORT_REDUCTION = 4096
+"""What is no longer than this when it runs is done in one piece, where its length varies."""
+
+LONGEST_IN_LANES = 1 << 20
+"""As far as this the lanes of a piece have little enough to add."""
+
+FEW_ROWS = 8
+"""Fewer iterations of some outer loops are not shared where the loop inside can be."""
+
+TWO = Index.of(2)
+
+
+def lay_out(kernel: Kernel, vector_bytes: int) -> CpuLayout:
+    """``vector_bytes`` is how much one register of the machine holds."""
+    vector, width = _vectorisation(kernel, vector_bytes)
+    tiled = vector == "columns" and _reads_cross(kernel)
+    decided = _Decided(kernel, vector, width, tiled, _total_work(kernel, width), _may_be_parallel(kernel))
+    return CpuLayout(
+        vector,
+        width,
+        tuple(map(decided.loop, kernel.loops)),
+        decided.work,
+        band=BAND if tiled else None,
+        turned=turned_loads(kernel, *kernel.axes[-2:]) if tiled else (),
+        shared=decided.shared(),
+        atomic=decided.parallel,
+        checked=checks_positions(kernel.passes),
+        elementary=sum(isinstance(node, Apply) and node.op in EXPENSIVE for node in nodes(kernel.loops)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What is known of a kernel before its loops are looked at one by one."""
+
+    kernel: Kernel
+    vector: VectorOver
+    width: int
+    tiled: bool
+    work: Index
+    parallel: bool
+
+    def shared(self) -> Literal["outer", "lanes"] | None:
+        """Which of the kernel's own loops a team shares."""
+        axes = self.kernel.axes
+        outer = axes[:-1] if self.vector == "columns" else axes
+        if self._pays(outer):
+            return "outer"
+        if self.vector == "columns" and not self.tiled and self._pays(axes[-1:], self.width):
+            return "lanes"
+        return None
+
+    def _pays(self, axes: Sequence[Symbol], step: int = 1) -> bool:
+        """Whether there is enough for threads to share in the loops over some axes, the last of which makes steps."""
+        if not axes or not self.parallel or static_extent(self.kernel.axes) == 0:
+            return False
+        iterations, work = static_extent(axes), self.work.as_int()
+        if work is not None and work < PARALLEL_WORK:
+            return False
+        if iterations is None:
+            return True
+        few = iterations // step < FEW_ROWS and len(axes) < len(self.kernel.axes)  # the loop inside has more
+        return iterations >= 2 * step and not few
+
+    def loop(self, loop: Loop) -> LoopLayout:
+        """One of the kernel's loops."""
+        kernel, width = self.kernel, self.width
+        if not loop.axes:
+            read, written = streams(kernel, loop, kernel.axes) if self._in_columns() else ((), ())
+            return LoopLayout(read=read, written=written)
+        in_lanes = self.vector == "rows" and width <= _extent(loop.axes[-1])
+        read, written = streams(kernel, loop, (*kernel.axes, *loop.axes)) if in_lanes else ((), ())
+        extent, first, running = static_extent(loop.axes), _extent(loop.axes[0]), has_scans([loop])
+        is_long = extent is None or extent >= LONG_REDUCTION  # one accumulator would lose digits, or one thread time
+        reduces = any(isinstance(statement, Reduce) for statement in loop.body)
+        in_pieces = reduces and is_long and not running and first > 1
+        return LoopLayout(
+            in_lanes,
+            self._side_by_side(loop) if reduces else 1,
+            read,
+            written,
+            pieces=min(PIECES, first) if in_pieces else None,
+            unit=UNROLLED * width if len(loop.axes) == 1 else 1,
+            whole_below=SHORT_REDUCTION if in_pieces and extent is None else None,
+            shared=not kernel.axes and not running and self._loop_is_shared(loop, reduces, in_pieces),
+            split=is_long,
+            split_in_lanes=is_long and (running or extent is None or extent > LONGEST_IN_LANES),
+        )
+
+    def _in_columns(self) -> bool:
+        return self.vector == "columns" and not self.tiled
+
+    def _side_by_side(self, loop: Loop) -> int:
+        """How many accumulators take turns: several where memory and latency decide the loop's speed."""
+        if any(isinstance(node, Apply) and node.op in EXPENSIVE for node in nodes([loop])):
+            return 1
+        return UNROLLED if _extent(loop.axes[-1]) >= UNROLLED * self.width else 1
+
+    def _loop_is_shared(self, loop: Loop, reduces: bool, in_pieces: bool) -> bool:
+        """Loops inside a kernel without axes stand between statements for one thread, so it starts a team for them."""
+        if in_pieces:
+            return self._pays(loop.axes)
+        return not reduces and self._pays(loop.axes[:1], self.width if len(loop.axes) == 1 else 1)
+
+
+# -- work -------------------------------------------------------------------------------------------------------------
+
+
+def _total_work(kernel: Kernel, width: int) -> Index:
+    """About how many instructions the kernel takes."""
+    total = Index.of(sum(_loop_work(loop, width) * (static_extent(loop.axes) or 1) for loop in kernel.loops))
+    for axis in kernel.axes:
+        assert axis.size is not None
+        total = total * axis.size
+    return total // width
+
+
+def _loop_work(loop: Loop, width: int) -> int:
+    """Instructions per vector; what has no vector form is done for each of its elements."""
+    total = sum(isinstance(statement, Store) for statement in loop.body)
+    for node in nodes([loop]):
+        if isinstance(node, Apply) and node.op in EXPENSIVE:
+            total += EXPENSIVE_WORK * (width if _is_by_lane(node) else 1)
+        else:
+            total += 1
+    return total
+
+
+def _is_by_lane(node: Apply) -> bool:
+    if node.op in DIVISIONS:
+        return not node.dtype.is_floating_point
+    return node.op in BY_LANE or node.dtype == torch.float64
+
+
+def _may_be_parallel(kernel: Kernel) -> bool:
+    """What several threads add to shared places, if it is floats, or write there, would come out differently every
+    time: one thread does it."""
+    dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
+    return not any(
+        isinstance(statement, Store)
+        and statement.may_meet
+        and (statement.mode != "add" or dtypes[statement.buffer].is_floating_point)
+        for loop in kernel.loops
+        for statement in loop.body
+    )
+
+
+def _reads_cross(kernel: Kernel) -> bool:
+    """Whether some reads run along the last axis and others along the one before."""
+    if len(kernel.axes) < 2 or any(loop.axes for loop in kernel.loops):
+        return False
+    if any(isinstance(s, Store) and s.may_meet for loop in kernel.loops for s in loop.body):
+        return False
+    row, column = kernel.axes[-2:]
+    if min(_extent(row), _extent(column)) < SMALLEST_TILED:
+        return False
+    accesses = [index for loop in kernel.loops for index in _accesses(loop)]
+    return any(_neighbours(index, column) < 0 and _neighbours(index, row) == 1 for index in accesses)
+
+
+# -- vectors ----------------------------------------------------------------------------------------------------------
+
+
+def _vectorisation(kernel: Kernel, vector_bytes: int) -> tuple[VectorOver, int]:
+    columns = _columns_score(kernel)
+    rows = _rows_score(kernel)
+    if rows is not None and (columns is None or rows >= columns):
+        longest = max((_extent(loop.axes[-1]) for loop in kernel.loops if loop.axes), default=0)
+        width = _fitting(vector_bytes // _widest(kernel, "rows"), longest)
+        return ("rows", width) if rows >= 0 and width >= 4 else ("nothing", 1)
+    if columns is not None and columns >= 0:
+        width = _fitting(vector_bytes // _widest(kernel, "columns"), _extent(kernel.axes[-1]))
+        return ("columns", width) if width >= 4 else ("nothing", 1)
+    return "nothing", 1
+
+
+def _extent(axis: Symbol) -> int:
+    extent = axis.size.as_int() if axis.size is not None else None
+    return 1 << 30 if extent is None else extent
+
+
+def _fitting(width: int, extent: int) -> int:
+    while width > 4 and width > extent:
+        width //= 2
+    return width if width <= extent else 1
+
+
+def _widest(kernel: Kernel, vector: VectorOver) -> int:
+    """The size of the largest element that a vector holds: of what differs from lane to lane, and of accumulators.
+    Positions that fit are compared in 32 bits."""
+    widths = [4]
+    varying: set[str] = set()
+    for loop in kernel.loops:
+        axes = loop.axes[-1:] if vector == "rows" else kernel.axes[-1:]
+        for statement in loop.body:
+            if isinstance(statement, Reduce):
+                widths.append(statement.dtype.itemsize)
+            sizes = [_varying_size(tree, axes, varying) for tree in expressions(statement)]
+            widths += [size for size in sizes if size is not None]
+            if (not isinstance(statement, Store) and vector == "columns") or any(sizes):
+                varying.add(getattr(statement, "name", ""))
+    return max(widths)
+
+
+def _varying_size(tree: Expr, axes: Sequence[Symbol], varying: set[str]) -> int | None:
+    """The largest element in a tree that differs along the axes; None where none does."""
+    differs: set[int] = set()
+    largest: int | None = None
+    for node in walk(tree):
+        own = isinstance(node, Load | IndexValue) and not node.index.symbols.isdisjoint(axes)
+        own = own or (isinstance(node, Result) and node.name in varying)
+        if own or any(id(child) in differs for child in children(node)):
+            differs.add(id(node))
+            counted = node.dtype != torch.bool and not fits_32_bits(node)
+            largest = max(largest or 1, node.dtype.itemsize if counted else 1)
+    return largest
+
+
+def _columns_score(kernel: Kernel) -> int | None:
+    if not kernel.axes:
+        return None
+    axis = kernel.axes[-1]
+    return sum(_turns(loop, index) * _neighbours(index, axis) for loop in kernel.loops for index in _accesses(loop))
+
+
+def _rows_score(kernel: Kernel) -> int | None:
+    reductions = [loop for loop in kernel.loops if loop.axes]
+    if not reductions or has_scans(kernel.loops):
+        return None
+    return sum(
+        _turns(loop, index) * _neighbours(index, loop.axes[-1]) for loop in reductions for index in _accesses(loop)
+    )
+
+
+def _turns(loop: Loop, index: Index) -> int:
+    """How often a loop accesses a place, where that matters: what is done once per row weighs little."""
+    if index.symbols.isdisjoint(loop.axes):
+        return 1
+    extent = static_extent(loop.axes)
+    return MANY_TURNS if extent is None else min(extent, MANY_TURNS)
+
+
+def _accesses(loop: Loop) -> Iterator[Index]:
+    seen: set[tuple[str, Index]] = set()
+    for statement in loop.body:
+        if isinstance(statement, Store):
+            yield statement.index
+    for node in nodes([loop]):
+        if isinstance(node, Load) and (node.buffer, node.index) not in seen:
+            seen.add((node.buffer, node.index))
+            yield node.index
+
+
+def _neighbours(index: Index, axis: Symbol) -> int:
+    """1 where lanes read neighbouring elements or every second, 0 where all read the same, -1 where they read far
+    apart."""
+    if axis not in index.symbols:
+        return 0
+    return 1 if index.stride_of(axis) in (ONE, TWO) else -1
