@@ -11,6 +11,7 @@ from inductor.ir.expr import CHECKS, Apply, Expr, IndexValue, Load, walk
 from inductor.ir.graph import Graph, Nest, Operation
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Loop, Reduce, Scan, Statement, Store
+from inductor.ir.ops import POSITIONS
 from inductor.ir.program import Call, Ref, View
 from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 
@@ -83,9 +84,7 @@ def checks_positions(loops: Sequence[Loop]) -> bool:
 def counts_positions(loops: Sequence[Loop]) -> bool:
     """True if a reduction's outcome is a position, or something runs along: the order of axes matters."""
     return any(
-        isinstance(s, Scan) or (isinstance(s, Reduce) and s.kind in ("argmax", "argmin"))
-        for loop in loops
-        for s in loop.body
+        isinstance(s, Scan) or (isinstance(s, Reduce) and s.kind in POSITIONS) for loop in loops for s in loop.body
     )
 
 

@@ -47,11 +47,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """``run`` does the stage's part; ``texts`` gives what it made as files by name, for people."""
+    """``run`` does the stage's part; ``texts`` gives what it made as files by name, for people, or where these are
+    ``sources`` for tools too."""
 
     name: str
     run: Callable[[Work], Work]
     texts: Callable[[Work], dict[str, str]]
+    sources: bool = False
 
 
 def _prepare(work: Work) -> Work:
@@ -101,9 +103,9 @@ STAGES: tuple[Stage, ...] = (
     Stage("lower", _lower, lambda work: {"graph.txt": show.graph_text(work.graph) if work.graph else ""}),
     Stage("schedule", _schedule, lambda work: {"program.txt": show.program_text(work.program) if work.program else ""}),
     Stage("layout", _lay_out, lambda work: {"layouts.txt": show.layouts_text(work.program) if work.program else ""}),
-    Stage("print", _print, lambda work: work.printed.files() if work.printed else {}),
+    Stage("print", _print, lambda work: work.printed.files() if work.printed else {}, sources=True),
     Stage("build", _build, lambda work: {}),
-    Stage("wrap", _wrap, lambda work: {"wrapper.py": work.wrapper.source if work.wrapper else ""}),
+    Stage("wrap", _wrap, lambda work: {"wrapper.py": work.wrapper.source if work.wrapper else ""}, sources=True),
 )
 
 

@@ -81,8 +81,7 @@ def run(work: pipeline.Work, option: bool | str) -> CompiledGraph:
         last = after
         number = [other.name for other in pipeline.STAGES].index(stage.name)
         for file, text in stage.texts(after).items():
-            plain = file.endswith((".cpp", ".py")) and stage.name in ("print", "wrap")
-            pages.write(file if plain else f"{number}_{file}", text)
+            pages.write(file if stage.sources else f"{number}_{file}", text)
 
     compiled = pipeline.run(work, observe)
     _write_run(last, pages)

@@ -180,9 +180,7 @@ def content(printed: PrintedTritonKernel) -> tuple[str, ...]:
 
     The text names no dtypes: the signature does.
     """
-    lines = [line for line in printed.text.splitlines() if not line.lstrip().startswith("#")]
-    text = "\n".join(lines).replace(f"def {printed.kernel.name}(", "def kernel(")
-    return text, repr(_signature(printed)), repr(printed.shape)
+    return printed.content, repr(_signature(printed)), repr(printed.shape)
 
 
 def _signature(printed: PrintedTritonKernel) -> dict[str, str]:
@@ -225,7 +223,7 @@ def request_of(printed: PrintedTritonKernel, file: Path, architecture: int, *, a
     options: dict[str, Any] = {"num_warps": shape.warps, "enable_fp_fusion": False}
     if shape.cut is not None:
         options["num_stages"] = shape.cut.stages
-    if "_index(" in printed.text:  # positions that tensors hold are asserted to be inside
+    if printed.checked:  # positions that tensors hold are asserted to be inside
         options |= {"debug": True, "sanitize_overflow": False}
     signature = _signature(printed) | dict.fromkeys(shape.constants, "constexpr")
     pointers = kernel.pointers if aligned else 0

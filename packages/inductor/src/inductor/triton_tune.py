@@ -64,7 +64,7 @@ def _in_shape(printed: PrintedTritonKernel, shape: Shape) -> PrintedTritonKernel
 def can_be_timed(printed: PrintedTritonKernel) -> bool:
     """Kernels of known size that are worth it; not those that read positions from tensors, which would be random."""
     arguments = printed.kernel.arguments
-    if "_index(" in printed.text or printed.kernel.sizes:
+    if printed.checked or printed.kernel.sizes:
         return False
     return sum((argument.numel.as_int() or 0) * argument.dtype.itemsize for argument in arguments) >= SMALLEST
 

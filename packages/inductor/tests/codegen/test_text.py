@@ -1,13 +1,14 @@
 """What the printed C++ looks like: precedence, names, and three whole kernels."""
 
 import ast
+import math
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inductor.codegen import triton_dialect, wrapper
+from inductor.codegen import cpp_types, triton_dialect, wrapper
 from inductor.codegen.cpp import print_kernel
 from inductor.codegen.cpp_dialect import INDEX_STYLE
 from inductor.codegen.expressions import Precedence, Text, index_text, infix, prefix
@@ -40,6 +41,19 @@ def test_operands_of_every_form_stay_what_they_are(form):
     parts = {ast.unparse(node) for node in ast.walk(ast.parse(str(outer), mode="eval"))}
     assert parts >= {*map(str, operands), ast.unparse(ast.parse(str(inner), mode="eval"))}
     assert ast.unparse(ast.parse(str(outer), mode="eval")).endswith(" * c")
+
+
+NUMBERS = [
+    (-1.5, F32), (-0.0, torch.float64), (-math.inf, F32), (math.nan, F32), (2.5, F32), (-3, torch.int64),
+    (-(2**63), torch.int64), (-(2**31), torch.int32), (-7, torch.int8), (7, torch.uint32), (True, torch.bool),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", [cpp_types, triton_dialect])
+@pytest.mark.parametrize(("value", "dtype"), NUMBERS)
+def test_numbers_know_whether_a_sign_stands_before_them(dialect, value, dtype):
+    text = dialect.literal(value, dtype)
+    assert (text.precedence == Precedence.UNARY) == str(text).startswith("-")
 
 
 def test_indices_divide_plainly_where_nothing_is_negative():

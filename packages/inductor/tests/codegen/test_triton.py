@@ -13,12 +13,14 @@ from inductor import triton_launch, triton_tune
 from inductor.cache import Cache
 from inductor.codegen.triton import print_kernel
 from inductor.codegen.wrapper import Kernels, print_wrapper
-from inductor.ir.expr import Const, Load, Result, apply, cast
+from inductor.ir.expr import Const, IndexValue, Load, Result, apply, cast
 from inductor.ir.index import Index, loop_variable
 from inductor.ir.kernel import Argument, Kernel, Loop, Reduce, Store
 from inductor.ir.program import Allocate, Buffer, Launch, Program, Ref
 from inductor.schedule.gpu import candidates
+from inductor.schedule.kernels import with_own_names
 from inductor.schedule.layouts import lay_out, with_layout
+from inductor.schedule.together import combined
 
 F32, BF16 = torch.float32, torch.bfloat16
 
@@ -205,6 +207,23 @@ def test_kernels_that_differ_in_name_alone_are_compiled_once(tmp_path, monkeypat
         made = replace(scaled(), name=name, origins=(origin,))
         assert triton_launch.binary_of(print_kernel(with_layout(made)), tmp_path, store, 90, aligned=True) == binary
     assert len(compiled) == 1
+
+
+def picked():
+    """Elements at positions that a tensor holds."""
+    i, at = loop_variable("i0", 50), loop_variable("p0", 9)
+    place = apply("wrapped", Load("in1", Index.of(i), torch.int64), IndexValue(Index.of(9), torch.int64))
+    body = [Store("out0", Index.of(i), Load("in0", Index.of(at), BF16, ((at, place),)))]
+    arguments = {"in0": (BF16, 9, "in"), "in1": (torch.int64, 50, "in"), "out0": (BF16, 50, "out")}
+    return kernel("picked", (i,), [((), body)], **arguments)
+
+
+@pytest.mark.parametrize("made", [picked, lambda: with_own_names(combined([scaled(), picked()]))])
+def test_a_kernel_that_asserts_positions_says_so(made, tmp_path):
+    plain, printed = (print_kernel(with_layout(each)) for each in (scaled(), made()))
+    assert "wrap_index(" in printed.text
+    assert (plain.checked, printed.checked) == (False, True)
+    assert triton_launch.request_of(printed, tmp_path, 90, aligned=True).options["debug"]
 
 
 # -- shapes tried out -------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from inductor.ir.expr import IndexValue
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Argument, Kernel, Let, Loop, Reduce, Scan, Statement, Store
 from inductor.ir.layout import LoopLayout, Stream, product
+from inductor.ir.ops import POSITIONS
 
 COMBINATIONS = {"add": "{0} + {1}", "mul": "{0} * ({1})", "max": "maximum<{2}>({0}, {1})",
                 "min": "minimum<{2}>({0}, {1})"}  # fmt: skip
@@ -374,7 +375,7 @@ class _KernelPrinter:
             scope.let(f"{name}_weight", Operand(Text(weight), dtype, vector))
             return
         split = laid.split and is_sum_of_floats(statement)
-        member = "at" if statement.kind.startswith("arg") else "sum()" if split else "value"
+        member = "at" if statement.kind in POSITIONS else "sum()" if split else "value"
         scope.let(name, Operand(Text(f"{total}.{member}"), dtype, vector))
 
     # -- statements ---------------------------------------------------------------------------------------------------
@@ -396,7 +397,7 @@ class _KernelPrinter:
         if scope.lanes is not None:
             value = scope.spread(value)
         arguments = [str(value.text)]
-        if statement.kind.startswith("arg"):
+        if statement.kind in POSITIONS:
             position = scope.value(IndexValue(self._position(statement), torch.int64))
             arguments.append(str((scope.spread(position) if scope.lanes is not None else position).text))
         self.lines.line(f"{total}.add({', '.join(arguments)});")

@@ -6,6 +6,7 @@ import torch
 
 from inductor.codegen.cpp_types import scalar_type
 from inductor.ir.kernel import Reduce, Scan
+from inductor.ir.ops import POSITIONS
 
 _NAMES = {
     "sum": "Sum",
@@ -35,6 +36,6 @@ def accumulator_type(statement: Reduce | Scan, width: int | None, *, long: bool)
         return f"maskx{width}" if dtype == torch.bool else f"{scalar_type(dtype)}x{width}"
 
     name = "LongSum" if long else _NAMES[statement.kind]
-    if statement.kind.startswith("arg"):
+    if statement.kind in POSITIONS:
         return f"{name}<{type_of(statement.value.dtype)}, {type_of(statement.dtype)}>"
     return f"{name}<{type_of(statement.dtype)}>"

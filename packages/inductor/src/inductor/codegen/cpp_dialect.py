@@ -96,11 +96,18 @@ FORMATS: Mapping[str, Mapping[str, Format]] = {
     "within": {ANY: call("check_index", 2, "outside")},
 }  # fmt: skip
 
-RANDOM: Mapping[str, Format] = {
-    "rand": call("random_uniform", 2),
-    "randn": call("random_normal", 2),
-    "randint64": call("random_integer", 4),
+RANDOM: Mapping[str, tuple[str, int]] = {
+    "rand": ("random_uniform", 2),
+    "randn": ("random_normal", 2),
+    "randint64": ("random_integer", 4),
 }
+"""Functions of so many operands, which are told what to make."""
+
+
+def random_format(op: str, made: str) -> Format:
+    """The format for numbers of a C++ type."""
+    function, arity = RANDOM[op]
+    return call(f"{function}<{made}>", arity)
 
 
 def format_of(op: str, kind: str) -> Format:

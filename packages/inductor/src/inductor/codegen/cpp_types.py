@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
+
+from inductor.codegen.expressions import Text, signed
 
 SCALARS: dict[torch.dtype, str] = {
     torch.float32: "f32",
@@ -38,38 +41,30 @@ def vector_type(dtype: torch.dtype, lanes: int) -> str:
     return f"{'u16' if dtype in HALVES else SCALARS[dtype]}x{lanes}"
 
 
-def literal(value: float | int | bool, dtype: torch.dtype) -> str:
+def literal(value: float | int | bool, dtype: torch.dtype) -> Text:
     if dtype == torch.bool:
-        return "true" if value else "false"
+        return Text("true" if value else "false")
     if dtype in FLOATS or dtype in HALVES:
         return _float_literal(float(value), "" if dtype == torch.float64 else "f")
-    if dtype == torch.int64:
-        return f"{int(value)}L" if value != -(2**63) else "(-9223372036854775807L - 1)"
+    number = int(value)
     if dtype in PROMOTED:
-        return f"{SCALARS[dtype]}({int(value)})"
-    suffix = {torch.uint32: "u", torch.uint64: "ul"}.get(dtype, "")
-    return f"{int(value)}{suffix}" if value != -(2**31) else "(-2147483647 - 1)"
+        return Text(f"{SCALARS[dtype]}({number})")
+    if number == _LOWEST.get(dtype):
+        return Text(f"({number + 1}{_SUFFIXES.get(dtype, '')} - 1)")
+    return signed(f"{number}{_SUFFIXES.get(dtype, '')}", number < 0)
 
 
-def _float_literal(value: float, suffix: str) -> str:
+_SUFFIXES: Mapping[torch.dtype, str] = {torch.int64: "L", torch.uint32: "u", torch.uint64: "ul"}
+_LOWEST: Mapping[torch.dtype, int] = {torch.int64: -(2**63), torch.int32: -(2**31)}
+"""Whose digits alone would be a number too large for C++."""
+
+
+def _float_literal(value: float, suffix: str) -> Text:
     if math.isnan(value):
-        return f'__builtin_nan{suffix}("")'
+        return Text(f'__builtin_nan{suffix}("")')
+    sign = "-" if value < 0 else ""
     if math.isinf(value):
-        return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
+        return signed(f"{sign}__builtin_inf{suffix}()", value < 0)
     if suffix and abs(value) > 3.4028235677973366e38:  # what torch makes of it too
-        return f"{'-' if value < 0 else ''}__builtin_inff()"
-    return f"{value!r}{suffix}"
-
-
-def lowest(dtype: torch.dtype) -> str:
-    """What a maximum starts from."""
-    if dtype == torch.bool:
-        return "false"
-    return literal(-math.inf if dtype in FLOATS else torch.iinfo(dtype).min, dtype)
-
-
-def highest(dtype: torch.dtype) -> str:
-    """What a minimum starts from."""
-    if dtype == torch.bool:
-        return "true"
-    return literal(math.inf if dtype in FLOATS else torch.iinfo(dtype).max, dtype)
+        return signed(f"{sign}__builtin_inff()", value < 0)
+    return signed(f"{value!r}{suffix}", math.copysign(1, value) < 0)

@@ -173,8 +173,7 @@ class Scope:
 
 
 def _const(scope: Scope, node: Const, done: Mapping[int, Operand]) -> Operand:
-    text = literal(node.value, node.dtype)
-    return Operand(Text(text, Precedence.UNARY if text.startswith("-") else _ATOMIC), node.dtype)
+    return Operand(literal(node.value, node.dtype), node.dtype)
 
 
 def _index_value(scope: Scope, node: IndexValue, done: Mapping[int, Operand]) -> Operand:
@@ -320,7 +319,7 @@ def _narrowed(operand: Operand) -> Operand:
 def _position(scope: Scope, expr: Expr) -> Operand:
     """A position as a number of 32 bits, which it fits."""
     if isinstance(expr, Const):
-        return Operand(Text(literal(expr.value, torch.int32)), torch.int32)
+        return Operand(Text(str(literal(expr.value, torch.int32))), torch.int32)
     assert isinstance(expr, IndexValue)
     return _index_value(scope, IndexValue(expr.index, torch.int32), {})
 
@@ -405,13 +404,12 @@ def _rounded(scope: Scope, node: Apply, operands: list[Operand], vector: bool) -
 
 
 def _random(scope: Scope, node: Apply, operands: list[Operand], vector: bool) -> Operand:
-    style = cpp_dialect.RANDOM[node.op]
+    style = cpp_dialect.random_format(node.op, scalar_type(node.dtype))
     if not vector:
-        scalar = style(*(operand.text for operand in operands)).text
-        return Operand(Text(scalar.replace("(", f"<{scalar_type(node.dtype)}>(", 1)), node.dtype)
+        return Operand(style(*(operand.text for operand in operands)), node.dtype)
     operands = [scope.named(operand) for operand in operands]
     lanes = [Text(f"{operand.text}[lane]") if operand.vector else operand.text for operand in operands]
-    text = style(*lanes).text.replace("(", f"<{scalar_type(node.dtype)}>(", 1)
+    text = style(*lanes)
     kind = scope.type_of(node.dtype, True)
     return Operand(Text(f"each<{kind}>([&](i32 lane) {{ return {text}; }})"), node.dtype, True)
 

@@ -46,6 +46,11 @@ class Text:
         return self.text
 
 
+def signed(text: str, negative: bool) -> Text:
+    """A number, before which there is a sign where it is ``negative``."""
+    return Text(text, Precedence.UNARY if negative else Precedence.ATOM)
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """How an operator is written: ``template`` has ``{0}``, ``{1}``... ``demands`` say how tightly each must bind."""

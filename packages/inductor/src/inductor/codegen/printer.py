@@ -25,11 +25,17 @@ class Lines:
     def block(self, opening: str, closing: str | None = None) -> Iterator[None]:
         """Everything printed inside is one step deeper; ``closing`` ends it where the language wants an end."""
         self.line(opening)
+        with self.deeper():
+            yield
+        if closing is not None:
+            self.line(closing)
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Everything printed inside is one step deeper."""
         self._depth += 1
         yield
         self._depth -= 1
-        if closing is not None:
-            self.line(closing)
 
     def __str__(self) -> str:
         return "\n".join(self._lines) + "\n"

@@ -18,11 +18,12 @@ from inductor.codegen.printer import Lines, Names
 from inductor.codegen.triton_dialect import DTYPES
 from inductor.codegen.triton_members import print_members
 from inductor.codegen.triton_values import Block, BlockScope, Grid, Inside, cast_block
-from inductor.deps import indices_of
+from inductor.deps import checks_positions, indices_of
 from inductor.ir.expr import Expr, IndexValue, Load, substitute
 from inductor.ir.index import Index, Symbol, loop_variable
 from inductor.ir.kernel import PRODUCT, Kernel, Let, Loop, Product, Reduce, Scan, Statement, Store
 from inductor.ir.layout import TILE_NAMES, Cut, Shape, product
+from inductor.ir.ops import POSITIONS
 
 HEADER = """\
 import triton
@@ -35,10 +36,26 @@ from inductor.runtime.triton_math import *  # noqa: F403
 
 @dataclass(frozen=True, slots=True)
 class PrintedTritonKernel:
-    """A kernel and its text."""
+    """A kernel's text in two parts: ``parameters`` in parentheses, and the ``body`` of the function."""
 
     kernel: Kernel
-    text: str
+    parameters: str
+    body: str
+
+    @property
+    def text(self) -> str:
+        origins = f"    # {', '.join(self.kernel.origins)}\n" if self.kernel.origins else ""
+        return f"{_heading(self.kernel.name, self.parameters)}{origins}{self.body}"
+
+    @property
+    def content(self) -> str:
+        """What the text says by whatever name, and for whichever operators."""
+        return f"{_heading('kernel', self.parameters)}{self.body}"
+
+    @property
+    def checked(self) -> bool:
+        """Whether it asserts that positions which tensors hold are inside their axes."""
+        return any(checks_positions(kernel.passes) for kernel in self.kernel.members or (self.kernel,))
 
     @property
     def shape(self) -> Shape:
@@ -48,7 +65,11 @@ class PrintedTritonKernel:
 
 def print_kernel(kernel: Kernel) -> PrintedTritonKernel:
     """A kernel that has its shape."""
-    return PrintedTritonKernel(kernel, _TritonPrinter(kernel, kernel.shape).print())
+    return _TritonPrinter(kernel, kernel.shape).print()
+
+
+def _heading(name: str, parameters: str) -> str:
+    return f"@triton.jit\ndef {name}({parameters}):\n"
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -64,6 +85,7 @@ _ALONG = {
     "argmax": "argmax_along",
     "argmin": "argmin_along",
 }
+_BEATS = {"argmax": "beats_max", "argmin": "beats_min"}
 
 
 class _TritonPrinter:
@@ -76,7 +98,7 @@ class _TritonPrinter:
         self.names = Names(_names_in(kernel))
         self.dtypes = {argument.name: argument.dtype for argument in kernel.arguments}
         self.wide = ".to(tl.int64)" if _is_huge(kernel) else ""
-        self.dimensions = [constant[0].lower() for constant in shape.sides]
+        self.dimensions = shape.dimensions
         self.kept = len(self.dimensions) - (shape.r is not None)
         self.block = f"[{', '.join(shape.sides)}]"
         extents = {product(loop.axes) for loop in kernel.loops if loop.axes}
@@ -85,13 +107,10 @@ class _TritonPrinter:
         self.grid = _grid(kernel, shape)
         self.named = {symbol for index in indices_of(kernel.passes) for symbol in self.grid.flattened(index).symbols}
 
-    def print(self) -> str:
+    def print(self) -> PrintedTritonKernel:
         parameters = [argument.name for argument in self.kernel.arguments] + [size.name for size in self.kernel.sizes]
         parameters += [f"{name}: tl.constexpr" for name in self.shape.constants]
-        self.lines.line("@triton.jit")
-        with self.lines.block(f"def {self.kernel.name}({', '.join(parameters)}):"):
-            if self.kernel.origins:
-                self.lines.line(f"# {', '.join(self.kernel.origins)}")
+        with self.lines.deeper():
             if self.kernel.members:
                 print_members(self.lines, self.kernel, self.shape, self._member)
             elif self.shape.cut is not None and self.shape.cut.walkers is not None:
@@ -100,7 +119,7 @@ class _TritonPrinter:
                     self._program("program")
             else:
                 self._program("tl.program_id(0)")
-        return str(self.lines)
+        return PrintedTritonKernel(self.kernel, ", ".join(parameters), str(self.lines))
 
     def _member(self, kernel: Kernel, shape: Shape) -> None:
         """What is done for one block of one of the kernel's members."""
@@ -282,7 +301,7 @@ class _TritonPrinter:
 
     def _start(self, statement: Reduce) -> None:
         name = statement.name
-        value_type = DTYPES[statement.value.dtype if statement.kind.startswith("arg") else statement.dtype]
+        value_type = DTYPES[statement.value.dtype if statement.kind in POSITIONS else statement.dtype]
         if statement.kind == "welford":
             if self.persistent:
                 return
@@ -291,7 +310,7 @@ class _TritonPrinter:
             return
         start = _start_of(statement)
         self.lines.line(f"{name}_all = tl.full({self.block}, {start}, {value_type})")
-        if statement.kind.startswith("arg"):
+        if statement.kind in POSITIONS:
             self.lines.line(f"{name}_at = tl.full({self.block}, {2**63 - 1}, tl.int64)")
 
     def _accumulate(self, statement: Reduce, scope: BlockScope) -> None:
@@ -300,11 +319,11 @@ class _TritonPrinter:
         if kind == "welford":
             self._accumulate_welford(statement, value)
             return
-        if kind.startswith("arg"):
+        if kind in POSITIONS:
             at = scope.named(scope.value(IndexValue(self._position(statement), torch.int64)), "at")
             wins = self.names.fresh("wins")
             here = f"{self.in_row.whole} & " if self.in_row.whole else ""
-            self.lines.line(f"{wins} = {here}beats_{kind[3:]}({value.text}, {at.text}, {total}, {name}_at)")
+            self.lines.line(f"{wins} = {here}{_BEATS[kind]}({value.text}, {at.text}, {total}, {name}_at)")
             self.lines.line(f"{total} = tl.where({wins}, {value.text}, {total})")
             self.lines.line(f"{name}_at = tl.where({wins}, {at.text}, {name}_at)")
             return
@@ -370,7 +389,7 @@ class _TritonPrinter:
                 self.lines.line(f"{', '.join(parts)} = welford_along({name}_means, {name}_m2s, {name}_weights)")
             scope.results.update({part: Block(Text(part), dtype) for part in parts})
             return
-        arguments = f"{name}_all, {name}_at" if statement.kind.startswith("arg") else f"{name}_all"
+        arguments = f"{name}_all, {name}_at" if statement.kind in POSITIONS else f"{name}_all"
         scope.let(name, Block(Text(f"{_ALONG[statement.kind]}({arguments})"), dtype))
 
     # -- stores -------------------------------------------------------------------------------------------------------
@@ -418,7 +437,7 @@ def _combined(kind: str, total: str, value: str) -> str:
 
 
 def _start_of(statement: Reduce | Scan) -> str:
-    kind, dtype = statement.kind, statement.value.dtype if statement.kind.startswith("arg") else statement.dtype
+    kind, dtype = statement.kind, statement.value.dtype if statement.kind in POSITIONS else statement.dtype
     if kind in ("sum", "xor_sum"):
         return "0"
     if kind in ("any", "all"):
@@ -429,7 +448,7 @@ def _start_of(statement: Reduce | Scan) -> str:
     if dtype == torch.bool:
         return str(not low)
     if dtype.is_floating_point:
-        return triton_dialect.literal(-math.inf if low else math.inf, dtype)
+        return str(triton_dialect.literal(-math.inf if low else math.inf, dtype))
     return str(torch.iinfo(dtype).min if low else torch.iinfo(dtype).max)
 
 

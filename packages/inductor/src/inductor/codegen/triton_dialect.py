@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import torch
 
-from inductor.codegen.expressions import ITSELF, Format, IndexStyle, Precedence, call, infix, prefix
+from inductor.codegen.expressions import ITSELF, Format, IndexStyle, Precedence, Text, call, infix, prefix, signed
 
 ANY = "any"
 
@@ -128,10 +128,10 @@ def format_of(op: str, dtype: torch.dtype) -> Format:
     raise KeyError(f"{op} has no form for {dtype}")
 
 
-def literal(value: float | int | bool, dtype: torch.dtype) -> str:
+def literal(value: float | int | bool, dtype: torch.dtype) -> Text:
     if dtype == torch.bool:
-        return "True" if value else "False"
+        return Text("True" if value else "False")
     if not dtype.is_floating_point:
-        return str(int(value))
+        return signed(str(int(value)), int(value) < 0)
     number = float(value)
-    return repr(number) if math.isfinite(number) else f'float("{number}")'
+    return signed(repr(number), math.copysign(1, number) < 0) if math.isfinite(number) else Text(f'float("{number}")')

@@ -12,7 +12,7 @@ from inductor.codegen.expressions import Precedence, Text, index_text
 from inductor.codegen.order import plan
 from inductor.codegen.printer import Lines, Names
 from inductor.deps import expressions
-from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Result, children, rewrite
+from inductor.ir.expr import CHECKS, Apply, Const, Expr, IndexValue, Load, Masked, Result, children, rewrite
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Statement
 
@@ -21,11 +21,12 @@ LONGEST_INLINE = 72
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A printed value."""
+    """A printed value; ``read`` is the buffer that it is an element of."""
 
     text: Text
     dtype: torch.dtype
     constant: bool = False
+    read: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class BlockScope:
         self.grid = grid
         self.inside = inside
         self.results = results
-        self._named: dict[str, Text] = {}
+        self._named: dict[str, Block] = {}
 
     def narrowed(self, mask: str) -> BlockScope:
         """The scope of what is computed only where ``mask`` holds, which implies the scope's own."""
@@ -96,10 +97,10 @@ class BlockScope:
             return block
         known = self._named.get(block.text.text)
         if known is None:
-            known = Text(self.names.fresh(prefix))
-            self.lines.line(f"{known} = {block.text}")
+            known = Block(Text(self.names.fresh(prefix)), block.dtype, read=block.read)
+            self.lines.line(f"{known.text} = {block.text}")
             self._named[block.text.text] = known
-        return Block(known, block.dtype)
+        return Block(known.text, block.dtype)
 
     def let(self, name: str, block: Block) -> None:
         self.lines.line(f"{name} = {block.text}")
@@ -107,8 +108,8 @@ class BlockScope:
 
     def forget_loads(self, buffer: str | None = None) -> None:
         """What was read of a buffer is read again; of all where positions have changed, and so values."""
-        begin = "" if buffer is None else f"tl.load({buffer} + "
-        self._named = {text: name for text, name in self._named.items() if not text.startswith(begin)}
+        kept = {} if buffer is None else {t: named for t, named in self._named.items() if named.read != buffer}
+        self._named = kept
 
     def read_ahead(self, statements: Iterable[Statement]) -> None:
         """Asks for everything that statements read before any of them runs: the compiler, which knows not that buffers
@@ -176,8 +177,7 @@ def _plain_loads(expr: Expr) -> Iterator[Load]:
 
 
 def _const(scope: BlockScope, node: Const, done: Mapping[int, Block]) -> Block:
-    text = triton_dialect.literal(node.value, node.dtype)
-    return Block(Text(text, Precedence.UNARY if text.startswith("-") else Precedence.ATOM), node.dtype, True)
+    return Block(triton_dialect.literal(node.value, node.dtype), node.dtype, True)
 
 
 def _index_value(scope: BlockScope, node: IndexValue, done: Mapping[int, Block]) -> Block:
@@ -199,7 +199,7 @@ def _load(scope: BlockScope, node: Load, done: Mapping[int, Block]) -> Block:
     text = f"{node.buffer} + {place.within(Precedence.ADD)}"
     if mask is not None:
         text += f", {mask}" if met else f" + 0 * x_index, {mask}"  # a mask is a block, so its pointer must be one
-    return scope.named(Block(Text(f"tl.load({text})"), node.dtype), "x")
+    return scope.named(Block(Text(f"tl.load({text})"), node.dtype, read=node.buffer), "x")
 
 
 def _result(scope: BlockScope, node: Result, done: Mapping[int, Block]) -> Block:
@@ -216,10 +216,6 @@ def _masked(scope: BlockScope, node: Masked, done: Mapping[int, Block]) -> Block
     return Block(_typed_where(condition, body, other, node.dtype), node.dtype)
 
 
-CHECKED = frozenset({"wrapped", "within"})
-"""Operators that assert what they are given."""
-
-
 def _apply(scope: BlockScope, node: Apply, done: Mapping[int, Block]) -> Block:
     operands = [done[id(arg)] for arg in node.args]
     special = _SPECIAL.get(node.op)
@@ -229,7 +225,7 @@ def _apply(scope: BlockScope, node: Apply, done: Mapping[int, Block]) -> Block:
     if style.is_call:
         operands = [_as_block(operand) for operand in operands]
     texts = [operand.text for operand in operands]
-    if node.op in CHECKED:
+    if node.op in CHECKS:
         texts.append(Text(scope.inside.whole or "True"))  # elements that are not there have no position
     text = style(*texts)
     constant = all(operand.constant for operand in operands)

@@ -457,8 +457,8 @@ _DIRECT: Mapping[object, Callable[..., Any]] = {
 
 def _returns_lists(target: OpOverload) -> bool:
     """Whether there are lists among several results, as those of fused optimizers are."""
-    kinds = [str(result.type) for result in schema_of(target).returns]
-    return len(kinds) > 1 and any(kind.startswith("List") for kind in kinds)
+    kinds = [result.type.kind() for result in schema_of(target).returns]
+    return len(kinds) > 1 and "ListType" in kinds
 
 
 def flattened(results: Any) -> list[Any]:

@@ -147,6 +147,12 @@ class Shape:
         return self.sides if self.cut is None else self.sides | {"KBLOCK": self.cut.inner}
 
     @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The names of the block's dimensions, in their order."""
+        names = tuple(tile.name for tile in self.tiles if tile.block is not None)
+        return names if self.r is None else (*names, "r")
+
+    @property
     def sides(self) -> dict[str, int]:
         """The sizes of the block in the order of its dimensions."""
         blocks = {f"{tile.name.upper()}BLOCK": tile.block for tile in self.tiles if tile.block is not None}

@@ -123,5 +123,8 @@ REDUCTIONS: dict[str, str] = {
     "welford": "mean, sum of squared deviations and count, in one stable pass: results .mean, .m2, .weight",
 }
 
+POSITIONS = frozenset({"argmax", "argmin"})
+"""Those of them that are where something is, and not what."""
+
 SCANS: dict[str, str] = {kind: REDUCTIONS[kind] for kind in ("sum", "prod", "max", "min")}
 """The reductions that may run along, one result for every element."""

@@ -15,6 +15,7 @@ from inductor.ir.expr import Const, Expr, Load, Result, apply, cast, loads
 from inductor.ir.graph import Nest, Operation
 from inductor.ir.index import ONE, ZERO, Index, Symbol
 from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store, StoreMode
+from inductor.ir.ops import POSITIONS
 from inductor.ir.program import Buffer, Call, Ref, View
 from inductor.lowerings.sizes import Sizes, contiguous_strides, image_strides
 from inductor.lowerings.values import COMPUTED, DEVICES, Tensor, axes, compute_dtype, load, positions, reindex, strided
@@ -341,7 +342,7 @@ def _single(kind: str, value: Expr, dtype: torch.dtype) -> list[Expr]:
     """What a reduction of one element comes to."""
     if kind == "welford":
         return [cast(value, dtype), Const(0.0, dtype), Const(1.0, dtype)]
-    if kind in ("argmax", "argmin"):
+    if kind in POSITIONS:
         return [Const(0, torch.int64)]
     if kind == "sum" and dtype.is_floating_point:  # sums start from 0, which makes one of -0
         return [apply("add", cast(value, dtype), Const(0.0, dtype))]

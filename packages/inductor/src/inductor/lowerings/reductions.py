@@ -14,6 +14,7 @@ import torch
 
 from inductor.ir.expr import Expr, cast
 from inductor.ir.index import ONE, ZERO, Index
+from inductor.ir.ops import POSITIONS
 from inductor.lowerings import splitting
 from inductor.lowerings.algebra import Value, absolute, call, differs, equal, exp, log, maximum, sqrt, where
 from inductor.lowerings.context import Context
@@ -53,7 +54,7 @@ def reduce(
     finish: Callable[[Value], Value] = lambda result: result,
 ) -> Tensor:  # fmt: skip
     """One reduction of ``value`` (over the axes of ``x``) whose result is stored as ``dtype``."""
-    kept = torch.int64 if kind in ("argmax", "argmin") else value.dtype
+    kept = torch.int64 if kind in POSITIONS else value.dtype
     return splitting.reduce(
         ctx, x, dims, [(kind, value.expr, kept)], lambda result: [(finish(Value(result)).expr, dtype)], keepdim
     )[0]
@@ -160,7 +161,7 @@ def amin(ctx: Context, x: Tensor, dim: Dims = (), keepdim: bool = False) -> Tens
 def _outermost(
     ctx: Context, x: Tensor, kind: str, dims: Sequence[int], keepdim: bool, dtype: torch.dtype
 ) -> Tensor | Declined:
-    element = as_stored(x) if kind.startswith("arg") else x
+    element = as_stored(x) if kind in POSITIONS else x
     return NO_EXTREME if _perhaps_nothing(x, dims) else reduce(ctx, x, kind, dims, keepdim, Value(element.expr), dtype)
 
 

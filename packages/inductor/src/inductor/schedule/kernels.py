@@ -37,10 +37,9 @@ def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Coll
     kept = nest.kept if _counts_order(nest.loops) else _ordered(nest.kept, nest.loops)
     inner = nest.inner if counts_positions(nest.loops) else _ordered(nest.inner, nest.loops)
     loops = tuple(Loop(inner if loop.axes else (), loop.body) for loop in nest.loops)
-    runs = {**_runs(kept, loops, "i"), **_runs(inner, loops, "r")}
-    loops = _renamed(loops, runs)
-    kept = tuple(axis for axis in runs if axis.name.startswith("i"))
-    inner = tuple(axis for axis in runs if axis.name.startswith("r"))
+    outer_runs, inner_runs = _runs(kept, loops, "i"), _runs(inner, loops, "r")
+    loops = _renamed(loops, {**outer_runs, **inner_runs})
+    kept, inner = tuple(outer_runs), tuple(inner_runs)
     loops = tuple(Loop(inner if loop.axes else (), loop.body) for loop in loops)
     device: Literal["cpu", "cuda"] = "cuda" if nest.device.type == "cuda" else "cpu"
     loops = exact(loops)
