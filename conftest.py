@@ -35,6 +35,7 @@ def _listen_to_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+os.environ.setdefault("INDUCTOR_VERIFY", "1")  # the code generator holds what each of its stages made against the rules
 _set_what_the_processor_needs()
 _listen_to_interrupts()
 

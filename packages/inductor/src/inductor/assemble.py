@@ -62,12 +62,18 @@ def build_kernels(
     launchers: dict[str, Callable[..., None]] = {}
     if printed.triton:
         devices = {name: device.index or 0 for name, device in program.launches().items()}
-        store, triton = open_cache(options), printed.triton
-        if options.max_autotune:
-            triton = triton_tune.tuned(triton, devices, store)
-        launchers, path = triton_launch.load(triton, devices, store, options)
-        kernels += [CompiledKernel(k.kernel.name, k.text, path, k.kernel.origins, False) for k in triton]
+        launchers, path = triton_launch.load(printed.triton, devices, open_cache(options), options)
+        kernels += [CompiledKernel(k.kernel.name, k.text, path, k.kernel.origins, False) for k in printed.triton]
     return BuiltKernels(run, launchers, tuple(kernels))
+
+
+def tuned(program: Program, printed: PrintedProgram, options: Options) -> Program:
+    """The program with its kernels for GPUs in the shapes that ran fastest."""
+    if not printed.triton:
+        return program
+    devices = {name: device.index or 0 for name, device in program.launches().items()}
+    fastest = triton_tune.tuned(printed.triton, devices, open_cache(options))
+    return layouts.in_shapes(program, {kernel.kernel.name: kernel.shape for kernel in fastest})
 
 
 def _origins(program: Program, name: str) -> tuple[str, ...]:

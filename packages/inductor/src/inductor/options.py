@@ -51,6 +51,10 @@ class Options:
     check_inputs: bool = True
     """Whether each call checks that inputs have the sizes, strides and dtypes that the code was made for."""
 
+    verify: bool = False
+    """Whether what each stage made is held against the rules of the IR before the next one begins, for who works on
+    this package; a broken rule is an ``InvalidIR``.  ``INDUCTOR_VERIFY=1`` does the same."""
+
     fallback: bool = True
     """Whether a graph that cannot be built runs operator by operator instead, with a warning; otherwise it raises."""
 
@@ -72,6 +76,8 @@ class Options:
         if not chosen.trace and os.environ.get("INDUCTOR_TRACE", "0") not in ("", "0"):
             value = os.environ["INDUCTOR_TRACE"]
             chosen = replace(chosen, trace=True if value == "1" else value)
+        if not chosen.verify and os.environ.get("INDUCTOR_VERIFY", "0") not in ("", "0"):
+            chosen = replace(chosen, verify=True)
         return chosen
 
     def cache_folder(self) -> Path:

@@ -1,7 +1,7 @@
 """The stages from an FX graph to something that runs: a list, in the order they happen.
 
 Each stage takes the work so far and returns it with its own part filled in.  What a stage made can be printed, so that
-a trace folder is nothing but this list written down.
+a trace folder is nothing but this list written down, and verified, which the option ``verify`` asks for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from torch.fx import GraphModule
@@ -21,7 +20,7 @@ from inductor.assemble import BuiltKernels
 from inductor.codegen.units import PrintedProgram
 from inductor.codegen.wrapper import Wrapper
 from inductor.compiled import CompiledGraph
-from inductor.ir import show
+from inductor.ir import show, verify
 from inductor.ir.graph import Graph
 from inductor.ir.program import Program
 from inductor.labels import labelled
@@ -30,7 +29,8 @@ from inductor.options import Options
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A graph on its way through the stages; what later stages make is None until then."""
+    """A graph on its way through the stages; what later stages make is None until then.  ``pieces`` are the kernels
+    and calls that the program is made of."""
 
     name: str
     gm: GraphModule
@@ -38,6 +38,7 @@ class Work:
     options: Options
     tell: Callable[[str], None] | None = None
     graph: Graph | None = None
+    pieces: Sequence[schedule.Work] = ()
     program: Program | None = None
     printed: PrintedProgram | None = None
     built: BuiltKernels | None = None
@@ -45,15 +46,20 @@ class Work:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
+def _nothing(work: Work) -> None:
+    """There is no rule for what the stage made."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """``run`` does the stage's part; ``texts`` gives what it made as files by name, for people, or where these are
-    ``sources`` for tools too."""
+    ``sources`` for tools too; ``verify`` raises where it breaks a rule."""
 
     name: str
     run: Callable[[Work], Work]
     texts: Callable[[Work], dict[str, str]]
     sources: bool = False
+    verify: Callable[[Work], None] = _nothing
 
 
 def _prepare(work: Work) -> Work:
@@ -68,8 +74,8 @@ def _lower(work: Work) -> Work:
 
 def _schedule(work: Work) -> Work:
     assert work.graph is not None
-    products = partial(triton_products.choose, options=work.options) if work.options.max_autotune else None
-    return replace(work, program=schedule.schedule(work.graph, products))
+    pieces = schedule.work_of(work.graph)
+    return replace(work, pieces=pieces, program=schedule.program_of(work.graph, pieces))
 
 
 def _lay_out(work: Work) -> Work:
@@ -89,6 +95,22 @@ def _build(work: Work) -> Work:
     return replace(work, built=labelled(built) if work.options.labels else built)
 
 
+def _tune(work: Work) -> Work:
+    """What ``max_autotune`` tries on the device: products as kernels, then other shapes.  Where something else than the
+    first guess is faster, the stages that come after such a choice are gone through again."""
+    if not work.options.max_autotune:
+        return work
+    assert work.graph is not None
+    graph, pieces = triton_products.choose(work.graph, work.pieces, work.options)
+    if pieces is not work.pieces:
+        program = schedule.program_of(graph, pieces)
+        work = _build(_print(_lay_out(replace(work, graph=graph, pieces=pieces, program=program))))
+    assert work.program is not None
+    assert work.printed is not None
+    tuned = assemble.tuned(work.program, work.printed, work.options)
+    return work if tuned is work.program else _build(_print(replace(work, program=tuned)))
+
+
 def _wrap(work: Work) -> Work:
     assert work.program is not None
     assert work.built is not None
@@ -98,13 +120,49 @@ def _wrap(work: Work) -> Work:
     return replace(work, wrapper=wrapper)
 
 
+def _verify_graph(work: Work) -> None:
+    assert work.graph is not None
+    verify.verify_graph(work.graph)
+
+
+def _verify_program(work: Work) -> None:
+    assert work.program is not None
+    verify.verify_program(work.program)
+
+
+def _verify_layouts(work: Work) -> None:
+    assert work.program is not None
+    verify.verify_layouts(work.program)
+
+
 STAGES: tuple[Stage, ...] = (
-    Stage("prepare", _prepare, lambda work: {"fx_graph.py": work.gm.print_readable(print_output=False)}),
-    Stage("lower", _lower, lambda work: {"graph.txt": show.graph_text(work.graph) if work.graph else ""}),
-    Stage("schedule", _schedule, lambda work: {"program.txt": show.program_text(work.program) if work.program else ""}),
-    Stage("layout", _lay_out, lambda work: {"layouts.txt": show.layouts_text(work.program) if work.program else ""}),
+    Stage(
+        "prepare",
+        _prepare,
+        lambda work: {"fx_graph.py": work.gm.print_readable(print_output=False)},
+        verify=lambda work: work.gm.graph.lint(),
+    ),
+    Stage(
+        "lower",
+        _lower,
+        lambda work: {"graph.txt": show.graph_text(work.graph) if work.graph else ""},
+        verify=_verify_graph,
+    ),
+    Stage(
+        "schedule",
+        _schedule,
+        lambda work: {"program.txt": show.program_text(work.program) if work.program else ""},
+        verify=_verify_program,
+    ),
+    Stage(
+        "layout",
+        _lay_out,
+        lambda work: {"layouts.txt": show.layouts_text(work.program) if work.program else ""},
+        verify=_verify_layouts,
+    ),
     Stage("print", _print, lambda work: work.printed.files() if work.printed else {}, sources=True),
     Stage("build", _build, lambda work: {}),
+    Stage("tune", _tune, lambda work: {}, verify=_verify_layouts),
     Stage("wrap", _wrap, lambda work: {"wrapper.py": work.wrapper.source if work.wrapper else ""}, sources=True),
 )
 
@@ -118,6 +176,8 @@ def run(work: Work, observe: Callable[[Stage, Work], None] | None = None) -> Com
                 work.tell(stage.name)
             work = stage.run(work)
             work = replace(work, seconds={**work.seconds, stage.name: time.perf_counter() - start})
+            if work.options.verify:
+                stage.verify(work)
             if observe is not None:
                 observe(stage, work)
     assert work.program is not None

@@ -46,8 +46,8 @@ SHORTEST_SUM = 256
 """Sums are not cut into parts shorter than this."""
 
 
-def choose(graph: Graph, work: list[Work], options: Options) -> tuple[Graph, list[Work]]:
-    """The work with kernels in the place of calls, where that is faster."""
+def choose(graph: Graph, work: Sequence[Work], options: Options) -> tuple[Graph, Sequence[Work]]:
+    """The work with kernels in the place of calls, where that is faster; the same work where none is."""
     on_gpu = any(buffer.device.type == "cuda" for buffer in graph.buffers.values())
     if not on_gpu or not torch.cuda.is_available():
         return graph, work
@@ -60,6 +60,8 @@ def choose(graph: Graph, work: list[Work], options: Options) -> tuple[Graph, lis
                 taken.update(found.replaced)
                 placed[max(found.replaced)] = list(choice.kernels)
                 buffers.update(choice.buffers)
+    if not placed:
+        return graph, work
     return replace(graph, buffers=buffers), reworked(work, taken, placed)
 
 

@@ -19,7 +19,7 @@ def test_unknown_options_are_refused():
 
 
 def test_an_options_object_passes_through():
-    options = Options(check_inputs=False)
+    options = Options(check_inputs=False, verify=True)  # which all tests do
     assert Options.read(options) is options
 
 

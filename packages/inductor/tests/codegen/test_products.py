@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from inductor import triton_products
+from inductor import pipeline, triton_launch, triton_products, triton_tune
 from inductor.cache import Cache
 from inductor.codegen.triton import print_kernel
 from inductor.decompose import prepare
@@ -22,7 +23,8 @@ from inductor.ir.layout import Cut
 from inductor.ir.program import Call, Launch
 from inductor.ir.verify import verify_program
 from inductor.lower import lower
-from inductor.schedule import schedule
+from inductor.options import Options
+from inductor.schedule import program_of, work_of
 from inductor.schedule.kernels import with_own_names
 from inductor.schedule.layouts import with_layout
 from inductor.schedule.products import alternatives
@@ -45,28 +47,19 @@ def graph_of(function, *sizes, dtype=torch.bfloat16):
 
 def found(function, *sizes, dtype=torch.bfloat16):
     """The graph of a function of tensors on a GPU, and the kernels that its products could be."""
-    seen = []
-
-    def look(graph, work):
-        seen.append((graph, list(alternatives(work, graph))))
-        return graph, work
-
-    schedule(graph_of(function, *sizes, dtype=dtype), look)
-    return seen[0]
+    graph = graph_of(function, *sizes, dtype=dtype)
+    return graph, list(alternatives(work_of(graph), graph))
 
 
 def replaced(function, *sizes):
     """The program with every product done by a kernel of ours."""
-
-    def take(graph, work):
-        taken, placed = set(), {}
-        for one in alternatives(work, graph):
-            if taken.isdisjoint(one.replaced):
-                taken.update(one.replaced)
-                placed[max(one.replaced)] = [one.kernel]
-        return graph, reworked(work, taken, placed)
-
-    program = schedule(graph_of(function, *sizes), take)
+    graph = graph_of(function, *sizes)
+    work, taken, placed = work_of(graph), set(), {}
+    for one in alternatives(work, graph):
+        if taken.isdisjoint(one.replaced):
+            taken.update(one.replaced)
+            placed[max(one.replaced)] = [one.kernel]
+    program = program_of(graph, reworked(work, taken, placed))
     verify_program(program)
     return program
 
@@ -233,16 +226,37 @@ def test_the_fastest_way_is_taken(fast, tmp_path, monkeypatch):
 
     PretendedDevice(monkeypatch, seconds)
     rows, depth = (64, 2048) if fast == "parts" else (2048, 128)
-    graphs = []
-
-    def look(graph, work):
-        graphs.append((graph, work, list(alternatives(work, graph))))
-        return graph, work
-
-    schedule(graph_of(lambda a, b, c: (torch.addmm(c, a, b)).relu(), (rows, depth), (depth, 1024), (1024,)), look)
-    ((graph, work, (one,)),) = graphs
+    graph = graph_of(lambda a, b, c: (torch.addmm(c, a, b)).relu(), (rows, depth), (depth, 1024), (1024,))
+    work = work_of(graph)
+    (one,) = alternatives(work, graph)
     found = triton_products._choice(one, work, graph, Cache(tmp_path, 1 << 30))
     assert (found is None) == (fast == "library")
     if found is not None:
         assert (found.parts > 1) == (fast == "parts")
         assert (found.cut.walkers is not None) == (fast == "walkers")
+
+
+def test_what_was_faster_is_scheduled_printed_and_built_again(monkeypatch, tmp_path):
+    """Both of the stage's choices, made without a device: a kernel in the place of the call, in another shape."""
+
+    def choose(graph, work, options):
+        (one,) = alternatives(work, graph)
+        return graph, reworked(work, set(one.replaced), {max(one.replaced): [one.kernel]})
+
+    def more_warps(kernels, devices, store):
+        return [print_kernel(replace(made.kernel, layout=replace(made.shape, warps=16))) for made in kernels]
+
+    monkeypatch.setattr(triton_products, "choose", choose)
+    monkeypatch.setattr(triton_tune, "tuned", more_warps)
+    monkeypatch.setattr(triton_launch, "load", lambda kernels, *_: ({made.kernel.name: print for made in kernels}, ""))
+    with FakeTensorMode(), torch.no_grad():
+        inputs = [torch.empty(size, dtype=torch.bfloat16, device="cuda") for size in (A, B)]
+        gm = prepare(make_fx(lambda a, b: (a @ b).relu())(*inputs), inputs)
+    work = pipeline.Work("g", gm, inputs, Options(max_autotune=True, cache_dir=str(tmp_path)))
+    for stage in pipeline.STAGES:
+        work = stage.run(work) if stage.name != "prepare" else work
+        stage.verify(work)
+    assert kinds(work.program) == [Launch]
+    (launch,) = (item for item in work.program.items if isinstance(item, Launch))
+    assert launch.kernel.shape.warps == 16
+    assert f"{launch.kernel.name}(stream, " in work.wrapper.source

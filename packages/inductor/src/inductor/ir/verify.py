@@ -8,10 +8,12 @@ import torch
 
 from inductor.errors import InvalidIR
 from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, walk
+from inductor.ir.graph import Graph, Nest
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import PRODUCT, Kernel, Let, Reduce, Scan, Statement, Store, numbers_last
+from inductor.ir.layout import CpuLayout, Shape
 from inductor.ir.ops import OPERATORS, REDUCTIONS, SCANS
-from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, View
+from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Run, View
 
 MIXED = frozenset(("where", "cast", "bitcast", "rand", "randn", "randint64"))
 """Operators whose operands need not have one dtype."""
@@ -156,6 +158,33 @@ class _KernelRules:
         self.require(read_only and (self.kernel.device == "cuda" or not any(numbers)), "a number is written")
 
 
+# -- graphs -----------------------------------------------------------------------------------------------------------
+
+
+def verify_graph(graph: Graph) -> None:
+    """Every nest works on buffers that there are, of their dtype, by axes of its own."""
+    for operation in graph.operations:
+        if isinstance(operation, Nest):
+            _verify_nest(operation, graph)
+
+
+def _verify_nest(nest: Nest, graph: Graph) -> None:
+    def require(holds: bool, complaint: str) -> None:
+        if not holds:
+            raise InvalidIR(f"nest {nest.name}: {complaint}")
+
+    require(nest.reduced <= set(nest.domain), "it reduces over axes that it does not have")
+    for statement in (statement for loop in nest.loops for statement in loop.body):
+        for load in (node for node in walk(statement.value) if isinstance(node, Load)):
+            known = graph.buffers.get(load.buffer)
+            require(known is not None and known.dtype == load.dtype, f"{load.buffer} is no {load.dtype} buffer")
+        if isinstance(statement, Store):
+            require(statement.buffer in graph.buffers, f"{statement.buffer} is no buffer")
+            free = {symbol for symbol in statement.index.symbols if symbol.size is not None}
+            bound = {*nest.domain, *(symbol for symbol, _ in statement.bindings)}
+            require(free <= bound, f"{statement.index} is not bound")
+
+
 # -- programs ---------------------------------------------------------------------------------------------------------
 
 
@@ -217,3 +246,30 @@ class _ProgramRules:
         clash = any(argument.role != "in" and name in shared for name, argument in roles)
         if clash or len(set(written)) != len(written):
             raise InvalidIR(f"program {self.name}: {step.kernel.name} is given one buffer twice")
+
+
+# -- layouts ----------------------------------------------------------------------------------------------------------
+
+
+def verify_layouts(program: Program) -> None:
+    """Every kernel has the layout of its target, for each of its loops, and is launched where it was; what is scratch
+    is made by the program."""
+
+    def require(holds: bool, complaint: str) -> None:
+        if not holds:
+            raise InvalidIR(f"program {program.name}: {complaint}")
+
+    launches = [step for step in program.steps if isinstance(step, Launch)]
+    for kernel in (launch.kernel for launch in launches):
+        wanted = CpuLayout if kernel.device == "cpu" else Shape
+        require(isinstance(kernel.layout, wanted), f"{kernel.name} has no layout for its target")
+        if isinstance(kernel.layout, CpuLayout):
+            require(len(kernel.layout.loops) == len(kernel.loops), f"{kernel.name} has loops without a layout")
+        else:
+            members = sum(family.count for family in kernel.families)
+            require(members == len(kernel.members), f"{kernel.name} has members of no family")
+    items = [launch for item in program.items for launch in (item.launches if isinstance(item, Run) else [item])]
+    require({id(step) for step in program.steps} == {id(item) for item in items}, "its items are not its steps")
+    made = {step.buffer.name for step in program.steps if isinstance(step, Allocate)}
+    places = {} if program.scratch is None else dict(program.scratch.places)
+    require(places.keys() <= made, "scratch memory for what is not made")

@@ -9,8 +9,7 @@ many) -> memory -> Program
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from inductor.deps import access, root
 from inductor.ir.graph import Graph, Nest
@@ -20,11 +19,14 @@ from inductor.schedule.kernels import make_kernel
 from inductor.schedule.memory import Work, plan
 from inductor.schedule.together import start_together
 
-Rework: TypeAlias = Callable[[Graph, list[Work]], tuple[Graph, list[Work]]]
+
+def schedule(graph: Graph) -> Program:
+    """The program of a lowered graph."""
+    return program_of(graph, work_of(graph))
 
 
-def schedule(graph: Graph, rework: Rework | None = None) -> Program:
-    """The program of a lowered graph; ``rework`` may put other kernels in the place of some of its work."""
+def work_of(graph: Graph) -> list[Work]:
+    """The kernels and calls of a graph in their order; which share a start, and where memory comes from, is open."""
     operations = fuse(graph)
     live = {root(output.name, graph.views) for output in graph.outputs if isinstance(output, Ref)}
     live |= graph.mutated | {buffer.name for buffer in graph.inputs if isinstance(buffer, Buffer)}
@@ -41,11 +43,13 @@ def schedule(graph: Graph, rework: Rework | None = None) -> Program:
             work.append(operation)
             live |= access(operation, graph).reads
     work.reverse()
-    if rework is not None:
-        graph, work = rework(graph, work)
-    work = start_together(graph, work)
+    return work
+
+
+def program_of(graph: Graph, work: Sequence[Work]) -> Program:
+    """The program of a graph's work."""
     constants = tuple(graph.buffers[name] for name in graph.constants)
-    return Program(graph.name, graph.inputs, constants, plan(graph, work), graph.outputs)
+    return Program(graph.name, graph.inputs, constants, plan(graph, start_together(graph, work)), graph.outputs)
 
 
 SILENT = frozenset((
@@ -62,4 +66,4 @@ def _name(nest: Nest, number: int) -> str:
     return f"{'_'.join(list(words)[-4:]) or 'kernel'}_{number}"
 
 
-__all__ = ["Rework", "schedule"]
+__all__ = ["Work", "program_of", "schedule", "work_of"]

@@ -4,9 +4,11 @@ what temporaries share memory.  What is printed afterwards prints only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from inductor.ir.kernel import Kernel
+from inductor.ir.layout import Shape
 from inductor.ir.program import Launch, Program
 from inductor.schedule import cpu, gpu
 from inductor.schedule.runs import gathered
@@ -23,6 +25,20 @@ def lay_out(program: Program, vector_bytes: int, alone: bool = False) -> Program
     )
     items = tuple(gathered(steps, alone))
     return replace(program, steps=steps, items=items, scratch=scratch_of(program))
+
+
+def in_shapes(program: Program, shapes: Mapping[str, Shape]) -> Program:
+    """The program with its kernels for GPUs, by their names, in other shapes; itself where these are what it has."""
+    launches = {id(step): step for step in program.steps if isinstance(step, Launch) and step.kernel.name in shapes}
+    changed = {
+        number: replace(step, kernel=replace(step.kernel, layout=shapes[step.kernel.name]))
+        for number, step in launches.items()
+        if step.kernel.layout != shapes[step.kernel.name]
+    }
+    if not changed:
+        return program
+    steps = tuple(changed.get(id(step), step) for step in program.steps)
+    return replace(program, steps=steps, items=tuple(changed.get(id(item), item) for item in program.items))
 
 
 def with_layout(kernel: Kernel, vector_bytes: int = 64) -> Kernel:
