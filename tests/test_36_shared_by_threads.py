@@ -1,6 +1,7 @@
 """Kernels whose iterations are shared by threads do each of them once, whatever vectors leave over at the end."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 import compile_api
-import inductor.schedule.cpu
+from inductor import costs
 from programs.written_from_itself import WRITES
 
 SIZES = (35, 37)
@@ -37,7 +38,7 @@ PROGRAMS = {
 @pytest.fixture
 def all_shared(monkeypatch):
     """Everything is worth sharing, by three threads."""
-    monkeypatch.setattr(inductor.schedule.cpu, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(costs, "CPU", replace(costs.CPU, parallel_work=1))
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield

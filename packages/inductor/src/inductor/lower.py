@@ -18,6 +18,7 @@ from torch import fx
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from inductor import costs
 from inductor.deps import UNDECLARED_WRITES
 from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Expr, Load, has_checks, loads
@@ -53,15 +54,6 @@ from inductor.rewrites.redundant import find_redundant
 from inductor.rewrites.views import behind_outputs, is_view
 from inductor.torch_versions import OpOverload, aten, pytree, schema_of
 
-SHARED_COST = 4
-"""A value with several users is computed in each of them if it costs no more than this."""
-CHEAP_ON_GPUS = 24
-"""There memory counts: what takes no more bytes to compute again than to read is computed again up to this cost."""
-LARGEST = 80
-"""An expression that costs more is given memory, so that trees stay small whatever the graph."""
-MOST_READS = 16
-MOST_WAITING = 1 << 20
-"""Bytes of terms that wait for their sum."""
 CONVERSIONS = frozenset((aten._to_copy.default, torch.ops.prims.convert_element_type.default))
 PICKS = frozenset((
     aten.slice.Tensor, aten.select.int, aten.narrow.default, aten.split.Tensor, aten.split_with_sizes.default,
@@ -307,7 +299,7 @@ class _Lowerer:
             return False
         waiting = {read.buffer for read in loads(value.expr)} & self.ctx.returned
         sizes = [numel(self.ctx.buffers[name].sizes).as_int() or 0 for name in waiting]
-        return len(waiting) > 1 and sum(sizes) * value.dtype.itemsize > MOST_WAITING
+        return len(waiting) > 1 and sum(sizes) * value.dtype.itemsize > costs.ANY.most_waiting
 
     def _strides(self, node: Node) -> tuple[Index, ...] | None:
         meta = node.meta.get("val")
@@ -435,12 +427,16 @@ def _is_readable(value: torch.Tensor) -> bool:
 
 
 def _deserves_memory(value: Tensor, users: int) -> bool:
-    work, reads = cost(value.expr, LARGEST), list(loads(value.expr))
-    if work > LARGEST or len(reads) > MOST_READS:
+    work, reads = cost(value.expr, costs.ANY.largest_tree), list(loads(value.expr))
+    if work > costs.ANY.largest_tree or len(reads) > costs.ANY.most_reads:
         return True
-    if value.device.type == "cuda" and work <= CHEAP_ON_GPUS and 0 < _bytes_read(value, reads) <= value.dtype.itemsize:
+    if (
+        value.device.type == "cuda"
+        and work <= costs.GPU.cheap
+        and 0 < _bytes_read(value, reads) <= value.dtype.itemsize
+    ):
         return False
-    return users > 1 and work > SHARED_COST
+    return users > 1 and work > costs.ANY.shared
 
 
 def _bytes_read(value: Tensor, reads: Iterable[Load]) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from inductor import costs
 from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel, print_kernel
 from inductor.ir.graph import Graph
@@ -31,19 +32,13 @@ from inductor.schedule.products import Alternative, alternatives, in_parts, part
 from inductor.toolchain import open_cache
 from inductor.torch_versions import pytree
 from inductor.triton_launch import Loaded, compile_apart, content, identity
-from inductor.triton_tune import BETTER, LAUNCHES, TURNS, random_numbers, seconds
+from inductor.triton_tune import random_numbers, seconds
 
 CUTS = (
     Cut(128, 256, 64, 8, 3), Cut(256, 128, 64, 8, 3), Cut(128, 128, 64, 8, 3), Cut(128, 128, 64, 4, 4),
     Cut(64, 256, 64, 8, 3), Cut(64, 128, 64, 4, 4), Cut(128, 64, 64, 4, 4), Cut(64, 64, 64, 4, 4),
     Cut(32, 128, 64, 4, 4), Cut(16, 128, 128, 4, 4), Cut(16, 64, 128, 4, 4),
 )  # fmt: skip
-SHARED_BYTES = 220 << 10
-"""What a program may hold of the factors."""
-
-PARTS = (2, 4, 8)
-SHORTEST_SUM = 256
-"""Sums are not cut into parts shorter than this."""
 
 
 def choose(graph: Graph, work: Sequence[Work], options: Options) -> tuple[Graph, Sequence[Work]]:
@@ -101,7 +96,7 @@ def variants(kernel: Kernel, graph: Graph, processors: int) -> Iterator[Variant]
     assert made is not None
     length = made.inner.size.as_int() if made.inner.size is not None else None
     for cut in CUTS:
-        if (cut.rows + cut.columns) * cut.inner * cut.stages * made.dtype.itemsize > SHARED_BYTES:
+        if (cut.rows + cut.columns) * cut.inner * cut.stages * made.dtype.itemsize > costs.GPU.shared_bytes:
             continue
         shape = choose_shape(replace(kernel, product=replace(made, cut=cut)))
         if any(tile.block is not None and 2 * tile.block <= side for tile, side in
@@ -112,7 +107,7 @@ def variants(kernel: Kernel, graph: Graph, processors: int) -> Iterator[Variant]
         if blocks > processors:
             ways.append((replace(cut, walkers=processors), 1))
         if blocks < processors and length is not None:
-            ways += [(cut, parts) for parts in PARTS if length // parts >= SHORTEST_SUM]
+            ways += [(cut, parts) for parts in costs.GPU.parts if length // parts >= costs.GPU.shortest_sum]
         for way, parts in ways:
             if (found := variant(kernel, way, parts, graph)) is not None:
                 yield found
@@ -150,17 +145,17 @@ def _fastest(found: Alternative, work: Sequence[Work], graph: Graph, store: Cach
             except Exception:  # noqa: BLE001 - whatever keeps one candidate from running, there are others
                 continue
         took: dict[int, list[float]] = {number: [] for number in runs}
-        for _ in range(TURNS):
+        for _ in range(costs.GPU.tuning_turns):
             for number, parts in runs.items():
                 took[number].append(seconds(partial(_repeat, parts)))
     medians = {number: statistics.median(times) for number, times in took.items()}
     best = min(medians, key=lambda number: medians[number])
-    return ways[best] if best >= 0 and medians[best] < BETTER * medians[-1] else None
+    return ways[best] if best >= 0 and medians[best] < costs.GPU.better * medians[-1] else None
 
 
 def _repeat(parts: Sequence[Callable[[int], None]]) -> None:
     stream = torch.cuda.current_stream().cuda_stream
-    for _ in range(LAUNCHES):
+    for _ in range(costs.GPU.tuning_launches):
         for part in parts:
             part(stream)
 

@@ -14,6 +14,7 @@ from functools import partial
 
 import torch
 
+from inductor import costs
 from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel, print_kernel
 from inductor.ir.layout import Shape
@@ -21,17 +22,6 @@ from inductor.launcher import Launchers
 from inductor.schedule.gpu import candidates
 from inductor.torch_versions import sleep
 from inductor.triton_launch import Loaded, compile_apart, content, identity
-
-SMALLEST = 1 << 16
-"""Kernels that touch fewer bytes than this take as long as a launch, whatever their shape."""
-
-TURNS = 7
-LAUNCHES = 20
-CACHE_BYTES = 64 << 20
-"""More than the second-level cache of the device holds."""
-
-BETTER = 0.97
-"""A candidate has to take less than this share of the guess's time to be taken instead of it."""
 
 
 def tuned(
@@ -51,7 +41,7 @@ def _tuned(printed: PrintedTritonKernel, device: int, store: Cache) -> PrintedTr
         return printed
     took = timings(printed, device, store)
     best = min(took, key=lambda shape: took[shape])
-    if took[best] > BETTER * took[printed.shape]:
+    if took[best] > costs.GPU.better * took[printed.shape]:
         best = printed.shape
     store.keep_data(name, json.dumps({"blocks": best.constants, "warps": best.warps}).encode())
     return _in_shape(printed, best)
@@ -66,7 +56,10 @@ def can_be_timed(printed: PrintedTritonKernel) -> bool:
     arguments = printed.kernel.arguments
     if printed.checked or printed.kernel.sizes:
         return False
-    return sum((argument.numel.as_int() or 0) * argument.dtype.itemsize for argument in arguments) >= SMALLEST
+    return (
+        sum((argument.numel.as_int() or 0) * argument.dtype.itemsize for argument in arguments)
+        >= costs.GPU.smallest_tuned
+    )
 
 
 def timings(printed: PrintedTritonKernel, device: int, store: Cache) -> dict[Shape, float]:
@@ -81,7 +74,7 @@ def timings(printed: PrintedTritonKernel, device: int, store: Cache) -> dict[Sha
         arguments = _arguments(printed)
         runs = {shape: partial(_run, kernel.launcher(Launchers(None)), arguments) for shape, kernel in loaded.items()}
         found: dict[Shape, list[float]] = {shape: [] for shape in runs}
-        for _ in range(TURNS):
+        for _ in range(costs.GPU.tuning_turns):
             for shape, run in runs.items():
                 found[shape].append(seconds(run))
     return {shape: statistics.median(times) for shape, times in found.items()}
@@ -91,7 +84,7 @@ def _arguments(printed: PrintedTritonKernel) -> list[list[torch.Tensor]]:
     """Buffers to work on: so many sets of them that the cache does not hold what was touched last."""
     given = [(a.numel.as_int() or 0, a.dtype, "cpu" if a.number else "cuda") for a in printed.kernel.arguments]
     total = sum(numel * dtype.itemsize for numel, dtype, _ in given)
-    sets = min(LAUNCHES, 1 + CACHE_BYTES // max(total, 1))
+    sets = min(costs.GPU.tuning_launches, 1 + costs.GPU.cache_bytes // max(total, 1))
     return [[random_numbers(numel, dtype, device) for numel, dtype, device in given] for _ in range(sets)]
 
 
@@ -104,12 +97,12 @@ def random_numbers(numel: int, dtype: torch.dtype, device: str = "cuda") -> torc
 
 def _run(launch: Callable[..., None], sets: Sequence[Sequence[torch.Tensor]]) -> None:
     stream = torch.cuda.current_stream().cuda_stream
-    for number in range(LAUNCHES):
+    for number in range(costs.GPU.tuning_launches):
         launch(stream, *(tensor.data_ptr() for tensor in sets[number % len(sets)]))
 
 
 def seconds(run: Callable[[], None]) -> float:
-    """Seconds of a launch on the device, of ``LAUNCHES`` that one call of ``run`` queues."""
+    """Seconds of a launch on the device, of the many that one call of ``run`` queues."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     run()
     sleep(1_000_000)  # all launches are queued before the first one starts
@@ -117,4 +110,4 @@ def seconds(run: Callable[[], None]) -> float:
     run()
     end.record()
     end.synchronize()
-    return start.elapsed_time(end) / 1e3 / LAUNCHES
+    return start.elapsed_time(end) / 1e3 / costs.GPU.tuning_launches

@@ -16,13 +16,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeAlias
 
+from inductor import costs
 from inductor.runtime import compile_worker
 from inductor.runtime.compile_worker import READY, Request
-
-THREADS = 4
-WORKERS = 16
-JOBS_PER_WORKER = 6
-"""A process takes as long to start as it takes to compile so many kernels."""
 
 
 class Job(Protocol):
@@ -42,7 +38,9 @@ def compile_all(jobs: Sequence[Job], processors: int) -> None:
     for job in jobs:
         waiting.put(job)
     workers = [worker for _ in range(worker_count(len(jobs), processors)) if (worker := _started()) is not None]
-    threads = max(1, min(len(jobs), processors, THREADS if workers else 2 * THREADS))
+    threads = max(
+        1, min(len(jobs), processors, costs.GPU.compiler_threads if workers else 2 * costs.GPU.compiler_threads)
+    )
     with ThreadPoolExecutor(threads + len(workers)) as pool:
         there = [pool.submit(worker.drain, waiting) for worker in workers]
         for future in [pool.submit(_drain, waiting) for _ in range(threads)]:
@@ -56,7 +54,11 @@ def compile_all(jobs: Sequence[Job], processors: int) -> None:
 
 
 def worker_count(jobs: int, processors: int) -> int:
-    return min(WORKERS, processors - 1, jobs // JOBS_PER_WORKER) if jobs >= 2 * JOBS_PER_WORKER else 0
+    return (
+        min(costs.GPU.compiler_processes, processors - 1, jobs // costs.GPU.jobs_per_process)
+        if jobs >= 2 * costs.GPU.jobs_per_process
+        else 0
+    )
 
 
 def _waiting(jobs: Waiting) -> Iterator[Job]:

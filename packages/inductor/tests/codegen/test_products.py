@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from inductor import pipeline, triton_launch, triton_products, triton_tune
+from inductor import costs, pipeline, triton_launch, triton_products, triton_tune
 from inductor.cache import Cache
 from inductor.codegen.triton import print_kernel
 from inductor.decompose import prepare
@@ -212,7 +212,7 @@ class PretendedDevice:
     def time(self, run):
         self.started.clear()
         run()
-        return self.seconds(self.started[: len(self.started) // triton_products.LAUNCHES])
+        return self.seconds(self.started[: len(self.started) // costs.GPU.tuning_launches])
 
 
 @pytest.mark.parametrize("fast", ["parts", "walkers", "library"])

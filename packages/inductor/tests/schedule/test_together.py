@@ -1,12 +1,14 @@
 """Elementwise kernels that are started as one on a GPU."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from simulated import program_for_gpu, simulated
 
+from inductor import costs
 from inductor.codegen.triton import print_kernel
 from inductor.ir.program import Launch
-from inductor.schedule import together
 from inductor.schedule.layouts import with_layout
 
 
@@ -63,7 +65,7 @@ def test_kernels_that_read_and_write_one_tensor_stay_apart():
     check(swapped, torch.randn(6), torch.randn(6))
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MOST_ARGUMENTS", 10), ("MOST_FAMILIES", 2), ("MOST_ELEMENTS", 100)])
+@pytest.mark.parametrize(("limit", "value"), [("most_arguments", 10), ("most_families", 2), ("largest_member", 100)])
 def test_there_is_a_limit_to_what_one_start_takes(limit, value, monkeypatch):
     def many(*tensors):
         kinds = [torch.sin, torch.cos, torch.exp, torch.abs, torch.neg, torch.sqrt]
@@ -71,6 +73,6 @@ def test_there_is_a_limit_to_what_one_start_takes(limit, value, monkeypatch):
 
     inputs = [torch.rand(200 + number) for number in range(6)]
     assert len(launches(many, *inputs)) == 1
-    monkeypatch.setattr(together, limit, value)
+    monkeypatch.setattr(costs, "GPU", replace(costs.GPU, **{limit: value}))
     assert len(launches(many, *inputs)) > 1
     check(many, *inputs)

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inductor import costs
 from inductor.codegen.cpp import PrintedKernel, print_kernel
 from inductor.codegen.triton import HEADER, PrintedTritonKernel
 from inductor.codegen.triton import print_kernel as print_triton
 from inductor.ir.kernel import Kernel
 from inductor.ir.program import Launch, Program
-
-PER_UNIT = 4
-"""Kernels that one run of the compiler builds where there are cores for more."""
-
-MANY_CALLS = 128
-"""Elementary functions in a unit from which on they are called instead of compiled wherever they are mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +43,7 @@ def print_units(program: Program, processes: int) -> PrintedProgram:
     kernels = {step.kernel.name: step.kernel for step in program.steps if isinstance(step, Launch)}
     distinct, printed = _distinct([kernel for kernel in kernels.values() if kernel.device == "cpu"])
     triton = tuple(print_triton(kernel) for kernel in kernels.values() if kernel.device == "cuda")
-    count = max(1, min(processes, -(-len(distinct) // PER_UNIT)))
+    count = max(1, min(processes, -(-len(distinct) // costs.CPU.kernels_per_unit)))
     groups = [distinct[start::count] for start in range(count)] if distinct else []
     return PrintedProgram(tuple(_unit(group) for group in groups), printed, triton)
 
@@ -64,6 +59,6 @@ def _distinct(kernels: Sequence[Kernel]) -> tuple[list[PrintedKernel], dict[str,
 
 
 def _unit(kernels: Sequence[PrintedKernel]) -> Unit:
-    many = sum(printed.kernel.cpu.elementary for printed in kernels) >= MANY_CALLS
+    many = sum(printed.kernel.cpu.elementary for printed in kernels) >= costs.CPU.many_calls
     heading = ("#define INDUCTOR_MANY_CALLS\n" if many else "") + '#include "kernel.h"\n\n'
     return Unit(heading + "\n".join(kernel.text + kernel.entry for kernel in kernels), tuple(kernels))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from inductor import costs
 from inductor.ir.program import Buffer, Call, Ref
 from inductor.lowerings.algebra import Value
 from inductor.lowerings.context import Context
@@ -16,9 +17,6 @@ from inductor.lowerings.registry import Declined, lowering
 from inductor.lowerings.sizes import contiguous_strides, image_strides
 from inductor.lowerings.values import Tensor, load, pure, strided
 from inductor.torch_versions import aten
-
-FEW_CHANNELS = 4
-"""The library rearranges the weights of so few channels badly, so they are handed over as it wants them."""
 
 
 @lowering(aten.convolution.default)
@@ -28,7 +26,7 @@ def convolution(ctx: Context, image: Tensor, weight: Tensor, bias: Tensor | None
     if layout is None:
         return Declined("the library's")
     image = _laid(ctx, image, layout == "channels last")
-    few = weight.sizes[1].as_int() in range(1, FEW_CHANNELS + 1)
+    few = weight.sizes[1].as_int() in range(1, costs.CPU.few_channels + 1)
     if layout == "channels last" and (few or image.device.type == "cuda"):
         weight = _laid(ctx, weight, True)
     sizes = ctx.sizes.indices(ctx.node.meta["val"].shape)
@@ -77,8 +75,6 @@ def _laid(ctx: Context, image: Tensor, channels_last: bool) -> Tensor:
 
 # -- batch normalisation folded in ------------------------------------------------------------------------------------
 
-CHEAPER_WEIGHTS = 2
-"""Weights are scaled at every call, as they may have changed; that must cost less than a pass over the result."""
 
 POINTWISE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None)
 
@@ -189,4 +185,4 @@ def _changed(ctx: Context, refs: Sequence[Ref]) -> bool:
 
 def _pays(weight: Tensor, result: Tensor) -> bool:
     have, made = weight.numel.as_int(), result.numel.as_int()
-    return have is not None and made is not None and have * CHEAPER_WEIGHTS <= made
+    return have is not None and made is not None and have * costs.CPU.cheaper_weights <= made

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from inductor import costs
 from inductor.ir.expr import Expr, IndexValue, Masked, apply, cast, loads, walk
 from inductor.ir.index import Index, Symbol
 from inductor.lowerings.context import Context
@@ -34,7 +35,6 @@ from inductor.lowerings.views import wrap
 from inductor.torch_versions import aten
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-INLINE_COST = 4
 
 
 def position(index: Tensor, size: Index, op: str = "within") -> Expr:
@@ -76,7 +76,11 @@ def _most_inlined(x: Tensor, sizes: tuple[Index, ...]) -> int:
     """The work per element up to which computing what is picked beats putting all of ``x`` into memory first: much,
     where little is picked."""
     everything, picked = x.numel.as_int(), numel(sizes).as_int()
-    return INLINE_COST if everything is None or not picked else max(INLINE_COST, everything // picked)
+    return (
+        costs.ANY.picked_inline
+        if everything is None or not picked
+        else max(costs.ANY.picked_inline, everything // picked)
+    )
 
 
 def _has_places(x: Tensor) -> bool:

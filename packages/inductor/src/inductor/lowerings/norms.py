@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from inductor import costs
 from inductor.ir.expr import Const, loads
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.lowerings import splitting
@@ -28,10 +29,6 @@ def along(tensor: Tensor, like: Tensor, dim: int = 1) -> Value:
 def others(x: Tensor) -> list[int]:
     """All dimensions but that of the channels."""
     return [dim for dim in range(x.ndim) if dim != 1]
-
-
-FEW_READS = 4
-"""A gradient that takes more is not computed twice, for the sums and for what is made of them: that of pools is not."""
 
 
 # -- batch normalisation ----------------------------------------------------------------------------------------------
@@ -184,7 +181,7 @@ def batch_norm_backward(
         mean, scale = along(running_mean, x), rsqrt(along(running_var, x) + eps)
     else:
         return Declined("no statistics")
-    if sum(1 for _ in loads(grad.expr)) > FEW_READS:
+    if sum(1 for _ in loads(grad.expr)) > costs.ANY.gradient_reads:
         grad = ctx.realize(grad)
     dims, g = others(x), Value(grad.expr)
     n = count(x, dims, g.dtype)

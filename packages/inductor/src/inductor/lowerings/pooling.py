@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from inductor import costs
 from inductor.ir.expr import Const, Expr
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.lowerings.algebra import Value, call, equal, isnan, masked, maximum, where
@@ -22,10 +23,6 @@ from inductor.lowerings.values import Tensor, as_index_value, at, cost, number, 
 from inductor.lowerings.windows import Adaptive, Regular, Windows, as_number
 from inductor.torch_versions import aten
 
-WRITTEN_OUT = 25
-"""Windows of up to so many elements are written out."""
-PLAIN = 2
-"""What costs no more, a load and its widening, is read again for every window that it lies in."""
 EMPTY = Declined("nothing to pool")
 
 
@@ -65,7 +62,7 @@ def _result_sizes(ctx: Context) -> tuple[Index, ...]:
 def _read_often(ctx: Context, x: Tensor, windows: Sequence[Windows]) -> Tensor:
     """``x`` as something that the windows may read: with memory where it would be computed for several of them."""
     overlap = any(w.most_over_one > 1 for w in windows)
-    return ctx.realize(x) if overlap and cost(x.expr, PLAIN + 1) > PLAIN else x
+    return ctx.realize(x) if overlap and cost(x.expr, costs.ANY.plain_read + 1) > costs.ANY.plain_read else x
 
 
 def _every(conditions: Sequence[Expr]) -> Value:
@@ -96,7 +93,7 @@ def _taps(windows: Sequence[Windows]) -> Iterator[tuple[Index, ...]]:
 
 
 def _is_written_out(windows: Sequence[Windows]) -> bool:
-    return math.prod(w.taps for w in windows) <= WRITTEN_OUT
+    return math.prod(w.taps for w in windows) <= costs.ANY.window_written_out
 
 
 def _reduced(
@@ -209,7 +206,7 @@ def _gathered(x: Tensor, windows: Sequence[Windows], part: Callable[[Sequence[In
     """Adds up, for every element of ``x``, what the windows over it give, in the order of the windows; from zero on, as
     eager does, so that no zero is negative."""
     orders = [range(w.most_over_one) for w in windows]
-    if math.prod(len(order) for order in orders) > WRITTEN_OUT:
+    if math.prod(len(order) for order in orders) > costs.ANY.window_written_out:
         return Declined("too many windows over one element")
     place = positions(x.sizes)
     lead, inner = place[: -len(windows)], place[-len(windows) :]

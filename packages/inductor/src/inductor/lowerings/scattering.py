@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from inductor import costs
 from inductor.ir.expr import Const, Expr, cast
 from inductor.ir.index import ONE, ZERO, Index, Symbol
 from inductor.ir.kernel import StoreMode
@@ -41,8 +42,6 @@ from inductor.torch_versions import aten
 Places = Sequence[tuple[Symbol, Expr]]
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 """What GPUs can add to in one step."""
-LARGE_TABLE = 1 << 22
-"""Tables of fewer elements are written as fast as kernels are started."""
 _OTHER_TYPE = "a source of another type, which eager refuses"
 REDUCED = "amax", "amin", "mean", "prod", "sum"
 
@@ -267,7 +266,7 @@ def _is_mostly_zero(table: Tensor, indices: Tensor) -> bool:
     rows, used, elements = (size.as_int() for size in (table.sizes[0], indices.numel, table.numel))
     if table.device.type != "cuda" or table.dtype not in HALF or rows is None or used is None:
         return False
-    return used < rows and elements is not None and elements >= LARGE_TABLE
+    return used < rows and elements is not None and elements >= costs.GPU.large_table
 
 
 def _by_first_place(

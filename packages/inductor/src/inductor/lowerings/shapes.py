@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from inductor import costs
 from inductor.ir.expr import Const
 from inductor.ir.index import ONE, ZERO, Index
 from inductor.lowerings.algebra import Value, masked, where
@@ -28,9 +29,6 @@ from inductor.torch_versions import aten
 
 _OTHER_DIMENSIONS = "what has other dimensions than it replaces, which eager refuses"
 
-INLINE_PARTS = 4
-"""Up to so many parts are chosen between where they are used; more are written side by side into memory."""
-
 
 @lowering(aten.cat.default)
 def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor | Declined:
@@ -46,7 +44,7 @@ def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor | Decli
     sizes = (*parts[0].sizes[:dim], total, *parts[0].sizes[dim + 1 :])
     if len(parts) == 1:
         return pure(parts[0], parts[0].expr)
-    if len(parts) <= INLINE_PARTS and sum(cost(part.expr, 64) for part in parts) <= 64:
+    if len(parts) <= costs.ANY.inline_parts and sum(cost(part.expr, 64) for part in parts) <= 64:
         return _chosen(parts, sizes, dim)
     return _written(ctx, parts, sizes, dim)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from inductor import costs
 from inductor.ir.expr import Expr, loads
 from inductor.ir.index import ONE, Index
 from inductor.lowerings.algebra import Value
@@ -20,20 +21,6 @@ from inductor.lowerings.context import Context
 from inductor.lowerings.sizes import contiguous_strides, numel
 from inductor.lowerings.values import Tensor, as_index_value, positions, pure
 from inductor.lowerings.views import reshape
-
-PROGRAMS = 512
-"""So many, of eight warps each, keep a device busy and are all there at once: none waits for others to end."""
-
-LINE = 128
-"""Bytes that a program reads side by side where the reduced axes are not the last."""
-
-SHORTEST_ROW = 1024
-SHORTEST_COLUMN = 32
-"""A chunk of fewer elements costs more to start than it saves."""
-
-LONG_ROW = 1 << 15
-LONG_COLUMN = 512
-"""What one program reduces before a second kernel would have started."""
 
 CUTTABLE = frozenset({"sum", "prod", "max", "min", "any", "all", "welford"})
 
@@ -139,14 +126,25 @@ def cut_of(x: Tensor, kinds: Sequence[str], dims: Sequence[int]) -> Cut | None:
     """How what is reduced is cut; None where that does not pay."""
     kept = numel([size for dim, size in enumerate(x.sizes) if dim not in dims]).as_int()
     reduced = numel([x.sizes[dim] for dim in dims]).as_int()
-    if x.device.type != "cuda" or not kept or not reduced or not CUTTABLE.issuperset(kinds) or reduced < LONG_COLUMN:
+    if (
+        x.device.type != "cuda"
+        or not kept
+        or not reduced
+        or not CUTTABLE.issuperset(kinds)
+        or reduced < costs.GPU.long_column
+    ):
         return None
     by_rows = _lies_along(x, dims)
-    if by_rows and reduced < LONG_ROW:
+    if by_rows and reduced < costs.GPU.long_row:
         return None
-    programs = kept if by_rows else -(-kept // (LINE // _width(x)))
+    programs = kept if by_rows else -(-kept // (costs.GPU.line // _width(x)))
     return _outermost(
-        x, sorted(dims), min(PROGRAMS // programs, reduced // (SHORTEST_ROW if by_rows else SHORTEST_COLUMN))
+        x,
+        sorted(dims),
+        min(
+            costs.GPU.programs // programs,
+            reduced // (costs.GPU.shortest_row_chunk if by_rows else costs.GPU.shortest_column_chunk),
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from inductor import costs
 from inductor.ir.expr import Const, Expr
 from inductor.ir.index import ZERO, Index
 from inductor.lowerings.algebra import Value, masked, where
@@ -35,8 +36,6 @@ from inductor.lowerings.values import (
 )
 from inductor.torch_versions import aten
 
-MOST_TAPS = 25
-PLAIN = 2
 SCALES = Declined("a scale that is not the quotient of the sizes")
 
 
@@ -90,7 +89,7 @@ def _nearest_backward(ctx: Context, grad: Tensor, output_size: Any, input_size: 
     given = [scale for scale in scales if scale is not None]
     if len(taps) != len(factors) or given not in ([], [float(factor) for factor in taps]):
         return Declined("a scale that is no whole number")
-    if math.prod(taps) > MOST_TAPS:
+    if math.prod(taps) > costs.ANY.most_taps:
         return Declined("a scale that is large")
     place = positions(sizes)
     total: Value | None = None
@@ -157,7 +156,7 @@ def _linear(
     given = [(scale, *sizes) for scale, *sizes in zip(scales, *known, strict=False) if scale and not align_corners]
     if any(Fraction(scale) * before != after for scale, before, after in given):
         return SCALES
-    x = x if cost(x.expr, PLAIN + 1) <= PLAIN else ctx.realize(x)
+    x = x if cost(x.expr, costs.ANY.plain_read + 1) <= costs.ANY.plain_read else ctx.realize(x)
     sizes = (*x.sizes[:2], *map(Index.of, known[1]))
     place = positions(sizes)
     between = [_Between.of(*each, align_corners) for each in zip(place[2:], *known, strict=True)]

@@ -18,15 +18,13 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from inductor import costs
 from inductor.errors import NotAGraph
 from inductor.rewrites.views import behind_outputs, is_view
 from inductor.torch_versions import FakeTensor, aten, pytree
 
 Layout: TypeAlias = Literal["channels last", "contiguous"]
 Boxed: TypeAlias = Callable[[list[Any]], tuple[Any, ...]]
-
-SMALLEST_IMAGE = 64
-"""Points of an output below which windows are better moved over one channel after the other."""
 
 
 def image_layouts(graph: Graph, visible: Collection[Node]) -> Mapping[Node, Layout]:
@@ -85,7 +83,11 @@ def _wanted(node: Node) -> Layout:
     if node.meta["val"].device.type == "cuda":
         return "channels last"
     by_channel = groups != 1 and weight.meta["val"].shape[1] == 1
-    return "channels last" if by_channel or max(window) == 1 or height * width >= SMALLEST_IMAGE else "contiguous"
+    return (
+        "channels last"
+        if by_channel or max(window) == 1 or height * width >= costs.CPU.smallest_image
+        else "contiguous"
+    )
 
 
 def _follows(node: Node, visible: Collection[Node]) -> bool:

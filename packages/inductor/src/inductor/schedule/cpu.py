@@ -12,6 +12,7 @@ from typing import Literal
 
 import torch
 
+from inductor import costs
 from inductor.deps import checks_positions, expressions, has_scans, nodes, static_extent
 from inductor.ir.expr import Apply, Expr, IndexValue, Load, Result, children, fits_32_bits, walk
 from inductor.ir.index import ONE, Index, Symbol
@@ -35,37 +36,6 @@ BY_LANE = frozenset({
 DIVISIONS = frozenset({"fmod", "mod", "floordiv", "truncdiv"})
 """Those that are so for integers."""
 
-PARALLEL_WORK = 65536
-"""Below this many instructions (about 20 µs) waking threads costs more than it brings."""
-
-EXPENSIVE_WORK = 16
-"""What a transcendental function counts."""
-
-UNROLLED = 4
-"""Accumulators that run side by side where each addition would wait for the one before."""
-
-MANY_TURNS = 64
-
-SMALLEST_TILED = 64
-"""Shorter axes stay in the cache anyway."""
-
-BAND = 64
-"""Rows that are done together where reads cross."""
-
-PIECES = 64
-"""How many: enough for the threads of a machine, few enough to add up."""
-
-LONG_REDUCTION = 32768
-"""From here on a reduction is done in pieces, or its sums are split."""
-
-SHORT_REDUCTION = 4096
-"""What is no longer than this when it runs is done in one piece, where its length varies."""
-
-LONGEST_IN_LANES = 1 << 20
-"""As far as this the lanes of a piece have little enough to add."""
-
-FEW_ROWS = 8
-"""Fewer iterations of some outer loops are not shared where the loop inside can be."""
 
 TWO = Index.of(2)
 
@@ -80,7 +50,7 @@ def lay_out(kernel: Kernel, vector_bytes: int) -> CpuLayout:
         width,
         tuple(map(decided.loop, kernel.loops)),
         decided.work,
-        band=BAND if tiled else None,
+        band=costs.CPU.band if tiled else None,
         turned=turned_loads(kernel, *kernel.axes[-2:]) if tiled else (),
         shared=decided.shared(),
         atomic=decided.parallel,
@@ -115,11 +85,11 @@ class _Decided:
         if not axes or not self.parallel or static_extent(self.kernel.axes) == 0:
             return False
         iterations, work = static_extent(axes), self.work.as_int()
-        if work is not None and work < PARALLEL_WORK:
+        if work is not None and work < costs.CPU.parallel_work:
             return False
         if iterations is None:
             return True
-        few = iterations // step < FEW_ROWS and len(axes) < len(self.kernel.axes)  # the loop inside has more
+        few = iterations // step < costs.CPU.few_rows and len(axes) < len(self.kernel.axes)  # the loop inside has more
         return iterations >= 2 * step and not few
 
     def loop(self, loop: Loop) -> LoopLayout:
@@ -131,7 +101,7 @@ class _Decided:
         in_lanes = self.vector == "rows" and width <= _extent(loop.axes[-1])
         read, written = streams(kernel, loop, (*kernel.axes, *loop.axes)) if in_lanes else ((), ())
         extent, first, running = static_extent(loop.axes), _extent(loop.axes[0]), has_scans([loop])
-        is_long = extent is None or extent >= LONG_REDUCTION  # one accumulator would lose digits, or one thread time
+        is_long = extent is None or extent >= costs.CPU.long_reduction
         reduces = any(isinstance(statement, Reduce) for statement in loop.body)
         in_pieces = reduces and is_long and not running and first > 1
         return LoopLayout(
@@ -139,12 +109,12 @@ class _Decided:
             self._side_by_side(loop) if reduces else 1,
             read,
             written,
-            pieces=min(PIECES, first) if in_pieces else None,
-            unit=UNROLLED * width if len(loop.axes) == 1 else 1,
-            whole_below=SHORT_REDUCTION if in_pieces and extent is None else None,
+            pieces=min(costs.CPU.pieces, first) if in_pieces else None,
+            unit=costs.CPU.unrolled * width if len(loop.axes) == 1 else 1,
+            whole_below=costs.CPU.short_reduction if in_pieces and extent is None else None,
             shared=not kernel.axes and not running and self._loop_is_shared(loop, reduces, in_pieces),
             split=is_long,
-            split_in_lanes=is_long and (running or extent is None or extent > LONGEST_IN_LANES),
+            split_in_lanes=is_long and (running or extent is None or extent > costs.CPU.longest_in_lanes),
         )
 
     def _in_columns(self) -> bool:
@@ -154,7 +124,7 @@ class _Decided:
         """How many accumulators take turns: several where memory and latency decide the loop's speed."""
         if any(isinstance(node, Apply) and node.op in EXPENSIVE for node in nodes([loop])):
             return 1
-        return UNROLLED if _extent(loop.axes[-1]) >= UNROLLED * self.width else 1
+        return costs.CPU.unrolled if _extent(loop.axes[-1]) >= costs.CPU.unrolled * self.width else 1
 
     def _loop_is_shared(self, loop: Loop, reduces: bool, in_pieces: bool) -> bool:
         """Loops inside a kernel without axes stand between statements for one thread, so it starts a team for them."""
@@ -180,7 +150,7 @@ def _loop_work(loop: Loop, width: int) -> int:
     total = sum(isinstance(statement, Store) for statement in loop.body)
     for node in nodes([loop]):
         if isinstance(node, Apply) and node.op in EXPENSIVE:
-            total += EXPENSIVE_WORK * (width if _is_by_lane(node) else 1)
+            total += costs.CPU.elementary_work * (width if _is_by_lane(node) else 1)
         else:
             total += 1
     return total
@@ -212,7 +182,7 @@ def _reads_cross(kernel: Kernel) -> bool:
     if any(isinstance(s, Store) and s.may_meet for loop in kernel.loops for s in loop.body):
         return False
     row, column = kernel.axes[-2:]
-    if min(_extent(row), _extent(column)) < SMALLEST_TILED:
+    if min(_extent(row), _extent(column)) < costs.CPU.smallest_tiled:
         return False
     accesses = [index for loop in kernel.loops for index in _accesses(loop)]
     return any(_neighbours(index, column) < 0 and _neighbours(index, row) == 1 for index in accesses)
@@ -297,7 +267,7 @@ def _turns(loop: Loop, index: Index) -> int:
     if index.symbols.isdisjoint(loop.axes):
         return 1
     extent = static_extent(loop.axes)
-    return MANY_TURNS if extent is None else min(extent, MANY_TURNS)
+    return costs.CPU.many_turns if extent is None else min(extent, costs.CPU.many_turns)
 
 
 def _accesses(loop: Loop) -> Iterator[Index]:

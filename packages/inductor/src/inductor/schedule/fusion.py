@@ -10,14 +10,12 @@ import heapq
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from inductor import costs
 from inductor.deps import Access, dependencies, loads_of, stores_of
 from inductor.ir.graph import Graph, Nest, Operation
 from inductor.raising import order_of
 from inductor.schedule.merge import merge
 from inductor.schedule.profit import costs_a_launch, is_small_enough, keeps_parallel, shares_reads, size_in_bytes
-
-MOST_CANDIDATES = 6
-RECENT_READERS = 4
 
 
 @dataclass
@@ -97,11 +95,11 @@ class _Fusion:
         """Groups worth trying, those that share most memory first, and last one that shares none but a launch."""
         found = {k: group for k, group in producers.items() if isinstance(group.operation, Nest)}
         for name in touched.reads:
-            for group in self.readers.get(name, ())[-RECENT_READERS:]:
+            for group in self.readers.get(name, ())[-costs.ANY.recent_readers :]:
                 if isinstance(group.operation, Nest) and group.alive:
                     found[group.number] = group
         scored = [(-self._shared_bytes(group, touched), -group.number, group) for group in found.values()]
-        best = [group for _, _, group in heapq.nsmallest(MOST_CANDIDATES, scored, key=lambda item: item[:2])]
+        best = [group for _, _, group in heapq.nsmallest(costs.ANY.most_candidates, scored, key=lambda item: item[:2])]
         beside = self.small.get(_space(nest)) if costs_a_launch(nest) else None
         return [*best, beside] if beside is not None and beside.alive and beside not in best else best
 

@@ -12,41 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product as combinations
 
+from inductor import costs
 from inductor.deps import loads_of, stores_of
 from inductor.ir.index import Index, Symbol, loop_variable
 from inductor.ir.kernel import Kernel, Product
 from inductor.ir.layout import TILE_NAMES, Shape, Tile, product
 from inductor.schedule.profit import points
 from inductor.schedule.together import elements_of
-
-PERSISTENT = 8192
-"""Rows up to this long are kept in registers."""
-
-REGISTERS = 16384
-"""So many elements a program can hold."""
-
-LINE = 128
-"""Bytes of a cache line: a program reads so much side by side where columns are reduced."""
-
-ENOUGH = 512
-"""So many programs of eight warps keep a device busy; where there are fewer, more warps each do."""
-
-FEW_PROGRAMS = 128
-"""Fewer leave processors of the device idle."""
-
-IN_FLIGHT = 8192
-"""Bytes that a program asks each operand for at once, where it has to come back for more."""
-
-SHORTEST_SIDE = 16
-"""Axes shorter than this are not worth a dimension of their own."""
-
-WORTH_A_DIMENSION = 8
-"""An axis gets a dimension if at least one byte in so many lies side by side along it."""
-
-MANY_ELEMENTS = 1 << 22
-"""From so many elements on there are programs enough whatever their size."""
-
-FEW_OPERANDS = 4
 
 
 def choose_shape(kernel: Kernel) -> Shape:
@@ -76,7 +48,7 @@ def _shape_of_members(elements: Sequence[int]) -> Shape:
 def _elementwise_block(kernel: Kernel) -> int:
     """Elements per program where each stands alone: of two bytes, twice as many are two loads of 16 bytes per thread;
     where there are many operands, these are on their way together as it is."""
-    many = points(kernel.axes) >= MANY_ELEMENTS and len(kernel.arguments) <= FEW_OPERANDS
+    many = points(kernel.axes) >= costs.GPU.many_elements and len(kernel.arguments) <= costs.GPU.few_operands
     return 2048 if many and _widest(kernel) <= 2 else 1024
 
 
@@ -109,10 +81,14 @@ def _groups(kernel: Kernel, sides: Counter[Symbol]) -> tuple[tuple[Symbol, ...],
     """The kernel's axes by tile: those that share the last dimension, each that has one of its own, from the fastest
     to the slowest, and what is left."""
     *others, last = kernel.axes or (None,)
-    if last is None or points([last]) < SHORTEST_SIDE:
+    if last is None or points([last]) < costs.GPU.shortest_side:
         return (kernel.axes,)
-    enough = sum(sides.values()) / WORTH_A_DIMENSION
-    wanted = [axis for axis in others if axis is not None and sides[axis] >= enough and points([axis]) >= SHORTEST_SIDE]
+    enough = sum(sides.values()) / costs.GPU.worth_a_dimension
+    wanted = [
+        axis
+        for axis in others
+        if axis is not None and sides[axis] >= enough and points([axis]) >= costs.GPU.shortest_side
+    ]
     wanted = sorted(sorted(wanted, key=lambda axis: -sides[axis])[: len(TILE_NAMES) - 1], key=kernel.axes.index)
     if not wanted:
         return (kernel.axes,)
@@ -150,20 +126,20 @@ def _power_of_two(size: int | Sequence[Symbol]) -> int:
 def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], sides: Counter[Symbol]) -> Shape:
     passes = [loop for loop in kernel.loops if loop.axes]
     lengths = [product(loop.axes).as_int() for loop in passes]
-    longest = max((PERSISTENT + 1 if length is None else length) for length in lengths)
+    longest = max((costs.GPU.persistent + 1 if length is None else length) for length in lengths)
     if len(groups) > 1:
         return _shape(groups, (16, 16, 8), 16, 8)
     along_rows = sum(sides[axis] for axis in {axis for loop in passes for axis in loop.axes})
     along_columns = sides[kernel.axes[-1]] if kernel.axes else 0
     if along_columns > along_rows:
         return _columns(groups, longest, len(passes), _width(kernel))
-    if longest > PERSISTENT:
-        r = PERSISTENT if _widest(kernel) <= 2 else PERSISTENT // 2
-        return _shape(groups, (1,), r, 8 if points(kernel.axes) >= ENOUGH else 16)
+    if longest > costs.GPU.persistent:
+        r = costs.GPU.persistent if _widest(kernel) <= 2 else costs.GPU.persistent // 2
+        return _shape(groups, (1,), r, 8 if points(kernel.axes) >= costs.GPU.programs else 16)
     r = _power_of_two(longest)
     x = max(1, 1024 // r)
-    if along_columns * WORTH_A_DIMENSION > along_rows:  # results lie side by side across rows
-        x = max(x, min(SHORTEST_SIDE, REGISTERS // r))
+    if along_columns * costs.GPU.worth_a_dimension > along_rows:  # results lie side by side across rows
+        x = max(x, min(costs.GPU.shortest_side, costs.GPU.registers // r))
     x = min(x, _power_of_two(kernel.axes))
     warps = max(1, min(16, x * r * _widest(kernel) // 2048))  # four loads of 16 bytes per thread
     return replace(_shape(groups, (x,), r, warps), keeps_rows=True)
@@ -172,12 +148,13 @@ def _reducing_shape(kernel: Kernel, groups: tuple[tuple[Symbol, ...], ...], side
 def _columns(groups: tuple[tuple[Symbol, ...], ...], longest: int, passes: int, width: int) -> Shape:
     """Neighbouring columns side by side.  A column that is read again stays in registers if a few fit."""
     r = _power_of_two(longest)
-    x = min(LINE // width, _power_of_two(groups[0]))
-    at_once = r * x <= REGISTERS and points(groups[0]) < FEW_PROGRAMS * x  # so few wait for memory, not it for them
-    if r * x * width > 2 * IN_FLIGHT and (passes == 1 or REGISTERS // r < 8) and not at_once:
-        r = IN_FLIGHT // (x * width)
-    elif r * x > REGISTERS:
-        x = REGISTERS // r
+    x = min(costs.GPU.line // width, _power_of_two(groups[0]))
+    few = points(groups[0]) < costs.GPU.few_programs * x  # so few wait for memory, not it for them
+    at_once = few and r * x <= costs.GPU.registers
+    if r * x * width > 2 * costs.GPU.in_flight and (passes == 1 or costs.GPU.registers // r < 8) and not at_once:
+        r = costs.GPU.in_flight // (x * width)
+    elif r * x > costs.GPU.registers:
+        x = costs.GPU.registers // r
     return replace(_shape(groups, (x,), r, _warps(x * r)), keeps_rows=r >= longest)
 
 
@@ -193,22 +170,16 @@ def _warps(elements: int) -> int:
 
 # -- products ---------------------------------------------------------------------------------------------------------
 
-SMALLEST_FACTOR = 16
-"""Tensor cores multiply no smaller blocks."""
-
 
 def _multiplying_shape(kernel: Kernel, made: Product) -> Shape:
     batch = kernel.axes[: len(kernel.axes) - len(made.rows) - len(made.columns)]
     tiles = [Tile("outer", batch, None)] if batch else []
     for name, axes, block in (("y", made.rows, made.cut.rows), ("x", made.columns, made.cut.columns)):
-        tiles.append(Tile(name, axes, max(SMALLEST_FACTOR, min(block, _power_of_two(axes)))))
+        tiles.append(Tile(name, axes, max(costs.GPU.smallest_factor, min(block, _power_of_two(axes)))))
     return Shape(tuple(tiles), None, made.cut.warps, cut=made.cut)
 
 
 # -- other shapes to try ----------------------------------------------------------------------------------------------
-
-LARGEST = 16384
-FEWEST = 256
 
 
 def candidates(shape: Shape) -> list[Shape]:
@@ -217,7 +188,9 @@ def candidates(shape: Shape) -> list[Shape]:
     found = {shape: None}
     for blocks in combinations(*sides):
         elements = math.prod(blocks)
-        if FEWEST <= elements <= LARGEST or elements == math.prod(shape.constants.values()):
+        if costs.GPU.smallest_tried <= elements <= costs.GPU.largest_tried or elements == math.prod(
+            shape.constants.values()
+        ):
             usual = _warps(elements)
             for warps in sorted({max(1, usual // 2), usual, min(16, usual * 2)}):
                 found[shape.with_blocks(dict(zip(shape.constants, blocks, strict=True)), warps)] = None

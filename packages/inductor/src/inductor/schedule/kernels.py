@@ -12,6 +12,7 @@ from typing import Literal
 
 import torch
 
+from inductor import costs
 from inductor.deps import counts_positions, expressions, indices_of, loads_of, stores_of
 from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Result, has_checks, rewrite, substitute, walk
@@ -21,11 +22,7 @@ from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Statement, 
 from inductor.ir.program import Buffer
 from inductor.lowerings.values import cost, representable
 from inductor.schedule.merge import map_statement
-from inductor.schedule.profit import LIKELY_SIZE
 from inductor.schedule.sharing import hoisted, shared, steady
-
-LONGEST = 60
-"""A value that costs more keeps its name: a tree stays readable, and shallow enough to be walked by recursion."""
 
 
 def make_kernel(nest: Nest, name: str, buffers: Mapping[str, Buffer], live: Collection[str]) -> Kernel | None:
@@ -134,7 +131,7 @@ def _inlined_body(body: tuple[Statement, ...], uses: Counter[str], values: dict[
         if isinstance(changed, Let):
             simple = isinstance(changed.value, Result | Const)
             once = uses[changed.name] == here[changed.name] == 1 and _keeps_order(changed.value, stores)
-            once = once and cost(changed.value, LONGEST) <= LONGEST
+            once = once and cost(changed.value, costs.ANY.longest_inlined) <= costs.ANY.longest_inlined
             if once or simple:
                 values[changed.name] = changed.value
                 continue
@@ -234,7 +231,7 @@ def _step(index: Index, axis: Symbol) -> int:
     if stride is None:
         return 1
     known = stride.as_int()
-    return LIKELY_SIZE if known is None else abs(known)
+    return costs.ANY.likely_size if known is None else abs(known)
 
 
 def _runs(axes: tuple[Symbol, ...], loops: tuple[Loop, ...], prefix: str) -> dict[Symbol, list[Symbol]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from inductor import costs
 from inductor.deps import counts_positions, expressions, loads_of, stores_of
 from inductor.ir.expr import Apply, Expr, Load, Result, loads, rewrite, substitute, walk
 from inductor.ir.graph import Nest
@@ -18,9 +19,6 @@ from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Let, Loop, Reduce, Scan, Statement, Store
 from inductor.lowerings.values import cost
 from inductor.schedule.align import Overlay, overlay, permutation
-
-RECOMPUTE_COST = 32
-"""A value of an earlier pass is computed again in a later one if that costs no more than this."""
 
 
 def merge(first: Nest, second: Nest) -> Nest | None:
@@ -240,7 +238,7 @@ class _Merger:
         if (name, place) in self.again:
             return self.again[name, place]
         needed = _closure(name, self.loops[number].body)
-        if needed is None or sum(cost(let.value) for let in needed) > RECOMPUTE_COST:
+        if needed is None or sum(cost(let.value) for let in needed) > costs.ANY.recomputed:
             return None
         if any(load.buffer in self.stored for let in needed for load in loads(let.value)):
             return None

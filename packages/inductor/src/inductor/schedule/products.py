@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from inductor import costs
 from inductor.deps import access, expressions, loads_of, stores_of
 from inductor.ir.expr import Apply, Expr, Load, Result, apply, cast, rewrite, substitute
 from inductor.ir.graph import Graph
@@ -35,8 +36,6 @@ PLACES: Mapping[object, tuple[int, int, int | None]] = {
 """Which arguments of an operator are the factors, and which is added."""
 
 MULTIPLIED = (torch.float16, torch.bfloat16, torch.float32)
-CHEAP = 24
-"""What costs more is not computed again for every block of the other factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +305,7 @@ def _computed_by(kernel: Kernel, element: Load) -> Expr | None:
         return None
     (store,) = stores
     axes = _row_major(kernel.axes, store.index)
-    if axes is None or cost(store.value, CHEAP) > CHEAP:
+    if axes is None or cost(store.value, costs.GPU.cheap_factor) > costs.GPU.cheap_factor:
         return None
     moves, rest = dict[Symbol, Index](), element.index
     for axis in reversed(axes):

@@ -5,23 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from inductor import costs
 from inductor.deps import loads_of, stores_of
 from inductor.ir.graph import Nest
 from inductor.ir.index import Index, Symbol
 from inductor.ir.program import Buffer
 
-MOST_BUFFERS = 32
-MOST_STATEMENTS = 160
-FEWEST_ROWS = 32
-"""Elementwise work put into the rows of a reduction is only as parallel as there are rows."""
-SMALL_WORK = 1 << 15
-LIKELY_SIZE = 1 << 13
-"""What a size known only at run time is taken for."""
-
 
 def extent(sizes: Iterable[Index | None]) -> int:
     """A guess of a product of sizes."""
-    return math.prod(LIKELY_SIZE if size is None or (known := size.as_int()) is None else known for size in sizes)
+    return math.prod(
+        costs.ANY.likely_size if size is None or (known := size.as_int()) is None else known for size in sizes
+    )
 
 
 def points(axes: Iterable[Symbol]) -> int:
@@ -37,7 +32,7 @@ def keeps_parallel(first: Nest, second: Nest) -> bool:
     for rows, other in ((first, second), (second, first)):
         if rows.reduced and not other.reduced:
             work = points(other.domain)
-            if points(rows.kept) < FEWEST_ROWS and work > SMALL_WORK and work > points(rows.kept):
+            if points(rows.kept) < costs.ANY.fewest_rows and work > costs.ANY.small_work and work > points(rows.kept):
                 return False
     return True
 
@@ -45,15 +40,15 @@ def keeps_parallel(first: Nest, second: Nest) -> bool:
 def costs_a_launch(nest: Nest) -> bool:
     """True for reductions that take a GPU no longer than their start does: they run beside others like them, in one
     kernel.  What is elementwise is started together whatever its size."""
-    return nest.device.type == "cuda" and bool(nest.reduced) and points(nest.domain) <= SMALL_WORK
+    return nest.device.type == "cuda" and bool(nest.reduced) and points(nest.domain) <= costs.ANY.small_work
 
 
 def is_small_enough(nest: Nest) -> bool:
     """Kernels stay readable to compilers: bounded numbers of arguments and statements."""
-    if sum(len(loop.body) for loop in nest.loops) > MOST_STATEMENTS:
+    if sum(len(loop.body) for loop in nest.loops) > costs.ANY.most_statements:
         return False
     used = {load.buffer for load in loads_of(nest.loops)} | {store.buffer for store in stores_of(nest.loops)}
-    return len(used) <= MOST_BUFFERS
+    return len(used) <= costs.ANY.most_buffers
 
 
 def shares_reads(first: Nest, second: Nest, merged: Nest) -> bool:

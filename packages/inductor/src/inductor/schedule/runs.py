@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from inductor import costs
 from inductor.deps import gives_views, refs
 from inductor.ir.index import ZERO
 from inductor.ir.kernel import Argument
 from inductor.ir.program import Allocate, Buffer, Call, Free, Item, Launch, Run, Step, Stretch, View
-from inductor.schedule import cpu
-
-MOST_HELD = 1 << 20
-"""Bytes whose release a run may put off where more memory is needed."""
 
 
 def gathered(steps: Sequence[Step], alone: bool = False) -> list[Item]:
@@ -73,7 +70,7 @@ class _Gathering:
             self.memory[step.buffer.name] = self._root(step.reuse)
             self.bytes_of[step.buffer.name] = self.bytes_of.pop(step.reuse, 0)
         else:
-            if self.held > MOST_HELD:
+            if self.held > costs.CPU.most_held:
                 self.end()
             self.bytes_of[step.buffer.name] = _bytes(step.buffer)
         self.items.append(step)
@@ -131,7 +128,7 @@ def _run(waves: tuple[tuple[Launch, ...], ...]) -> Run:
     layouts = [launch.kernel.cpu for wave in waves for launch in wave]
     work = sum((layout.work for layout in layouts), ZERO)
     threads = any(layout.threaded for layout in layouts) or any(stretch.team for stretch in stretches)
-    return Run(waves, tuple(stretches), work, threads, cpu.PARALLEL_WORK)
+    return Run(waves, tuple(stretches), work, threads, costs.CPU.parallel_work)
 
 
 def _apart(wave: Sequence[Launch]) -> Iterator[tuple[bool, tuple[Launch, ...]]]:
@@ -143,5 +140,5 @@ def _apart(wave: Sequence[Launch]) -> Iterator[tuple[bool, tuple[Launch, ...]]]:
     if rest:
         layouts = [launch.kernel.cpu for launch in rest]
         work = sum((layout.work for layout in layouts), ZERO).as_int()
-        many = len(rest) > 1 and (work or 0) >= cpu.PARALLEL_WORK
+        many = len(rest) > 1 and (work or 0) >= costs.CPU.parallel_work
         yield any(layout.team for layout in layouts) or many, rest

@@ -7,13 +7,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from inductor import costs
 from inductor.ir.program import Allocate, Bind, Buffer, Call, Program, Ref, Scratch, View
 from inductor.torch_versions import pytree
-
-LARGEST = 256
-"""Bytes; what is larger has memory of its own, which is free again sooner."""
-LINE = 64
-"""Bytes of a cache line, which no two of them share: kernels of one run may work at the same time."""
 
 
 def scratch_of(program: Program) -> Scratch | None:
@@ -35,8 +31,8 @@ def scratch_of(program: Program) -> Scratch | None:
     end = 0
     for chain in small:
         places.update((buffer.name, end) for buffer in chain)
-        end += max(-(-_bytes(buffer) // LINE) * LINE for buffer in chain)
-    return Scratch(tuple(places.items()), max(places.values()) + LARGEST)
+        end += max(-(-_bytes(buffer) // costs.CPU.line) * costs.CPU.line for buffer in chain)
+    return Scratch(tuple(places.items()), max(places.values()) + costs.CPU.largest_scratch)
 
 
 def _seen_by_others(program: Program) -> Iterator[str]:
@@ -57,7 +53,7 @@ def _seen_by_others(program: Program) -> Iterator[str]:
 
 def _is_small(buffer: Buffer) -> bool:
     known = all(size.as_int() is not None for size in (*buffer.sizes, *buffer.strides))
-    return known and buffer.device.type == "cpu" and 0 < _bytes(buffer) <= LARGEST
+    return known and buffer.device.type == "cpu" and 0 < _bytes(buffer) <= costs.CPU.largest_scratch
 
 
 def _bytes(buffer: Buffer) -> int:

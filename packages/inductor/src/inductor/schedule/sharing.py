@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from inductor import costs
 from inductor.deps import expressions, stores_of
 from inductor.ir.expr import Apply, Expr, IndexValue, Load, Masked, Result, children, loads
 from inductor.ir.index import Symbol
 from inductor.ir.kernel import Let, Loop, Scan, Statement, Store
 from inductor.lowerings.values import cost
 from inductor.schedule.merge import map_statement
-
-WORTH_A_NAME = 2
-"""What costs less is clearer where it stands."""
 
 
 def shared(loops: Sequence[Loop]) -> tuple[Loop, ...]:
@@ -60,7 +58,11 @@ class _Body:
         if expr in self.names:
             return Result(self.names[expr], expr.dtype)
         rebuilt = self.rebuilt(expr)
-        if self.count[expr] < 2 or cost(expr, WORTH_A_NAME) < WORTH_A_NAME or not self.is_steady(expr):
+        if (
+            self.count[expr] < 2
+            or cost(expr, costs.ANY.worth_a_name) < costs.ANY.worth_a_name
+            or not self.is_steady(expr)
+        ):
             return rebuilt
         name = f"{self.prefix}{len(self.names)}"
         self.names[expr] = name
@@ -86,9 +88,6 @@ def _always_computed(expr: Apply | Masked) -> tuple[Expr, ...]:
 
 
 # -- what does not change along a loop --------------------------------------------------------------------------------
-
-WORTH_MOVING = 4
-"""A value that costs less is as well computed where it is read."""
 
 
 def hoisted(loops: Sequence[Loop]) -> tuple[Loop, ...]:
@@ -160,7 +159,7 @@ class _Mover:
     def _moved(self, expr: Apply | Masked) -> Expr:
         if expr in self.names:
             return Result(self.names[expr], expr.dtype)
-        if self.is_fixed(expr) and cost(expr, WORTH_MOVING) >= WORTH_MOVING:
+        if self.is_fixed(expr) and cost(expr, costs.ANY.worth_moving) >= costs.ANY.worth_moving:
             self.names[expr] = f"{self.prefix}{len(self.names)}"
             self.before.append(Let(self.names[expr], expr))
             return Result(self.names[expr], expr.dtype)

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from inductor import costs
 from inductor.deps import expressions
 from inductor.ir.expr import Expr, Load, Masked, children
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Kernel, Loop, Store
 from inductor.ir.layout import Stream
-
-SMALLEST = 1 << 17
-"""Kernels that touch fewer bytes find them in the cache."""
-
-SHORTEST = 1 << 13
-"""Stretches of fewer bytes end before what is asked for ahead of them is of use."""
 
 
 def streams(kernel: Kernel, loop: Loop, axes: Sequence[Symbol]) -> tuple[tuple[Stream, ...], tuple[Stream, ...]]:
@@ -40,7 +35,7 @@ def streams(kernel: Kernel, loop: Loop, axes: Sequence[Symbol]) -> tuple[tuple[S
 
 def _is_small(kernel: Kernel) -> bool:
     total = sum((argument.numel * argument.dtype.itemsize for argument in kernel.arguments), Index.of(0)).as_int()
-    return total is not None and total < SMALLEST
+    return total is not None and total < costs.CPU.smallest_stream
 
 
 def _is_long(index: Index, axes: Sequence[Symbol], itemsize: int) -> bool:
@@ -55,7 +50,7 @@ def _is_long(index: Index, axes: Sequence[Symbol], itemsize: int) -> bool:
             break
         run = run * axis.size
     length = run.as_int()
-    return length is None or length * itemsize >= SHORTEST
+    return length is None or length * itemsize >= costs.CPU.shortest_stream
 
 
 def _read(loop: Loop) -> Iterator[Stream]:

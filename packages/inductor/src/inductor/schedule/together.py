@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from inductor import costs
 from inductor.deps import access
 from inductor.ir.expr import substitute
 from inductor.ir.graph import Graph
@@ -23,16 +24,6 @@ from inductor.ir.kernel import COUNT, Family, Kernel, Loop, numbers_last
 from inductor.ir.program import Call
 from inductor.schedule.kernels import with_own_names
 from inductor.schedule.merge import map_statement
-from inductor.schedule.profit import SMALL_WORK
-
-MOST_ELEMENTS = 1 << 22
-"""A kernel of more elements runs so long that nobody sees its start."""
-MOST_ARGUMENTS = 440
-"""The driver takes four kilobytes of them."""
-MOST_FAMILIES = 6
-"""Each is a text of its own to compile."""
-STEP = 16
-"""Elements that come in multiples of this are read side by side."""
 
 
 def start_together(graph: Graph, work: Sequence[Kernel | Call]) -> list[Kernel | Call]:
@@ -88,7 +79,7 @@ class _Gathering:
     ) -> None:
         key = family_key(kernel)
         arguments = sum(len(member.arguments) for member in self.members.values()) + len(kernel.arguments)
-        full = arguments > MOST_ARGUMENTS or len(self.families | {key}) > MOST_FAMILIES
+        full = arguments > costs.GPU.most_arguments or len(self.families | {key}) > costs.GPU.most_families
         if full or device != self.device or touched.meets(self.touched):
             self.close(work)
         self.device = device
@@ -110,7 +101,7 @@ def _is_elementwise(kernel: Kernel) -> bool:
         return False
     if any(loop.axes for loop in kernel.loops) or any(argument.numel.as_int() is None for argument in kernel.arguments):
         return False
-    return 0 < elements_of(kernel) <= (MOST_ELEMENTS if len(kernel.axes) < 2 else SMALL_WORK)
+    return 0 < elements_of(kernel) <= (costs.GPU.largest_member if len(kernel.axes) < 2 else costs.ANY.small_work)
 
 
 def elements_of(kernel: Kernel) -> int:
@@ -137,7 +128,7 @@ def family_key(kernel: Kernel) -> Any:
     """Equal for kernels of one family."""
     general = family_of(kernel)
     arguments = tuple((argument.dtype, argument.role, argument.number) for argument in general.arguments)
-    return general.axes, general.loops, arguments, elements_of(kernel) % STEP == 0
+    return general.axes, general.loops, arguments, elements_of(kernel) % costs.GPU.step == 0
 
 
 def families(members: Sequence[Kernel]) -> tuple[Family, ...]:
@@ -145,7 +136,7 @@ def families(members: Sequence[Kernel]) -> tuple[Family, ...]:
     found: list[Family] = []
     for _, group in groupby(members, key=family_key):
         family = list(group)
-        step = STEP if elements_of(family[0]) % STEP == 0 else 1
+        step = costs.GPU.step if elements_of(family[0]) % costs.GPU.step == 0 else 1
         found.append(Family(family_of(family[0]), len(family), step))
     return tuple(found)
 
