@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -80,6 +80,19 @@ _TELL_LENGTHS = frozenset({aten.arange.default, aten.arange.start, aten.arange.s
 """Operators whose results may be of a length that is computed of floats, in ways that are not described here."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """An operator and the values it is called on.  ``metas`` are the tensors that come back, as the tracer saw them;
+    ``told`` where their length is known from them alone."""
+
+    node: Node
+    target: OpOverload
+    args: Any
+    kwargs: Any
+    metas: Sequence[torch.Tensor]
+    told: bool
+
+
 class _Lowerer:
     def __init__(self, gm: GraphModule, name: str, fused_random: bool, epilogues: bool) -> None:
         self.gm, self.name = gm, name
@@ -90,6 +103,7 @@ class _Lowerer:
         self.lazy_readers: dict[str, list[Node]] = {}
         self.more_users: Counter[Node] = Counter()
         self.attention: Mapping[Node, Attention] = {}
+        self.forms: dict[Node, Callable[[Node], Any]] = {}
         self.epilogues: Mapping[Node, Epilogue] = find_epilogues(gm.graph) if epilogues else {}
         self.lowered: Counter[str] = Counter()
         self.same: Mapping[Node, Node] = {}
@@ -104,6 +118,8 @@ class _Lowerer:
         for node, first in redundant.same.items():
             self.more_users[first] += len(node.users)
         self.attention = find_attention(self.gm.graph, redundant)
+        self.forms = dict.fromkeys(self.attention, self._attend)
+        self.forms |= {node: self._multiply_and_activate for node in self.epilogues if node not in self.forms}
         unread = redundant.dead.union(*(attention.inside for attention in self.attention.values()))
         unread = unread.union(*(epilogue.between for epilogue in self.epilogues.values()))
         for node in self.gm.graph.find_nodes(op="placeholder"):
@@ -185,53 +201,50 @@ class _Lowerer:
     def _call(self, node: Node) -> Any:
         if node in self.ctx.done:
             return self.ctx.done[node]
-        if (attention := self.attention.get(node)) is not None:
-            self.ctx.begin(node, [node.meta["val"]])
-            return attend(self.ctx, attention)
-        if (epilogue := self.epilogues.get(node)) is not None:
-            self.ctx.done[epilogue.activation] = multiply_and_activate(self.ctx, epilogue)
-            return None
+        if (form := self.forms.get(node)) is not None:
+            return form(node)
         args, kwargs = self._values(node.args), self._values(node.kwargs)
-        if node.target is operator.getitem:
-            return args[0][args[1]]
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
-            return self._on_sizes(node, args)
+            return args[0][args[1]] if node.target is operator.getitem else self._on_sizes(node, args)
         metas = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
-        told_by_results = node.target in _TELL_LENGTHS and self.ctx.sizes.learn(metas)
+        told = node.target in _TELL_LENGTHS and self.ctx.sizes.learn(metas)
         self.ctx.begin(node, metas)
-        if told_by_results:
-            result = self._fall_back(node, args, kwargs, "a length computed of floats")
-            self.ctx.sizes.to_read = []
-            return result
+        call = _Call(node, node.target, args, kwargs, metas, told)
         if (operator_that_writes := operator_in_place(node)) is not None:
             return self.in_place.call(node, operator_that_writes, kwargs)
-        if node.target in UNDECLARED_WRITES:
-            self._before_writing(args[3:5], {})
-        if node.target is aten.copy_.default:
-            return self._copy_into(node, *args[:2])
-        lower_operator = LOWERINGS.get(node.target)
-        if lower_operator is None or (reason := _beyond_kernels(node, metas)):
-            return self._fall_back(node, args, kwargs, "no lowering" if lower_operator is None else reason)
-        if self._takes_any_number(node.target, args, kwargs):
-            return self._fall_back(node, args, kwargs, "a size or position that is known only when it runs")
-        if is_unimplemented(node.target, *map_arg((node.args, node.kwargs), lambda given: given.meta.get("val"))):
-            return self._fall_back(node, args, kwargs, UNIMPLEMENTED)
-        if not takes_reals(node.target, (*args, *kwargs.values())):
-            return self._fall_back(node, args, kwargs, "a float that is known only when it runs")
-        if node.target in PICKS and isinstance(args[0], Tensor) and has_checks(args[0].expr):
-            args = (self.ctx.realize(args[0]), *args[1:])  # what is left out is checked, too
-        result = lower_operator(self.ctx, *args, **kwargs)
+        return _OWN.get(call.target, _Lowerer._by_table)(self, call)
+
+    def _by_table(self, call: _Call) -> Any:
+        """What the table of lowerings makes of the call, or torch's own operator where there is a reason."""
+        for why in _REASONS:
+            if reason := why(self, call):
+                return self._fall_back(call, reason)
+        call = _PREPARED.get(call.target, _as_it_is)(self, call)
+        result = LOWERINGS[call.target](self.ctx, *call.args, **call.kwargs)
         if isinstance(result, Declined):
-            return self._fall_back(node, args, kwargs, result.reason)
-        self.lowered[str(node.target)] += 1
+            return self._fall_back(call, result.reason)
+        self.lowered[str(call.target)] += 1
         return result
 
-    def _takes_any_number(self, target: OpOverload, args: Any, kwargs: Any) -> bool:
-        """Whether nothing is known of a size or position of the call, and its lowering does not reckon with that: it
-        may be negative, or out of range, which torch's kernel will tell."""
-        if target in OF_ANY_SIZE or not self.ctx.sizes.some_unbounded() or "SymInt" not in str(schema_of(target)):
-            return False
-        return any(isinstance(leaf, Index) and leaf.unbounded for leaf in pytree.tree_leaves((args, kwargs)))
+    def _attend(self, node: Node) -> Any:
+        self.ctx.begin(node, [node.meta["val"]])
+        return attend(self.ctx, self.attention[node])
+
+    def _multiply_and_activate(self, node: Node) -> None:
+        epilogue = self.epilogues[node]
+        self.ctx.done[epilogue.activation] = multiply_and_activate(self.ctx, epilogue)
+
+    def _of_told_length(self, call: _Call) -> Any:
+        """A result whose length is read from it."""
+        if not call.told:
+            return self._by_table(call)
+        result = self._fall_back(call, "a length computed of floats")
+        self.ctx.sizes.to_read = []
+        return result
+
+    def _writing_statistics(self, call: _Call) -> Any:
+        self._before_writing(call.args[3:5], {})
+        return self._by_table(call)
 
     def _on_sizes(self, node: Node, args: Any) -> Any:
         """Arithmetic of sizes: the tracer did it already."""
@@ -256,13 +269,13 @@ class _Lowerer:
             raise UnsupportedGraph("slices as arguments of operators")
         return structure
 
-    def _fall_back(self, node: Node, args: Any, kwargs: Any, reason: str) -> Any:
-        schema = schema_of(node.target)
-        if schema.is_mutable:
-            self._before_writing(args, kwargs)
-        if isinstance(node.meta.get("val"), torch.SymInt) and node.target in SIZES:
+    def _fall_back(self, call: _Call, reason: str) -> Any:
+        node = call.node
+        if schema_of(call.target).is_mutable:
+            self._before_writing(call.args, call.kwargs)
+        if isinstance(node.meta.get("val"), torch.SymInt) and call.target in SIZES:
             return self.ctx.sizes.index(node.meta["val"])
-        return call_operator(self.ctx, node, args, kwargs, reason)
+        return call_operator(self.ctx, node, call.args, call.kwargs, reason)
 
     def _settle(self, node: Node, value: Any) -> Any:
         """Gives the value memory where that is better than computing it in every user."""
@@ -312,7 +325,8 @@ class _Lowerer:
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
-    def _copy_into(self, node: Node, target: Tensor, source: Tensor) -> Any:
+    def _copy_into(self, call: _Call) -> Any:
+        node, (target, source) = call.node, call.args[:2]
         if reason := _beyond_kernels(node, [node.meta["val"]]):
             return self._copied_as_it_is(node, target, source, reason)
         there = target.device == source.device or is_number(source)
@@ -382,6 +396,73 @@ class _Lowerer:
         if offset == 0 and base.sizes == value.sizes and base.strides == wanted and base.dtype == value.dtype:
             return Ref(base.name)
         return Ref(self.ctx.window(base.name, value, wanted, offset))
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def _has_no_lowering(lowerer: _Lowerer, call: _Call) -> str:
+    return "" if call.target in LOWERINGS else "no lowering"
+
+
+def _has_strange_operands(lowerer: _Lowerer, call: _Call) -> str:
+    return _beyond_kernels(call.node, call.metas)
+
+
+def _takes_any_number(lowerer: _Lowerer, call: _Call) -> str:
+    """Whether nothing is known of a size or position of the call, and its lowering does not reckon with that: it may be
+    negative, or out of range, which torch's kernel will tell."""
+    target = call.target
+    if target in OF_ANY_SIZE or not lowerer.ctx.sizes.some_unbounded() or "SymInt" not in str(schema_of(target)):
+        return ""
+    leaves = pytree.tree_leaves((call.args, call.kwargs))
+    unknown = any(isinstance(leaf, Index) and leaf.unbounded for leaf in leaves)
+    return "a size or position that is known only when it runs" if unknown else ""
+
+
+def _is_refused_by_torch(lowerer: _Lowerer, call: _Call) -> str:
+    node = call.node
+    given = map_arg((node.args, node.kwargs), lambda each: each.meta.get("val"))
+    return UNIMPLEMENTED if is_unimplemented(call.target, *given) else ""
+
+
+def _takes_a_float_as_it_runs(lowerer: _Lowerer, call: _Call) -> str:
+    taken = takes_reals(call.target, (*call.args, *call.kwargs.values()))
+    return "" if taken else "a float that is known only when it runs"
+
+
+_REASONS: tuple[Callable[[_Lowerer, _Call], str], ...] = (
+    _has_no_lowering,
+    _has_strange_operands,
+    _takes_any_number,
+    _is_refused_by_torch,
+    _takes_a_float_as_it_runs,
+)
+"""Why torch's own operator runs, asked in this order; "" where it need not."""
+
+
+_OWN: Mapping[Any, Callable[[_Lowerer, _Call], Any]] = {
+    aten.copy_.default: _Lowerer._copy_into,
+    **dict.fromkeys(_TELL_LENGTHS, _Lowerer._of_told_length),
+    **dict.fromkeys(UNDECLARED_WRITES, _Lowerer._writing_statistics),
+}
+"""Operators that are more than values of their arguments: they write, or are read before they are made."""
+
+
+def _as_it_is(lowerer: _Lowerer, call: _Call) -> _Call:
+    return call
+
+
+def _of_all(lowerer: _Lowerer, call: _Call) -> _Call:
+    """What the call leaves out is checked, too: where computing it may raise, all of it is computed."""
+    whole, *others = call.args
+    if not isinstance(whole, Tensor) or not has_checks(whole.expr):
+        return call
+    return replace(call, args=(lowerer.ctx.realize(whole), *others))
+
+
+_PREPARED: Mapping[Any, Callable[[_Lowerer, _Call], _Call]] = dict.fromkeys(PICKS, _of_all)
+"""What is done to arguments before an operator is lowered."""
 
 
 def _beyond_kernels(node: Node, metas: Sequence[torch.Tensor]) -> str:
