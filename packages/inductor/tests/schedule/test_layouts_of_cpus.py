@@ -1,9 +1,13 @@
 """How a kernel is laid out on a CPU: from its text to the loop that runs along the lanes, and who shares the work."""
 
 import pytest
+import torch
+from compiled import gpu_program_of, program_of
 
 from inductor.ir.parse import parse_kernel
+from inductor.ir.show import layouts_text
 from inductor.schedule import cpu
+from inductor.schedule.layouts import lay_out
 
 ELEMENTWISE = """\
 def kernel(x: read[float32, 8000], a: write[float32, 8000]) -> cpu:
@@ -89,3 +93,28 @@ def test_what_threads_share(text, shared, pieces, side_by_side, starts_threads):
     found = cpu.lay_out(parse_kernel(text), 64)
     assert (found.shared, found.loops[0].pieces, found.loops[0].side_by_side) == (shared, pieces, side_by_side)
     assert (found.team, found.threaded) == (shared is not None, starts_threads)
+
+
+def test_layouts_as_text():
+    def function(x, w):
+        return torch.softmax(x * w, -1).relu(), x.sum(0)
+
+    on_cpu = program_of(function, torch.randn(64, 33), torch.randn(33))
+    assert (
+        layouts_text(lay_out(on_cpu, 64))
+        == """\
+mul_softmax_relu_0: rows by vectors of 16, work=6600, elementary=2
+    loop 0: in_lanes
+    loop 1: in_lanes
+    loop 2: in_lanes
+sum_1: columns by vectors of 16, work=136
+run one thread: mul_softmax_relu_0 | sum_1
+"""
+    )
+    assert (
+        layouts_text(lay_out(gpu_program_of(function, (64, 33), (33,)), 64))
+        == """\
+mul_softmax_relu_0: x over i0 by 16, r=64, warps=2, keeps_rows
+sum_1: x over i0 by 32, r=64, warps=4, keeps_rows
+"""
+    )

@@ -20,6 +20,7 @@ A load has the dtype of its buffer, a name that of its definition, a number floa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 
 import torch
 
@@ -27,7 +28,8 @@ from inductor.ir.expr import Apply, Const, Expr, IndexValue, Load, Masked, Resul
 from inductor.ir.graph import Graph, Nest
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import PRODUCT, Argument, Kernel, Let, Loop, Reduce, Scan, Statement
-from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Run, Step, View
+from inductor.ir.layout import CpuLayout, LoopLayout, Shape
+from inductor.ir.program import Allocate, Bind, Buffer, Call, Free, Launch, Program, Ref, Run, Scratch, Step, View
 
 INFIX: dict[str, tuple[str, int]] = {
     "eq": ("==", 1), "ne": ("!=", 1), "lt": ("<", 1), "le": ("<=", 1), "gt": (">", 1), "ge": (">=", 1),
@@ -184,9 +186,38 @@ def program_text(value: Program) -> str:
 
 def layouts_text(program: Program) -> str:
     """How the kernels of a program run on their targets, and which of them are one call."""
-    kernels = [f"{item.kernel.name}: {item.kernel.layout}" for item in program.steps if isinstance(item, Launch)]
-    runs = [_run(item) for item in program.items if isinstance(item, Run)]
-    return "\n".join([*kernels, *runs, *([str(program.scratch)] if program.scratch is not None else [])]) + "\n"
+    lines = [line for item in program.steps if isinstance(item, Launch) for line in _layout(item.kernel)]
+    lines += [_run(item) for item in program.items if isinstance(item, Run)]
+    lines += [f"scratch of {program.scratch.bytes} bytes: {_places(program.scratch)}"] if program.scratch else []
+    return "\n".join(lines) + "\n"
+
+
+def _places(scratch: Scratch) -> str:
+    return ", ".join(f"{name} at {place}" for name, place in scratch.places)
+
+
+def _layout(kernel: Kernel) -> Iterator[str]:
+    layout = kernel.layout
+    if isinstance(layout, CpuLayout):
+        more = _unusual(layout, apart=("vector", "width", "loops"))
+        yield f"{kernel.name}: {layout.vector} by vectors of {layout.width}{more}"
+        for number, loop in enumerate(layout.loops):
+            if more := _unusual(loop):
+                yield f"    loop {number}: {more.removeprefix(', ')}"
+    elif layout is not None:
+        tiles = [f"{tile.name} over {', '.join(map(str, tile.axes))} by {tile.block}" for tile in layout.tiles]
+        yield f"{kernel.name}: {'; '.join(tiles)}{_unusual(layout, apart=('tiles',))}"
+
+
+def _unusual(value: CpuLayout | LoopLayout | Shape, apart: Sequence[str] = ()) -> str:
+    """The fields that are not what they are by default."""
+    found = ((field.name, getattr(value, field.name), field.default) for field in fields(value))
+    said = [(name, own) for name, own, default in found if own != default and name not in apart]
+    return "".join(f", {name}" if own is True else f", {name}={_value(own)}" for name, own in said)
+
+
+def _value(value: object) -> str:
+    return f"({', '.join(map(_value, value))})" if isinstance(value, tuple) else str(value)
 
 
 def _run(run: Run) -> str:

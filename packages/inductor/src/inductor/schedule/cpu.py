@@ -106,11 +106,11 @@ class _Decided:
         in_pieces = reduces and is_long and not running and first > 1
         return LoopLayout(
             in_lanes,
-            self._side_by_side(loop) if reduces else 1,
+            self._side_by_side(loop) if in_lanes and reduces else 1,
             read,
             written,
             pieces=min(costs.CPU.pieces, first) if in_pieces else None,
-            unit=costs.CPU.unrolled * width if len(loop.axes) == 1 else 1,
+            unit=costs.CPU.unrolled * width if in_pieces and len(loop.axes) == 1 else 1,
             whole_below=costs.CPU.short_reduction if in_pieces and extent is None else None,
             shared=not kernel.axes and not running and self._loop_is_shared(loop, reduces, in_pieces),
             split=is_long,
