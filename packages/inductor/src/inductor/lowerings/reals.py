@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import torch
 
 from inductor.errors import UnsupportedGraph
 from inductor.ir.expr import Apply, Const, Expr, IndexValue, apply, cast
-from inductor.ir.index import ONE, ZERO, Index, Symbol, size_symbol
+from inductor.ir.index import Index, Symbol, size_symbol
 from inductor.lowerings.sizes import SMALLEST, Sizes
 from inductor.torch_versions import OpOverload, aten
 
@@ -49,43 +47,49 @@ def float_symbol(value: torch.SymFloat) -> tuple[Symbol, Real]:
 
 def real(sizes: Sizes, value: torch.SymFloat) -> Real:
     """The float behind the tracer's; raises ``UnsupportedGraph`` for what is not made of sizes by arithmetic."""
-    return Real(_double(sizes, value.node.expr))
+    return Real(_double(sizes, value.node.expr, value.node.shape_env))
 
 
-def _is_positive(sizes: Sizes, expr: Any) -> bool:
-    whole = _whole(sizes, expr)
-    return whole is not None and (whole - 1).is_nonnegative()
+def _is_positive(sizes: Sizes, expr: Any, shape_env: Any) -> bool:
+    """By what its parts may be, or by what the tracer has compared."""
+    whole = _whole(expr)
+    if whole is None:
+        return False
+    if (sizes.index(whole) - 1).is_nonnegative():
+        return True
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return bool(statically_known_true(shape_env.create_symintnode(whole, hint=None) >= 1))
 
 
-def _whole(sizes: Sizes, expr: Any) -> Index | None:
-    """A whole number that is written as a float."""
+def _whole(expr: Any) -> Any:
+    """The tracer's expression of a whole number that is written as a float, or None."""
     if expr.is_integer:
-        return sizes.index(expr)
+        return expr
     if expr.is_Float:
-        return Index.of(int(expr)) if float(expr).is_integer() else None
+        return int(expr) if float(expr).is_integer() else None
     kind = type(expr).__name__
-    parts = [_whole(sizes, arg) for arg in expr.args] if kind in ("ToFloat", "Add", "Mul") else [None]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    parts = [_whole(arg) for arg in expr.args] if kind in ("ToFloat", "Add", "Mul") else [None]
+    if any(part is None for part in parts):
         return None
-    return sum(known, ZERO) if kind != "Mul" else reduce(operator.mul, known, ONE)
+    return parts[0] if kind == "ToFloat" else expr.func(*parts)
 
 
-def _double(sizes: Sizes, expr: Any) -> Expr:
+def _double(sizes: Sizes, expr: Any, shape_env: Any) -> Expr:
     if expr.is_number:
         return Const(float(expr), torch.float64)
     if expr.is_integer:
         return cast(IndexValue(sizes.index(expr), torch.int64), torch.float64)
     kind = type(expr).__name__
     if kind == "ToFloat":
-        return _double(sizes, expr.args[0])
-    if _OF_TWO.get(kind) == "div" and not _is_positive(sizes, expr.args[1]):
+        return _double(sizes, expr.args[0], shape_env)
+    if _OF_TWO.get(kind) == "div" and not _is_positive(sizes, expr.args[1], shape_env):
         raise UnsupportedGraph(f"a division by {expr.args[1]}, which may be 0")
     if kind in _OF_TWO:
-        first, *rest = (_double(sizes, arg) for arg in expr.args)
+        first, *rest = (_double(sizes, arg, shape_env) for arg in expr.args)
         for operand in rest:
             first = Apply(_OF_TWO[kind], (first, operand), torch.float64)
         return first
     if kind == "OpaqueUnaryFn_sqrt":
-        return apply("sqrt", _double(sizes, expr.args[0]))
+        return apply("sqrt", _double(sizes, expr.args[0], shape_env))
     raise UnsupportedGraph(f"a float known only at run time: {expr}")
