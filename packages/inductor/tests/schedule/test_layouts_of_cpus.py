@@ -38,6 +38,14 @@ def kernel(x: read[float32, 8000], a: write[float32, 8000]) -> cpu:
             v0 = scan_sum(x[100 * i0 + r0], float32)
             a[100 * i0 + r0] = v0
 """
+GATHERED = """\
+def kernel(k: read[int64, 4000], x: read[float32, 6400], a: write[float32, 2560]) -> cpu:
+    for i0 in 40:
+        for i1 in 64:
+            for r0 in reduce(100):
+                v0 = sum(x[i1 + 64 * p0, p0(100, within(k[100 * i0 + r0], 100))], float32)
+            a[64 * i0 + i1] = v0
+"""
 SCATTERED = """\
 def kernel(k: read[int64, 8000], x: read[float32, 8000], a: update[float32, 9]) -> cpu:
     for i0 in 8000:
@@ -55,6 +63,7 @@ def kernel(k: read[int64, 8000], x: read[float32, 8000], a: update[float32, 9]) 
         pytest.param(ROWS, 64, "rows", 16, False, True, id="rows"),
         pytest.param(SHORT, 64, "rows", 4, False, True, id="short rows"),
         pytest.param(COLUMNS, 64, "columns", 16, False, True, id="columns"),
+        pytest.param(GATHERED, 64, "columns", 16, False, True, id="rows of a table, gathered"),
         pytest.param(TURNED, 64, "columns", 16, True, True, id="turned"),
         pytest.param(SMALL, 64, "columns", 16, False, True, id="turned and small"),
         pytest.param(RUNNING, 64, "nothing", 1, False, True, id="running"),

@@ -184,7 +184,7 @@ def _reads_cross(kernel: Kernel) -> bool:
     row, column = kernel.axes[-2:]
     if min(_extent(row), _extent(column)) < costs.CPU.smallest_tiled:
         return False
-    accesses = [index for loop in kernel.loops for index in _accesses(loop)]
+    accesses = [access.index for loop in kernel.loops for access in _accesses(loop)]
     return any(_neighbours(index, column) < 0 and _neighbours(index, row) == 1 for index in accesses)
 
 
@@ -194,7 +194,7 @@ def _reads_cross(kernel: Kernel) -> bool:
 def _vectorisation(kernel: Kernel, vector_bytes: int) -> tuple[VectorOver, int]:
     columns = _columns_score(kernel)
     rows = _rows_score(kernel)
-    if rows is not None and (columns is None or rows >= columns):
+    if rows is not None and (columns is None or rows - _gathered_rows(kernel) >= columns):
         longest = max((_extent(loop.axes[-1]) for loop in kernel.loops if loop.axes), default=0)
         width = _fitting(vector_bytes // _widest(kernel, "rows"), longest)
         return ("rows", width) if rows >= 0 and width >= 4 else ("nothing", 1)
@@ -250,35 +250,54 @@ def _columns_score(kernel: Kernel) -> int | None:
     if not kernel.axes:
         return None
     axis = kernel.axes[-1]
-    return sum(_turns(loop, index) * _neighbours(index, axis) for loop in kernel.loops for index in _accesses(loop))
+    every = ((loop, access) for loop in kernel.loops for access in _accesses(loop))
+    return sum(_turns(loop, access) * _neighbours(access.index, axis) for loop, access in every)
 
 
 def _rows_score(kernel: Kernel) -> int | None:
     reductions = [loop for loop in kernel.loops if loop.axes]
     if not reductions or has_scans(kernel.loops):
         return None
-    return sum(
-        _turns(loop, index) * _neighbours(index, loop.axes[-1]) for loop in reductions for index in _accesses(loop)
-    )
+    every = ((loop, access) for loop in reductions for access in _accesses(loop))
+    return sum(_turns(loop, access) * _neighbours(access.index, loop.axes[-1]) for loop, access in every)
 
 
-def _turns(loop: Loop, index: Index) -> int:
+def _gathered_rows(kernel: Kernel) -> int:
+    """How often lanes along a reduced axis would each read where another position says, one after the other."""
+    every = ((loop, access) for loop in kernel.loops if loop.axes for access in _accesses(loop))
+    return sum(_turns(loop, access) for loop, access in every if loop.axes[-1] in access.positions)
+
+
+def _turns(loop: Loop, access: _Access) -> int:
     """How often a loop accesses a place, where that matters: what is done once per row weighs little."""
-    if index.symbols.isdisjoint(loop.axes):
+    if loop.axes and (access.index.symbols | access.positions).isdisjoint(loop.axes):
         return 1
     extent = static_extent(loop.axes)
     return costs.CPU.many_turns if extent is None else min(extent, costs.CPU.many_turns)
 
 
-def _accesses(loop: Loop) -> Iterator[Index]:
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """A place that is read or written, and what the positions within it that come from tensors depend on."""
+
+    index: Index
+    positions: frozenset[Symbol] = frozenset()
+
+
+def _accesses(loop: Loop) -> Iterator[_Access]:
     seen: set[tuple[str, Index]] = set()
     for statement in loop.body:
         if isinstance(statement, Store):
-            yield statement.index
+            yield _Access(statement.index)
     for node in nodes([loop]):
         if isinstance(node, Load) and (node.buffer, node.index) not in seen:
             seen.add((node.buffer, node.index))
-            yield node.index
+            yield _Access(node.index, _behind_positions(node))
+
+
+def _behind_positions(load: Load) -> frozenset[Symbol]:
+    read = (node for _, position in load.bindings for node in walk(position))
+    return frozenset[Symbol]().union(*(node.index.symbols for node in read if isinstance(node, Load | IndexValue)))
 
 
 def _neighbours(index: Index, axis: Symbol) -> int:
