@@ -261,3 +261,42 @@ def test_what_torch_refuses_to_trace_is_run_by_operators(backend):
 
     given = torch.arange(36.0).view(6, 6)
     assert compile_api.compile(program, backend=backend)(given.clone()) == program(given.clone())
+
+
+def unrecorded(x):
+    before = x.sin()
+    with torch.no_grad():
+        x.mul_(3.0)
+    return before
+
+
+def unrecorded_and_caught(x):
+    try:
+        return unrecorded(x)
+    except Exception:  # noqa: BLE001
+        return x + 1
+
+
+def unrecorded_in_turns(x):
+    total = x * 0
+    for _ in range(2):
+        total = total + x.sin()
+        torch.set_grad_enabled(False)
+        x.mul_(2)
+        torch.set_grad_enabled(True)
+    return {"total": total}["total"]
+
+
+WINDOWS = (lambda x: x[:, ::2], lambda x: x[1:3], lambda x: x.t(), lambda x: x.view(-1), lambda x: x * 1)
+
+
+@pytest.mark.filterwarnings("ignore:graph_")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("program", [unrecorded, unrecorded_and_caught, unrecorded_in_turns])
+def test_what_was_computed_before_a_write_that_nobody_records(program, backend):
+    """Backward is an error of eager's, of which the first calls need not know."""
+    compiled = compile_api.compile(program, backend=backend)
+    for window in WINDOWS:
+        given, own = (torch.linspace(0, 1, 24).view(4, 6).requires_grad_() * 1 for _ in range(2))
+        torch.testing.assert_close(compiled(window(given)), program(window(own)))
+        torch.testing.assert_close(given, own)

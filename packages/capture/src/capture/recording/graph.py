@@ -372,6 +372,7 @@ class GraphRecorder:
 
     def finish(self, outputs: list[fx.Node], name: str) -> tuple[fx.GraphModule, list[Source]]:
         """Close the graph; returns the module and the sources of the inputs that it really uses."""
+        self.mode.journal.closed = True
         root = self._root
         outputs = self.regions.fold(self.graph, outputs, root)
         self.graph.output(tuple(outputs))

@@ -121,12 +121,15 @@ class Journal:
         self.before_doubtful: dict[int, torch.UntypedStorage] = {}
         self.raising_after: dict[int, Any] = {}  # where, of the first that may raise after that memory was written
         self.place: Any = None  # of the program's instruction that is evaluated
+        self.closed = False  # what a backend computes on these tensors is none of the program's
         self.doubts = 0
         self._in_lists: list[tuple[torch.Tensor, int]] = []  # written as part of one, with how often before that
         self.raisers = 0  # how many operators may raise, for what data holds or for their operands' types
         self.work = 0  # how many kernels the operators would be in eager, about
 
     def note(self, func: Any, args: Any, kwargs: Any) -> None:
+        if self.closed:
+            return
         traits = traits_of(func)
         written = self._written(func, traits, args, kwargs)
         self.doubts += doubtful(func, args, kwargs, written)
