@@ -44,7 +44,7 @@ PART = (
 )
 NUMBERS = "the number is a part of what is computed, and torch takes it for a constant"
 PIECES = "how many tensors it makes follows from the size"
-FIXED = "torch's stand-in takes the size for a constant"
+FIXED = "torch's fake takes the size for a constant"
 MORE_GRAPHS = {
     **dict.fromkeys(("chunk", "unsafe_chunk", "split", "unsafe_split", "unbind", "unbind_copy", "_chunk_cat"), PIECES),
     **dict.fromkeys(("split.list_args", "split_with_sizes", "split_with_sizes_copy", "tensor_split"), PIECES),

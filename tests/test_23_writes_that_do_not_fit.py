@@ -29,7 +29,7 @@ def ended(program, *args):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("larger", LARGER)
 def test_results_larger_than_their_place(larger, backend):
-    """Torch's stand-ins of many operators let them pass."""
+    """Torch's fakes of many operators let them pass."""
     compiled = compile_api.compile(LARGER[larger], backend=backend)
     for size in ((), (1, 2)):
         expected = ended(LARGER[larger], torch.ones(size), torch.ones(2, 2))

@@ -100,8 +100,8 @@ class AsDescribed(fx.Interpreter):
 
     def run_node(self, node):
         value = super().run_node(node)
-        stand_ins = pytree.tree_leaves(node.meta.get("val"))
-        for described, found in zip(stand_ins, pytree.tree_leaves(value), strict=False):
+        fakes = pytree.tree_leaves(node.meta.get("val"))
+        for described, found in zip(fakes, pytree.tree_leaves(value), strict=False):
             if isinstance(found, torch.Tensor) and isinstance(described, torch.Tensor):
                 pairs = zip(described.shape, found.shape, strict=True)
                 sizes = [said if isinstance(said, int) else its for said, its in pairs]
@@ -156,7 +156,7 @@ def test_first_sample(op):
 
 
 def test_attention_of_doubles_computes_in_doubles():
-    """What its stand-in says of the sums that backward takes differs between releases of torch."""
+    """What its fake says of the sums that backward takes differs between releases of torch."""
     heads = torch.randn(3, 1, 2, 4, 8, dtype=torch.float64, requires_grad=True)
     attend = torch.nn.functional.scaled_dot_product_attention
 

@@ -96,7 +96,7 @@ def test_an_input_is_not_kept_longer_than_its_history():
 
 
 @pytest.mark.parametrize("program", ["read", "follows"])
-def test_who_gives_stand_ins_finds_them_as_they_were(program):
+def test_who_gives_fakes_finds_them_as_they_were(program):
     with FakeTensorMode() as mode:
         x, w = mode.from_tensor(torch.ones(4)), mode.from_tensor(torch.ones(4)).requires_grad_()
     aotgrad.compile(fx.symbolic_trace(PROGRAMS[program]), [x, w], forward=aotgrad.run_eagerly)

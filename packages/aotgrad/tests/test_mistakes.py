@@ -36,7 +36,7 @@ def returning(results):
 
 
 def said_of_devices():
-    """What torch's stand-ins say of tensors on two devices: releases differ."""
+    """What torch's fakes say of tensors on two devices: releases differ."""
     with FakeTensorMode():
         try:
             return str(torch.ones(3) * torch.ones(3, device="meta"))

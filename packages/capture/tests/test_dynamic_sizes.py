@@ -227,7 +227,7 @@ def test_recurrent_networks_over_batches_that_vary():
 @pytest.mark.parametrize("options", [{}, {"stride": 1}, {"padding": [1], "dilation": 2}, {"ceil_mode": True}])
 def test_pooling_over_a_length_that_varies(options):
     function = lambda x: torch.nn.functional.max_pool1d(x, (3,), **options)
-    more = torch.__version__ < "2.13"  # whose stand-in's answers hold for fewer lengths
+    more = torch.__version__ < "2.13"  # whose fake's answers hold for fewer lengths
     assert len(graphs_for(function, [(torch.randn(2, 3, n),) for n in range(6, 12)])) <= 2 + more
 
 

@@ -120,7 +120,7 @@ else:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.filterwarnings("error::capture.CaptureWarning")
 @pytest.mark.parametrize("name", ASKED)
-def test_what_a_tensor_is_asked_for_is_its_own_and_not_that_of_a_stand_in(name):
+def test_what_a_tensor_is_asked_for_is_its_own_and_not_that_of_a_fake(name):
     def program(x):
         made = getattr(x + 0, name)
         made = made() if callable(made) else made

@@ -337,7 +337,7 @@ def ended(function, *args):
 
 @pytest.mark.parametrize("name", [*UNREAD, *OF_TYPES])
 def test_what_nobody_reads_is_refused(name):
-    """Stand-ins let it pass, and a backend may drop it: here the program gives something else."""
+    """Fakes let it pass, and a backend may drop it: here the program gives something else."""
 
     def function(x, y):
         UNREAD[name](x) if name in UNREAD else OF_TYPES[name](x, y)
@@ -355,7 +355,7 @@ FORMS = (lambda call, y: call(y), lambda call, y: call(y, y), lambda call, y: ca
 
 @pytest.mark.parametrize(("name", "call"), OF_ALL_TYPES)
 def test_what_is_said_to_be_of_all_types_is(name, call):
-    """Its kernels refuse none, or stand-ins do as well."""
+    """Its kernels refuse none, or fakes do as well."""
 
     def function(x, y):
         form(call, y)

@@ -210,7 +210,7 @@ def test_one_graph(function, check, x):
 
 @pytest.mark.parametrize("function", [plain, modules, errors, a_factory], ids=lambda function: function.__name__)
 def test_nothing_is_left_of_it(function, x):
-    """A stand-in is no class that somebody could count."""
+    """A dummy is no class that somebody could count."""
     gc.collect()
     before = set(object.__subclasses__()), set(torch.nn.Module.__subclasses__()), set(ValueError.__subclasses__())
     gc.disable()

@@ -1,4 +1,4 @@
-"""Warnings: those of eager, as often and in its words; what runs on stand-ins adds none and uses none up."""
+"""Warnings: those of eager, as often and in its words; what runs on fakes adds none and uses none up."""
 
 import contextlib
 import subprocess

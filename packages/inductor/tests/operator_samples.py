@@ -82,7 +82,7 @@ EXCLUDED = {
 """Operators that are not compared, and why."""
 EXCLUDED_ON_GPUS = dict.fromkeys(
     ("native_batch_norm", "_native_batch_norm_legit"),
-    "in inference torch's stand-ins say that its statistics are empty, its kernels do not",
+    "in inference torch's fakes say that its statistics are empty, its kernels do not",
 )
 
 

@@ -16,7 +16,7 @@ def test_torch_has_every_row_that_its_release_has():
     assert set(INSIDES.lacking(cuda=torch.backends.cuda.is_built())) == to_come
 
 
-def test_a_stand_in_can_be_named_and_not_used():
+def test_what_torch_lacks_can_be_named_and_not_used():
     missing = insides.Inside("torch._C._no_such_thing", "which nobody has", "nothing happens")
     found = insides.Insides(RuntimeError, [missing]).get("no_such_thing")
     assert {found.part: 1}[found.part] == 1

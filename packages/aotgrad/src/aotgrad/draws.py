@@ -82,7 +82,7 @@ class Draws:
         before, _tracing.draws = _tracing.draws, self
         self._mark(0)
         try:
-            with _STAND_IN.in_force():
+            with _GENERATOR.in_force():
                 yield
         finally:
             _tracing.draws = before
@@ -133,7 +133,7 @@ class _OfThread(threading.local):
 _tracing = _OfThread()
 
 
-class _StandIn:
+class _TracedGenerator:
     """The default generator as `torch.random` has it, while somewhere a program is traced."""
 
     def __init__(self) -> None:
@@ -184,4 +184,4 @@ def _put(generator: Any) -> None:
     torch.random.default_generator = generator
 
 
-_STAND_IN = _StandIn()
+_GENERATOR = _TracedGenerator()

@@ -1,6 +1,6 @@
 """What this package uses of torch's insides: a row for each name, which a torch to come may lack.
 
-What torch has is handed out as it is.  What it lacks is a stand-in that may be imported, kept in tables, derived from
+What torch has is handed out as it is.  What it lacks is an ``Absent``: it may be imported, kept in tables, derived from
 and caught; to call it or look into it raises one sentence.  The text is the same in every package, since the engines
 import nothing of each other.
 Must not know: what the rows are for.
@@ -113,17 +113,17 @@ class Insides:
         self.rows = {row.name: row for row in rows}
 
     def get(self, name: str) -> Any:
-        """For a module's ``__getattr__``: what the row of this name stands for, or a stand-in."""
+        """For a module's ``__getattr__``: what the row of this name stands for, or an ``Absent``."""
         row = self.rows.get(name)
         if row is None:
             raise AttributeError(f"no row of the table is called {name!r}")
         try:
             return row.find()
         except _Missing:
-            return self._stand_in(row)
+            return self._absent(row)
 
     def operators(self, namespace: str) -> Any:
-        """``torch.ops.aten`` and its like, with stand-ins for what this torch lacks: no graph can hold those."""
+        """``torch.ops.aten`` and its like, with an ``Absent`` for what this torch lacks: no graph can hold those."""
         return _Operators(self, namespace)
 
     def lacking(self, *, cuda: bool = True) -> dict[str, str]:
@@ -143,7 +143,7 @@ class Insides:
         if self.unusable:
             raise self.error(self.unusable)
 
-    def _stand_in(self, row: Inside) -> Any:
+    def _absent(self, row: Inside) -> Any:
         def complain() -> NoReturn:
             raise self.error(_sentence(row))
 

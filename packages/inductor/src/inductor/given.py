@@ -88,7 +88,7 @@ def _differs(traced: torch.Tensor, example: torch.Tensor) -> bool:
     if any(_unequal(*sizes) for sizes in zip(traced.shape, example.shape, strict=True)):
         return True
     if hasattr(example, "fake_mode") or traced.layout != torch.strided or example.layout != torch.strided:
-        return False  # a stand-in says what a tracer thought
+        return False  # a fake says what a tracer thought
     return traced.device.type != example.device.type or (bool(traced.numel()) and _lies_otherwise(traced, example))
 
 

@@ -39,12 +39,12 @@ def is_unimplemented(target: OpOverload, args: Sequence[Any], kwargs: Mapping[st
     if not all(isinstance(leaf, (torch.Tensor, *_PLAIN, *_SYMBOLIC)) for leaf in leaves):
         return False
     factor = math.prod(_sizes_among(target, args, kwargs))
-    least = [_stand_in(leaf, 1, held=1) for leaf in leaves]
+    least = [_small_kind(leaf, 1, held=1) for leaf in leaves]
     if factor > _LARGEST_ASKED:
         return False
     if (answer := _ask(target, tuple(least), tuple(map(type, least)), structure)) is not None:
         return answer
-    more = [_stand_in(leaf, _LONGEST_ASKED, held=0) for leaf in leaves]  # positions are within
+    more = [_small_kind(leaf, _LONGEST_ASKED, held=0) for leaf in leaves]  # positions are within
     if factor * sum(one.elements for one in more if isinstance(one, _Kind)) > _LARGEST_ASKED:
         return False
     return bool(_ask(target, tuple(more), tuple(map(type, more)), structure))
@@ -83,7 +83,7 @@ class _Kind:
         return torch.full(self.sizes, self.held, dtype=self.dtype, device="cpu")
 
 
-def _stand_in(leaf: Any, longest: int, held: int) -> Any:
+def _small_kind(leaf: Any, longest: int, held: int) -> Any:
     """Of what a call is given; sizes known only at run time are a few."""
     if isinstance(leaf, torch.Tensor):
         sizes = (size if isinstance(size, int) else longest // 2 for size in leaf.shape)

@@ -267,7 +267,7 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
     except LeftIdle as left:
         return _leave_idle(config, FallbackRecord(location, left.reason), state)
     finally:
-        if state.learnt.defines_classes:  # nobody should meet a stand-in among the classes that a class knows
+        if state.learnt.defines_classes:  # nobody should meet a dummy among the classes that a class knows
             gc.collect(0)
     if made.graph is not None:
         config.idleness.computes(inputs.function)

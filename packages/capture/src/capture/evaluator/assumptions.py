@@ -89,7 +89,7 @@ class Learnt:
 
     def __init__(self) -> None:
         self.assumptions = Assumptions()
-        self.defines_classes = False  # whose stand-ins are garbage after the evaluation
+        self.defines_classes = False  # whose dummies are garbage after the evaluation
 
     def learn(self, **changes: Any) -> None:
         self.assumptions = replace(self.assumptions, **changes)

@@ -168,10 +168,10 @@ def wrap_tensor(ctx: World, obj: torch.Tensor, source: Source) -> Value:
     try:
         fake = ctx.graph.fake_input(obj, source, layout)
     except RuntimeError as error:  # a view of what has a gradient of another shape, or no history that torch can tell
-        ctx.stop(Kind.TENSOR_ATTRIBUTE, f"torch makes no stand-in of {source.expression()}: {error}")
-    except AssertionError:  # torch compares the stand-in with a view whose `data` was replaced
+        ctx.stop(Kind.TENSOR_ATTRIBUTE, f"torch makes no fake tensor of {source.expression()}: {error}")
+    except AssertionError:  # torch compares the fake with a view whose `data` was replaced
         ctx.stop(
-            Kind.TENSOR_ATTRIBUTE, f"torch makes no stand-in of {source.expression()}, which is unlike what it views"
+            Kind.TENSOR_ATTRIBUTE, f"torch makes no fake tensor of {source.expression()}, which is unlike what it views"
         )
     node = ctx.graph.add_input(source, fake)
     sizes = tuple(None if dim in layout.sizes else size for dim, size in enumerate(obj.shape))

@@ -30,12 +30,12 @@ def operator_for(key: Hashable, define: Callable[[], str]) -> OpOverloadPacket:
 
 
 def install(
-    name: str, schema: str, computes: Callable[..., Any], stand_in: Callable[..., Any], *, tags: Sequence[Any] = ()
+    name: str, schema: str, computes: Callable[..., Any], fake_kernel: Callable[..., Any], *, tags: Sequence[Any] = ()
 ) -> None:
-    """Tell torch of an operator: ``stand_in`` is what it gives on tensors without data."""
+    """Tell torch of an operator: ``fake_kernel`` is what it gives on tensors without data."""
     torch.library.define(name, schema, tags=tuple(tags))
     torch.library.impl(name, "CompositeExplicitAutograd", computes)
-    torch.library.register_fake(name, stand_in)
+    torch.library.register_fake(name, fake_kernel)
 
 
 def without_gradient(name: str) -> None:

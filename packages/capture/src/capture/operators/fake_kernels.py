@@ -1,7 +1,7 @@
 """What functions of torch give, told without running them.
 
 torch's own rules for these go step by step: that takes long, and what they find holds for one number of steps.
-A stand-in takes what the operation takes, tensors without data, and gives such tensors with the history that the
+A fake kernel takes what the operation takes, tensors without data, and gives such tensors with the history that the
 operation would give them.
 """
 
@@ -15,7 +15,7 @@ import torch
 
 from capture.torch_versions import DisablePythonDispatcher
 
-StandIn = Callable[..., Any]
+FakeKernel = Callable[..., Any]
 
 
 def _recurrent(function: Callable[..., Any], input: torch.Tensor, *given: Any) -> Any:
@@ -63,7 +63,7 @@ def _one_hot(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     return function(*args, **options).contiguous()
 
 
-_STAND_INS: Mapping[Callable[..., Any], StandIn] = {
+_FAKE_KERNELS: Mapping[Callable[..., Any], FakeKernel] = {
     function: partial(rule, function)
     for rule, functions in (
         (_recurrent, (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)),
@@ -74,7 +74,7 @@ _STAND_INS: Mapping[Callable[..., Any], StandIn] = {
 }
 
 
-def stand_in(target: Any) -> StandIn:
+def fake_kernel(target: Any) -> FakeKernel:
     """What to run on tensors without data in place of `target`: mostly itself."""
-    found: StandIn = _STAND_INS.get(target, target)
+    found: FakeKernel = _FAKE_KERNELS.get(target, target)
     return found

@@ -1,4 +1,4 @@
-"""Stand-ins for results where torch's own answer holds for fewer sizes than the operator.
+"""Fakes for results where torch's own answer holds for fewer sizes than the operator.
 
 Torch asks which library will convolve, to know how the result is laid out, and the choice depends on the batch.  What
 is convolved tells as well, whoever computes it: what is laid out plainly gives such a result, and on CPUs images of
@@ -82,7 +82,7 @@ _ANSWERS: Mapping[OpOverload, Answer] = {
 
 
 class ToldOverSizes(FakeTensorMode):
-    """Stand-ins whose sizes may vary."""
+    """Fakes whose sizes may vary."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = None if self.shape_env is None else _ANSWERS.get(func)

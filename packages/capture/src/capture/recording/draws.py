@@ -1,6 +1,6 @@
 """Random numbers that a graph draws: where its frame starts over they are drawn again, and have to be the same.
 
-Stand-ins draw nothing, but the operators on them say that they would.  Must not know how a frame starts over.
+Fakes draw nothing, but the operators on them say that they would.  Must not know how a frame starts over.
 """
 
 from __future__ import annotations

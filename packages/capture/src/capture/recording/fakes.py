@@ -1,4 +1,4 @@
-"""Stand-ins for real tensors: the same metadata, no data.
+"""Fake tensors for real ones: the same metadata, no data.
 
 ``FakeTensorMode.from_tensor`` makes them for any tensor there is, and imports half a second's worth of torch for it.
 Nearly all inputs of a graph are plain tensors of known sizes, for which a few lines do; the rest goes the long way.
@@ -22,8 +22,8 @@ from capture.torch_versions import (
 )
 
 
-class StandIns:
-    """One per graph, so that inputs that share memory do so as stand-ins too."""
+class Fakes:
+    """One per graph, so that inputs that share memory do so as fakes too."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
@@ -31,11 +31,11 @@ class StandIns:
         self._elsewhere: set[int] = set()
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The stand-in of a tensor whose sizes are known."""
+        """The fake of a tensor whose sizes are known."""
         if self._is_plain(tensor):
             if not torch.is_inference_mode_enabled():
                 return self._plain(tensor)
-            with torch.inference_mode(False):  # it is no inference tensor, and neither is its stand-in
+            with torch.inference_mode(False):  # it is no inference tensor, and neither is its fake
                 return self._plain(tensor)
         self._elsewhere.add(_memory_of(tensor) if tensor.layout is torch.strided else 0)
         with silenced():
@@ -126,19 +126,19 @@ class Arrived:
             self._layout = fake.size(), fake.stride(), fake.storage_offset()
             self._memory = _memory_of(fake)
 
-    def again(self, fake: torch.Tensor, stand_ins: StandIns) -> torch.Tensor:
-        """The stand-in as it came: itself, if nothing but its data was changed."""
+    def again(self, fake: torch.Tensor, fakes: Fakes) -> torch.Tensor:
+        """The fake as it came: itself, if nothing but its data was changed."""
         same = self._gradients == _gradients_of(fake)
         if self._layout is None or (same and self._version == _version_of(fake) is not None):
             return fake
         layout = fake.size(), fake.stride(), fake.storage_offset()
         if _memory_of(fake) != self._memory or (same and str(layout) == str(self._layout)):
             return fake
-        with torch.no_grad(), stand_ins.mode:
+        with torch.no_grad(), fakes.mode:
             came = fake.detach().as_strided(*self._layout)
         wanted_gradients, was_leaf = self._gradients
         came.requires_grad_(wanted_gradients)
-        return came if was_leaf else stand_ins.with_history(came)
+        return came if was_leaf else fakes.with_history(came)
 
 
 def _gradients_of(fake: torch.Tensor) -> tuple[bool, bool]:

@@ -26,7 +26,7 @@ from capture.guards.guard import Guard
 from capture.guards.layouts import OpenLayout, Relied
 from capture.guards.sources import Inputs, Source
 from capture.operators.transforms import transformed
-from capture.recording.fakes import Arrived, StandIns, has_gradients_of_its_base
+from capture.recording.fakes import Arrived, Fakes, has_gradients_of_its_base
 from capture.recording.journal import Noting
 from capture.recording.regions import Regions, module_of
 from capture.silence import silenced
@@ -83,7 +83,7 @@ class GraphRecorder:
         self.shape_env = _shapes().ShapeEnv(duck_shape=False) if symbolic else None
         self.assumed = None if self.shape_env is None else _shapes().Assumptions(self.shape_env)
         self.mode = Noting(shape_env=self.shape_env, allow_non_fake_inputs=False)
-        self.stand_ins = StandIns(self.mode)
+        self.fakes = Fakes(self.mode)
         self.inputs: dict[Source, fx.Node] = {}
         self._came: dict[fx.Node, Arrived] = {}
         self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
@@ -94,7 +94,7 @@ class GraphRecorder:
         self.readers: set[type] = set()  # functions with a backward of their own that looks at what was kept for it
         self.used_up: set[Any] = set()  # steps of autograd's history that a backward in the graph has freed
         self.reentrant: dict[Any, Any] = {}  # last steps of checkpoints that take part in a whole backward only; where
-        self.spoilt = 0  # how often stand-ins were changed by an operation that is not in the graph
+        self.spoilt = 0  # how often fakes were changed by an operation that is not in the graph
         self.regions = Regions()
         self.transforms = 0  # how many transforms of functions are being evaluated, each within the one before
         self._cuts = 0
@@ -132,18 +132,18 @@ class GraphRecorder:
         """What stands for an input, as it comes with the call."""
         node = self.inputs[source]
         value = node.meta["val"]
-        return self._came[node].again(value, self.stand_ins) if node in self._came else value
+        return self._came[node].again(value, self.fakes) if node in self._came else value
 
     def fake_input(self, tensor: torch.Tensor, source: Source, layout: OpenLayout) -> torch.Tensor:
         """The metadata of a real tensor; what is open of its sizes and strides becomes symbols."""
         if has_gradients_of_its_base(tensor):
-            return self.stand_ins.like_its_base(self.fake_input(tensor.detach(), source, layout))
+            return self.fakes.like_its_base(self.fake_input(tensor.detach(), source, layout))
         if not layout:
-            return self.stand_ins.of(tensor)
+            return self.fakes.of(tensor)
         unrelated = tensor
         with silenced():
             if is_view(tensor) or tensor.grad is not None:
-                # Torch would make symbols for the base, which is no input, and stand-ins for the gradient, which may be
+                # Torch would make symbols for the base, which is no input, and fakes for the gradient, which may be
                 # one of its own, and of another shape.
                 unrelated = tensor.data.requires_grad_(tensor.requires_grad)
             fake = self.mode.from_tensor(
@@ -151,7 +151,7 @@ class GraphRecorder:
             )
         if isinstance(tensor, torch.nn.Parameter):
             fake._is_param = True
-        return fake if fake.is_leaf is tensor.is_leaf else self.stand_ins.with_history(fake)
+        return fake if fake.is_leaf is tensor.is_leaf else self.fakes.with_history(fake)
 
     def strides_relied_on(self, fake: torch.Tensor, tensor: torch.Tensor) -> Relied:
         relied: Relied = fake.stride() if self.shape_env is None else _shapes().strides_relied_on(fake, tensor)

@@ -1,6 +1,6 @@
 """What an operation does to the histories of tensors besides its result's: those that somebody watches, and views.
 
-Torch gives every view of a tensor another history when the tensor is changed in place.  Stand-ins of inputs that share
+Torch gives every view of a tensor another history when the tensor is changed in place.  Fakes of inputs that share
 memory are not views of each other, and torch can tell nothing of a view that was made without histories once its base
 has one.  Such an operation is CPython's, unless nobody uses the view again.
 """
@@ -22,7 +22,7 @@ from capture.values.tensor import TensorValue
 
 
 def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[torch.Tensor]) -> None:
-    """To be called after an operation was run on stand-ins; what it changed lies in the memory of its operands."""
+    """To be called after an operation was run on fakes; what it changed lies in the memory of its operands."""
     if name == "detach_":
         _insist_on_no_view(ctx, operands)
     _insist_that_nobody_watches(ctx, name)
@@ -46,7 +46,7 @@ def note_view(ctx: Recording, result: torch.Tensor, *, one_of_several: bool) -> 
 
 
 def insist_on_unchanged_neighbours(ctx: Recording, value: TensorValue) -> None:
-    """An input that is met after another in its memory got a history comes with one that its stand-in has not."""
+    """An input that is met after another in its memory got a history comes with one that its fake has not."""
     inputs = ctx.graph.inputs_over.get(memory_of(value.fake), ())
     if any(fake is not value.fake and _has_another_history(ctx, fake) for fake in inputs):
         ctx.stop(Kind.AUTOGRAD, f"{value.describe()} shares memory with a tensor whose history was changed")
@@ -70,7 +70,7 @@ def _is_first_of_a_view(step: Any) -> bool:
 
 def _insist_on_being_no_view(ctx: Recording, name: str, fake: torch.Tensor) -> None:
     """A view learns of a history that reached it through another view when somebody asks for it; until then, torch
-    refuses to change it.  Its stand-in is no view, and knows at once."""
+    refuses to change it.  Its fake is no view, and knows at once."""
     value = ctx.tensors.get(id(fake))
     if value is None or value.source is None:
         return
@@ -91,7 +91,7 @@ def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
 
 
 def _insist_on_no_view(ctx: Recording, operands: Iterable[torch.Tensor]) -> None:
-    """Torch detaches no views in place, and stand-ins of them need be none."""
+    """Torch detaches no views in place, and fakes of them need be none."""
     for operand in operands:
         value = ctx.tensors.get(id(operand))
         if value is not None and value.source is not None:
@@ -108,6 +108,6 @@ def _last_step(ctx: Recording, name: str, fake: torch.Tensor) -> Any:
 
 
 def _spoilt(ctx: Recording, explanation: str) -> NoReturn:
-    """The stand-ins have changed, so evaluation starts again."""
+    """The fakes have changed, so evaluation starts again."""
     ctx.graph.spoilt += 1
     ctx.stop(Kind.AUTOGRAD, explanation, "it runs as in eager; the rest of the function is captured")

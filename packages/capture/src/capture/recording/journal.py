@@ -1,6 +1,6 @@
 """What a graph's operators write and where they may raise, in the order of the program.
 
-Stand-ins have no data, so nothing raises for what data holds; but the operators on them are the ones that will run.
+Fakes have no data, so nothing raises for what data holds; but the operators on them are the ones that will run.
 Must not know how a frame starts over.
 """
 
@@ -37,7 +37,7 @@ _OF_ALL_TYPES = frozenset((
     "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "isnan", "isinf", "isfinite", "alias",
     "lift_fresh", "masked_fill",
 ))  # fmt: skip
-"""What no kernel refuses for its operands' types, or what stand-ins refuse as well."""
+"""What no kernel refuses for its operands' types, or what fakes refuse as well."""
 _OF_LISTS = ("_foreach_", "_fused_")
 _KEEPS_NUMBERS = ("copy", "fill", "zero")
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
@@ -54,7 +54,7 @@ class Traits:
     list_is_written: bool
     statistics: bool
     simple: bool  # goes from number to number: nothing is left to refuse once shapes and types fit
-    of_some_types: bool  # kernels may refuse types that stand-ins take
+    of_some_types: bool  # kernels may refuse types that fakes take
     work: int  # how many kernels it is in eager, about
 
 
@@ -111,7 +111,7 @@ def _has_plain_numbers(args: Any, kwargs: Any) -> bool:
 class Journal:
     """Memory in the order it is written, and how much of it was written when something last might have raised.
 
-    Doubtful is more than what may raise: whatever stand-ins do not check as kernels do.
+    Doubtful is more than what may raise: whatever fakes do not check as kernels do.
     """
 
     def __init__(self) -> None:
@@ -169,13 +169,13 @@ class Journal:
 
 
 class Noting(NotingDraws):
-    """Stand-ins that keep a journal."""
+    """A fake tensor mode that keeps a journal."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.journal = Journal()
         self._counts = SparseCounts()
-        self._depth = 0  # of dispatches: an operator's fake may be made of other operators
+        self._depth = 0  # of dispatches: an operator's fake kernel may be made of other operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self._depth == 0:

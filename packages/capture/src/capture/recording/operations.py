@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from capture.errors import Signal, words_of
-from capture.operators.fake_kernels import stand_in
+from capture.operators.fake_kernels import fake_kernel
 from capture.reasons import Kind, Reason, UsedUp
 from capture.recording.graph import GONE
 from capture.recording.histories import insist_on_known_histories, note_view
@@ -67,7 +67,7 @@ def record_operation(
     nodes, fakes = operands.all(args)
     node_options, fake_options = operands.named(kwargs)
     if any(isinstance(given, torch.dtype) and given in _QUANTISED for given in (*fakes, *fake_options.values())):
-        # Stand-ins would not be quantised, and what operators do with them would be something else.
+        # Fakes would not be quantised, and what operators do with them would be something else.
         ctx.stop(Kind.TENSOR_LAYOUT, f"`{name}` gives a quantised tensor", "keep it out of the compiled function")
     assumed = ctx.graph.assumptions()
     fixed = ctx.fixed_sizes()
@@ -85,7 +85,7 @@ def record_operation(
     for condition in ctx.graph.assumed_since(assumed):
         if not _expected(ctx, condition, operands.symbols):
             ctx.stop(Kind.DATA_DEPENDENT_OPERATION, f"`{name}` needs a size to be what only the data can tell")
-    if isinstance(result, (str, bytes)) and name != "type":  # the stand-in's, not the tensor's
+    if isinstance(result, (str, bytes)) and name != "type":  # the fake's, not the tensor's
         ctx.stop(Kind.TENSOR_VALUE, "a tensor is turned into text", "print shapes, or print after the compiled part")
     if (alien := _alien(result)) is not None:
         ctx.stop(Kind.TENSOR_VALUE, f"`{name}` gives an object of class `{type(alien).__qualname__}`")
@@ -110,7 +110,7 @@ def _insist_on_room(ctx: Recording) -> None:
 
 class _Checked:
     """The memory of an operation's operands: one that gives a tensor other memory, or more or less of it, is CPython's
-    to run, for whoever else holds the tensor sees it; so is what eager may refuse.  The stand-ins have changed, so
+    to run, for whoever else holds the tensor sees it; so is what eager may refuse.  The fakes have changed, so
     evaluation starts again."""
 
     def __init__(self, ctx: Recording, name: str, options: Mapping[str, Value], operands: Any) -> None:
@@ -178,7 +178,7 @@ def _is_new_leaf(ctx: Recording, result: Any) -> bool:
 def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         with ctx.graph.mode, _sizes_may_vary(ctx), silenced():
-            return getattr(args[0], target)(*args[1:], **kwargs) if method else stand_in(target)(*args, **kwargs)
+            return getattr(args[0], target)(*args[1:], **kwargs) if method else fake_kernel(target)(*args, **kwargs)
     except Signal:
         raise
     except DynamicOutputShapeException:
@@ -208,7 +208,7 @@ _KNOWN = (torch.Tensor, *_SYMBOLIC, int, float, complex, str, bytes, type(None),
 
 
 def _alien(result: Any) -> Any:
-    """What goes with a stand-in and means nothing to the tensor: its storage, its iterator, an object made of those."""
+    """What goes with a fake and means nothing to the tensor: its storage, its iterator, an object made of those."""
     if isinstance(result, (tuple, list, dict)):
         items = list(result.values()) if isinstance(result, dict) else result
         return next((alien for alien in map(_alien, items) if alien is not None), None)

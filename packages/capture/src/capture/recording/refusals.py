@@ -1,6 +1,6 @@
-"""Where the library may refuse what its stand-ins let pass: CPython runs such an operation, and knows.
+"""Where the library may refuse what its fakes let pass: CPython runs such an operation, and knows.
 
-Stand-ins check shapes and types, though not all that kernels check.  A doubt need not be right: whatever it is about
+Fakes check shapes and types, though not all that kernels check.  A doubt need not be right: whatever it is about
 is run as in eager.  Must not know how operations are recorded.
 """
 

@@ -28,8 +28,8 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
     given = [source for source, example in examples.items() if isinstance(example, torch.Tensor)]
     if len(given) < 2:
         return []
-    stand_ins = [memory_of(examples[source]) for source in given]
-    if graph.changed_memory().isdisjoint(stand_ins):
+    memories = [memory_of(examples[source]) for source in given]
+    if graph.changed_memory().isdisjoint(memories):
         return []
     tensors = [source.read(inputs) for source in given]
     shared = sharing(tensors)
@@ -40,14 +40,14 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
 
 
 def _refuse_unknown_sharing(graph: GraphRecorder, examples: Mapping[Source, Any], inputs: Inputs) -> None:
-    """Whoever holds them: a backend learns from the stand-ins alone which tensors share memory, and those of views with
+    """Whoever holds them: a backend learns from the fakes alone which tensors share memory, and those of views with
     a history, or whose sizes vary, may not show it."""
     known = [source for source, example in examples.items() if isinstance(example, torch.Tensor)]
-    stand_ins = [memory_of(examples[source]) for source in known]
-    if len(known) < 2 or graph.changed_memory().isdisjoint(stand_ins):
+    memories = [memory_of(examples[source]) for source in known]
+    if len(known) < 2 or graph.changed_memory().isdisjoint(memories):
         return
     shared = sharing([source.read(inputs) for source in known])
-    if len({stand_ins[number] for number, *_ in shared}) != len({first for _, first, _ in shared}):
+    if len({memories[number] for number, *_ in shared}) != len({first for _, first, _ in shared}):
         raise SkipFrame(
             Reason(Kind.MEMORY, "tensors share memory that a backend is not told of, and one is changed"), always=False
         )

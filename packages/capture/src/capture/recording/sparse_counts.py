@@ -1,8 +1,8 @@
-"""How many elements of a sparse tensor are kept, and where: what stand-ins of sparse tensors cannot tell.
+"""How many elements of a sparse tensor are kept, and where: what fakes of sparse tensors cannot tell.
 
-A stand-in of a sparse tensor holds nothing, whatever the tensor holds, and calls itself coalesced.  Who asks for the
+A fake of a sparse tensor holds nothing, whatever the tensor holds, and calls itself coalesced.  Who asks for the
 number, or for the tensors of indices and values, whose sizes it is, is answered by CPython.  One that was just made of
-indices and values is known: it has the stand-ins of those.  Must not know how operations are recorded.
+indices and values is known: it has the fakes of those.  Must not know how operations are recorded.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _OF_PARTS = aten._sparse_coo_tensor_with_dims_and_tensors.default
 
 
 class SparseCounts:
-    """Those of one graph's stand-ins that are known."""
+    """Those of one graph's fakes that are known."""
 
     def __init__(self) -> None:
         self._known: dict[int, torch.Tensor] = {}
 
     def insist_on_known(self, func: Any, args: Any, kwargs: Any) -> None:
-        """Before an operator runs on stand-ins."""
+        """Before an operator runs on fakes."""
         if func in _QUESTIONS:
             asked = args[0] if args else kwargs["self"]
             if asked.layout in _LAYOUTS and id(asked) not in self._known:

@@ -2,7 +2,7 @@
 inference mode, and where in their memory they begin.
 
 Hardly anything that is computed depends on these, so they are relied on only where the program asks.  A tensor made
-here answers as its stand-in does, which follows from the answers of the inputs whose memory it shares.
+here answers as its fake does, which follows from the answers of the inputs whose memory it shares.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def answer_of(ctx: Recording, tensor: TensorValue, name: str) -> Any:
         _rely(ctx, value, name)
     if tensor.source is not None:
         return getattr(tensor.obj, name)()
-    if name == "is_inference" and given:  # views of such tensors are such tensors; stand-ins are not
+    if name == "is_inference" and given:  # views of such tensors are such tensors; fakes are not
         return given[0].obj.is_inference()
     if name == "_is_view" and answer_of(ctx, tensor, "is_inference"):  # torch keeps no account of them
         return False

@@ -1,7 +1,7 @@
 """Classes that the evaluated code defines, and the members that only a class gives a meaning.
 
 The class itself exists only where it leaves the function: then CPython makes it, by the statement that the program
-wrote.  Meanwhile a stand-in answers what is asked of a class: a real class with the same bases and names whose members
+wrote.  Meanwhile a dummy answers what is asked of a class: a real class with the same bases and names whose members
 stand for the values of the namespace.  Nothing that the program could reach refers to it.
 """
 
@@ -56,7 +56,7 @@ class DefinedClasses:
         return cls in self._made
 
     def lead_to(self, source: Source | None) -> bool:
-        """Whether a path begins at the stand-in of a class, and goes on."""
+        """Whether a path begins at the dummy of a class, and goes on."""
         if not self._made or source is None or isinstance(source, ConstSource):
             return False
         root = source.root()
@@ -106,7 +106,7 @@ def changed_property(ctx: Tracer, member: MemberValue, which: str, function: Val
 def define(ctx: Tracer, name: str, bases: Sequence[Value], namespace: DictValue, cell: Value) -> MadeClass:
     """The class of an evaluated class body; ``cell`` is the one for its methods' ``super()``, or None."""
     _insist_on_known_bases(ctx, name, bases)
-    members = {str(key): _stand_in(ctx, item) for key, (_, item) in namespace.entries.items() if key != "__classcell__"}
+    members = {str(key): _dummy(ctx, item) for key, (_, item) in namespace.entries.items() if key != "__classcell__"}
     try:
         cls = type(name, tuple(base.constant() for base in bases), members)
     except (TypeError, ValueError):  # which CPython says better, where the statement is
@@ -137,8 +137,8 @@ class _Held:
     """Stands for a value that is no function and no constant."""
 
 
-def _stand_in(ctx: Tracer, value: Value) -> Any:
-    """What a stand-in class holds in the place of a value."""
+def _dummy(ctx: Tracer, value: Value) -> Any:
+    """What a dummy class holds in the place of a value."""
     value = realize(ctx, value)
     if isinstance(value, ConstantValue) and _is_fixed(value.value):
         return value.value
@@ -150,17 +150,17 @@ def _stand_in(ctx: Tracer, value: Value) -> Any:
         ctx.stop(Kind.CLASS, f"{value.describe()} is told of the class that it becomes a member of")
     if isinstance(value, FunctionValue) and value.real is not None:
         return value.real
-    made = _new_stand_in(ctx, value)
+    made = _new_dummy(ctx, value)
     ctx.stand_for(made, value)
     return made
 
 
-def _new_stand_in(ctx: Tracer, value: Value) -> Any:
+def _new_dummy(ctx: Tracer, value: Value) -> Any:
     if isinstance(value, FunctionValue):
         closure = tuple(CellType() for _ in value.code.co_freevars)
         return FunctionType(value.code, {}, value.code.co_name, None, closure)
     if isinstance(value, MemberValue):
-        return value.kind(*(_stand_in(ctx, function) for function in value.functions))
+        return value.kind(*(_dummy(ctx, function) for function in value.functions))
     if not hasattr(value.python_type(), "__get__"):
         return _Held()
     return ctx.stop(Kind.CLASS, f"{value.describe()} becomes a member of a class")

@@ -21,7 +21,7 @@ from capture.values.function import bind, is_made_by_code, written_member
 from capture.values.instance_dict import InstanceDict
 
 _MISSING = object()
-_STAND_INS = (weakref.ProxyType, weakref.CallableProxyType)
+_PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 
 
 class UserObject(Value):
@@ -56,7 +56,7 @@ class UserObject(Value):
         getter: Any = self.cls.__getattribute__
         if isinstance(getter, FunctionType):
             return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
-        if issubclass(self.cls, _STAND_INS):
+        if issubclass(self.cls, _PROXIES):
             ctx.stop(Kind.ATTRIBUTE, f"`{name}` of {self.describe()}, which stands for another object, is read")
         found = self.plain_attribute(ctx, name)
         return found if found is not None else self._fallback(ctx, name)

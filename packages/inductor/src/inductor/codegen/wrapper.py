@@ -263,7 +263,7 @@ class _WrapperPrinter:
         dtype, device = self._dtype(given.dtype), given.device.type
         tests = [f"{name}.shape != {sizes}", f"{name}.stride() != {strides}", f"{name}.dtype is not {dtype}"]
         # Kernels would read addresses of another device.  What libraries read is theirs to judge: the state of random
-        # numbers that attention on GPUs leaves for backward lies on the CPU, though its stand-in does not say so.
+        # numbers that attention on GPUs leaves for backward lies on the CPU, though its fake does not say so.
         if given.name in self.read_by_kernels and device in ("cpu", "cuda"):
             tests.append(f"not {name}.is_{device}")
         else:

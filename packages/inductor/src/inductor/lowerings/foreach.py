@@ -72,7 +72,7 @@ for _overload, _single in (
 ):
     _register(_overload, _single)
 
-if aten._foreach_clone:  # a stand-in is false: torch 2.11 has none
+if aten._foreach_clone:  # what torch lacks is false: torch 2.11 has none
     _register(aten._foreach_clone.default, aten.clone.default)
 
 

@@ -221,7 +221,7 @@ def _own(ctx: World, leaf: TensorValue, grad: TensorValue, taken: set[Any], *, c
         dense = dense.contiguous()
     memory = memory_of(grad.fake)
     strides = zip(grad.fake.shape, grad.fake.stride(), dense.stride(), strict=True)
-    unsure = ctx.graph.shape_env is not None  # of a size of 1 stand-ins with symbols do not know the stride
+    unsure = ctx.graph.shape_env is not None  # of a size of 1 fakes with symbols do not know the stride
     other_layout = any(mine != other if size != 1 else unsure or mine == 0 for size, mine, other in strides)
     if create_graph or memory in taken or other_layout:
         own = dense.stride() == leaf.fake.stride()

@@ -67,7 +67,7 @@ def is_instance(ctx: World, value: Value, classes: Value) -> Value:
     if (check := _code_that_answers(candidates, "__instancecheck__")) is not None:
         return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [classes, value])))
     if isinstance(value, TensorValue):
-        return boolean(isinstance(_stand_in(value), candidates) or _is_flagged(ctx, value, candidates))
+        return boolean(isinstance(_empty_tensor(value), candidates) or _is_flagged(ctx, value, candidates))
     if held_by(candidates, "_is_protocol", False):
         return _is_like_a_protocol(ctx, value, candidates)
     if isinstance(value, UserObject) and lookup(value.cls, "__class__")[0] is not object:
@@ -120,7 +120,7 @@ def _code_that_answers(candidate: Any, name: str) -> FunctionType | None:
     return check if says else None
 
 
-def _stand_in(value: TensorValue) -> Any:
+def _empty_tensor(value: TensorValue) -> Any:
     """A tensor of the same class and dtype: torch's metaclasses look at more than the class."""
     if value.cls is torch.nn.Parameter:
         return torch.nn.Parameter(torch.empty(0), requires_grad=False)

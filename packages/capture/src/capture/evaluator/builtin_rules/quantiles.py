@@ -1,4 +1,4 @@
-"""Quantiles that a tensor tells: eager looks whether they are within 0 and 1, which stand-ins cannot.
+"""Quantiles that a tensor tells: eager looks whether they are within 0 and 1, which fakes cannot.
 
 The graph looks as well; where one is not, the frame starts over in CPython, and the error is eager's.
 """

@@ -226,7 +226,7 @@ def _dims(
 
 
 def _has_parts(leaf: Any, dim: Any) -> bool:
-    """Whether there is a first part along a dimension, of which a stand-in can be made."""
+    """Whether there is a first part along a dimension, of which a fake can be made."""
     if not isinstance(leaf, torch.Tensor) or not isinstance(dim, int):
         return False
     return -leaf.dim() <= dim < leaf.dim() and leaf.shape[dim] > 0

@@ -1,7 +1,7 @@
 """Operators of torch's that want a plain number for a length, once more, with a length that may vary.
 
 Each is torch's own operator under the same name in a namespace of ours: the schema says ``SymInt`` where torch's says
-``int``, and a stand-in of the result is told over symbols.  For a backend it is a call of a library.
+``int``, and a fake of the result is told over symbols.  For a backend it is a call of a library.
 They are defined when the first is asked for, as few programs need one.
 """
 
@@ -54,12 +54,12 @@ def _defined(name: str, definition: Definition) -> OpOverloadPacket:
     return operator_for((name, definition), define)
 
 
-def define(operator: OpOverload, stand_in: Callable[..., Any], computes: Callable[..., Any] | None = None) -> str:
-    """One of torch's operators with symbols for its numbers; ``stand_in`` computes on tensors without data, and
+def define(operator: OpOverload, fake_kernel: Callable[..., Any], computes: Callable[..., Any] | None = None) -> str:
+    """One of torch's operators with symbols for its numbers; ``fake_kernel`` computes on tensors without data, and
     ``computes``, where it is given, in place of the operator."""
     schema = re.sub(r"^aten::", "", re.sub(r"\bint\b", "SymInt", str(schema_of(operator))))
     name = f"{NAMESPACE}::{schema[: schema.index('(')]}"
-    define_as(name, schema[schema.index("(") :], computes or operator, stand_in)
+    define_as(name, schema[schema.index("(") :], computes or operator, fake_kernel)
     return name
 
 
@@ -68,5 +68,5 @@ def overloads_of(name: str) -> list[OpOverload]:
     return [getattr(packet, overload) for overload in packet.overloads() if "out" not in overload]
 
 
-def define_as(name: str, schema: str, computes: Callable[..., Any], stand_in: Callable[..., Any]) -> None:
-    install(name, schema, computes, stand_in, tags=(torch.Tag.pt2_compliant_tag,))
+def define_as(name: str, schema: str, computes: Callable[..., Any], fake_kernel: Callable[..., Any]) -> None:
+    install(name, schema, computes, fake_kernel, tags=(torch.Tag.pt2_compliant_tag,))

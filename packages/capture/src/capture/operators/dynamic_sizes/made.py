@@ -38,7 +38,7 @@ def _makes(*functions: Any) -> Callable[[Shape], Shape]:
 
 def _define_overloads(name: str, shape: Shape) -> None:
     for operator in overloads_of(name):
-        without_gradient(define(operator, _stand_in(operator, shape), functools.partial(_of_its_own, operator)))
+        without_gradient(define(operator, _fake_kernel(operator, shape), functools.partial(_of_its_own, operator)))
 
 
 def _of_its_own(operator: OpOverload, *args: Any, **kwargs: Any) -> Tensor:
@@ -47,7 +47,7 @@ def _of_its_own(operator: OpOverload, *args: Any, **kwargs: Any) -> Tensor:
     return aten._unsafe_view(made, made.shape) if is_view(made) else made
 
 
-def _stand_in(operator: OpOverload, shape: Shape) -> Callable[..., Tensor]:
+def _fake_kernel(operator: OpOverload, shape: Shape) -> Callable[..., Tensor]:
     """The dtype is torch's answer for a tensor of another length."""
     names = [argument.name for argument in schema_of(operator).arguments]
     lengths = {argument.name: 2 for argument in schema_of(operator).arguments if str(argument.type) == "int"}
@@ -115,12 +115,12 @@ def _staircase(steps: Size, height: Size) -> Size:
 
 @defines("one_hot", nnf.one_hot)
 def one_hot() -> None:
-    def stand_in(self: Tensor, num_classes: Size = -1) -> Tensor:
+    def fake_kernel(self: Tensor, num_classes: Size = -1) -> Tensor:
         if num_classes < 0:  # data tells how many
             raise DynamicOutputShapeException(torch.ops.aten.one_hot.default)
         return self.new_empty((*self.shape, num_classes))
 
-    define(torch.ops.aten.one_hot.default, stand_in)
+    define(torch.ops.aten.one_hot.default, fake_kernel)
 
 
 @defines("histc", torch.histc, torch.Tensor.histc)
@@ -132,22 +132,22 @@ def histc() -> None:
 
 @defines("histogram", torch.histogram, Tensor.histogram)
 def histogram() -> None:
-    def stand_in(self: Tensor, bins: Any = 100, **options: Any) -> tuple[Tensor, Tensor]:
+    def fake_kernel(self: Tensor, bins: Any = 100, **options: Any) -> tuple[Tensor, Tensor]:
         edges = bins.shape[0] if isinstance(bins, Tensor) else bins + 1
         return self.new_empty(edges - 1), self.new_empty(edges)
 
     for operator in overloads_of("histogram"):
-        define(operator, stand_in)
+        define(operator, fake_kernel)
 
 
 @defines("geqrf", torch.geqrf, Tensor.geqrf)
 def geqrf() -> None:
-    def stand_in(self: Tensor) -> tuple[Tensor, Tensor]:
+    def fake_kernel(self: Tensor) -> tuple[Tensor, Tensor]:
         *batch, rows, columns = self.shape
         reflected = self.mT.new_empty((*batch, columns, rows)).mT  # column by column
         return reflected, self.new_empty((*batch, torch.sym_min(rows, columns)))
 
-    define(torch.ops.aten.geqrf.default, stand_in)
+    define(torch.ops.aten.geqrf.default, fake_kernel)
 
 
 @defines("combinations_of")
@@ -157,10 +157,10 @@ def combinations_of() -> None:
     def places(length: int, r: int, with_replacement: bool, device: torch.device | None = None) -> Tensor:
         return torch.combinations(torch.arange(length, device=device), r, with_replacement)
 
-    def stand_in(length: Size, r: int, with_replacement: bool, device: torch.device | None = None) -> Tensor:
+    def fake_kernel(length: Size, r: int, with_replacement: bool, device: torch.device | None = None) -> Tensor:
         chosen_from = length + r - 1 if with_replacement else length
         count = math.prod(chosen_from - place for place in range(r)) // math.factorial(r)
         return torch.empty((count, r), dtype=torch.int64, device=device)
 
     schema = "(SymInt length, int r, bool with_replacement, *, Device? device=None) -> Tensor"
-    define_as(f"{NAMESPACE}::combinations_of", schema, places, stand_in)
+    define_as(f"{NAMESPACE}::combinations_of", schema, places, fake_kernel)

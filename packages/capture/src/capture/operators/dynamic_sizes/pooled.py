@@ -39,7 +39,7 @@ def _define_max_pool(name: str, dims: int) -> None:
         getattr(aten, f"{name}_backward").default, lambda grad, self, *options, **named: _like(self, self.shape)
     )
 
-    def stand_in(
+    def fake_kernel(
         self: Tensor,
         kernel_size: Any,
         stride: Any = (),
@@ -70,7 +70,7 @@ def _define_max_pool(name: str, dims: int) -> None:
         return found, *[None] * 7
 
     torch.library.register_autograd(backward, collect, setup_context=keep_places)
-    forward = define(getattr(aten, name).default, stand_in)
+    forward = define(getattr(aten, name).default, fake_kernel)
     torch.library.register_autograd(forward, spread, setup_context=keep)
 
 
@@ -79,7 +79,7 @@ def _define_avg_pool(name: str, dims: int) -> None:
         getattr(aten, f"{name}_backward").default, lambda grad, self, *options, **named: _like(self, self.shape)
     )
 
-    def stand_in(
+    def fake_kernel(
         self: Tensor, kernel_size: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False, *rest: Any
     ) -> Tensor:
         return _like(self, _pooled(self, kernel_size, stride, padding, (1,), ceil_mode, dims))
@@ -99,7 +99,7 @@ def _define_avg_pool(name: str, dims: int) -> None:
         return getattr(torch.ops.of_length, name)(grad, *ctx.options), *[None] * 7
 
     torch.library.register_autograd(backward, collect, setup_context=keep_options)
-    forward = define(getattr(aten, name).default, stand_in)
+    forward = define(getattr(aten, name).default, fake_kernel)
     torch.library.register_autograd(forward, spread, setup_context=keep)
 
 

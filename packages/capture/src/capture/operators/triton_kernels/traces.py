@@ -23,16 +23,16 @@ from capture.torch_versions import base_of, is_functional_tensor
 _REAL = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-def is_stand_in(value: Any) -> bool:
+def is_fake(value: Any) -> bool:
     """Whether it is a tensor without data of its own, or holds one."""
     if isinstance(value, (list, tuple)):
-        return any(map(is_stand_in, value))
+        return any(map(is_fake, value))
     return isinstance(value, torch.Tensor) and (type(value) not in _REAL or is_functional_tensor(value))
 
 
 def apply_traced(function: Any, args: Sequence[Any]) -> Any:
     """``function.apply``, a ``torch.autograd.Function``'s, whose kernels are operators forward and backward."""
-    if "triton.runtime.jit" not in sys.modules or not is_stand_in(args):
+    if "triton.runtime.jit" not in sys.modules or not is_fake(args):
         return function.apply(*args)
     with _DOORS.open():
         return _traceable(function).apply(*args)
@@ -43,7 +43,7 @@ def _traceable(function: Any) -> Any:
     """The same function by the same name; autograd calls its backward later, and perhaps on another thread."""
 
     def backward(ctx: Any, *grads: Any) -> Any:
-        if not is_stand_in(grads):
+        if not is_fake(grads):
             return function.backward(ctx, *grads)
         with _DOORS.open():
             return function.backward(ctx, *grads)
@@ -89,7 +89,7 @@ class _Doors:
 def _launcher(original: Callable[[Any, Any], Callable[..., Any]]) -> Callable[[Any, Any], Callable[..., Any]]:
     def with_grid(kernel: Any, grid: Any) -> Callable[..., Any]:
         def launch(*args: Any, **kwargs: Any) -> Any:
-            if is_stand_in([*args, *kwargs.values()]):
+            if is_fake([*args, *kwargs.values()]):
                 return start(kernel, grid, args, kwargs)
             return original(kernel, grid)(*args, **kwargs)
 
@@ -100,7 +100,7 @@ def _launcher(original: Callable[[Any, Any], Callable[..., Any]]) -> Callable[[A
 
 def _only_with_data(original: Callable[..., Any]) -> Callable[..., Any]:
     def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_stand_in([*args, *kwargs.values()]):
+        if is_fake([*args, *kwargs.values()]):
             raise Refused("a Triton kernel is started by `run` on tensors without data")
         return original(kernel, *args, **kwargs)
 

@@ -16,7 +16,7 @@ IMAGES = {
 }
 
 
-def stand_in(mode, tensor, dims):
+def symbolic_fake(mode, tensor, dims):
     sizes = [DimDynamic.DYNAMIC if dim in dims else DimDynamic.STATIC for dim in range(tensor.dim())]
     context = StatelessSymbolicContext(dynamic_sizes=sizes, dynamic_strides=[DimDynamic.INFER_STRIDE] * tensor.dim())
     return mode.from_tensor(tensor, symbolic_context=context, static_shapes=False)
@@ -33,7 +33,7 @@ def compare(module, x):
     mode = ToldOverSizes(shape_env=ShapeEnv())
     fakes = {name: mode.from_tensor(value, static_shapes=True) for name, value in parameters.items()}
     with mode:
-        told = run(module, fakes, stand_in(mode, x, (0, 2)))
+        told = run(module, fakes, symbolic_fake(mode, x, (0, 2)))
     for expected, found in zip(real, told, strict=True):
         assert (tuple(map(int, found.shape)), found.dtype) == (expected.shape, expected.dtype)
         longer = [dim for dim, size in enumerate(expected.shape) if size > 1]  # the others are stepped over by nobody
