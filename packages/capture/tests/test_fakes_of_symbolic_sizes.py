@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from capture.operators.fake_kernels_of_dynamic_sizes import ToldOverSizes
+from capture.operators.fake_kernels_of_dynamic_sizes import SymbolicSizesMode
 
 IMAGES = {
     "plain": torch.nn.Conv2d(4, 6, 3),
@@ -30,7 +30,7 @@ def run(module, parameters, x):
 def compare(module, x):
     parameters = dict(module.named_parameters())
     real = run(module, parameters, x.requires_grad_())
-    mode = ToldOverSizes(shape_env=ShapeEnv())
+    mode = SymbolicSizesMode(shape_env=ShapeEnv())
     fakes = {name: mode.from_tensor(value, static_shapes=True) for name, value in parameters.items()}
     with mode:
         told = run(module, fakes, symbolic_fake(mode, x, (0, 2)))

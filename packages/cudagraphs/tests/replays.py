@@ -53,7 +53,7 @@ def guarded(manager, fn, inputs, options):
     """As the compiler captures: layouts are the business of its own guards."""
     graph = torch.fx.GraphModule({}, torch.fx.Graph())
     captured = capture_compiled(lambda values: fn(*values), graph, inputs, options=options, where=manager)
-    captured._function._varying = ()  # the device is the CPU here, whose inputs would all be looked at
+    captured._function._unguarded = ()  # the device is the CPU here, whose inputs would all be looked at
     return captured.call
 
 

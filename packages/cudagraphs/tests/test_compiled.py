@@ -129,7 +129,7 @@ def test_a_function_that_gains_nothing_is_not_looked_at_any_more():
     captured = capture_compiled(
         emptying(lambda x: [x + 1]), graph_of(), [torch.ones(2)], options=Options(warmups=1), where=manager
     )
-    captured._function._varying = ()  # the device is the CPU here, whose inputs would all be looked at
+    captured._function._unguarded = ()  # the device is the CPU here, whose inputs would all be looked at
     calls = [captured.call([torch.full((2,), float(n))])[0].tolist() for n in range(8)]
     assert calls == [[n + 1.0] * 2 for n in range(8)]
     (refused,) = manager.report().refusals

@@ -22,7 +22,7 @@ from aotgrad.errors import FailsOnFakes, Unsupported
 from aotgrad.extremes import extreme
 from aotgrad.histories import Histories
 from aotgrad.misfits import draws, refuse_misfits
-from aotgrad.orders import has_gaps, lies_as_normalized, lies_in_order, refuse_normal, varies_out_of_order
+from aotgrad.orders import has_gaps, lies_as_normalized, lies_in_order, refuse_normal, symbolic_out_of_order
 from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
 from aotgrad.products import product
@@ -93,7 +93,7 @@ class EarlyRules(TorchFunctionMode):
         if self._histories.goes_back and func == _DATA:
             func = torch.Tensor.detach  # which the graph shows, and `.data` does not
         rule = RULES.get(func)
-        if _name(func) in _LAID_OUT_ANEW and functional.is_functional(args[0]) and varies_out_of_order(args[0]):
+        if _name(func) in _LAID_OUT_ANEW and functional.is_functional(args[0]) and symbolic_out_of_order(args[0]):
             rule = partial(_written_by_a_copy, rule or func)
         if rule is not None:
             with self._keeping_layout(func, args, {}):  # a rule sees to what it does in place, or leaves it
@@ -301,7 +301,7 @@ def bernoulli(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
 
 @early(torch.dropout)
 def dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-    """What drops nothing is what it was given; where sizes vary torch has a rule in Python that copies it."""
+    """What drops nothing is what it was given; where sizes are dynamic torch has a rule in Python that copies it."""
     drops = train and p != 0 and not (isinstance(count := input.numel(), int) and count == 0)
     return torch.dropout(input, p, train) if drops or not 0 <= p <= 1 else input
 
@@ -332,7 +332,7 @@ def functional_rrelu(
 
 
 def _by_its_kernel(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Where sizes vary, torch prefers its rules in Python, also to kernels that take such sizes."""
+    """Where sizes are dynamic, torch prefers its rules in Python, also to kernels that take such sizes."""
     with DisablePythonDispatcher():
         return func(*args, **kwargs)
 

@@ -23,7 +23,7 @@ class Fakes:
         self._made_by_torch: set[int] = set()
 
     def of(self, tensor: torch.Tensor, *, dynamic: bool = False) -> FakeTensor:
-        """The fake of a detached tensor; with `dynamic`, of varying sizes."""
+        """The fake of a detached tensor; with `dynamic`, of dynamic sizes."""
         if not dynamic and _is_plain(tensor) and memory_of(tensor) not in self._made_by_torch:
             return self._plain(tensor)
         if tensor.layout is torch.strided:

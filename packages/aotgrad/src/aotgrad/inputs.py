@@ -31,7 +31,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
-    """One tensor or varying number that the graph takes, and where the caller passes it.
+    """One tensor or dynamic number that the graph takes, and where the caller passes it.
 
     With `members`, the tensor is the flat memory under all of those; `position` is that of the first.
     """
@@ -70,7 +70,7 @@ class Signature:
 
 
 def read_inputs(example_inputs: Sequence[Any], *, dynamic: bool, symbols: bool = False) -> Signature:
-    """Fakes for the tensors, each once; numbers that vary; constants for the rest.
+    """Fakes for the tensors, each once; dynamic numbers; constants for the rest.
 
     With `symbols`, numbers that depend on what tensors hold can be named too.
     """

@@ -51,7 +51,7 @@ class JointGraph:
     """One graph of forward and backward.  Placeholders carry their role in `meta["role"]`.
 
     Outputs, in this order: new data of mutated inputs, results, sizes, gradients.  ``followed``: autograd follows some
-    of what the caller gets, whether or not gradients were asked for.  ``varies``: sizes may be symbols.  ``stages``:
+    of what the caller gets, whether or not gradients were asked for.  ``dynamic``: sizes may be symbols.  ``stages``:
     what goes back apart from the rest, where that is more than one.
     """
 
@@ -60,7 +60,7 @@ class JointGraph:
     facts: Facts
     outputs: tuple[OutputRole, ...]
     followed: bool = False
-    varies: bool = False
+    dynamic: bool = False
     stages: tuple[Stage, ...] = ()
     behind: tuple[Behind, ...] = ()  # each differentiable output
 
@@ -100,7 +100,7 @@ def trace_joint(
                 recorder.layouts[id(entry.value)] = entry.layout = _without_data(entry.fake)
                 entry.version = None if entry.value.is_inference() else version_of(entry.value)
         recorder.taken.clear()
-        with _told_in_numbers(inputs):
+        with _warnings_with_size_hints(inputs):
             outputs = _run(program, recorder, _arguments(signature, inputs))
         analysis = analyse(recorder, inputs, outputs, training=training)
         refuse_overlapping(inputs[index].fake for index in analysis.facts.updates)
@@ -242,7 +242,7 @@ def _unlogged() -> Iterator[None]:
 
 
 @contextmanager
-def _told_in_numbers(inputs: Sequence[TracedInput]) -> Iterator[None]:
+def _warnings_with_size_hints(inputs: Sequence[TracedInput]) -> Iterator[None]:
     """Warnings that speak of sizes speak of those that the example inputs have."""
     sizes = [size for entry in inputs if isinstance(entry.fake, torch.Tensor) for size in entry.fake.size()]
     numbers = {str(size): str(size_hint(size)) for size in sizes if isinstance(size, torch.SymInt)}
@@ -483,14 +483,14 @@ def _finish(
     outputs += [Gradient(number, reached[node], passed=True) for number, node in stops.found.items()]
     values = (*returned, *(node for node in gradients if node is not None), *stops.found.values())
     recorder.graph.output(values)
-    varies = recorder.fake_mode.shape_env is not None
-    if varies and any(ANSWERS in node.meta and not reached[node.all_input_nodes[0]] for node in reached):
+    dynamic = recorder.fake_mode.shape_env is not None
+    if dynamic and any(ANSWERS in node.meta and not reached[node.all_input_nodes[0]] for node in reached):
         raise Unsupported(
             "a function with a backward of its own answers with the same whatever arrives, and sizes vary",
             "compile it for the sizes that it has",
         )
     return JointGraph(
-        recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed, varies, stops.stages, stops.behind
+        recorder.graph, recorder.root, facts, tuple(outputs), analysis.followed, dynamic, stops.stages, stops.behind
     )
 
 

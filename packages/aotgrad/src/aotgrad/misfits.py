@@ -67,7 +67,7 @@ def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         leaves = pytree.tree_leaves((shaped, dict(named)))
         if (fills and _is_too_large(leaves)) or (not fills and _may_not_fit(leaves)):
             _ask(func, name, shaped, named)
-    if any(isinstance(arg, torch.Tensor) and _varies(arg) for arg in args):
+    if any(isinstance(arg, torch.Tensor) and _has_symbolic_sizes(arg) for arg in args):
         _refuse_types(func, name, args, kwargs)
 
 
@@ -85,7 +85,7 @@ def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 
 def _refuse_types(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """What torch's own kernels do not take by its types, and its rules in Python do, which run where sizes vary."""
+    """What torch's own kernels do not take by its types, and its rules in Python do, which run for symbolic sizes."""
     if not _is_torchs(func, name) or not kwargs.keys().isdisjoint(("out", "device")):
         return
     leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
@@ -131,7 +131,7 @@ def _is_torchs(func: Any, name: str) -> bool:
     return name != "to" and not name.startswith("_") and hasattr(torch.ops.aten, name)
 
 
-def _varies(tensor: torch.Tensor) -> bool:
+def _has_symbolic_sizes(tensor: torch.Tensor) -> bool:
     return any(not isinstance(size, int) for size in tensor.shape)
 
 
@@ -178,7 +178,7 @@ def _is_of_another_type(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any
 
 @contextmanager
 def _as_in_eager() -> Iterator[None]:
-    """Kernels are torch's own: where sizes vary, its dispatcher takes decompositions in Python, which refuse less."""
+    """Kernels are torch's own: for symbolic sizes, its dispatcher takes decompositions in Python, which refuse less."""
     with DisableTorchDispatch(), DisablePythonDispatcher(), functional.hidden(), torch.no_grad():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -220,7 +220,7 @@ def _is_larger_than(written: Any, others: Any) -> bool:
 
 
 def _grows(size: int | torch.SymInt, other: int | torch.SymInt) -> bool:
-    """A size that varies is what it is in this call; sizes that differ otherwise are refused by everybody."""
+    """A dynamic size is what it is in this call; sizes that differ otherwise are refused by everybody."""
     size, other = (each if isinstance(each, int) else each.node.hint for each in (size, other))
     return size == 1 and other != 1
 

@@ -16,7 +16,7 @@ from aotgrad.torch_versions import OpOverload, aten
 
 def may_be_laid_out(args: Sequence[Any], result: torch.Tensor) -> bool:
     """Whether an operator and what it is taken apart into may lay out the result otherwise: of contiguous tensors both
-    make contiguous ones.  Sizes that vary are left alone, because to look at their strides would fix them."""
+    make contiguous ones.  Dynamic sizes are left alone, because to look at their strides would fix them."""
     if result.dim() < 2 or result.layout is not torch.strided or not _known(result):
         return False
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.layout is torch.strided]
@@ -48,8 +48,8 @@ def has_gaps(tensor: torch.Tensor) -> bool:
     return False
 
 
-def varies_out_of_order(tensor: torch.Tensor) -> bool:
-    """Whether an operator may lay out its result otherwise, and what is between sizes that vary cannot be told."""
+def symbolic_out_of_order(tensor: torch.Tensor) -> bool:
+    """Whether an operator may lay out its result otherwise, and what is between dynamic sizes cannot be told."""
     return tensor.dim() > 1 and tensor.layout is torch.strided and not _known(tensor) and not tensor.is_contiguous()
 
 
@@ -121,7 +121,7 @@ def lies_as_normalized(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def _has_known_format(x: torch.Tensor) -> bool:
-    """Sizes that vary need not be looked at where there is one format alone."""
+    """Dynamic sizes need not be looked at where there is one format alone."""
     return x.dim() not in _INNERMOST or _known(x)
 
 
@@ -177,7 +177,7 @@ def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: Any, noise: torch.Ten
 
 
 def _with_gaps(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
-    """As what is written to; torch's rule in Python, which is taken where sizes vary, says dense."""
+    """As what is written to; torch's rule in Python, which is taken where sizes are dynamic, says dense."""
     return result.new_empty_strided(x.shape, x.stride()) if has_gaps(x) else result
 
 

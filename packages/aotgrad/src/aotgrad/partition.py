@@ -18,7 +18,7 @@ from aotgrad.facts import Facts
 from aotgrad.functional import memory_of
 from aotgrad.joint import JointGraph
 from aotgrad.roles import MAY_RAISE, AliasBase, Gradient, InputRole, OutputRole, Primal, Saved, SavedSize, Tangent
-from aotgrad.symbols import is_size, may_divide_by_zero, size_hint, symbols_of, tell
+from aotgrad.symbols import defining_nodes, is_size, may_divide_by_zero, size_hint, symbols_of
 from aotgrad.torch_versions import OpOverload, schema_of
 
 
@@ -97,12 +97,12 @@ def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
     keep = needed(gradients)
     keep.update(needed(node for node in joint.graph.nodes if must_run(node) and runs_in_backward(node)))
     backward = _just_in_time([n for n in joint.graph.nodes if n in keep and runs_in_backward(n)], gradients, recomputed)
-    if joint.varies:
+    if joint.dynamic:
         backward = [*_arithmetic_of_sizes(joint, backward), *backward]
     tangents = [node for node in joint.graph.find_nodes(op="placeholder") if isinstance(node.meta["role"], Tangent)]
     saved = _saved(backward, gradients, set(backward))
-    told = _symbols_told(joint, [*backward, *saved, *tangents]) if joint.varies else []
-    sizes = dict.fromkeys([*told, *filter(is_size, saved)])
+    defining = _defining_symbols(joint, [*backward, *saved, *tangents]) if joint.dynamic else []
+    sizes = dict.fromkeys([*defining, *filter(is_size, saved)])
     saved = [*sizes, *(node for node in saved if not is_size(node))]
     roles = [SavedSize(node.name) if is_size(node) else Saved(node.name) for node in saved]
     forward_half = _forward(joint, results, joint.outputs[:split], saved, roles)
@@ -160,11 +160,11 @@ def _saved(backward: Sequence[fx.Node], gradients: Sequence[Any], inside: set[fx
     ]
 
 
-def _symbols_told(joint: JointGraph, of_backward: Sequence[fx.Node]) -> list[fx.Node]:
+def _defining_symbols(joint: JointGraph, of_backward: Sequence[fx.Node]) -> list[fx.Node]:
     """What tells every symbol that backward's values are described with, so that its graph stands alone."""
     mentioned = set[Any]().union(*map(symbols_of, of_backward))
     forward = [n for n in joint.graph.nodes if not runs_in_backward(n) and not isinstance(n.meta.get("role"), Tangent)]
-    return tell(mentioned, forward)
+    return defining_nodes(mentioned, forward)
 
 
 def _forward(

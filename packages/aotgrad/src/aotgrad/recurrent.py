@@ -6,7 +6,7 @@
  few known steps     written out: compilers fuse across them
  otherwise           for each layer and direction one product for all steps' input, and one operator for the steps
 ```
-torch's own rules for sizes that vary are not used: they write everything out, and leave dropout away.
+torch's own rules for dynamic sizes are not used: they write everything out, and leave dropout away.
 Must not know: recording.
 """
 

@@ -1,4 +1,4 @@
-"""For which sizes does a graph traced with varying sizes hold?
+"""Conditions on sizes under which a graph traced with dynamic sizes holds.
 
 Must not know: graphs.
 """

@@ -172,17 +172,17 @@ def _strides(value: torch.Tensor) -> tuple[Any, ...]:
     return value.stride() if value.layout is torch.strided else ()
 
 
-def tell(symbols: set[sympy.Symbol], nodes: Sequence[fx.Node]) -> list[fx.Node]:
+def defining_nodes(symbols: set[sympy.Symbol], nodes: Sequence[fx.Node]) -> list[fx.Node]:
     """The nodes among these that compute the symbols; a symbol that only the layout of a tensor has is read from it."""
-    told: dict[sympy.Symbol, fx.Node] = {}
+    found: dict[sympy.Symbol, fx.Node] = {}
     for node in nodes:
         if isinstance(value := node.meta.get("val"), SYM_TYPES) and (symbol := value.node.expr) in symbols:
-            told.setdefault(symbol, node)
-    for node in nodes if symbols - told.keys() else ():
+            found.setdefault(symbol, node)
+    for node in nodes if symbols - found.keys() else ():
         for read, dim, number in _in_layout(node.meta.get("val")):
-            if (symbol := number.node.expr) in symbols - told.keys():
-                told[symbol] = _reading(read, node, dim, number)
-    return [told[symbol] for symbol in sorted(told, key=str)]
+            if (symbol := number.node.expr) in symbols - found.keys():
+                found[symbol] = _reading(read, node, dim, number)
+    return [found[symbol] for symbol in sorted(found, key=str)]
 
 
 def _in_layout(value: Any) -> Iterator[tuple[Any, int, torch.SymInt]]:

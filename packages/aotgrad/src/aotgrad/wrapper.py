@@ -19,12 +19,12 @@ from aotgrad.facts import (
     OfResult,
     Output,
 )
-from aotgrad.flat_lengths import length_of
 from aotgrad.inputs import GraphInput, Signature
 from aotgrad.inside import note_changes
 from aotgrad.paths import Outputs, layout_arguments
 from aotgrad.saved_inputs import Noted, SavedInput, note_saved
 from aotgrad.source import Source
+from aotgrad.storage_sizes import storage_numel
 from aotgrad.symbols import size_hint
 from aotgrad.torch_versions import foreach_copy_, unsafe_set_version_counter
 from aotgrad.written import write_back
@@ -116,12 +116,12 @@ def _write_input(source: Source, index: int, entry: GraphInput, signature: Signa
     if not entry.members:
         return f"a{entry.position}"
     (length,) = entry.value.size()
-    told = (
+    numel = (
         length
         if isinstance(length, int)
-        else f"{source.constant(length_of(entry, signature), 'length')}({_names(signature)})"
+        else f"{source.constant(storage_numel(entry, signature), 'numel')}({_names(signature)})"
     )
-    source.add(f"b{index} = a{entry.position}.detach().as_strided(({told},), (1,), 0)", 1)
+    source.add(f"b{index} = a{entry.position}.detach().as_strided(({numel},), (1,), 0)", 1)
     return f"b{index}"
 
 

@@ -28,14 +28,14 @@ class Kind(StrEnum):
     WARNING = "warning"
     WARNINGS = "warnings"
 
-    # Values that only the run tells.
+    # Data-dependent values.
     ASSUMED_CONSTANT = "assumed constant"
     CLOCK = "clock"
     DATA_DEPENDENT_OPERATION = "data-dependent operation"
     SIZE = "size"
     TENSOR_VALUE = "tensor value"
     VALUE = "value"
-    VARYING_SIZE = "varying size"
+    DYNAMIC_SIZE = "dynamic size"
 
     # Tensors and torch.
     AUTOGRAD = "autograd"

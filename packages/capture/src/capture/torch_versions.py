@@ -126,7 +126,7 @@ INSIDES = Insides(
         Inside("torch.Tensor._is_zerotensor", "which tells zeros that have no memory", _NOTHING, essential=True),
         Inside("torch.autocast(cpu)._enabled", "which is what a context was made with", _BREAK, attribute=True),
         Inside("torch.autocast(cpu)._cache_enabled", "which is what a context was made with", _BREAK, attribute=True),
-        # -- sizes that vary
+        # -- dynamic sizes
         Inside("torch._guards.Source", "which torch names a symbol by", _SIZES),
         Inside("torch._prims_common.suggest_memory_format", "which tells layouts apart", _SIZES),
         Inside("torch.utils._sympy.printers.PythonPrinter", "which writes a size as Python", _SIZES),

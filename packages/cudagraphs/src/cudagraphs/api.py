@@ -186,7 +186,7 @@ def capture_compiled(
         set(static_inputs),
         written_inputs(graph),
         name,
-        varying=_varying(example_inputs),
+        unguarded=_unguarded(example_inputs),
         tell=tell,
     )
     refused = _refusal_of(graph, name)
@@ -203,7 +203,7 @@ def _manager_and_pools(where: Manager | Pools | None) -> tuple[Manager | None, P
     return (where.current(), where) if isinstance(where, Pools) else (where, None)
 
 
-def _varying(example_inputs: Sequence[Any]) -> tuple[int, ...]:
+def _unguarded(example_inputs: Sequence[Any]) -> tuple[int, ...]:
     """What guards leave open: everything but tensors of the device whose sizes are settled."""
     return tuple(
         index

@@ -77,7 +77,7 @@ class Case:
 class Function:
     """A callable with its options and its cases.
 
-    ``varying`` are the inputs that tell cases apart; None stands for all of them.  ``tell`` hears of its refusals.
+    ``unguarded`` are the inputs that tell cases apart; None stands for all of them.  ``tell`` hears of its refusals.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Function:
         static: Collection[int],
         changed: Collection[int],
         name: str,
-        varying: Sequence[int] | None = None,
+        unguarded: Sequence[int] | None = None,
         tell: Callable[[Refused], None] | None = None,
     ) -> None:
         self.fn = fn
@@ -96,24 +96,24 @@ class Function:
         self.static = static
         self.changed = changed
         self.tell = tell
-        self._varying = varying
+        self._unguarded = unguarded
         self.cases: dict[Hashable, Case] = {}
         self.given_up = False  # no call of it can be recorded, so none needs to be looked at
 
-    def varying_of(self, inputs: Sequence[Any]) -> Sequence[Any]:
+    def unguarded_of(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """Those of the inputs whose layouts and values must be looked at, because nobody else does."""
-        return inputs if self._varying is None else [inputs[index] for index in self._varying]
+        return inputs if self._unguarded is None else [inputs[index] for index in self._unguarded]
 
     def give_up(self, case: Case, reason: Refusal) -> None:
         """Calls of this case run as they are from now on; so do all, where nothing tells cases apart."""
         case.refusal = reason
-        self.given_up = self._varying == ()
+        self.given_up = self._unguarded == ()
 
     def try_in_another_pool(self) -> None:
         """What only the pool was to blame for starts anew.  What the function itself did would cost that one too."""
         for signature in [of for of, case in self.cases.items() if case.refusal is Refusal.POOL_DISTURBED]:
             del self.cases[signature]
-        self.given_up = self._varying == () and any(case.refusal for case in self.cases.values())
+        self.given_up = self._unguarded == () and any(case.refusal for case in self.cases.values())
 
     def forget(self) -> None:
         """Start anew.  A case may be known on as the lender of what is held; its recordings are not."""

@@ -111,7 +111,7 @@ class Manager:
     # Ways to answer a call.
 
     def _answer(self, function: Function, inputs: list[Any]) -> Any:
-        case = function.case(self._driver.signature(function.varying_of(inputs)))
+        case = function.case(self._driver.signature(function.unguarded_of(inputs)))
         if case is None:
             return self._plainly(function, Refusal.TOO_MANY_RECORDINGS)
         if case.refusal is not None or case.rests():

@@ -79,7 +79,7 @@ class CpuCosts:
     long_reduction: int = 32768
     """From here on a reduction is done in pieces: one accumulator would lose digits, one thread time."""
     short_reduction: int = 4096
-    """Rows of varying length are done in one piece below: in pieces rows of 64 took up to 90 times as long."""
+    """Rows of dynamic size are done in one piece below: in pieces rows of 64 took up to 90 times as long."""
     longest_in_lanes: int = 1 << 20
     """As far as this the lanes of a piece have little enough to add to keep their digits."""
     few_rows: int = 8

@@ -76,21 +76,21 @@ def lower(
     return _Lowerer(gm, name, fused_random, epilogues).run()
 
 
-_TELL_LENGTHS = frozenset({aten.arange.default, aten.arange.start, aten.arange.start_step})
+_SIZED_BY_FLOATS = frozenset({aten.arange.default, aten.arange.start, aten.arange.start_step})
 """Operators whose results may be of a length that is computed of floats, in ways that are not described here."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
     """An operator and the values it is called on.  ``metas`` are the tensors that come back, as the tracer saw them;
-    ``told`` where their length is known from them alone."""
+    ``data_dependent`` where their length is known from them alone."""
 
     node: Node
     target: OpOverload
     args: Any
     kwargs: Any
     metas: Sequence[torch.Tensor]
-    told: bool
+    data_dependent: bool
 
 
 class _Lowerer:
@@ -207,9 +207,9 @@ class _Lowerer:
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
             return args[0][args[1]] if node.target is operator.getitem else self._on_sizes(node, args)
         metas = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
-        told = node.target in _TELL_LENGTHS and self.ctx.sizes.learn(metas)
+        data_dependent = node.target in _SIZED_BY_FLOATS and self.ctx.sizes.learn(metas)
         self.ctx.begin(node, metas)
-        call = _Call(node, node.target, args, kwargs, metas, told)
+        call = _Call(node, node.target, args, kwargs, metas, data_dependent)
         if (operator_that_writes := operator_in_place(node)) is not None:
             return self.in_place.call(node, operator_that_writes, kwargs)
         return _OWN.get(call.target, _Lowerer._by_table)(self, call)
@@ -234,9 +234,9 @@ class _Lowerer:
         epilogue = self.epilogues[node]
         self.ctx.done[epilogue.activation] = multiply_and_activate(self.ctx, epilogue)
 
-    def _of_told_length(self, call: _Call) -> Any:
+    def _of_data_dependent_size(self, call: _Call) -> Any:
         """A result whose length is read from it."""
-        if not call.told:
+        if not call.data_dependent:
             return self._by_table(call)
         result = self._fall_back(call, "a length computed of floats")
         self.ctx.sizes.to_read = []
@@ -443,7 +443,7 @@ _REASONS: tuple[Callable[[_Lowerer, _Call], str], ...] = (
 
 _OWN: Mapping[Any, Callable[[_Lowerer, _Call], Any]] = {
     aten.copy_.default: _Lowerer._copy_into,
-    **dict.fromkeys(_TELL_LENGTHS, _Lowerer._of_told_length),
+    **dict.fromkeys(_SIZED_BY_FLOATS, _Lowerer._of_data_dependent_size),
     **dict.fromkeys(UNDECLARED_WRITES, _Lowerer._writing_statistics),
 }
 """Operators that are more than values of their arguments: they write, or are read before they are made."""

@@ -151,7 +151,7 @@ def _nothing(*_: int) -> None:
 
 
 def _blocks(printed: PrintedTritonKernel) -> int | Callable[[Sequence[int]], int]:
-    """How many programs run: a number, or where sizes vary a function of them."""
+    """How many programs run: a number, or where sizes are dynamic a function of them."""
     programs, sizes = printed.shape.programs, printed.kernel.sizes
     if (known := programs.as_int()) is not None:
         return known

@@ -97,7 +97,7 @@ class Translation:
 def translate(settings: Settings, inputs: Inputs, learnt: Learnt, allowance: Allowance | None = None) -> Translation:
     """Evaluate the frame, compile its graph, write its code; where something is found out on the way, once more.
 
-    What is found out is in the assumptions of the next evaluation: a size that varies after all, a step that CPython
+    What is found out is in the assumptions of the next evaluation: a dynamic size taken as fixed, a step that CPython
     has to take because what it makes cannot be made by our code, a check that would come too late.
     """
     started, hooked = time.perf_counter(), saved_tensors.innermost() is not None

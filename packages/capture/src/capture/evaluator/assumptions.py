@@ -17,7 +17,7 @@ from capture.bytecode.instructions import Instruction
 from capture.errors import Location, Signal
 from capture.evaluator.size_marks import marked
 from capture.guards.layouts import CLOSED, OpenLayout
-from capture.guards.sources import Source, comes_with_the_call, may_vary
+from capture.guards.sources import Source, comes_with_the_call, may_be_dynamic
 from capture.reasons import Reason
 from capture.values.base import Value
 
@@ -53,9 +53,9 @@ class Assumptions:
     all_sizes: bool = False
     data_sizes: bool = False
     cautious: bool = False
-    """Nothing is to be expected of what only the run will tell."""
+    """Nothing is to be expected of data-dependent values."""
     open_only: bool = False
-    """CPython runs what would take a varying size for a constant."""
+    """CPython runs what would take a dynamic size for a constant."""
     leaves_outside: bool = False
     """CPython makes the tensors that gradients of later code arrive at."""
     stops: Mapping[int, Stopped] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Assumptions:
 
     def layout_of(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
         """Which sizes and strides of a tensor vary, by what is known of it and what the program says."""
-        if not may_vary(source):
+        if not may_be_dynamic(source):
             return CLOSED
         said_dynamic, said_static = marked(tensor)
         known = self.layouts.get(source, CLOSED)

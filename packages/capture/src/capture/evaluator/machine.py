@@ -48,7 +48,7 @@ from capture.guards.sources import (
     FormulaSource,
     Inputs,
     Source,
-    may_vary,
+    may_be_dynamic,
 )
 from capture.options import Options
 from capture.origins import is_installed
@@ -313,7 +313,7 @@ class Machine:
         return layout
 
     def is_dynamic(self, source: Source) -> bool:
-        return source in self.assumptions.ints and may_vary(source)
+        return source in self.assumptions.ints and may_be_dynamic(source)
 
     def need_symbols(self) -> None:
         if self.graph.shape_env is None and self.options.capture_dynamic_output_shapes:
@@ -322,7 +322,7 @@ class Machine:
     def fixed_sizes(self) -> int:
         return self.graph.fixed_sizes() if self.assumptions.open_only else 0
 
-    def varies(self, source: Source) -> bool:
+    def is_dynamic_float(self, source: Source) -> bool:
         return source in self.assumptions.floats
 
     def made_leaf(self, fake: torch.Tensor) -> None:

@@ -60,7 +60,7 @@ class World(Recording, Protocol):
     def is_dynamic(self, source: Source) -> bool:
         """Whether an int input is to be symbolic."""
 
-    def varies(self, source: Source) -> bool:
+    def is_dynamic_float(self, source: Source) -> bool:
         """Whether a float is known to differ from call to call."""
 
     def namespace(self, contents: dict[str, Any], source: Source | None, *, trusted: bool) -> NamespaceValue:

@@ -91,7 +91,7 @@ def _by_ancestry(obj: Any) -> Rule:
 
 @wraps(float)
 def wrap_float(ctx: World, obj: float, source: Source) -> Value:
-    if not ctx.varies(source):
+    if not ctx.is_dynamic_float(source):
         return wrap_constant(ctx, obj, source)
     ctx.guard(source, "type", float)
     return ScalarValue(float, source=source, now=obj)

@@ -46,11 +46,11 @@ def wrap_list(ctx: World, obj: list[Any], source: Source) -> Value:
         return [LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)]
 
     @functools.cache
-    def varying_length() -> Value | None:
+    def symbolic_length() -> Value | None:
         length = MadeSource(source, len)
         return symbol_for(ctx, len(obj), length) if len(obj) > 1 and ctx.is_dynamic(length) else None
 
-    return OutsideList(read, source, varying_length)
+    return OutsideList(read, source, symbolic_length)
 
 
 @wraps(collections.deque)

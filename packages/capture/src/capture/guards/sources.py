@@ -371,7 +371,7 @@ class NumberSource(Source):
 
 class FormulaSource(Source):
     """What Python's own arithmetic makes of numbers, for each call anew and in the program's order: floats that are
-    computed from sizes and from ints that vary.  ``text`` says the formula, with a ``{}`` for each operand.
+    computed from sizes and from dynamic ints.  ``text`` says the formula, with a ``{}`` for each operand.
     """
 
     def __init__(self, function: Any, operands: tuple[Source, ...], text: str) -> None:
@@ -449,7 +449,7 @@ def comes_with_the_call(source: Source) -> bool:
     return isinstance(source.root(), ArgSource)
 
 
-def may_vary(source: Source) -> bool:
+def may_be_dynamic(source: Source) -> bool:
     """What is reached through torch and the standard library does not; what classes hold may."""
     root = source.root()
     return isinstance(root, (ArgSource, ClosureSource, GlobalSource)) or (

@@ -1,1 +1,1 @@
-"""What torch computes on fake tensors: kernels that it lacks, sizes that vary, the program's own Triton kernels."""
+"""What torch computes on fake tensors: kernels that it lacks, dynamic sizes, the program's own Triton kernels."""

@@ -18,7 +18,7 @@ from capture.torch_versions import FakeTensorMode, OpOverload, suggest_memory_fo
 Answer = Callable[..., Any]
 
 
-def _varies(operand: Any) -> bool:
+def _has_symbolic_sizes(operand: Any) -> bool:
     return isinstance(operand, Tensor) and any(isinstance(size, torch.SymInt) for size in operand.shape)
 
 
@@ -81,12 +81,12 @@ _ANSWERS: Mapping[OpOverload, Answer] = {
 }
 
 
-class ToldOverSizes(FakeTensorMode):
-    """Fakes whose sizes may vary."""
+class SymbolicSizesMode(FakeTensorMode):
+    """Fakes whose sizes may be dynamic."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = None if self.shape_env is None else _ANSWERS.get(func)
-        if answer is not None and _varies(args[0]):
+        if answer is not None and _has_symbolic_sizes(args[0]):
             with self:
                 told = answer(*args, **(kwargs or {}))
             if told is not None:

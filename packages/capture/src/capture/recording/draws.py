@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from capture.operators.fake_kernels_of_dynamic_sizes import ToldOverSizes
+from capture.operators.fake_kernels_of_dynamic_sizes import SymbolicSizesMode
 from capture.torch_versions import pytree, schema_of
 
 States = list[tuple[torch.Generator, torch.Tensor]]
 
 
-class NotingDraws(ToldOverSizes):
+class NotingDraws(SymbolicSizesMode):
     """Keeps in mind on which devices random numbers would have been drawn."""
 
     def __init__(self, **options: Any) -> None:

@@ -60,7 +60,7 @@ _TEXTS: dict[str, str] = getattr(getattr(fx.graph_module, "_loader", None), "eva
 
 
 def _shapes() -> ModuleType:
-    """What is known of sizes that vary; it brings along sympy, which takes longer to import than all of capture."""
+    """What is known of dynamic sizes; it brings along sympy, which takes longer to import than all of capture."""
     return importlib.import_module("capture.recording.shapes")
 
 
@@ -73,7 +73,7 @@ def _as_text_means(target: Callable[..., Any], args: Sequence[Any]) -> Callable[
 
 
 class GraphRecorder:
-    """One per translation: one fake mode, one graph, and a shape environment where sizes vary.
+    """One per translation: one fake mode, one graph, and a shape environment where sizes are dynamic.
 
     A shape environment is made only then: its first use in a process imports two seconds' worth of torch.
     """
@@ -168,7 +168,7 @@ class GraphRecorder:
         return source
 
     def relations(self, location: Location) -> list[Guard]:
-        """What the trace relied on of sizes that vary."""
+        """What the trace relied on of dynamic sizes."""
         return [] if self.shape_env is None else list(_shapes().relations(self.shape_env, location))
 
     def fixed_sizes(self) -> int:
@@ -228,7 +228,7 @@ class GraphRecorder:
             node.meta[name] = True
 
     def assumptions(self) -> Any:
-        """What is taken for granted of sizes that only data can tell, up to now; nothing checks it at run time."""
+        """What is taken for granted of data-dependent sizes, up to now; nothing checks it at run time."""
         return None if self.assumed is None else self.assumed.mark()
 
     def assumed_since(self, mark: Any) -> list[Any]:
@@ -239,7 +239,7 @@ class GraphRecorder:
         return _shapes().not_negative(condition)
 
     def is_data_dependent(self, symbol: Any) -> bool:
-        """Whether a symbol stands for a value that only the tensors' data can tell."""
+        """Whether a symbol stands for a data-dependent value."""
         return bool(_shapes().is_data_dependent(symbol))
 
     def switch(self, function: Any, *args: Any) -> Any:

@@ -45,7 +45,7 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def undecided() -> tuple[type[Exception], ...]:
-    """What torch raises where a size that only data can tell decides; while nothing has such sizes, the module that
+    """What torch raises where a data-dependent size decides; while nothing has such sizes, the module that
     has the exception is not loaded, and importing it would take longer than most captures."""
     module = sys.modules.get("torch.fx.experimental.symbolic_shapes")
     raised = None if module is None else vars(module).get("GuardOnDataDependentSymNode")
@@ -63,7 +63,7 @@ def record_operation(
     name = target if method else getattr(target, "__name__", str(target))
     _insist_on_room(ctx)
     operands = _Operands(ctx, name)
-    kwargs = default_devices.told(ctx, target, kwargs)
+    kwargs = default_devices.placed(ctx, target, kwargs)
     nodes, fakes = operands.all(args)
     node_options, fake_options = operands.named(kwargs)
     if any(isinstance(given, torch.dtype) and given in _QUANTISED for given in (*fakes, *fake_options.values())):
@@ -78,7 +78,7 @@ def record_operation(
         operation.insist_on_the_same()
     if ctx.fixed_sizes() > fixed:
         hint = "it runs as in eager for every value; the rest of the function is captured"
-        ctx.stop(Kind.VARYING_SIZE, f"`{name}` takes what varies for a constant", hint)
+        ctx.stop(Kind.DYNAMIC_SIZE, f"`{name}` takes what varies for a constant", hint)
     insist_on_known_histories(ctx, name, operation.tensors)
     if _is_new_leaf(ctx, result):
         ctx.made_leaf(result)
@@ -158,7 +158,7 @@ class _Checked:
 
 
 def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber]) -> bool:
-    """A size that only data can tell may turn out to be negative, which the operation would refuse.  Nothing is read or
+    """A data-dependent size may turn out to be negative, which the operation would refuse.  Nothing is read or
     written then, so it is time enough to ask after the graph."""
     size = ctx.graph.not_negative(condition)
     given = next((symbol for symbol in symbols if symbol.example.node.expr == size), None)
@@ -177,7 +177,7 @@ def _is_new_leaf(ctx: Recording, result: Any) -> bool:
 
 def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
-        with ctx.graph.mode, _sizes_may_vary(ctx), silenced():
+        with ctx.graph.mode, _dispatch_of_symbolic_sizes(ctx), silenced():
             return getattr(args[0], target)(*args[1:], **kwargs) if method else fake_kernel(target)(*args, **kwargs)
     except Signal:
         raise
@@ -198,8 +198,8 @@ def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, 
         ctx.stop_for((UsedUp if is_used_up(error) else Reason)(Kind.ERROR_IN_AN_OPERATION, explanation))
 
 
-def _sizes_may_vary(ctx: Recording) -> AbstractContextManager[None]:
-    """Some operators take sizes that vary only in the versions of them that torch has in Python."""
+def _dispatch_of_symbolic_sizes(ctx: Recording) -> AbstractContextManager[None]:
+    """Some operators take dynamic sizes only in the versions of them that torch has in Python."""
     return contextlib.nullcontext() if ctx.graph.shape_env is None else enable_python_dispatcher()
 
 
@@ -276,7 +276,7 @@ class _Operands:
     def __init__(self, ctx: Recording, operation: str) -> None:
         self.ctx = ctx
         self.operation = operation
-        self.symbols: list[SymbolicNumber] = []  # among them, numbers that only data can tell
+        self.symbols: list[SymbolicNumber] = []  # among them, data-dependent numbers
 
     def all(self, values: Sequence[Value]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         pairs = [self.one(value) for value in values]

@@ -1,6 +1,6 @@
 """The order in which the dimensions of a result lie in memory, where torch's fakes tell another one than its kernels.
 
-Who asks for strides, or whether a tensor is contiguous, is told what the kernel will give.  Sizes that vary are left
+Who asks for strides, or whether a tensor is contiguous, is told what the kernel will give.  Dynamic sizes are left
 alone, because to look at their strides would fix them.
 """
 

@@ -1,4 +1,4 @@
-"""Sizes that vary: symbols for them, and the conditions that a trace relied on as functions of the sizes.
+"""Dynamic sizes: symbols for them, and the conditions that a trace relied on as functions of the sizes.
 
 The only module that speaks with torch's shape environment.
 """
@@ -48,7 +48,7 @@ class ShapeSource(TorchSource):
 
 
 def symbolic_arguments(tensor: torch.Tensor, source: Source, layout: OpenLayout) -> dict[str, Any]:
-    """What ``FakeTensorMode.from_tensor`` needs for a tensor with varying sizes and strides."""
+    """What ``FakeTensorMode.from_tensor`` needs for a tensor with dynamic sizes and strides."""
     dims = range(tensor.dim())
     sizes = [DimDynamic.DYNAMIC if dim in layout.sizes else DimDynamic.STATIC for dim in dims]
     strides = [DimDynamic.DYNAMIC if dim in layout.strides else DimDynamic.INFER_STRIDE for dim in dims]
@@ -89,7 +89,7 @@ def is_data_dependent(symbol: sympy.Symbol) -> bool:
 
 
 class Assumptions:
-    """What operations take for granted of numbers that only data can tell.  Nothing checks it when the program runs."""
+    """What operations take for granted of data-dependent numbers.  Nothing checks it when the program runs."""
 
     def __init__(self, env: ShapeEnv) -> None:
         self._env = env

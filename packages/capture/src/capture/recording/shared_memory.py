@@ -41,7 +41,7 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
 
 def _refuse_unknown_sharing(graph: GraphRecorder, examples: Mapping[Source, Any], inputs: Inputs) -> None:
     """Whoever holds them: a backend learns from the fakes alone which tensors share memory, and those of views with
-    a history, or whose sizes vary, may not show it."""
+    a history, or whose sizes are dynamic, may not show it."""
     known = [source for source, example in examples.items() if isinstance(example, torch.Tensor)]
     memories = [memory_of(examples[source]) for source in known]
     if len(known) < 2 or graph.changed_memory().isdisjoint(memories):

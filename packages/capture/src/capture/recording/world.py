@@ -32,7 +32,7 @@ class Recording(Tracer, Protocol):
         """Told of a tensor that is the first of its history; stops where such are to be made outside of the graph."""
 
     def need_symbols(self) -> None:
-        """Start again with symbols for sizes that only data can tell, unless there are some or they are not wanted."""
+        """Start again with symbols for data-dependent sizes, unless there are some or they are not wanted."""
 
     def expect(self, value: Value, truth: bool) -> bool:
-        """Go on as if this were the truth of a value that only the run will tell; False where that cannot be done."""
+        """Go on as if this were the truth of a data-dependent value; False where that cannot be done."""

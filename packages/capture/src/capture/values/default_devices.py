@@ -38,7 +38,7 @@ def innermost(contexts: Sequence[Value]) -> DefaultDevice | None:
     return next((context for context in reversed(contexts) if isinstance(context, DefaultDevice)), None)
 
 
-def told(ctx: Tracer, target: Any, kwargs: Mapping[str, Value]) -> Mapping[str, Value]:
+def placed(ctx: Tracer, target: Any, kwargs: Mapping[str, Value]) -> Mapping[str, Value]:
     """The options of an operator, with the device that a context within the function gives it."""
     context = innermost(ctx.effects.contexts)
     if context is None or isinstance(target, str) or target not in device_constructors():

@@ -1,4 +1,4 @@
-"""Numbers whose value only the run will tell: read out of a tensor, passed in and known to vary, or computed from such.
+"""Data-dependent and dynamic numbers: read out of a tensor, passed in and known to vary, or computed from such.
 
 Each has two forms.  In Python it is computed after the graph, by Python's own arithmetic, and only if somebody wants
 it.  In the graph it is a tensor without dimensions, in double precision, whose arithmetic is that of Python's floats.

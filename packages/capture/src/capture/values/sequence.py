@@ -67,10 +67,10 @@ class OutsideList(ListValue):
     """A list that existed before.  Until somebody looks into it, nothing depends on what it holds: it may only grow."""
 
     def __init__(
-        self, read: Callable[[], list[Value]], source: Source, varying_length: Callable[[], Value | None]
+        self, read: Callable[[], list[Value]], source: Source, symbolic_length: Callable[[], Value | None]
     ) -> None:
         self.source = source
-        self.varying_length = varying_length
+        self.symbolic_length = symbolic_length
         """How long it was, where that is known to vary."""
         self.cls = list
         self.maxlen = None

@@ -1,4 +1,4 @@
-"""Numbers that the graph computes: sizes that vary from call to call, and ints passed in that vary."""
+"""Symbolic numbers, which the graph computes: dynamic sizes, and dynamic ints that are passed in."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class TensorValue(Value):
         return ctx.wrap(self.obj.grad, AttrSource(self.source, "grad"))
 
     def shape(self, ctx: Tracer) -> Value:
-        """Fixed sizes are constants; a size that varies is one node of the graph, however often it is asked for."""
+        """Fixed sizes are constants; a dynamic size is one node of the graph, however often it is asked for."""
         sizes: list[Value] = []
         for dim, size in enumerate(self.fake.shape):
             if isinstance(size, int):

@@ -234,7 +234,7 @@ def _masked(scope: Scope, node: Masked, done: Mapping[int, Operand]) -> Operand:
     condition = scope.named(done[id(node.condition)], "inside")
     if condition.vector:
         return _masked_lanes(scope, node, condition)
-    trial = _varies(scope, node.body)
+    trial = _differs_between_lanes(scope, node.body)
     name = scope.names.fresh("t")
     other = _const(scope, node.other, done)
     start = scope.spread(other) if trial else other
@@ -255,7 +255,7 @@ def _masked_lanes(scope: Scope, node: Masked, condition: Operand) -> Operand:
     return Operand(cpp_dialect.format_of("where", "any")(condition.text, body.text, other.text), node.dtype, True)
 
 
-def _varies(scope: Scope, expr: Expr) -> bool:
+def _differs_between_lanes(scope: Scope, expr: Expr) -> bool:
     """Whether the value differs from lane to lane."""
     if scope.lanes is None:
         return False

@@ -17,7 +17,7 @@ LOWERINGS: dict[OpOverload, Lowering] = {}
 """Operator to lowering; filled by ``lowering`` and by the data rows of the families."""
 
 OF_ANY_SIZE: set[OpOverload] = set()
-"""Operators whose lowerings are right for sizes and positions that only data can tell: the rest is left to torch's
+"""Operators whose lowerings are right for data-dependent sizes and positions: the rest is left to torch's
 kernels then, which look at the numbers when they get them."""
 
 LIBRARY: set[OpOverload] = set()

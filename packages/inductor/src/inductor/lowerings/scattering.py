@@ -107,7 +107,7 @@ def index_put(
 
 
 def _spreads_over(sizes: Sequence[Index], wanted: Sequence[Index]) -> bool:
-    """Fakes do not ask, and sizes that vary may be equal by chance alone."""
+    """Fakes do not ask, and dynamic sizes may be equal by chance alone."""
     pairs = zip(reversed(sizes), reversed(wanted), strict=False)
     return len(sizes) <= len(wanted) and all(size in (ONE, other) for size, other in pairs)
 

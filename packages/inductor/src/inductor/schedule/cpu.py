@@ -225,14 +225,14 @@ def _widest(kernel: Kernel, vector: VectorOver) -> int:
         for statement in loop.body:
             if isinstance(statement, Reduce):
                 widths.append(statement.dtype.itemsize)
-            sizes = [_varying_size(tree, axes, varying) for tree in expressions(statement)]
+            sizes = [_size_of_what_differs(tree, axes, varying) for tree in expressions(statement)]
             widths += [size for size in sizes if size is not None]
             if (not isinstance(statement, Store) and vector == "columns") or any(sizes):
                 varying.add(getattr(statement, "name", ""))
     return max(widths)
 
 
-def _varying_size(tree: Expr, axes: Sequence[Symbol], varying: set[str]) -> int | None:
+def _size_of_what_differs(tree: Expr, axes: Sequence[Symbol], varying: set[str]) -> int | None:
     """The largest element in a tree that differs along the axes; None where none does."""
     differs: set[int] = set()
     largest: int | None = None

@@ -115,7 +115,7 @@ def _shape(groups: Sequence[tuple[Symbol, ...]], blocks: Sequence[int], r: int |
 
 
 def _power_of_two(size: int | Sequence[Symbol]) -> int:
-    """The next power of two; axes whose sizes vary are taken for long."""
+    """The next power of two; axes whose sizes are dynamic are taken for long."""
     number = size if isinstance(size, int) else points(size)
     return 1 << max(0, (number - 1).bit_length())
 

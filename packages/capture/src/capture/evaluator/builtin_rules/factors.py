@@ -1,4 +1,4 @@
-"""Numbers that only the run will tell, where an operation of torch's takes no tensor for a number.
+"""Data-dependent numbers, where an operation of torch's takes no tensor for a number.
 
 A learning rate that a scheduler changes, or a step that was read out of a tensor, is a factor in an optimizer's
 operations: the ``alpha`` of an addition, the ``value`` of ``addcdiv_``, what a list of tensors is divided by.  In the
@@ -38,7 +38,7 @@ def numbers_of_the_run(ctx: World, function: Any, args: Sequence[Value], kwargs:
         return _fused(ctx, function, args, kwargs)
     if operation in _FACTORS and (found := _with_a_factor(ctx, function, args, kwargs, _FACTORS[operation])):
         return found
-    if name == "_foreach_pow" and _is_of_the_run(args[0]):
+    if name == "_foreach_pow" and _is_dynamic(args[0]):
         bases = ListValue(_as_tensors(ctx, args[:1], _parts(ctx, args[1]), exact=True))
         return ctx.record(function, [bases, args[1]], {})
     if operation == "lerp" and len(args) == 3:
@@ -62,7 +62,7 @@ def _with_a_factor(
     """``target += factor * operand``, with one factor or one for each tensor of a list."""
     operands, options = list(args), dict(kwargs)
     factor = operands.pop(3) if len(operands) == 4 else options.pop(keyword, None)
-    if factor is None or len(operands) < 2 or not any(_is_of_the_run(part) for part in _parts(ctx, factor)):
+    if factor is None or len(operands) < 2 or not any(_is_dynamic(part) for part in _parts(ctx, factor)):
         return None
     many = isinstance(operands[1], SequenceValue)
     targets, added = _parts(ctx, operands[0]), _parts(ctx, operands[1])
@@ -163,7 +163,7 @@ def _parts(ctx: Tracer, value: Value) -> list[Value]:
     return [realize(ctx, item) for item in value.elements(ctx)] if isinstance(value, SequenceValue) else [value]
 
 
-def _is_of_the_run(number: Value) -> bool:
+def _is_dynamic(number: Value) -> bool:
     return isinstance(number, ScalarValue) or (isinstance(number, TensorValue) and number.fake.dim() == 0)
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from capture.evaluator.builtin_rules.dynamic_floats import dynamic_float
 from capture.evaluator.builtin_rules.factors import numbers_of_the_run
+from capture.evaluator.builtin_rules.functions_of_dynamic_sizes import as_a_program, operator_of_dynamic_sizes
 from capture.evaluator.builtin_rules.functions_of_numbers import functions_of_numbers
 from capture.evaluator.builtin_rules.left_to_python import disabled
 from capture.evaluator.builtin_rules.memoised import memoised
@@ -23,8 +25,6 @@ from capture.evaluator.builtin_rules.operators import operators
 from capture.evaluator.builtin_rules.quantiles import quantiles_within_range
 from capture.evaluator.builtin_rules.scalars import number_operators, relied_on
 from capture.evaluator.builtin_rules.torch_functions import record_operations, torch_constants
-from capture.evaluator.builtin_rules.varying_floats import floats_that_vary
-from capture.evaluator.builtin_rules.varying_lengths import as_a_program, of_a_length_that_varies
 from capture.evaluator.world import World
 from capture.values.base import Value
 
@@ -35,7 +35,7 @@ FAMILIES: tuple[Family, ...] = (
     # Numbers and tensors that only the run knows, where torch or Python asks what they are.
     numbers_that_may_not_fit,
     quantiles_within_range,
-    floats_that_vary,
+    dynamic_float,
     numbers_of_the_run,
     functions_of_numbers,
     number_operators,
@@ -46,7 +46,7 @@ FAMILIES: tuple[Family, ...] = (
     methods_of_constants,
     construct,
     # Torch's functions where a length or a number varies, then all others, as they are.
-    of_a_length_that_varies,
+    operator_of_dynamic_sizes,
     made_of_numbers,
     as_a_program,
     numpy_function,

@@ -1,4 +1,4 @@
-"""Floats computed from sizes and numbers that vary: left to Python, which computes them before the graph.
+"""Floats computed from sizes and dynamic numbers: left to Python, which computes them before the graph.
 
 Floats are not real numbers: ``n * 0.1 + n * 0.2`` is not ``n * (0.1 + 0.2)``, and zero has a sign.  So no such number
 is ever an expression that may be put into another order.  What Python computes, in the program's order, is an input
@@ -63,7 +63,7 @@ def computed(ctx: World, function: Callable[..., Any], operands: Sequence[Value]
         assert folded is not None
         return folded
     given = any(isinstance(operand, ScalarValue) for operand in operands)  # which is a tensor in the graph
-    if not _may_vary(result) and not (given and isinstance(result, float)):
+    if not _may_be_symbolic(result) and not (given and isinstance(result, float)):
         return exactly(ctx, source, result)
     if not _never_raises(ctx, function, operands):
         kind = type(result)
@@ -168,7 +168,7 @@ def _kind(cls: type) -> str:
     return "a float" if cls is float else "a whole number of 64 bits"
 
 
-def _may_vary(number: float) -> bool:
+def _may_be_symbolic(number: float) -> bool:
     """Whether a symbol can stand for the number.  Torch's know no sign of zero, and neither infinity nor NaN."""
     if isinstance(number, int):
         return abs(number) < _LIMIT

@@ -1,4 +1,4 @@
-"""Python's functions of numbers that vary: ``math``, rounding, remainders, methods of floats and ints.
+"""Python's functions of dynamic numbers: ``math``, rounding, remainders, methods of floats and ints.
 
 None of them is torch's to compute, whose ``exp`` is not Python's to the last bit: Python computes them before the
 graph, as all arithmetic of floats (``formulas``), from numbers that were passed in or follow from those.  What gives

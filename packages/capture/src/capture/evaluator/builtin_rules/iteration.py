@@ -75,7 +75,7 @@ def absolute(ctx: Tracer, value: TensorValue) -> Value:
 
 @rule(len, kinds=(None,))
 def length(ctx: Tracer, value: Value) -> Value:
-    if isinstance(value, OutsideList) and value.is_unread() and (before := value.varying_length()) is not None:
+    if isinstance(value, OutsideList) and value.is_unread() and (before := value.symbolic_length()) is not None:
         added = ConstantValue(len(value.added))
         return ctx.call_builtin(operator.add, [before, added], {}) if value.added else before
     if isinstance(value, SequenceValue):

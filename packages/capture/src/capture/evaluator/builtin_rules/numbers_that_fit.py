@@ -1,4 +1,4 @@
-"""Numbers that vary where torch refuses those that the tensor's dtype cannot hold: ``x.clamp(max=n)`` of eight bits.
+"""Dynamic numbers where torch refuses those that the tensor's dtype cannot hold: ``x.clamp(max=n)`` of eight bits.
 
 In the graph such a number is a symbol or a tensor, which is cut to what fits without a word.  That it does fit is
 relied on; one that does not is the constant that it is in this call, so that torch refuses it.
@@ -69,7 +69,7 @@ def numbers_that_may_not_fit(
     ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
     name = str(getattr(function, "__name__", "")).strip("_")
-    if name not in _HOLDING or not any(map(_varies, (*args, *kwargs.values()))):
+    if name not in _HOLDING or not any(map(_is_dynamic, (*args, *kwargs.values()))):
         return None
     kinds, others = frozenset(_kinds(name, args, kwargs)), _HOLDING[name]
     filled = args[1:2] if name == "new_full" else args[:1]
@@ -88,7 +88,7 @@ def that_fits(ctx: World, number: Value, kinds: frozenset[torch.dtype], name: st
 
     The run is asked about numbers that only it will tell, but for those that are sizes.
     """
-    if not _varies(number) or (held := _held_by_all(kinds, number.python_type(), name in _FILLING)) is None:
+    if not _is_dynamic(number) or (held := _held_by_all(kinds, number.python_type(), name in _FILLING)) is None:
         return number
     if isinstance(number, SymbolicNumber):
         if number.example.node.hint is None:
@@ -130,7 +130,7 @@ def _is_one(filled: Value) -> bool:
     return isinstance(filled, TensorValue) and all(isinstance(size, int) and size == 1 for size in filled.fake.shape)
 
 
-def _varies(value: Value) -> bool:
+def _is_dynamic(value: Value) -> bool:
     if isinstance(value, SymbolicNumber):
         return value.python_type() is int
     return isinstance(value, ScalarValue) and value.cls in (int, float)

@@ -1,4 +1,4 @@
-"""Tensors made of Python's numbers that vary from call to call: ``torch.tensor(n)``, ``torch.tensor([n, 1.0])``.
+"""Tensors made of dynamic numbers of Python's: ``torch.tensor(n)``, ``torch.tensor([n, 1.0])``.
 
 Torch would take each for a constant.  A symbol fills a tensor without dimensions, and those are stacked.
 """
@@ -32,7 +32,7 @@ def made_of_numbers(ctx: World, function: Any, args: Sequence[Value], kwargs: Ma
     given = dict(zip(("data",) if like is None else ("self", "data"), args, strict=False)) | dict(kwargs)
     like = given.pop("self", None)
     numbers = list(_numbers(ctx, given["data"])) if given.keys() <= _NAMES and "data" in given else []
-    if not any(map(_varies, numbers)) or not _all_plain(numbers):
+    if not any(map(_is_dynamic, numbers)) or not _all_plain(numbers):
         return None
     data = given.pop("data")
     options = {name: value for name, value in given.items() if value.python_type() is not type(None)}
@@ -52,12 +52,12 @@ def _numbers(ctx: Tracer, data: Value) -> list[Value]:
 
 def _all_plain(numbers: Sequence[Value]) -> bool:
     return all(
-        _varies(number) or (isinstance(number, ConstantValue) and number.python_type() in (int, float, bool))
+        _is_dynamic(number) or (isinstance(number, ConstantValue) and number.python_type() in (int, float, bool))
         for number in numbers
     )
 
 
-def _varies(number: Value) -> bool:
+def _is_dynamic(number: Value) -> bool:
     return isinstance(number, SymbolicNumber) or (isinstance(number, ScalarValue) and number.cls is float)
 
 

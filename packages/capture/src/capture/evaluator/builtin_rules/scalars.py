@@ -100,7 +100,7 @@ def number_operators(ctx: World, function: Any, args: Sequence[Value], kwargs: M
 
 
 def _is_never_zero(ctx: World, divisor: Value) -> bool:
-    """Relied on where it is not known: of what was passed in by a guard, of what only the run tells by a check."""
+    """Relied on where it is not known: of what was passed in by a guard, of data-dependent values by a check."""
     if isinstance(divisor, ConstantValue):
         return bool(divisor.value)
     if isinstance(divisor, SymbolicNumber):

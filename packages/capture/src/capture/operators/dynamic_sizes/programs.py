@@ -28,7 +28,7 @@ def _in_place_of(*functions: Any) -> Callable[[Program], Program]:
     return functools.partial(_register, PROGRAMS, functions)
 
 
-def _where_a_number_varies(*functions: Any) -> Callable[[Program], Program]:
+def _for_dynamic_numbers(*functions: Any) -> Callable[[Program], Program]:
     return functools.partial(_register, PROGRAMS_OF_NUMBERS, functions)
 
 
@@ -89,7 +89,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
     if input.dim() != 1 or r < 1:
         return NotImplemented
-    places = torch.ops.of_length.combinations_of(input.shape[0], r, with_replacement, device=input.device)
+    places = torch.ops.symint.combinations_of(input.shape[0], r, with_replacement, device=input.device)
     return input[places]
 
 
@@ -167,7 +167,7 @@ def _from_minus_one(like: Tensor, side: int, align_corners: bool | None) -> Tens
     return places if align_corners else places * (side - 1) / side
 
 
-@_where_a_number_varies(torch.diagonal, torch.Tensor.diagonal)
+@_for_dynamic_numbers(torch.diagonal, torch.Tensor.diagonal)
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The main diagonal of what is right of the first columns, or below the first rows."""
     if offset >= 0:
@@ -178,12 +178,12 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 # -- windows ---------------------------------------------------------------------------------------------------------
 
 
-@_where_a_number_varies(torch.adaptive_avg_pool1d)
+@_for_dynamic_numbers(torch.adaptive_avg_pool1d)
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
     return nnf.adaptive_avg_pool2d(input.unsqueeze(-2), (1, *spread(output_size, 1))).squeeze(-2)
 
 
-@_where_a_number_varies(torch.avg_pool1d)
+@_for_dynamic_numbers(torch.avg_pool1d)
 def avg_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -215,7 +215,7 @@ def max_pool1d(
     return tuple(image.squeeze(-2) for image in pooled) if return_indices else pooled.squeeze(-2)
 
 
-@_where_a_number_varies(nnf.max_pool2d)
+@_for_dynamic_numbers(nnf.max_pool2d)
 def max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -225,11 +225,11 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    run = torch.ops.of_length.max_pool2d_with_indices
+    run = torch.ops.symint.max_pool2d_with_indices
     return _max_pool(run, 2, input, (kernel_size, stride or kernel_size, padding, dilation), ceil_mode, return_indices)
 
 
-@_where_a_number_varies(nnf.max_pool3d)
+@_for_dynamic_numbers(nnf.max_pool3d)
 def max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -239,7 +239,7 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    run = torch.ops.of_length.max_pool3d_with_indices
+    run = torch.ops.symint.max_pool3d_with_indices
     return _max_pool(run, 3, input, (kernel_size, stride or kernel_size, padding, dilation), ceil_mode, return_indices)
 
 
@@ -248,7 +248,7 @@ def _max_pool(run: Any, dims: int, x: Tensor, options: Sequence[Any], ceil_mode:
     return (pooled, places) if return_indices else pooled
 
 
-@_where_a_number_varies(nnf.avg_pool2d)
+@_for_dynamic_numbers(nnf.avg_pool2d)
 def avg_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -259,10 +259,10 @@ def avg_pool2d(
     divisor_override: int | None = None,
 ) -> Tensor:
     options = [spread(option, 2) for option in (kernel_size, stride or kernel_size, padding)]
-    return torch.ops.of_length.avg_pool2d(input, *options, ceil_mode, count_include_pad, divisor_override)
+    return torch.ops.symint.avg_pool2d(input, *options, ceil_mode, count_include_pad, divisor_override)
 
 
-@_where_a_number_varies(nnf.avg_pool3d)
+@_for_dynamic_numbers(nnf.avg_pool3d)
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -273,7 +273,7 @@ def avg_pool3d(
     divisor_override: int | None = None,
 ) -> Tensor:
     options = [spread(option, 3) for option in (kernel_size, stride or kernel_size, padding)]
-    return torch.ops.of_length.avg_pool3d(input, *options, ceil_mode, count_include_pad, divisor_override)
+    return torch.ops.symint.avg_pool3d(input, *options, ceil_mode, count_include_pad, divisor_override)
 
 
 def spread(option: Any, dims: int) -> list[Any]:

@@ -71,7 +71,7 @@ class Real:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A float that an operand holds: one that only the run knows."""
+    """A float that an operand holds: a data-dependent one."""
 
     index: int
 

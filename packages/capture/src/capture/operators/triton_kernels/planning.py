@@ -48,7 +48,7 @@ class Refused(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Measured(Generic[Item]):
-    """A float that only the run knows, in a tensor without dimensions."""
+    """A data-dependent float, in a tensor without dimensions."""
 
     tensor: Item
 

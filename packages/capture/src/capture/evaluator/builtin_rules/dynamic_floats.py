@@ -1,4 +1,4 @@
-"""Floats that vary where torch wants numbers: in the graph they are tensors without dimensions.
+"""Dynamic floats where torch wants numbers: in the graph they are tensors without dimensions.
 
 Filling, choosing and limiting take those as well, and give the same to the bit, as the number is rounded to the
 tensor's dtype either way.
@@ -29,7 +29,7 @@ _MAKERS = {
 }
 
 
-def floats_that_vary(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def dynamic_float(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if not any(map(_is_float, (*args, *kwargs.values()))):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Tensors of a length that varies: grids, windows, the places of a triangle, combinations, counts."""
+"""Tensors of a dynamic size: grids, windows, the places of a triangle, combinations, counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as nnf
 
 from capture.operators.definitions import without_gradient
-from capture.operators.dynamic_sizes.again import (
+from capture.operators.dynamic_sizes.symint_operators import (
     NAMESPACE,
     Size,
     define,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from capture.operators.dynamic_sizes.again import Size, define, defines
+from capture.operators.dynamic_sizes.symint_operators import Size, define, defines
 from capture.torch_versions import suggest_memory_format
 
 aten = torch.ops.aten
@@ -58,7 +58,7 @@ def _define_max_pool(name: str, dims: int) -> None:
     def spread(ctx: Any, grad: Tensor, _: Any) -> Any:
         x, places = ctx.saved_tensors
         kernel, stride, padding, dilation, ceil_mode = ctx.options
-        run = getattr(torch.ops.of_length, f"{name}_backward")
+        run = getattr(torch.ops.symint, f"{name}_backward")
         return run(grad, x, kernel, stride, padding, dilation, ceil_mode, places), *[None] * 5
 
     def keep_places(ctx: Any, inputs: Any, output: Any) -> None:
@@ -89,14 +89,14 @@ def _define_avg_pool(name: str, dims: int) -> None:
         ctx.options = inputs[1:]
 
     def spread(ctx: Any, grad: Tensor) -> Any:
-        run = getattr(torch.ops.of_length, f"{name}_backward")
+        run = getattr(torch.ops.symint, f"{name}_backward")
         return run(grad, *ctx.saved_tensors, *ctx.options), *[None] * 6
 
     def keep_options(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.options = inputs[2:]
 
     def collect(ctx: Any, grad: Tensor) -> Any:
-        return getattr(torch.ops.of_length, name)(grad, *ctx.options), *[None] * 7
+        return getattr(torch.ops.symint, name)(grad, *ctx.options), *[None] * 7
 
     torch.library.register_autograd(backward, collect, setup_context=keep_options)
     forward = define(getattr(aten, name).default, fake_kernel)

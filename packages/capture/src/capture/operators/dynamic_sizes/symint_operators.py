@@ -1,4 +1,4 @@
-"""Operators of torch's that want a plain number for a length, once more, with a length that may vary.
+"""Torch's operators that take an ``int`` for a size, defined once more with a ``SymInt``.
 
 Each is torch's own operator under the same name in a namespace of ours: the schema says ``SymInt`` where torch's says
 ``int``, and a fake of the result is told over symbols.  For a backend it is a call of a library.
@@ -16,7 +16,7 @@ import torch
 from capture.operators.definitions import install, operator_for
 from capture.torch_versions import OpOverload, OpOverloadPacket, schema_of
 
-NAMESPACE = "of_length"
+NAMESPACE = "symint"
 Size = Any
 """A number, or the symbol for one."""
 Definition = Callable[[], Any]

@@ -1,7 +1,7 @@
-"""Torch's functions where a size or number varies that they would take for a constant.
+"""Torch's functions of dynamic sizes and numbers that they would take for constants.
 
 What makes a tensor of a length is an operator of ours that takes a symbol for it; other functions are evaluated as
-programs over functions that do not mind (``lengths``).
+programs over functions that do not mind (``PROGRAMS``).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _NOTHING = {"requires_grad": False, "out": None}
 """What these say is what an operator does that is not told."""
 
 
-def of_a_length_that_varies(
+def operator_of_dynamic_sizes(
     ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
     operator = dynamic_sizes.operator_of(function)
     operands = [*args, *kwargs.values()]
-    if operator is None or not any(_is_of_the_run(ctx, value) or _has_sizes_that_vary(value) for value in operands):
+    if operator is None or not any(_has_symbolic_ints(ctx, value) or _has_symbolic_sizes(value) for value in operands):
         return None
     options = {name: value for name, value in kwargs.items() if not _says_nothing(name, value)}
     if any(name in _NOTHING for name in options):
-        ctx.stop(Kind.VARYING_SIZE, f"`{function.__name__}` of a length that varies is given more than a graph takes")
-    return _of_its_class(function, ctx.record(operator, args, default_devices.told(ctx, function, options)))
+        ctx.stop(Kind.DYNAMIC_SIZE, f"`{function.__name__}` of a length that varies is given more than a graph takes")
+    return _of_its_class(function, ctx.record(operator, args, default_devices.placed(ctx, function, options)))
 
 
 def _of_its_class(function: Any, result: Value) -> Value:
@@ -56,23 +56,23 @@ def as_a_program(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapp
     if program is None and of_numbers is None:
         return None
     operands = [*args, *kwargs.values()]
-    sizes_vary = program is not None and any(map(_has_sizes_that_vary, operands))
-    if not sizes_vary and not any(_is_of_the_run(ctx, value) for value in operands):
+    has_dynamic_sizes = program is not None and any(map(_has_symbolic_sizes, operands))
+    if not has_dynamic_sizes and not any(_has_symbolic_ints(ctx, value) for value in operands):
         return None
     dynamic_sizes.define_all()
     result = ctx.call(ctx.literal(program or of_numbers), args, kwargs)
     return None if _declined(result) else result
 
 
-def _is_of_the_run(ctx: Tracer, value: Value) -> bool:
-    """A number that varies, or a sequence with one in it."""
+def _has_symbolic_ints(ctx: Tracer, value: Value) -> bool:
+    """A dynamic number, or a sequence with one in it."""
     value = realize(ctx, value)
     if isinstance(value, SequenceValue):
-        return any(_is_of_the_run(ctx, item) for item in value.items)
+        return any(_has_symbolic_ints(ctx, item) for item in value.items)
     return isinstance(value, SymbolicNumber) or (isinstance(value, ScalarValue) and value.cls is int)
 
 
-def _has_sizes_that_vary(value: Value) -> bool:
+def _has_symbolic_sizes(value: Value) -> bool:
     return isinstance(value, TensorValue) and any(isinstance(size, torch.SymInt) for size in value.fake.shape)
 
 

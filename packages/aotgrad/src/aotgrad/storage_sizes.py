@@ -1,4 +1,4 @@
-"""How long the flat memory under several arguments is in a call, where sizes vary.
+"""The numel of the flat memory under several arguments in a call, where sizes are dynamic.
 
 Must not know: what runs on it.
 """
@@ -16,7 +16,7 @@ from aotgrad.inputs import GraphInput, Signature
 from aotgrad.symbols import SizeNodes
 
 
-def length_of(entry: GraphInput, signature: Signature) -> Callable[..., int]:
+def storage_numel(entry: GraphInput, signature: Signature) -> Callable[..., int]:
     """A function of all arguments: the length that the graph was traced with, of the sizes that they tell; that of the
     memory itself where they do not tell it."""
     graph = fx.Graph()
@@ -35,13 +35,13 @@ def length_of(entry: GraphInput, signature: Signature) -> Callable[..., int]:
         graph.output(sizes.node_for(length))
     except BadGraph:
         return _of_memory(entry.position)
-    told: Callable[..., int] = fx.GraphModule(torch.nn.Module(), graph).forward
-    return told
+    computed: Callable[..., int] = fx.GraphModule(torch.nn.Module(), graph).forward
+    return computed
 
 
 def _of_memory(position: int) -> Callable[..., int]:
-    def length(*arguments: Any) -> int:
+    def numel(*arguments: Any) -> int:
         tensor: torch.Tensor = arguments[position]
         return tensor.untyped_storage().nbytes() // tensor.element_size()
 
-    return length
+    return numel
