@@ -26,7 +26,6 @@ from aotgrad.orders import has_gaps, lies_as_normalized, lies_in_order, refuse_n
 from aotgrad.outside import refuse_gradients_from_outside
 from aotgrad.overlaps import refuse_overlaps
 from aotgrad.products import product
-from aotgrad.recurrences import GATES
 from aotgrad.spreads import plainly
 from aotgrad.torch_versions import (
     DisablePythonDispatcher,
@@ -264,7 +263,7 @@ def early(*funcs: Callable[..., Any]) -> Callable[[Rule], Rule]:
     return register
 
 
-for _kind in GATES:
+for _kind in recurrent.GATES:
     early(getattr(torch, _kind))(partial(recurrent.network, _kind))
 
 

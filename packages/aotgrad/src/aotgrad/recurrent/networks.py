@@ -1,4 +1,4 @@
-"""Recurrent networks as graphs that do not grow with the number of steps.
+"""Networks of several layers and directions, in the way that is fastest where they run.
 
 ```
  cuDNN               one operator for the network
@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as nnf
 
-from aotgrad import recurrent_kernels
 from aotgrad.errors import Unsupported
-from aotgrad.recurrences import written_out
+from aotgrad.recurrent import library_kernels
+from aotgrad.recurrent.steps import written_out
 from aotgrad.torch_versions import DisablePythonDispatcher, get_mkldnn_enabled, set_mkldnn_enabled
 
 _WRITTEN_OUT = 8
@@ -100,7 +100,7 @@ def network(kind: str, *args: Any, **kwargs: Any) -> Any:
     input = input.transpose(0, 1) if batch_first else input
     if isinstance(input.shape[0], int) and input.shape[0] == 0:
         return _as_torch_does(function, args, kwargs)  # it says that this cannot be
-    recurrent_kernels.define()
+    library_kernels.define()
     states = tuple(states) if kind == "lstm" else (states,)
     given = Network(kind, input, states, weights, has_biases, layers, dropout, train, bidirectional)
     by_cudnn = input.device.type == "cuda" and torch.backends.cudnn.is_acceptable(input)
@@ -237,7 +237,7 @@ def _by_onednn(layer: Layer, input: Tensor) -> tuple[Tensor, ...]:
     else:
         states, last, last_cell, _ = torch.ops.aten.mkldnn_rnn_layer.default(
             input.contiguous(), *matrices, *biases, state.contiguous(), cell.contiguous(), layer.reverse, [],
-            recurrent_kernels.LSTM_OF_ONEDNN, cell.shape[-1], 1, layer.has_biases, False, False, False,
+            library_kernels.LSTM_OF_ONEDNN, cell.shape[-1], 1, layer.has_biases, False, False, False,
         )  # fmt: skip
     return states, last, last_cell
 

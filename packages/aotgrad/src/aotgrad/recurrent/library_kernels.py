@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as nnf
 
-from aotgrad import recurrences
 from aotgrad.errors import AotgradError, Unsupported
-from aotgrad.recurrences import register, written_out
+from aotgrad.recurrent import steps
+from aotgrad.recurrent.steps import register, written_out
 from aotgrad.torch_versions import aten
 
 LSTM_OF_ONEDNN = 2
@@ -242,7 +242,7 @@ def define() -> None:
 
 @cache
 def _define_once() -> None:
-    recurrences.define()
+    steps.define()
     register("lstm_layer", _LAYER, lstm_layer, lstm_layer_fake, _layer_written_out)
     register(
         "lstm_layer_backward",
