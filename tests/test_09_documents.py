@@ -32,6 +32,23 @@ def test_the_block_runs(block, page, tmp_path, monkeypatch):
     exec(compile(block, str(path), "exec"), {"__name__": "__main__"})
 
 
+def links(page):
+    """Those to files of this repository; code is no prose."""
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in link]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page):
+    assert [link for link in links(page) if not (page.parent / link).exists()] == []
+
+
+def test_the_glossary_is_short_and_links_each_word_to_its_module():
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    entries = re.findall(r"^\* \*\*(.+?)\*\*: .+ \(\[`.+`\]\(\.\./packages/.+\.pyi?\)\)$", text, re.MULTILINE)
+    assert len(entries) == len(set(entries)) == text.count("\n* ") <= 60
+
+
 def test_there_are_blocks():
     assert len(list(blocks())) > 5
 
