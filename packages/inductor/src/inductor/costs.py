@@ -162,10 +162,10 @@ class GpuCosts:
     """Elements that come in multiples of this are read side by side."""
     shared_bytes: int = 220 << 10
     """What a program may hold of the factors of a product: an H100 or H200 gives it 227 KiB."""
-    parts: tuple[int, ...] = (2, 4, 8)
-    """Into how many parts tuning tries to cut the sums of a product."""
+    splits: tuple[int, ...] = (2, 4, 8)
+    """Into how many parts tuning tries to split the sums of a product (split-K)."""
     shortest_sum: int = 256
-    """Sums are not cut into parts shorter than this."""
+    """Sums are not split into parts shorter than this."""
     smallest_tuned: int = 1 << 16
     """Kernels that touch fewer bytes take as long as a launch, whatever their shape."""
     tuning_turns: int = 7

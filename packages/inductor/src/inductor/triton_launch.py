@@ -221,8 +221,8 @@ def compile_kernel(printed: PrintedTritonKernel, file: Path, architecture: int, 
 def request_of(printed: PrintedTritonKernel, file: Path, architecture: int, *, aligned: bool) -> Request:
     kernel, shape = printed.kernel, printed.shape
     options: dict[str, Any] = {"num_warps": shape.warps, "enable_fp_fusion": False}
-    if shape.cut is not None:
-        options["num_stages"] = shape.cut.stages
+    if shape.tiling is not None:
+        options["num_stages"] = shape.tiling.stages
     if printed.checked:  # positions that tensors hold are asserted to be inside
         options |= {"debug": True, "sanitize_overflow": False}
     signature = _signature(printed) | dict.fromkeys(shape.constants, "constexpr")

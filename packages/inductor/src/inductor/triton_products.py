@@ -1,6 +1,6 @@
 """Products of matrices by kernels of ours where they are faster than the library's: part of ``max_autotune``.
 
-Every product of a graph on a GPU is timed as it is, with the kernels around it, and as one kernel in several cuts.
+Every product of a graph on a GPU is timed as it is, with the kernels around it, and as one kernel in several tilings.
 What won is kept in the cache, per device and kernel.
 """
 
@@ -20,7 +20,7 @@ from inductor.cache import Cache, key_of
 from inductor.codegen.triton import HEADER, PrintedTritonKernel, print_kernel
 from inductor.ir.graph import Graph
 from inductor.ir.kernel import Kernel
-from inductor.ir.layout import Cut
+from inductor.ir.layout import Tiling
 from inductor.ir.program import Buffer, Call, Ref
 from inductor.launcher import Launchers
 from inductor.options import Options
@@ -28,16 +28,16 @@ from inductor.schedule.gpu import choose_shape
 from inductor.schedule.kernels import storage, with_own_names
 from inductor.schedule.layouts import with_layout
 from inductor.schedule.memory import Work
-from inductor.schedule.products import Alternative, alternatives, in_parts, partial_sums
+from inductor.schedule.products import Alternative, alternatives, partial_sums, split_k
 from inductor.toolchain import open_cache
 from inductor.torch_versions import pytree
 from inductor.triton_launch import Loaded, compile_apart, content, identity
 from inductor.triton_tune import random_numbers, seconds
 
-CUTS = (
-    Cut(128, 256, 64, 8, 3), Cut(256, 128, 64, 8, 3), Cut(128, 128, 64, 8, 3), Cut(128, 128, 64, 4, 4),
-    Cut(64, 256, 64, 8, 3), Cut(64, 128, 64, 4, 4), Cut(128, 64, 64, 4, 4), Cut(64, 64, 64, 4, 4),
-    Cut(32, 128, 64, 4, 4), Cut(16, 128, 128, 4, 4), Cut(16, 64, 128, 4, 4),
+TILINGS = (
+    Tiling(128, 256, 64, 8, 3), Tiling(256, 128, 64, 8, 3), Tiling(128, 128, 64, 8, 3), Tiling(128, 128, 64, 4, 4),
+    Tiling(64, 256, 64, 8, 3), Tiling(64, 128, 64, 4, 4), Tiling(128, 64, 64, 4, 4), Tiling(64, 64, 64, 4, 4),
+    Tiling(32, 128, 64, 4, 4), Tiling(16, 128, 128, 4, 4), Tiling(16, 64, 128, 4, 4),
 )  # fmt: skip
 
 
@@ -72,22 +72,22 @@ def reworked(work: Sequence[Work], taken: set[int], placed: Mapping[int, Sequenc
 class Variant:
     """A way to make a product: the kernels, and the buffers that only they need."""
 
-    cut: Cut
-    parts: int
+    tiling: Tiling
+    splits: int
     kernels: tuple[Kernel, ...]
     buffers: Mapping[str, Buffer]
 
 
-def variant(kernel: Kernel, cut: Cut, parts: int, graph: Graph) -> Variant | None:
-    """The kernel in a cut, and its sums in parts; None where these do not fit."""
+def variant(kernel: Kernel, tiling: Tiling, splits: int, graph: Graph) -> Variant | None:
+    """The kernel in a tiling, with its sums split; None where these do not fit."""
     assert kernel.product is not None
-    kernel = replace(kernel, product=replace(kernel.product, cut=cut))
-    if parts == 1:
-        return Variant(cut, parts, (kernel,), {})
+    kernel = replace(kernel, product=replace(kernel.product, tiling=tiling))
+    if splits == 1:
+        return Variant(tiling, splits, (kernel,), {})
     device = graph.buffers[kernel.arguments[0].name].device
-    sums = partial_sums(kernel, parts, device)
-    kernels = in_parts(kernel, parts, sums, graph.buffers)
-    return Variant(cut, parts, tuple(kernels), {sums.name: sums}) if kernels else None
+    sums = partial_sums(kernel, splits, device)
+    kernels = split_k(kernel, splits, sums, graph.buffers)
+    return Variant(tiling, splits, tuple(kernels), {sums.name: sums}) if kernels else None
 
 
 def variants(kernel: Kernel, graph: Graph, processors: int) -> Iterator[Variant]:
@@ -95,21 +95,21 @@ def variants(kernel: Kernel, graph: Graph, processors: int) -> Iterator[Variant]
     made = kernel.product
     assert made is not None
     length = made.inner.size.as_int() if made.inner.size is not None else None
-    for cut in CUTS:
-        if (cut.rows + cut.columns) * cut.inner * cut.stages * made.dtype.itemsize > costs.GPU.shared_bytes:
+    for tiling in TILINGS:
+        if (tiling.rows + tiling.columns) * tiling.inner * tiling.stages * made.dtype.itemsize > costs.GPU.shared_bytes:
             continue
-        shape = choose_shape(replace(kernel, product=replace(made, cut=cut)))
+        shape = choose_shape(replace(kernel, product=replace(made, tiling=tiling)))
         if any(tile.block is not None and 2 * tile.block <= side for tile, side in
-               zip(shape.tiles[-2:], (cut.rows, cut.columns), strict=True)):  # fmt: skip
-            continue  # a smaller cut does the same
+               zip(shape.tiles[-2:], (tiling.rows, tiling.columns), strict=True)):  # fmt: skip
+            continue  # a smaller tiling does the same
         blocks = shape.blocks.as_int() or 1
-        ways = [(cut, 1)]
+        ways = [(tiling, 1)]
         if blocks > processors:
-            ways.append((replace(cut, walkers=processors), 1))
+            ways.append((replace(tiling, persistent=processors), 1))
         if blocks < processors and length is not None:
-            ways += [(cut, parts) for parts in costs.GPU.parts if length // parts >= costs.GPU.shortest_sum]
-        for way, parts in ways:
-            if (found := variant(kernel, way, parts, graph)) is not None:
+            ways += [(tiling, splits) for splits in costs.GPU.splits if length // splits >= costs.GPU.shortest_sum]
+        for way, splits in ways:
+            if (found := variant(kernel, way, splits, graph)) is not None:
                 yield found
 
 
@@ -120,12 +120,12 @@ def _choice(found: Alternative, work: Sequence[Work], graph: Graph, store: Cache
     """The fastest way, None where that is the library's."""
     device = graph.buffers[found.kernel.arguments[0].name].device.index or 0
     printed = _printed(found.kernel)
-    name = f"{key_of((*content(printed), identity(), torch.cuda.get_device_name(device)))}.product"
+    name = f"{key_of((*content(printed), identity(), torch.cuda.get_device_name(device)))}.tiling"
     if (known := store.find_data(name)) is not None:
         way: dict[str, Any] | None = json.loads(known)
-        return None if way is None else variant(found.kernel, Cut(**way["cut"]), way["parts"], graph)
+        return None if way is None else variant(found.kernel, Tiling(**way["tiling"]), way["splits"], graph)
     best = _fastest(found, work, graph, store, device)
-    kept = None if best is None else {"cut": asdict(best.cut), "parts": best.parts}
+    kept = None if best is None else {"tiling": asdict(best.tiling), "splits": best.splits}
     store.keep_data(name, json.dumps(kept).encode())
     return best
 

@@ -33,7 +33,7 @@ def tuned(
 
 def _tuned(printed: PrintedTritonKernel, device: int, store: Cache) -> PrintedTritonKernel:
     name = f"{key_of((*content(printed), identity(), torch.cuda.get_device_name(device)))}.shape"
-    if printed.shape.cut is not None:  # chosen before
+    if printed.shape.tiling is not None:  # chosen before
         return printed
     if (known := store.find_data(name)) is not None:
         return _in_shape(printed, printed.shape.with_blocks(**json.loads(known)))

@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from test_products import found
 
 from inductor.codegen.triton import print_kernel
-from inductor.ir.layout import Cut
+from inductor.ir.layout import Tiling
 from inductor.schedule.kernels import with_own_names
 from inductor.schedule.layouts import with_layout
-from inductor.schedule.products import in_parts, partial_sums
+from inductor.schedule.products import partial_sums, split_k
 
-SMALL = Cut(16, 32, 16, 4, 2, group=2)
+SMALL = Tiling(16, 32, 16, 4, 2, group=2)
 
 PROGRAMS = {
     "mm": (lambda a, b: a @ b, (64, 48), (48, 80)),
@@ -69,10 +69,11 @@ def compare(graph, memory, expected, dtype):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize("walkers", [None, 5])
-def test_values(name, dtype, walkers, interpreted):
+@pytest.mark.parametrize("persistent", [None, 5])
+def test_values(name, dtype, persistent, interpreted):
     kernel, graph, memory, expected = prepared(name, dtype)
-    run(replace(kernel, product=replace(kernel.product, cut=replace(SMALL, walkers=walkers))), interpreted, memory)
+    tiling = replace(SMALL, persistent=persistent)
+    run(replace(kernel, product=replace(kernel.product, tiling=tiling)), interpreted, memory)
     compare(graph, memory, expected, dtype)
 
 
@@ -81,10 +82,10 @@ def test_sums_in_parts(name, interpreted):
     _, (*batch, rows, _), (*_, columns) = PROGRAMS[name]
     PROGRAMS["parts"] = (lambda a, b: torch.matmul(a, b).relu(), (*batch, rows, 96), (*batch, 96, columns))
     kernel, graph, memory, expected = prepared("parts", torch.float32)
-    kernel = replace(kernel, product=replace(kernel.product, cut=SMALL))
+    kernel = replace(kernel, product=replace(kernel.product, tiling=SMALL))
     sums = partial_sums(kernel, 4, torch.device("cuda"))
     memory[sums.name] = torch.full((4 * memory[graph.outputs[0].name].numel(),), torch.nan)
-    for part in in_parts(kernel, 4, sums, graph.buffers):
+    for part in split_k(kernel, 4, sums, graph.buffers):
         run(part, interpreted, memory)
     compare(graph, memory, expected, torch.float32)
-    assert in_parts(kernel, 7, sums, graph.buffers) == []
+    assert split_k(kernel, 7, sums, graph.buffers) == []

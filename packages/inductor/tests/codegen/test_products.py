@@ -19,7 +19,7 @@ from inductor import costs, pipeline, triton_launch, triton_products, triton_tun
 from inductor.cache import Cache
 from inductor.codegen.triton import print_kernel
 from inductor.decompose import prepare
-from inductor.ir.layout import Cut
+from inductor.ir.layout import Tiling
 from inductor.ir.program import Call, Launch
 from inductor.ir.verify import verify_program
 from inductor.lower import lower
@@ -132,15 +132,15 @@ def test_text_of_a_product():
 def test_every_cut_fits_the_kernel():
     graph, (one,) = found(lambda a, b: (a @ b).relu(), (64, 4096), (4096, 96))
     ways = list(triton_products.variants(one.kernel, graph, processors=132))
-    assert {way.parts for way in ways} == {1, 2, 4, 8}
-    assert all(way.cut.rows <= 64 and way.cut.columns <= 128 for way in ways)
+    assert {way.splits for way in ways} == {1, 2, 4, 8}
+    assert all(way.tiling.rows <= 64 and way.tiling.columns <= 128 for way in ways)
     big, (one,) = found(lambda a, b: (a @ b).relu(), (4096, 1024), (1024, 4096))
-    assert {way.cut.walkers for way in triton_products.variants(one.kernel, big, processors=132)} == {None, 132}
+    assert {way.tiling.persistent for way in triton_products.variants(one.kernel, big, processors=132)} == {None, 132}
 
 
 def test_the_choice_is_kept(tmp_path, monkeypatch):
     graph, (one,) = found(lambda a, b: (a @ b).relu(), (64, 4096), (4096, 96))
-    best = triton_products.variant(one.kernel, Cut(64, 64, 64, 4, 4), 2, graph)
+    best = triton_products.variant(one.kernel, Tiling(64, 64, 64, 4, 4), 2, graph)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a device")
     for answer in (best, None):
         store = Cache(tmp_path / str(answer is None), 1 << 30)
@@ -173,15 +173,15 @@ from dataclasses import replace
 from test_products import found
 from inductor.cache import Cache
 from inductor.codegen.triton import HEADER, print_kernel
-from inductor.ir.layout import Cut
+from inductor.ir.layout import Tiling
 from inductor.schedule.kernels import with_own_names
 from inductor.schedule.layouts import with_layout
 from inductor.triton_launch import compile_kernel
 _, (one,) = found(lambda a, b, c: ((a * 2) @ b + c).relu(), (1024, 1024), (1024, 1024), (1024,))
-for cut in (Cut(), Cut(64, 128, 64, 4, 4, walkers=132)):
-    kernel = replace(one.kernel, product=replace(one.kernel.product, cut=cut))
+for tiling in (Tiling(), Tiling(64, 128, 64, 4, 4, persistent=132)):
+    kernel = replace(one.kernel, product=replace(one.kernel.product, tiling=tiling))
     printed = print_kernel(with_layout(with_own_names(kernel)))
-    file = Cache(Path(sys.argv[1]), 1 << 30).keep_text(f"{cut.rows}.py", HEADER + printed.text)
+    file = Cache(Path(sys.argv[1]), 1 << 30).keep_text(f"{tiling.rows}.py", HEADER + printed.text)
     assert compile_kernel(printed, file, 90).shared <= 227 << 10
 """
 
@@ -215,25 +215,25 @@ class PretendedDevice:
         return self.seconds(self.started[: len(self.started) // costs.GPU.tuning_launches])
 
 
-@pytest.mark.parametrize("fast", ["parts", "walkers", "library"])
+@pytest.mark.parametrize("fast", ["split-K", "persistent", "library"])
 def test_the_fastest_way_is_taken(fast, tmp_path, monkeypatch):
     def seconds(started):
-        cuts = [printed.shape.cut for printed in started if printed.shape.cut is not None]
-        if fast == "library" or not cuts:
-            return 1.0 if not cuts else 2.0
-        wanted = len(started) == 2 if fast == "parts" else cuts[0].walkers is not None
+        tilings = [printed.shape.tiling for printed in started if printed.shape.tiling is not None]
+        if fast == "library" or not tilings:
+            return 1.0 if not tilings else 2.0
+        wanted = len(started) == 2 if fast == "split-K" else tilings[0].persistent is not None
         return 0.5 if wanted else 2.0
 
     PretendedDevice(monkeypatch, seconds)
-    rows, depth = (64, 2048) if fast == "parts" else (2048, 128)
+    rows, depth = (64, 2048) if fast == "split-K" else (2048, 128)
     graph = graph_of(lambda a, b, c: (torch.addmm(c, a, b)).relu(), (rows, depth), (depth, 1024), (1024,))
     work = work_of(graph)
     (one,) = alternatives(work, graph)
     found = triton_products._choice(one, work, graph, Cache(tmp_path, 1 << 30))
     assert (found is None) == (fast == "library")
     if found is not None:
-        assert (found.parts > 1) == (fast == "parts")
-        assert (found.cut.walkers is not None) == (fast == "walkers")
+        assert (found.splits > 1) == (fast == "split-K")
+        assert (found.tiling.persistent is not None) == (fast == "persistent")
 
 
 def test_what_was_faster_is_scheduled_printed_and_built_again(monkeypatch, tmp_path):

@@ -206,11 +206,11 @@ class _KernelPrinter:
 
     def _turned(self, band: Span, column: Symbol) -> str:
         """The rows of a band in squares, as far as there are whole ones; gives back where the others begin."""
-        row, width, loads = band.axis, self.layout.width, self.layout.turned
+        row, width, loads = band.axis, self.layout.width, self.layout.transposed
         if not loads:
             return band.start
         group, scope = self.names.fresh(f"{row.name}_group"), self._scope(Lanes(column, width))
-        scope.turned = {}
+        scope.transposed = {}
         with self.lines.block(_header(group, band.start, f"{band.stop} - {width - 1}", width), "}"):
             for load in loads:
                 kind, tile = scope.type_of(load.dtype, True), self.names.fresh("tile")
@@ -219,7 +219,7 @@ class _KernelPrinter:
                 assert step is not None
                 self.lines.line(f"{kind} {tile}[{width}];")
                 self.lines.line(f"turn({tile}, {load.buffer} + {place}, {_text(step)});")
-                scope.turned[load] = f"{tile}[{row.name} - {group}]"
+                scope.transposed[load] = f"{tile}[{row.name} - {group}]"
             with self._for(Span(row, group, f"{group} + {width}", None)):
                 self._every_loop(scope)
         return band.whole_until(width)

@@ -62,12 +62,12 @@ class Scope:
         self.mask = mask
         self._parent = parent
         self._named: dict[tuple[str, str], Text] = {}
-        self.turned: dict[Load, str] = {}
+        self.transposed: dict[Load, str] = {}
 
     def inner(self) -> Scope:
         """A block inside this one: sees what is named here, and keeps its own names to itself."""
         made = Scope(self.lines, self.names.inner(), self.lanes, dict(self.results), self, self.mask)
-        made.turned = self.turned
+        made.transposed = self.transposed
         return made
 
     def masked(self, mask: Operand) -> Scope:
@@ -191,8 +191,8 @@ def _index_value(scope: Scope, node: IndexValue, done: Mapping[int, Operand]) ->
 
 
 def _load(scope: Scope, node: Load, done: Mapping[int, Operand]) -> Operand:
-    if node in scope.turned:
-        return scope.named(Operand(Text(scope.turned[node]), node.dtype, True), "x")
+    if node in scope.transposed:
+        return scope.named(Operand(Text(scope.transposed[node]), node.dtype, True), "x")
     bound = scope.bind(node.bindings, done)
     stride = scope.stride(node.index)
     regular = not any(value.vector for value in bound.values())

@@ -22,7 +22,7 @@ from inductor.deps import checks_positions, indices_of
 from inductor.ir.expr import Expr, IndexValue, Load, substitute
 from inductor.ir.index import Index, Symbol, loop_variable
 from inductor.ir.kernel import PRODUCT, Kernel, Let, Loop, Product, Reduce, Scan, Statement, Store
-from inductor.ir.layout import TILE_NAMES, Cut, Shape, product
+from inductor.ir.layout import TILE_NAMES, Shape, Tiling, product
 from inductor.ir.ops import POSITIONS
 
 HEADER = """\
@@ -113,7 +113,7 @@ class _TritonPrinter:
         with self.lines.deeper():
             if self.kernel.members:
                 print_members(self.lines, self.kernel, self.shape, self._member)
-            elif self.shape.cut is not None and self.shape.cut.walkers is not None:
+            elif self.shape.tiling is not None and self.shape.tiling.persistent is not None:
                 blocks = _text(self.shape.blocks)
                 with self.lines.block(f"for program in range(tl.program_id(0), {blocks}, tl.num_programs(0)):"):
                     self._program("program")
@@ -147,7 +147,7 @@ class _TritonPrinter:
             self.lines.line(f"program = {place}")
             place = "program"
         conditions: dict[str, str] = {}
-        places = self._places(place) if self.shape.cut is None else self._places_in_groups(self.shape.cut)
+        places = self._places(place) if self.shape.tiling is None else self._places_in_groups(self.shape.tiling)
         for tile, text in zip(reversed(self.shape.tiles), places, strict=True):
             if tile.block is not None:
                 text += f" * {tile.name.upper()}BLOCK + {self._range(tile.name)}"
@@ -166,13 +166,13 @@ class _TritonPrinter:
             yield text if tile is self.shape.tiles[0] else f"{text} % {_text(tile.count).within(Precedence.ATOM)}"
             inner = inner * tile.count
 
-    def _places_in_groups(self, cut: Cut) -> Iterator[str]:
+    def _places_in_groups(self, tiling: Tiling) -> Iterator[str]:
         """The same for a product: blocks that are made at one time need few rows and columns of the factors."""
         rows, columns = (tile.count for tile in self.shape.tiles[-2:])
         place, each = "program", _text(rows * columns).within(Precedence.ATOM)
         if len(self.shape.tiles) > 2:
             place = f"program % {each}"
-        self.lines.line(f"y_place, x_place = in_groups({place}, {_text(rows)}, {_text(columns)}, {cut.group})")
+        self.lines.line(f"y_place, x_place = in_groups({place}, {_text(rows)}, {_text(columns)}, {tiling.group})")
         yield "x_place"
         yield "y_place"
         if len(self.shape.tiles) > 2:
@@ -230,10 +230,10 @@ class _TritonPrinter:
         """A block of a factor: zero where the sum has ended, so that nothing is added there."""
         extent, at = made.inner.size, f"{side}_k"
         assert extent is not None
-        assert self.shape.cut is not None
+        assert self.shape.tiling is not None
         self.lines.line(f"{at} = k_start + tl.arange(0, KBLOCK){laid}{self.wide}")
         conditions = {tile: condition for tile, condition in self.inside.conditions.items() if tile == along}
-        if extent.divisible_by(self.shape.cut.inner) is None:
+        if extent.divisible_by(self.shape.tiling.inner) is None:
             self.lines.line(f"{side}_goes_on = {at} < {_text(extent)}")
             conditions["k"] = f"{side}_goes_on"
         symbol, whole = loop_variable(at, extent), " & ".join(conditions.values()) or None

@@ -22,7 +22,7 @@ import torch
 
 from inductor.ir.expr import Expr
 from inductor.ir.index import Index, Symbol, size_symbol
-from inductor.ir.layout import CpuLayout, Cut, Layout, Shape
+from inductor.ir.layout import CpuLayout, Layout, Shape, Tiling
 
 StoreMode = Literal["set", "add", "mul", "max", "min"]
 """``set`` writes, the others combine with what is there, atomically where iterations may meet (scatter-add).  Where
@@ -91,8 +91,8 @@ class Loop:
     body: tuple[Statement, ...]
 
 
-UNCUT = Cut()
-"""How a product is cut until that is decided."""
+DEFAULT_TILING = Tiling()
+"""How a product is tiled until that is decided."""
 PRODUCT = "product"
 """The name under which loops read an element of the product before them."""
 COUNT = size_symbol("elements", 1)
@@ -112,7 +112,7 @@ class Product:
     columns: tuple[Symbol, ...]
     inner: Symbol
     dtype: torch.dtype
-    cut: Cut = UNCUT
+    tiling: Tiling = DEFAULT_TILING
 
 
 @dataclass(frozen=True, slots=True)

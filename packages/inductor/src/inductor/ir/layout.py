@@ -58,8 +58,8 @@ class CpuLayout:
 
     ``vector`` says which axis runs along the lanes of vectors of ``width`` elements: ``columns`` the kernel's last,
     ``rows`` the last of each reduction loop.  Where ``band`` is given so many rows are done together, and the reads
-    ``turned`` are loaded in squares and turned in registers.  ``shared`` says which of the kernel's own loops the
-    threads of a team that calls it share: all but that along the lanes (``outer``), or that one (``lanes``).
+    ``transposed`` are loaded in squares and transposed in registers.  ``shared`` says which of the kernel's own loops
+    the threads of a team that calls it share: all but that along the lanes (``outer``), or that one (``lanes``).
     ``atomic`` where several threads may add to one place.  ``checked`` where positions come from tensors and those
     outside of their axis are noted.  ``work`` is about how many instructions the kernel takes, ``elementary`` how many
     functions that take a page of instructions it mentions."""
@@ -69,7 +69,7 @@ class CpuLayout:
     loops: tuple[LoopLayout, ...]
     work: Index
     band: int | None = None
-    turned: tuple[Load, ...] = ()
+    transposed: tuple[Load, ...] = ()
     shared: Literal["outer", "lanes"] | None = None
     atomic: bool = True
     checked: bool = False
@@ -90,10 +90,10 @@ class CpuLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """How a product is cut into programs: each makes blocks of ``rows`` by ``columns`` elements, ``inner`` terms of
+class Tiling:
+    """How a product is tiled: each makes blocks of ``rows`` by ``columns`` elements, ``inner`` terms of
     their sums at a time, with ``stages`` of them on their way from memory.  Programs go down ``group`` blocks before
-    the next column of blocks; ``walkers`` programs do all blocks in turn, or where None each block has its own."""
+    the next column of blocks; ``persistent`` programs do all blocks in turn, or where None each block has its own."""
 
     rows: int = 128
     columns: int = 128
@@ -101,7 +101,7 @@ class Cut:
     warps: int = 8
     stages: int = 3
     group: int = 8
-    walkers: int | None = None
+    persistent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +131,20 @@ class Tile:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The block of a program and its warps.  ``tiles`` cover the kernel's axes, the fastest last; ``r`` is how much of
-    a row is read at once, None where nothing is reduced, all of it where the shape ``keeps_rows``.  ``cut`` says more
-    about kernels that begin with a product, ``elements`` how many there are for each member where a kernel has some."""
+    a row is read at once, None where nothing is reduced, all of it where the shape ``keeps_rows``.  ``tiling`` is that
+    of kernels that begin with a product, ``elements`` how many there are for each member where a kernel has some."""
 
     tiles: tuple[Tile, ...]
     r: int | None
     warps: int
     keeps_rows: bool = False
-    cut: Cut | None = None
+    tiling: Tiling | None = None
     elements: tuple[int, ...] = ()
 
     @property
     def constants(self) -> dict[str, int]:
         """What the kernel is given at compile time: the sizes of its blocks, by the names it has for them."""
-        return self.sides if self.cut is None else self.sides | {"KBLOCK": self.cut.inner}
+        return self.sides if self.tiling is None else self.sides | {"KBLOCK": self.tiling.inner}
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -166,8 +166,8 @@ class Shape:
     @property
     def programs(self) -> Index:
         """How many programs the kernel needs."""
-        if self.cut is not None and self.cut.walkers is not None:
-            return Index.of(self.cut.walkers)
+        if self.tiling is not None and self.tiling.persistent is not None:
+            return Index.of(self.tiling.persistent)
         return self.blocks
 
     @property

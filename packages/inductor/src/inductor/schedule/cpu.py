@@ -19,7 +19,7 @@ from inductor.ir.index import ONE, Index, Symbol
 from inductor.ir.kernel import Kernel, Loop, Reduce, Store
 from inductor.ir.layout import CpuLayout, LoopLayout, VectorOver
 from inductor.schedule.streams import streams
-from inductor.schedule.tiles import turned_loads
+from inductor.schedule.tiles import transposed_loads
 
 EXPENSIVE = frozenset({
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
@@ -51,7 +51,7 @@ def lay_out(kernel: Kernel, vector_bytes: int) -> CpuLayout:
         tuple(map(decided.loop, kernel.loops)),
         decided.work,
         band=costs.CPU.band if tiled else None,
-        turned=turned_loads(kernel, *kernel.axes[-2:]) if tiled else (),
+        transposed=transposed_loads(kernel, *kernel.axes[-2:]) if tiled else (),
         shared=decided.shared(),
         atomic=decided.parallel,
         checked=checks_positions(kernel.passes),

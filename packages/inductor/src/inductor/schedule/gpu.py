@@ -174,9 +174,9 @@ def _warps(elements: int) -> int:
 def _multiplying_shape(kernel: Kernel, made: Product) -> Shape:
     batch = kernel.axes[: len(kernel.axes) - len(made.rows) - len(made.columns)]
     tiles = [Tile("outer", batch, None)] if batch else []
-    for name, axes, block in (("y", made.rows, made.cut.rows), ("x", made.columns, made.cut.columns)):
+    for name, axes, block in (("y", made.rows, made.tiling.rows), ("x", made.columns, made.tiling.columns)):
         tiles.append(Tile(name, axes, max(costs.GPU.smallest_factor, min(block, _power_of_two(axes)))))
-    return Shape(tuple(tiles), None, made.cut.warps, cut=made.cut)
+    return Shape(tuple(tiles), None, made.tiling.warps, tiling=made.tiling)
 
 
 # -- other shapes to try ----------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Library products and the kernels around them as single kernels: what could be done instead of a call.
 
 A kernel that is all that reads a product's elements, each once, can follow it in registers; a cheap kernel that makes a
-factor for the product alone can be part of reading it.  Long sums of few results are cut into parts that are added up
-behind.  Whether any of this is faster than the library is asked elsewhere.
+factor for the product alone can be part of reading it.  Long sums of few results are split into parts (split-K) that
+are added up behind.  Whether any of this is faster than the library is asked elsewhere.
 """
 
 from __future__ import annotations
@@ -318,16 +318,16 @@ def _computed_by(kernel: Kernel, element: Load) -> Expr | None:
 # -- long sums --------------------------------------------------------------------------------------------------------
 
 
-def in_parts(kernel: Kernel, parts: int, partial: Buffer, buffers: Mapping[str, Buffer]) -> list[Kernel]:
-    """The product as ``parts`` products of shorter sums, stored side by side in ``partial``, and the kernel that adds
-    them up; nothing where the sums cannot be cut so."""
+def split_k(kernel: Kernel, splits: int, partial: Buffer, buffers: Mapping[str, Buffer]) -> list[Kernel]:
+    """The product as ``splits`` products of shorter sums, stored side by side in ``partial``, and the kernel that adds
+    them up; nothing where the sums cannot be split so."""
     made = kernel.product
     assert made is not None
     assert made.inner.size is not None
-    length = made.inner.size.divisible_by(parts)
+    length = made.inner.size.divisible_by(splits)
     if length is None:
         return []
-    part, inner = loop_variable("part", parts), loop_variable("k", length)
+    part, inner = loop_variable("part", splits), loop_variable("k", length)
     whole = {made.inner: Index.of(part) * length + Index.of(inner)}
     place, step = _flat(kernel.axes), ONE
     for axis in kernel.axes:
@@ -339,7 +339,7 @@ def in_parts(kernel: Kernel, parts: int, partial: Buffer, buffers: Mapping[str, 
         product=replace(made, left=substitute(made.left, whole), right=substitute(made.right, whole), inner=inner),
     )  # fmt: skip
     total: Expr = Load(partial.name, place, torch.float32)
-    for number in range(1, parts):
+    for number in range(1, splits):
         total = apply("add", total, Load(partial.name, place + step * number, torch.float32))
 
     def rule(node: Expr) -> Expr | None:
@@ -352,7 +352,7 @@ def in_parts(kernel: Kernel, parts: int, partial: Buffer, buffers: Mapping[str, 
     return [replace(made, arguments=arguments_of(made.passes, known)) for made in (first, second)]
 
 
-def partial_sums(kernel: Kernel, parts: int, device: torch.device) -> Buffer:
+def partial_sums(kernel: Kernel, splits: int, device: torch.device) -> Buffer:
     """The buffer for them."""
-    sizes = Index.of(parts), *(axis.size for axis in kernel.axes if axis.size is not None)
+    sizes = Index.of(splits), *(axis.size for axis in kernel.axes if axis.size is not None)
     return Buffer(f"{kernel.name}_partial", torch.float32, device, sizes, contiguous_strides(sizes))

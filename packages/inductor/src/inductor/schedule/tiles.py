@@ -1,6 +1,6 @@
 """Which reads of a tiled kernel run along the rows while vectors run along the columns.
 
-A square of such reads is loaded row by row and turned in registers; read lane by lane it would take as many
+A square of such reads is loaded row by row and transposed in registers; read lane by lane it would take as many
 instructions as it has elements.
 """
 
@@ -14,7 +14,7 @@ from inductor.ir.index import ONE, Symbol
 from inductor.ir.kernel import Kernel
 
 
-def turned_loads(kernel: Kernel, row: Symbol, column: Symbol) -> tuple[Load, ...]:
+def transposed_loads(kernel: Kernel, row: Symbol, column: Symbol) -> tuple[Load, ...]:
     """The reads with neighbours along ``row`` and a fixed step along ``column``, each once."""
     written = {store.buffer for store in stores_of(kernel.loops)}
     found: dict[Load, None] = {}
