@@ -202,9 +202,9 @@ parse_type(PyObject *payload, Check *check)
         PyErr_Format(PyExc_TypeError, "a type check needs a type, not %R", payload);
         return -1;
     }
-    bool lasting = !(((PyTypeObject *)payload)->tp_flags & Py_TPFLAGS_HEAPTYPE);
-    check->object = lasting ? Py_NewRef(payload) : hold_weakly(payload);
-    check->passes = lasting ? passes_type : passes_held_type;
+    bool is_static = !(((PyTypeObject *)payload)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+    check->object = is_static ? Py_NewRef(payload) : hold_weakly(payload);
+    check->passes = is_static ? passes_type : passes_held_type;
     return check->object == NULL ? -1 : 0;
 }
 

@@ -56,13 +56,13 @@ class Point:
 
     `index` counts instructions as ``Body.from_code`` lists them; `stack` goes from bottom to top; `bound` are the local
     and cell variables that have a value (a cell: that has been made, empty or not), named as in operands.  Those that
-    nothing reads any more are let go, except the `lasting` ones: what they hold may do something when it ends.
+    nothing reads any more are let go, except those `with_finalizers`: what they hold may do something when it is freed.
     """
 
     index: int
     stack: tuple[Slot, ...]
     bound: frozenset[str]
-    lasting: frozenset[str] = frozenset()
+    with_finalizers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Original:
     flow: Flow
     place: Callable[[int], int]
     is_continuation: bool
-    lasting: frozenset[str] = frozenset()
+    with_finalizers: frozenset[str] = frozenset()
 
 
 class Continuations:
@@ -116,15 +116,15 @@ class Continuations:
             self._flow(root),
             lambda index: made.kept[index - start] if index >= start else NOWHERE,
             is_continuation=True,
-            lasting=point.lasting,
+            with_finalizers=point.with_finalizers,
         )
 
     def __call__(self, code: CodeType, point: Point) -> Continuation:
         """The rest of an original after a point in it."""
         flow = self._flow(code)
         bound = frozenset(_variables(code, flow, point))  # a dead variable must not make it another point
-        lasting = bound & point.lasting - flow.live().before(point.index)
-        key = (id(code), Point(point.index, point.stack, bound, lasting))
+        with_finalizers = bound & point.with_finalizers - flow.live().before(point.index)
+        key = (id(code), Point(point.index, point.stack, bound, with_finalizers))
         if key not in self._made:
             made = self._made[key] = _continuation(code, flow, key[1])
             self._parents[id(made.code)] = code, key[1], made
@@ -235,7 +235,7 @@ def _variables(code: CodeType, flow: Flow, point: Point) -> list[str]:
     if reads_frames(code):
         wanted = point.bound
     else:
-        wanted = (flow.live().before(point.index) | point.lasting) & point.bound
+        wanted = (flow.live().before(point.index) | point.with_finalizers) & point.bound
     if "__class__" in code.co_freevars and code.co_argcount:
         # super() without arguments takes the first argument from the frame, so it has to come first again.
         if slots[0] not in point.bound:

@@ -1,4 +1,4 @@
-"""Where evaluation stopped: CPython runs that one instruction, and continuations take over wherever it leads.
+"""Breaks: CPython runs the one instruction where evaluation stopped, and continuations take over wherever it leads.
 
 An instruction may lead to three places, and in a loop the way may come here again::
 
@@ -116,8 +116,8 @@ class Stop:
         free = frozenset(self.frame.code.co_freevars)
         bound = frozenset(name for name, value in self.frame.slots.items() if value is not UNBOUND and name not in free)
         histories = self.moves_data or self._may_move_data_from(index)
-        lasting = frozenset(name for name in bound if self._is_lasting(name, histories=histories))
-        return self.continuations(self.original.code, Point(index, tuple(slots), bound, lasting))
+        with_finalizers = frozenset(name for name in bound if self._has_finalizer(name, histories=histories))
+        return self.continuations(self.original.code, Point(index, tuple(slots), bound, with_finalizers))
 
     def _may_move_data_from(self, index: int) -> bool:
         flow = self.original.flow
@@ -126,12 +126,12 @@ class Stop:
         pairs = zip(flow.instructions, flow.reachable(index), strict=True)
         return any(kept and each.op == "STORE_ATTR" and each.arg == "data" for each, kept in pairs)
 
-    def _is_lasting(self, name: str, *, histories: bool) -> bool:
+    def _has_finalizer(self, name: str, *, histories: bool) -> bool:
         value = self.frame.slots[name]
         if histories and has_history(value):
             return True
         source = settled(value).source
-        stays = name in self.original.lasting and isinstance(source, ArgSource) and source.name == name
+        stays = name in self.original.with_finalizers and isinstance(source, ArgSource) and source.name == name
         return stays or end_is_noticed(value, self.shown)
 
     def _slot(self, place: int) -> Slot:
