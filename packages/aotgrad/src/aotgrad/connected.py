@@ -1,4 +1,4 @@
-"""Which gradients are there, and which are zeros or missing, where some results are not used.
+"""Gradients that are there, and those that are zeros or missing, where some results are not used.
 
 Every step of autograd is asked as soon as one of its results has a gradient, and what it returns is there, also where
 it depends on no tangent: the gradient of ``x.ne_(y)`` is zeros.  A `torch.autograd.Function` that is told which

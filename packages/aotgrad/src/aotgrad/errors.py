@@ -1,4 +1,4 @@
-"""What aotgrad refuses, and why: one hierarchy, so that a caller can catch it and run the graph eagerly.
+"""The errors of aotgrad, and reasons for them: one hierarchy, so that a caller can catch it and run the graph eagerly.
 
 Must not know: tracing, graphs, torch.  A message says what happened and what to do about it.
 """

@@ -1,4 +1,4 @@
-"""What one run of the program tells: who is mutated, who aliases whom, what each output is made of.
+"""Facts of one run of the program: who is mutated, who aliases whom, what each output is made of.
 
 All frozen data; `analyse.py` fills it, `wrapper.py` turns it into code.
 Must not know: how it was found, how it is restored.

@@ -1,4 +1,4 @@
-"""What the entry points were given: what they take, or a sentence that says what to do with it instead.
+"""Checks of what the entry points were given, with a sentence that says what to do instead.
 
 Must not know: stages.
 """

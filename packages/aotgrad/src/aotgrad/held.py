@@ -1,4 +1,4 @@
-"""What autograd holds for backward, read off the nodes that it made while the program was traced.
+"""Tensors that autograd holds for backward, read off the nodes that it made while the program was traced.
 
 A node that holds saved tensors frees them when backward has come by, and whoever comes again is told so.  Results that
 have such nodes in common cannot be differentiated one after another without ``retain_graph``; those that have none can,

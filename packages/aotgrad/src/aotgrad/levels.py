@@ -1,4 +1,4 @@
-"""Which differentiable outputs others come from, and which have nothing to do with each other.
+"""Levels of differentiable outputs: those that others come from, and those that have nothing to do with each other.
 
 The caller may hang a hook on such an output, keep its gradient, or ask for the gradient with respect to it: autograd
 has to come by there on its way from the others.  What is behind one output must not be come by from another that does

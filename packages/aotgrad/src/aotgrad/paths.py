@@ -1,4 +1,4 @@
-"""How a wrapper's lines make outputs: expressions that repeat a chain of view operators on the caller's tensors.
+"""Lines of a wrapper that make outputs: expressions that repeat a chain of view operators on the caller's tensors.
 
 An operator that gives many views at once, `unbind` or `split`, runs once for all of them, as in the program.
 Must not know: which outputs there are, and in which order.

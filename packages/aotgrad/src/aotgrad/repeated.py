@@ -1,4 +1,4 @@
-"""What a checkpoint computes again in backward, and the values of forward that it is.
+"""Values that a checkpoint computes again in backward, and the values of forward that they are.
 
 Autograd gives what a checkpoint has computed again the history of what it had not kept: to a derivative they are one.
 Must not know: what becomes of them.

@@ -1,4 +1,4 @@
-"""What every graph input and output means.
+"""Roles: the meaning of every graph input and output.
 
 A role is data: stages dispatch on its type, the verifier counts it, and printing shows it.
 Must not know: tracing, FX.

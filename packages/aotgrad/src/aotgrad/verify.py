@@ -1,4 +1,4 @@
-"""Is a graph what its stage promises?  Checked between stages; a failure is a bug of ours or of a decomposition.
+"""Checks between stages that a graph is what its stage promises; a failure is a bug of ours or of a decomposition.
 
 Must not know: how graphs are made.
 """

@@ -1,4 +1,4 @@
-"""What the caller calls: flat code that passes arguments in, writes mutations back and rebuilds outputs.
+"""The wrapper that the caller calls: flat code that passes arguments in, writes mutations back and rebuilds outputs.
 
 Only the lines that this graph needs are written; a graph without mutation and aliasing gets none.
 Must not know: what runs inside.

@@ -1,4 +1,4 @@
-"""Whether a break is an error because the program is inside of ``error_on_graph_break(True)``, on this thread."""
+"""``error_on_graph_break(True)``, on this thread: a break within it is an error."""
 
 from __future__ import annotations
 

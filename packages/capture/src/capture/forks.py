@@ -1,4 +1,4 @@
-"""What a forked child must not inherit of threads that are not there: their locks, their pause of collections."""
+"""State that a forked child must not inherit of threads that are not there: their locks, their pause of collections."""
 
 from __future__ import annotations
 

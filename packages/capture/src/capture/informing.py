@@ -1,4 +1,4 @@
-"""What the user is told of: that a graph runs uncompiled, that a function was captured too often.
+"""Notices to the user: that a graph runs uncompiled, that a function was captured too often.
 
 It is information, and where a program has all warnings raised as errors (``-W error``) it is shown: the program's
 results are right, and it goes on.  Where a filter names it, by its category, its text or its module, it is an error: of

@@ -1,4 +1,4 @@
-"""What this package uses of torch's insides: a row for each name, which a torch to come may lack.
+"""The table of what this package uses of torch's insides: a row for each name, which a torch to come may lack.
 
 What torch has is handed out as it is.  What it lacks is an ``Absent``: it may be imported, kept in tables, derived from
 and caught; to call it or look into it raises one sentence.  The text is the same in every package, since the engines

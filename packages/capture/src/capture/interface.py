@@ -1,4 +1,4 @@
-"""Whether the C engine that is there was built for these modules; looked at before any of them asks it for a name."""
+"""Check that the C engine was built for these modules, made before any of them asks it for a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where code is from, by the file that it was compiled from: torch, the standard library, what is installed, or us.
+"""Origins of code, by the file that it was compiled from: torch, the standard library, what is installed, or us.
 
 What is installed stays as it is while a program runs; the program's own files may be edited and loaded again.
 """

@@ -1,4 +1,4 @@
-"""What the program's own settings ask of capture at the moment of a miss: programs change them at any time.
+"""The program's own settings, read at the moment of a miss: programs change them at any time.
 
 Whoever serves programs that were written for another compiler says how they are read.  A warm call never asks.
 """

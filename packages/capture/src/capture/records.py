@@ -1,4 +1,4 @@
-"""What happened, as data: graphs, breaks, recompilations, frames given up.
+"""Records of what happened, as data: graphs, breaks, recompilations, frames given up.
 
 A record is frozen and refers to no tensor, frame or module, so that keeping it keeps nothing alive.  Rendering
 belongs to

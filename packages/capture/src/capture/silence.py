@@ -1,4 +1,4 @@
-"""What the program is not to notice: it runs on fakes, or only looks.
+"""Silence about what the program is not to notice: it runs on fakes, or only looks.
 
 What runs on fakes warns of nothing: the graph gives eager's warnings when it runs, of real sizes.  The user's
 filters stay as they are, and so does what Python and torch remember of warnings that are given once.

@@ -1,4 +1,4 @@
-"""What each output of a recorded function is: new memory, a view of an input, or something constant.
+"""Aliases of a recorded function's outputs: new memory, a view of an input, or something constant.
 
 Exists because a replay must give back what a plain call would: fresh tensors for new memory, views of *this* call's
 inputs for views.  Must not know how a graph is recorded or launched.

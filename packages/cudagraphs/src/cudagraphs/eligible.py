@@ -1,4 +1,4 @@
-"""May this be recorded at all?  Looked at before anything runs: the operators of a graph, the inputs of a call.
+"""Checks before anything runs that a call may be recorded: the operators of a graph, the inputs of a call.
 
 Must not know trees or recordings.  What only shows while recording is found there (``record.py``).
 """

@@ -1,4 +1,4 @@
-"""Do replays pay?  Found by timing plain calls and replays, each between two waits for the device.
+"""The gain of replays, found by timing plain calls and replays, each between two waits for the device.
 
 Two things count: when a call is back, for a program that the host holds up, and when the device is done, for one that
 the device holds up.  Must not know how anything is timed, or what is done about the verdict.

@@ -1,4 +1,4 @@
-"""What a replay does with each input: read it where it lies, or copy it into a buffer of the recording first.
+"""Inputs of a replay: each is read where it lies, or copied into a buffer of the recording first.
 
 A graph reads fixed addresses.  Parameters and outputs of earlier graphs lie still and are read in place; that they did
 is checked at every replay.  Everything else is copied.  What lies still is seen rather than asked: an input that was

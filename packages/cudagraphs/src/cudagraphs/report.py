@@ -1,4 +1,4 @@
-"""What happened, as data.  Logs and reports render this; nothing decides by it."""
+"""The report of what happened, as data.  Logs and reports render this; nothing decides by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a driver over torch knows of tensors, whatever device they are on.
+"""Tensors as a driver over torch knows them, whatever device they are on.
 
 Must not know pools or graphs; ``cuda`` and ``emulated`` add those.
 """

@@ -1,4 +1,4 @@
-"""What compiling gives back: something to call, and everything there is to know about it."""
+"""The result of compiling: something to call, and everything there is to know about it."""
 
 from __future__ import annotations
 

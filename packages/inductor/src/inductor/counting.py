@@ -1,4 +1,4 @@
-"""What compiling has come to in this process: numbers over all graphs, for tests and for people who tune.
+"""Counts of what compiling has come to in this process, over all graphs, for tests and for people who tune.
 
 ``inductor.metrics`` is the one ``Metrics`` there is; a graph's own numbers are in its report.
 """

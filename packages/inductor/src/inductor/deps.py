@@ -1,4 +1,4 @@
-"""What a nest or a call reads and writes, and which operations must therefore come before which."""
+"""Dependencies: what a nest or a call reads and writes, and which operations must therefore come before which."""
 
 from __future__ import annotations
 

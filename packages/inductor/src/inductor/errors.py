@@ -1,4 +1,4 @@
-"""What can go wrong, in one hierarchy.  Messages say what happened, where, and what to try."""
+"""The errors of inductor, in one hierarchy.  Messages say what happened, where, and what to try."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What users import, and the engine's question about a frame."""
+"""The functions that users import, and the engine's question about a frame."""

@@ -1,4 +1,4 @@
-"""What users call: ``optimize`` and its kin."""
+"""The functions that users call: ``optimize`` and its kin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept for each code object: its versions, what is known to vary, and when to give up.
+"""The entry kept for each code object: its versions, its dynamic inputs, and when to give up.
 
 Guarded entries themselves live in the engine, beside the code object, and die with it; here is what explains them.
 """

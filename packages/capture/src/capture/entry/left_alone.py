@@ -1,4 +1,4 @@
-"""Whose frames CPython runs when the hook meets them: packages by name, each with its reason, and files by place.
+"""Frames that CPython runs when the hook meets them: packages by name, each with its reason, and files by place.
 
 What captured code calls is evaluated with it, wherever it is from; this is about frames that would be captured by
 themselves.

@@ -1,4 +1,4 @@
-"""What happens where a function would have to be captured: a decision for the whole process, taken on a miss.
+"""The stance: what happens where a function would have to be captured, decided for the whole process, on a miss.
 
 A warm call never asks.  "force_eager" is the engine's: regions then call their functions as if they were not there.
 """

@@ -1,4 +1,4 @@
-"""What an evaluation takes for granted besides the frame, what asks for another one, and how one ends.
+"""Assumptions of an evaluation besides its frame, what asks for another evaluation, and how one ends.
 
 learnt ──► Assumptions ──► evaluate, write ──► code and guards
                 ▲               │ Restart

@@ -1,4 +1,4 @@
-"""What ``forward`` of a ``torch.autograd.Function`` gets as ``ctx`` while it is only looked at."""
+"""The ``ctx`` of ``forward`` of a ``torch.autograd.Function``, while that is only looked at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What evaluation takes for granted of data-dependent values; the graph gives the truth of it.
+"""Data-dependent values that evaluation takes for granted; the graph gives the truth of them.
 
 Each expectation is a value and the truth it is expected to have, asked after the graph.  Tensors' are joined to one
 tensor for all, because asking means waiting for a device.

@@ -1,4 +1,4 @@
-"""What a program says about the sizes of a tensor: those that vary, and those that must not become symbols.
+"""Marks on the sizes of a tensor by which a program says that they are dynamic, or must not become symbols.
 
 The marks are attributes of the tensor, so they go where it goes and end with it.  Those that torch's own
 ``mark_dynamic`` and its kin leave are read too.

@@ -1,4 +1,4 @@
-"""What is evaluated to see what it does: it may make objects of its own, and must leave older ones alone.
+"""Trial runs, to see what code does: it may make objects of its own, and must leave older ones alone.
 
 Torch runs the evaluated functions itself, once or more often, when the graph runs: what they changed of the program's
 objects meanwhile would be done too early, too often, or not at all.
@@ -56,9 +56,9 @@ def repeatable(ctx: World, frames: Sequence[Frame], given: Sequence[Value]) -> I
     written = len(ctx.graph.mode.journal.order)
     with ctx.effects.watched() as changed:
         yield
-    lasting = [value for value, before in changed.items() if not _is_as_it_was(value, before)]
+    changed_for_good = [value for value, before in changed.items() if not _is_as_it_was(value, before)]
     memory = ctx.graph.mode.journal.order[written:]
-    if _is_older(ctx, frames, lasting, given) or others != _other_effects(ctx):
+    if _is_older(ctx, frames, changed_for_good, given) or others != _other_effects(ctx):
         ctx.stop(Kind.EFFECTS, "a function that is transformed, and called more than once, changes objects", HINT)
     if ctx.graph.memory_before(recorded).intersection(memory):
         ctx.stop(Kind.EFFECTS, "a function that is transformed, and called more than once, changes tensors", HINT)

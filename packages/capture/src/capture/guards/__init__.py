@@ -1,1 +1,1 @@
-"""Where values come from, and what a recorded graph relies on."""
+"""Sources of values, and guards on what a recorded graph relies on."""

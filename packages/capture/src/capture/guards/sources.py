@@ -1,4 +1,4 @@
-"""Where a value came from: a path from the frame's inputs, as frozen data.
+"""Sources: the path by which a value came from the frame's inputs, as frozen data.
 
 A source says three things about one path: how the user would write it (``expression``), how the guard tree reaches it
 (``accessor``), and how to read it now (``read``).  It knows nothing of values, guards or bytecode.

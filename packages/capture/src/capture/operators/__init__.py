@@ -1,1 +1,1 @@
-"""What torch computes on fake tensors: kernels that it lacks, dynamic sizes, the program's own Triton kernels."""
+"""Operators on fake tensors: kernels that torch lacks, dynamic sizes, the program's own Triton kernels."""

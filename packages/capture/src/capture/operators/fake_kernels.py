@@ -1,4 +1,4 @@
-"""What functions of torch give, told without running them.
+"""Fake kernels for functions of torch: their results, without running them.
 
 torch's own rules for these go step by step: that takes long, and what they find holds for one number of steps.
 A fake kernel takes what the operation takes, tensors without data, and gives such tensors with the history that the

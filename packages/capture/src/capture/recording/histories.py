@@ -1,4 +1,4 @@
-"""What an operation does to the histories of tensors besides its result's: those that somebody watches, and views.
+"""Effects of an operation on the histories of tensors besides its result's: those that somebody watches, and views.
 
 Torch gives every view of a tensor another history when the tensor is changed in place.  Fakes of inputs that share
 memory are not views of each other, and torch can tell nothing of a view that was made without histories once its base

@@ -1,4 +1,4 @@
-"""What a graph's operators write and where they may raise, in the order of the program.
+"""The journal of a graph: what its operators write and where they may raise, in the order of the program.
 
 Fakes have no data, so nothing raises for what data holds; but the operators on them are the ones that will run.
 Must not know how a frame starts over.

@@ -1,4 +1,4 @@
-"""Where the library may refuse what its fakes let pass: CPython runs such an operation, and knows.
+"""Operators that the library may refuse though its fakes let them pass: CPython runs such an operation, and knows.
 
 Fakes check shapes and types, though not all that kernels check.  A doubt need not be right: whatever it is about
 is run as in eager.  Must not know how operations are recorded.

@@ -1,4 +1,4 @@
-"""What a graph wrote before it raised is taken back, so that its frame can start over in CPython.
+"""Rollback of what a graph wrote before it raised, so that its frame can start over in CPython.
 
 A backend that changes nothing before all that may raise is done says so: what it returns has ``all_or_nothing = True``.
 Any other may run the graph as it is written, operator by operator.  Inputs that are written before the last operator

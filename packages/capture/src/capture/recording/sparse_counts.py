@@ -1,4 +1,4 @@
-"""How many elements of a sparse tensor are kept, and where: what fakes of sparse tensors cannot tell.
+"""The number and places of a sparse tensor's elements, which fakes of sparse tensors do not show.
 
 A fake of a sparse tensor holds nothing, whatever the tensor holds, and calls itself coalesced.  Who asks for the
 number, or for the tensors of indices and values, whose sizes it is, is answered by CPython.  One that was just made of

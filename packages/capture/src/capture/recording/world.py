@@ -1,4 +1,4 @@
-"""What recording asks of the evaluation that it serves."""
+"""The protocol by which recording asks the evaluation that it serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every symbolic value answers, and the one door through which values reach the world.
+"""The base of all symbolic values, and the one door through which they reach the world.
 
 A value stands for an object of the user's program while a frame is evaluated.  It may know where the object came from
 (``source``), and it answers Python's questions about it: its type, an attribute, a call, its truth.  Whatever needs

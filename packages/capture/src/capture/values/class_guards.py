@@ -1,4 +1,4 @@
-"""Which classes of the program were met: they have to behave as they did.
+"""Guards on classes of the program that were met: they have to behave as they did.
 
 What an object does is what the functions and descriptors of its class say, those of the bases, and for a class itself
 those of its metaclass.  Evaluation asks for them in many places, and mostly finds that there are none.  So one guard

@@ -1,4 +1,4 @@
-"""What a clock says in captured code: read by the written code, before the graph or behind it."""
+"""Readings of a clock in captured code: taken by the written code, before the graph or behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether somebody notices that a variable which is not read any more is let go.
+"""Finalizers: whether somebody notices that a variable which is not read any more is let go.
 
 A break hands over what the rest of a function reads.  In CPython a frame keeps the others, too, until it returns: a
 temporary directory that is deleted with its object, a view that keeps its buffer from growing, a class that its bases

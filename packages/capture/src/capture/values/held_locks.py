@@ -1,4 +1,4 @@
-"""Which locks the evaluated code takes and releases.  None is touched meanwhile: the written code takes them.
+"""Locks that the evaluated code takes and releases.  None is touched meanwhile: the written code takes them.
 
 A lock that is taken is taken by the written code once, before the graph if anything of it is computed under the lock
 and before the effects otherwise, and released behind the effects.  It is so held longer than the program says, never

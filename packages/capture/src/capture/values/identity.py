@@ -1,4 +1,4 @@
-"""Which objects of the program were met, and by which paths.
+"""Objects of the program that were met, and by which paths.
 
 Two paths may lead to one object where later calls bring two, or to two where later calls bring one.  The recorded graph
 holds for what was found, so what of it the graph depends on is relied on here.

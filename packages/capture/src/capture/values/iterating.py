@@ -1,4 +1,4 @@
-"""What ``iter()`` gives, and iterators whose steps are code of the program."""
+"""Results of ``iter()``, and iterators whose steps are code of the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What transformed code calls to get an iterator that is where the evaluation left it."""
+"""Functions that transformed code calls to get an iterator that is where the evaluation left it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backend's callable returned, taken apart: one tensor by itself is as good as a sequence of one.
+"""Results of a backend's callable, taken apart: one tensor by itself is as good as a sequence of one.
 
 Anything else that is no sequence of the graph's results is the backend's mistake, and told as that: at the line of the
 user's program that the graph was made of, Python's own error would be a riddle.

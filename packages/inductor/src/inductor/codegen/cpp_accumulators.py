@@ -1,4 +1,4 @@
-"""What a reduction keeps while it runs, as types of ``reduce.h``."""
+"""Accumulators of reductions, as types of ``reduce.h``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch's dtypes are called in C++, and how numbers of them are written."""
+"""Torch's dtypes in C++, and how numbers of them are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lowering makes and scheduling takes: loop nests and library calls in program order, nothing fused yet.
+"""The graph that lowering makes and scheduling takes: loop nests and library calls in program order, nothing fused yet.
 
 A ``Nest`` is a kernel before anybody chose its loop order: its axes stay those of the tensors, so that nests that work
 on the same elements can be laid over one another.

@@ -1,4 +1,4 @@
-"""How a kernel is laid out on its target: decided in ``schedule/``, carried by the kernel, read by printers."""
+"""Layouts of kernels on their targets: decided in ``schedule/``, carried by the kernel, read by printers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel and a program must obey.  A broken rule is a defect of the pass that made them, never of the user."""
+"""Rules for kernels and programs.  A broken rule is a defect of the pass that made them, never of the user."""
 
 from __future__ import annotations
 

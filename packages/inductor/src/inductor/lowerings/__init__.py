@@ -1,4 +1,4 @@
-"""What every operator means, in loop expressions; importing this package fills the table."""
+"""Lowerings of every operator to loop expressions; importing this package fills the table."""
 
 from inductor.lowerings import (
     activations,

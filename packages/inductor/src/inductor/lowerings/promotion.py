@@ -1,4 +1,4 @@
-"""Which dtype a mixture of tensors and Python numbers computes in: eager's rules, written once.
+"""Promotion: the dtype that a mixture of tensors and Python numbers computes in.  Eager's rules, written once.
 
 Tensors with dimensions decide first, then 0-d tensors, then Python numbers, each only by a higher category
 (bool < integer < float).

@@ -1,4 +1,4 @@
-"""What a tensor is while a graph is lowered: its sizes, and what one element is, as an expression over its axes.
+"""Tensors while a graph is lowered: their sizes, and one element as an expression over their axes.
 
 Axis ``d`` of a tensor is the symbol ``i<d>`` with that size, so two tensors of one shape speak of the same symbols and
 combine without any renaming.  A dimension of size 1 has no symbol: its index is 0, which is what makes broadcasting

@@ -1,4 +1,4 @@
-"""Where the windows of a pooling operator lie along one dimension, as exact indices.
+"""Windows of a pooling operator along one dimension, as exact indices.
 
 Both kinds answer alike: where an element of a window lies and whether it is there, how many elements count, and which
 windows lie over a given place.

@@ -1,1 +1,1 @@
-"""What an FX graph says twice or for nothing, found without changing the graph."""
+"""Rewrites: what an FX graph says twice or for nothing, found without changing the graph."""

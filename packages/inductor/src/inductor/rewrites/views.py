@@ -1,4 +1,4 @@
-"""Which nodes of an FX graph only look at memory in another way."""
+"""Nodes of an FX graph that only look at memory in another way."""
 
 from __future__ import annotations
 

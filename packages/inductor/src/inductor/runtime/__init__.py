@@ -1,1 +1,1 @@
-"""What generated code leans on: the C++ headers that every kernel includes."""
+"""The runtime of generated code: the C++ headers that every kernel includes."""

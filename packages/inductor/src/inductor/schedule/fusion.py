@@ -1,4 +1,4 @@
-"""Which nests share a kernel: a greedy walk in program order, then one over the groups it left.
+"""Fusion: which nests share a kernel.  A greedy walk in program order, then one over the groups it left.
 
 Groups keep the set of groups that must come before them as bits of an integer, so that the question whether a merge
 would close a cycle costs one bit operation and a graph of thousands of nodes is scheduled in near linear time.

@@ -1,4 +1,4 @@
-"""Whether sharing a kernel pays.  Whether it is allowed is asked elsewhere."""
+"""The profit of sharing a kernel.  Whether it is allowed is asked elsewhere."""
 
 from __future__ import annotations
 

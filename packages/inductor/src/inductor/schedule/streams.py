@@ -1,4 +1,4 @@
-"""Which memory a vectorised loop asks for ahead of time.
+"""Prefetches: the memory that a vectorised loop asks for ahead of time.
 
 Arithmetic between reads keeps a processor from looking far enough ahead by itself: it then waits for memory and
 computes in turn, where it could do both at once.

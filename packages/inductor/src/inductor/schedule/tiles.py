@@ -1,4 +1,4 @@
-"""Which reads of a tiled kernel run along the rows while vectors run along the columns.
+"""Transposed reads: those of a tiled kernel that run along the rows while vectors run along the columns.
 
 A square of such reads is loaded row by row and transposed in registers; read lane by lane it would take as many
 instructions as it has elements.

@@ -1,1 +1,1 @@
-"""What functions without Python code of their own mean: each module writes its rules into a table."""
+"""Rules for functions without Python code of their own: each module writes its own into a table."""

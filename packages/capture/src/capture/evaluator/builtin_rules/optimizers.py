@@ -1,4 +1,4 @@
-"""What torch's optimizers ask of C besides operations."""
+"""Rules for what torch's optimizers ask of C besides operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each opcode does to a frame under evaluation: one module per family, each handler a few lines."""
+"""Handlers of opcodes: one module per family, each handler a few lines."""
 
 from capture.evaluator.opcodes import (  # noqa: F401 - for what they write into the table
     arithmetic,

@@ -1,4 +1,4 @@
-"""What a Triton kernel may write to: the parameters whose memory a store, an atomic or anything unknown can reach.
+"""The parameters of a Triton kernel whose memory it may write to: a store, an atomic or anything unknown reaches it.
 
 Read off the kernel's text, without order and without conditions: what is assigned to a name may be in it everywhere.
 A pointer that goes where no rule follows it counts as written; a text with more in it than the rules speak of is not

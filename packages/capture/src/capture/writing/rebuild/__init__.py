@@ -1,1 +1,1 @@
-"""How each kind of value is made again by the transformed code, and how changes of objects are made real."""
+"""Writers that make each kind of value again in the transformed code, and changes of objects real."""

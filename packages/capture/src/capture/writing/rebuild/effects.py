@@ -1,4 +1,4 @@
-"""What the evaluated code changed in objects that existed before it."""
+"""Writers of what the evaluated code changed in objects that existed before it."""
 
 from __future__ import annotations
 
