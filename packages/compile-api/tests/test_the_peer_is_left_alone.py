@@ -8,7 +8,7 @@ PATHS = """
 import contextlib, io, sys, tempfile, traceback, warnings
 import torch
 import compile_api
-from compile_api.deferred import is_waiting
+from compile_api.importing.deferred import is_waiting
 from torch.utils.checkpoint import checkpoint
 
 PEER = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "torch._functorch.partitioners",

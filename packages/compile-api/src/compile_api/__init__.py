@@ -5,19 +5,11 @@
 ... def step(model, batch): ...
 """
 
+from compile_api.importing import put_off_imports
 from compile_api.own_engines import own_engines
-from compile_api.plain_peer import defer_the_peer
-from compile_api.plain_sizes import defer_symbolic_sizes
-from compile_api.plain_sources import defer_sources
-from compile_api.plain_tensors import defer_distributed_tensors
-from compile_api.plain_validation import defer_validation
 from compile_api.uncollected import uncollected
 
-defer_the_peer()  # before the engines import torch's tracing toolbox
-defer_symbolic_sizes()
-defer_sources()
-defer_distributed_tensors()
-defer_validation()
+put_off_imports()  # before the engines import torch's tracing toolbox
 
 with uncollected(), own_engines():
     from capture import CaptureWarning, RecompileRefused
@@ -103,5 +95,4 @@ __all__ = [
     "walkthrough",
 ]
 
-del _logs, _runtimes, _wiring, defer_distributed_tensors, defer_sources, defer_symbolic_sizes, defer_the_peer
-del defer_validation, own_engines, uncollected
+del _logs, _runtimes, _wiring, own_engines, put_off_imports, uncollected

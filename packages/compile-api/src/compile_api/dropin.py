@@ -26,9 +26,9 @@ from compile_api import logs, torchs_settings
 from compile_api.asked import Told, settings, torchs_logs, understood_options
 from compile_api.backends import CompilerFn, lookup
 from compile_api.compile import compile
-from compile_api.deferred import deferral_of
 from compile_api.errors import BackendNotReady, BadOption, CompileApiError, UnknownBackend
 from compile_api.fx_traces import trace_as_written
+from compile_api.importing.deferred import deferral_of
 from compile_api.options import Overrides
 from compile_api.report import Report, report
 from compile_api.torchs_errors import adopt

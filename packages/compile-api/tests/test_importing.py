@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch._refs
 
-from compile_api.plain_sizes import ANSWERS, NAME
+from compile_api.importing.sizes import ANSWERS, NAME
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def test_compiling_does_not_import_the_peer(prints):
         import sys, torch, compile_api
         f = compile_api.compile(lambda x: torch.sin(x) + 1, backend="aot_eager", options={"strict": True})
         f(torch.ones(3))
-        print("torch._dynamo.symbolic_convert" in sys.modules, compile_api.deferred.is_waiting("torch._dynamo"))
+        print("torch._dynamo.symbolic_convert" in sys.modules, compile_api.importing.is_waiting("torch._dynamo"))
     """
     assert prints(program) == ["False", "True"]
 
@@ -50,10 +50,57 @@ def test_the_peer_is_whole_when_it_is_used(use, prints):
         import sys, torch, compile_api
         torch.utils.checkpoint.checkpoint(torch.sin, torch.ones(2, requires_grad=True), use_reentrant=False)
         {use}
-        print(compile_api.deferred.is_waiting("torch._dynamo"), "torch._dynamo.symbolic_convert" in sys.modules)
+        print(compile_api.importing.is_waiting("torch._dynamo"), "torch._dynamo.symbolic_convert" in sys.modules)
         torch.utils.checkpoint.checkpoint(torch.sin, torch.ones(2, requires_grad=True), use_reentrant=False)
     """
     assert prints(program) == ["False", "True"]
+
+
+USES_NONE_OF_IT = """
+import torch, torch.utils.checkpoint
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+torch.manual_seed(0)
+net = torch.nn.Linear(3, 2)
+optimizer = torch.optim.AdamW(net.parameters())
+net(torch.ones(4, 3)).sum().backward()
+optimizer.step()
+x = torch.ones(2, requires_grad=True)
+torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False).sum().backward()
+print(net.weight, x.grad, torch.func.vmap(torch.func.grad(lambda x: x.sin().sum()))(torch.ones(2, 3)))
+with FakeTensorMode():
+    y = torch.ones(2, 3) + torch.ones(3)
+    print(y, y.expand(4, 2, 3).stride(), (y.int() * 2.5).dtype, torch.cat([y, y]).shape, y.reshape(-1).shape)
+    try:
+        torch.ones(2) + torch.ones(3)
+    except RuntimeError as error:
+        print(error)
+print(make_fx(lambda x: torch.nn.functional.gelu(x.view(-1)), tracing_mode="fake")(torch.ones(2, 2)).code)
+"""
+USES_ALL_OF_IT = """
+import pickle, torch, torch.distributed
+from torch.fx.experimental.proxy_tensor import make_fx
+
+x, y = torch.ones(3, 4), torch.ones(5, 4)
+traced = make_fx(lambda x, y: torch.cat([x, y]) * x.shape[0], tracing_mode="symbolic")(x, y)
+print(traced.code, traced.shape_env.guards, traced.shape_env.replacements)
+import sympy, torch._inductor.config
+print(sympy.Symbol("s") + 1, isinstance(1, sympy.Basic), type(sympy), torch._inductor.config.max_autotune)
+print(torch.compile(lambda x: (x * 2 + x.shape[0]).tolist(), backend="eager", dynamic=True)(torch.ones(3)))
+net = torch.compile(torch.nn.Linear(2, 2), backend="eager")
+print(isinstance(net, torch._dynamo.OptimizedModule), isinstance(3, torch._dynamo.OptimizedModule), type(net))
+print(type(torch._dynamo), torch._dynamo.__spec__.name, torch._dynamo.__doc__, pickle.dumps(torch._dynamo.explain))
+print(sorted(each for each in vars(torch._dynamo) if not each.startswith("_")), dir(torch._dynamo.source))
+print(torch.fx.experimental.validator.translation_validation_enabled(), torch._dynamo.list_backends())
+"""
+
+
+@pytest.mark.parametrize("program", [USES_NONE_OF_IT, USES_ALL_OF_IT], ids=["none of it", "all of it"])
+def test_torch_behaves_as_without_us(program, prints):
+    alone = prints(program)
+    assert prints(f"import compile_api\n{program}") == alone
+    assert len(alone) > 20
 
 
 def test_a_peer_already_imported_is_left_as_it_is(prints):
@@ -65,7 +112,7 @@ def test_small_programs_wait_neither_for_sympy_nor_for_the_peer(prints):
         import sys, torch, compile_api
         x = torch.ones(3, requires_grad=True)
         compile_api.compile(lambda x: (x * 2).sigmoid().sum())(x).backward()
-        print(*(compile_api.deferred.is_waiting(name) for name in ("torch._dynamo", "sympy")))
+        print(*(compile_api.importing.is_waiting(name) for name in ("torch._dynamo", "sympy")))
     """
     assert prints(program) == ["True", "True"]
 
@@ -83,7 +130,7 @@ def test_symbols_are_there_when_they_are_used(use, prints):
     program = f"""
         import sys, torch, compile_api
         {use}
-        print(compile_api.deferred.is_waiting("sympy"), sys.modules["torch.fx.experimental.symbolic_shapes"].__name__)
+        print(compile_api.importing.is_waiting("sympy"), sys.modules["torch.fx.experimental.symbolic_shapes"].__name__)
     """
     assert prints(program) == ["False", "torch.fx.experimental.symbolic_shapes"]
 
@@ -93,7 +140,7 @@ def test_nothing_is_a_distributed_tensor_until_there_are_some(prints):
     program = """
         import sys, torch, compile_api
         compile_api.compile(torch.nn.functional.gelu)(torch.ones(3, dtype=torch.bfloat16))
-        print(compile_api.deferred.is_waiting("torch.distributed.tensor"))
+        print(compile_api.importing.is_waiting("torch.distributed.tensor"))
 
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
         from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
@@ -189,7 +236,7 @@ def run(x): return x
 @pytest.fixture
 def heavy(tmp_path, monkeypatch):
     """A package whose import is put off."""
-    from compile_api.deferred import defer
+    from compile_api.importing.deferred import defer
 
     (tmp_path / "heavy").mkdir()
     (tmp_path / "heavy" / "__init__.py").write_text(HEAVY)
@@ -199,7 +246,7 @@ def heavy(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "runs", 0, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    defer("heavy", {}, light=())
+    defer("heavy", {})
     yield sys.modules["heavy"]
     for name in ("heavy", "heavy.part"):
         sys.modules.pop(name, None)
@@ -223,12 +270,12 @@ def test_the_peer_is_like_any_other_package_where_it_is_looked_at(look, prints):
 
 
 def test_a_load_that_fails_can_be_tried_again(tmp_path, monkeypatch):
-    from compile_api.deferred import defer, is_waiting
+    from compile_api.importing.deferred import defer, is_waiting
 
     (tmp_path / "heavy.py").write_text("import os\nif os.environ.get('BROKEN'): raise ImportError('once')\nvalue = 3\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("BROKEN", "1")
-    defer("heavy", {}, light=())
+    defer("heavy", {})
     import heavy
 
     with pytest.raises(ImportError, match="once"):
@@ -243,7 +290,7 @@ def test_a_load_that_fails_can_be_tried_again(tmp_path, monkeypatch):
 def test_all_that_torch_asks_of_origins_of_symbols_has_an_answer():
     from torch._subclasses import fake_tensor, meta_utils
 
-    from compile_api.plain_sources import ANSWERS
+    from compile_api.importing.sources import ANSWERS
 
     asked = set()
     for module in (fake_tensor, meta_utils):
@@ -256,7 +303,7 @@ def test_all_that_torch_asks_of_origins_of_symbols_has_an_answer():
 def test_origins_of_symbols_print_as_torchs_do(prints):
     program = """
         import torch, compile_api
-        from compile_api import plain_sources as ours
+        from compile_api.importing import sources as ours
         import torch._dynamo.source as theirs
         theirs.LocalSource
         given = {"TensorPropertySource": lambda m: (m.ConstantSource("x"), m.TensorProperty.STRIDE, 1),

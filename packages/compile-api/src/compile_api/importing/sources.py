@@ -16,8 +16,8 @@ from types import ModuleType
 
 import torch
 
-from compile_api.deferred import AskedInPassing, Deferral, defer, deferral_of, is_waiting
-from compile_api.plain_sizes import NAME as SIZES
+from compile_api.importing.deferred import Deferral, defer, deferral_of, is_waiting
+from compile_api.importing.sizes import NAME as SIZES
 from compile_api.torch_versions import Source
 
 NAME = "torch._dynamo.source"
@@ -118,11 +118,11 @@ ANSWERS = {
 }
 
 
-def defer_sources() -> None:
+def put_off() -> None:
     """torch's origins of symbols, the list of files that it leaves out of "where in your program was that", and the
     code generator that it asks about frames."""
-    defer(NAME, {name: _giving(answer) for name, answer in ANSWERS.items()}, light=(), kind=AskedInPassing)
-    defer("torch._inductor", {"codecache": _giving(NoGeneratedCode)}, light=(), kind=AskedInPassing)
+    defer(NAME, {name: _giving(answer) for name, answer in ANSWERS.items()})
+    defer("torch._inductor", {"codecache": _giving(NoGeneratedCode)})
     sizes = deferral_of(SIZES)
     if sizes is not None:
         sizes.then.append(_know_files_by_name)

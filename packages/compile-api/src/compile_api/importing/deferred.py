@@ -1,9 +1,6 @@
-"""Puts off the import of a package until something of it is used.
+"""The one mechanism: a package that is in place under its name, and whose ``__init__`` has not run.
 
-torch's tracing toolbox imports torch's own compiler to read a handful of settings from it, which takes longer than
-capturing, generating and building a kernel.  A deferred package is in place under its name; its ``__init__`` runs when
-anything of it is asked for but a few light submodules.  A program that uses the package finds it whole; a program that
-does not never waits for it.
+It runs when anything of the package is asked for that has no answer here.  Knows of no package by name.
 """
 
 from __future__ import annotations
@@ -19,21 +16,24 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
-_LOCKS: Any = importlib._bootstrap
+_BOOTSTRAP: Any = importlib._bootstrap
+"""Python's own: its locks for modules, and what an import writes into one before it is run."""
 _OF_EVERY_MODULE = frozenset({"__all__", "__doc__"})
 
 
 class Deferral:
     """What is known of a package whose ``__init__`` has not run.
 
-    ``answers`` are attributes it can supply without running it, ``light`` the submodules that can be imported without
-    it, and ``then`` what is to be done to it when it has run.
+    ``answers`` are attributes it can supply without running it: to functions of torch's, and to everybody those that
+    are given ``openly``.  ``light`` are the submodules that can be imported without it, and ``then`` is what is to be
+    done to it when it has run.
     """
 
-    def __init__(self, name: str, spec: ModuleSpec, light: Collection[str]) -> None:
+    def __init__(self, name: str, spec: ModuleSpec, light: Collection[str], openly: Collection[str]) -> None:
         self.name = name
         self.spec = spec
         self.light = light
+        self.openly = openly
         self.answers: Mapping[str, Any] = {}
         self.then: list[Callable[[ModuleType], None]] = []
         self.waiting = True
@@ -48,7 +48,7 @@ class Deferral:
         if self.parent is not None and self.parent.waiting:
             self.parent.load()
         if self._claimed():
-            with _LOCKS._ModuleLockManager(self.name):
+            with _BOOTSTRAP._ModuleLockManager(self.name):
                 self._run()
         else:
             self.wait()
@@ -67,9 +67,9 @@ class Deferral:
         that import what the other one needs, one goes on with what is there so far."""
         try:
             while self.loader not in (None, threading.get_ident()):
-                with _LOCKS._ModuleLockManager(self.name):
+                with _BOOTSTRAP._ModuleLockManager(self.name):
                     pass
-        except _LOCKS._DeadlockError:
+        except _BOOTSTRAP._DeadlockError:
             pass
 
     def _run(self) -> None:
@@ -115,7 +115,7 @@ class DeferredModule(ModuleType):
         if name.startswith("__") and name not in _OF_EVERY_MODULE and name not in deferral.source:
             # Python and libraries ask every module for such names in passing.
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        if deferral.answer(name):
+        if deferral.answer(name) and (name in deferral.openly or _asks_and_forgets(sys._getframe(1))):
             return deferral.answers[name]
         if name in deferral.light:
             return importlib.import_module(f"{self.__name__}.{name}")
@@ -130,20 +130,8 @@ class DeferredModule(ModuleType):
         return vars(deferral.load() if deferral.waiting else self).get("__doc__")
 
 
-class AskedInPassing(DeferredModule):
-    """A deferred module whose answers are for functions of torch's only, except those that are given ``openly``."""
-
-    openly: Collection[str] = ()
-
-    def __getattr__(self, name: str) -> Any:
-        deferral = type(self).deferral
-        if deferral.answer(name) and name not in self.openly and not _asks_and_forgets(sys._getframe(1)):
-            return getattr(deferral.load(), name)
-        return super().__getattr__(name)
-
-
 def _asks_and_forgets(frame: FrameType) -> bool:
-    """Whether a function of torch's is asking."""
+    """Whether a function of torch's is asking.  Whoever asks while it is being imported keeps what it gets."""
     home = str(frame.f_globals.get("__name__", ""))
     return home.partition(".")[0] == "torch" and frame.f_code.co_name != "<module>"
 
@@ -207,8 +195,8 @@ class AlreadyLoaded(Loader):
 def defer(
     name: str,
     answers: Mapping[str, Callable[[Deferral], Any]],
-    light: Collection[str],
-    kind: type[DeferredModule] = DeferredModule,
+    light: Collection[str] = (),
+    openly: Collection[str] = (),
 ) -> Deferral | None:
     """Defers the package ``name`` unless it has been imported.  ``answers`` make attributes from what is known."""
     if name in sys.modules:
@@ -216,14 +204,11 @@ def defer(
     spec = importlib.util.find_spec(name)
     if spec is None or spec.loader is None:
         return None
-    deferral = Deferral(name, spec, light)
+    deferral = Deferral(name, spec, light, openly)
     # A class has a docstring of its own unless it is told otherwise, and would give that for the module's.
     about = {"deferral": deferral, "__doc__": vars(DeferredModule)["__doc__"]}
-    module = type(kind.__name__, (kind,), about)(name)
-    module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
-    module.__package__ = spec.parent
-    if spec.submodule_search_locations is not None:
-        module.__path__ = list(spec.submodule_search_locations)
+    module = type("DeferredModule", (DeferredModule,), about)(name)
+    _BOOTSTRAP._init_module_attrs(spec, module, override=True)
     deferral.module, deferral.finder = module, DeferredFinder(deferral)
     deferral.answers = {key: make(deferral) for key, make in answers.items()}
     sys.meta_path.insert(0, deferral.finder)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from compile_api.deferred import AskedInPassing, Deferral, defer
+from compile_api.importing.deferred import Deferral, defer
 from compile_api.torch_versions import config
 
 NAME = "torch.fx.experimental.validator"
@@ -22,6 +22,6 @@ def _is_enabled(real: Deferral) -> Callable[[], bool]:
     return translation_validation_enabled
 
 
-def defer_validation() -> None:
+def put_off() -> None:
     """torch's validator of guards: off until somebody switches it on."""
-    defer(NAME, {"translation_validation_enabled": _is_enabled}, light=(), kind=AskedInPassing)
+    defer(NAME, {"translation_validation_enabled": _is_enabled})

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from compile_api.deferred import AskedInPassing, Deferral, defer
+from compile_api.importing.deferred import Deferral, defer
 
 NAME = "torch.fx.experimental.symbolic_shapes"
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -76,9 +76,9 @@ def _late(name: str, plain: Callable[..., Any]) -> Callable[[Deferral], Callable
     return make
 
 
-def defer_symbolic_sizes() -> None:
+def put_off() -> None:
     """Torch's module, and sympy itself: type promotion asks whether a number is one of its expressions."""
     answers: dict[str, Callable[[Deferral], Any]] = {name: _late(name, plain) for name, plain in ANSWERS.items()}
     answers["GuardOnDataDependentSymNode"] = lambda real: NothingUndecided
-    defer(NAME, answers, light=(), kind=AskedInPassing)
-    defer("sympy", {"Basic": lambda real: NoExpression}, light=(), kind=AskedInPassing)
+    defer(NAME, answers)
+    defer("sympy", {"Basic": lambda real: NoExpression})

@@ -12,10 +12,13 @@ from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
-from compile_api.deferred import AskedInPassing, Deferral, defer
+from compile_api.importing.deferred import Deferral, defer
+from compile_api.importing.late import LateClass
 from compile_api.module import torchs_wrapper
 
 PEER = "torch._dynamo"
+OPENLY = ("disable", "graph_break", "OptimizedModule")
+"""What libraries ask for, too, and may keep: these answers go on to the genuine ones once there are some."""
 
 
 def late_disable(peer: Deferral) -> Callable[..., Any]:
@@ -75,10 +78,8 @@ class NothingCompiled:
         return getattr(vars(self._peer.load())["compiled_autograd"], name)
 
 
-class LateWrapper(type):
+class LateWrapper(LateClass, type):
     """The metaclass of a class that stands for torch's wrapper of compiled modules: ours are instances of it."""
-
-    peer: Deferral
 
     def __instancecheck__(cls, instance: Any) -> bool:
         genuine = torchs_wrapper()
@@ -90,26 +91,16 @@ class LateWrapper(type):
         ours = getattr(subclass, "wraps_for_torch", False)
         return bool(ours or (genuine is not None and issubclass(subclass, genuine)))
 
-    def __call__(cls, *args: Any, **options: Any) -> Any:
-        return cls.genuine()(*args, **options)
-
-    def __getattr__(cls, name: str) -> Any:
-        return getattr(cls.genuine(), name)
-
-    def genuine(cls) -> Any:
-        cls.peer.load()
+    def real(cls) -> Any:
+        cls.home.load()
         return torchs_wrapper()
 
 
 def late_wrapper(peer: Deferral) -> type:
-    return LateWrapper("OptimizedModule", (), {"peer": peer, "__module__": f"{PEER}.eval_frame"})
+    return LateWrapper("OptimizedModule", (), {"home": peer, "__module__": f"{PEER}.eval_frame"})
 
 
-class Peer(AskedInPassing):
-    openly = ("disable", "graph_break", "OptimizedModule")
-
-
-def defer_the_peer() -> None:
+def put_off() -> None:
     """Defers torch's own compiler, which nothing of ours uses."""
     answers: Mapping[str, Callable[[Deferral], Any]] = {
         "disable": late_disable,
@@ -117,7 +108,7 @@ def defer_the_peer() -> None:
         "compiled_autograd": NothingCompiled,
         "OptimizedModule": late_wrapper,
     }
-    peer = defer(PEER, answers, light=("config", "source", "eval_frame"), kind=Peer)
+    peer = defer(PEER, answers, light=("config", "source", "eval_frame"), openly=OPENLY)
     if peer is not None:
         wrapper = peer.answers["OptimizedModule"]
-        defer(f"{PEER}.eval_frame", {"OptimizedModule": lambda real: wrapper}, light=(), kind=Peer)
+        defer(f"{PEER}.eval_frame", {"OptimizedModule": lambda real: wrapper}, openly=OPENLY)
