@@ -135,7 +135,7 @@ TABLES = """
     capture.operators.dynamic_sizes.again._DEFINITIONS capture.operators.dynamic_sizes.programs.PROGRAMS
     capture.operators.dynamic_sizes.programs.PROGRAMS_OF_NUMBERS capture.recording.refusals._DOUBTS
     capture.writing.emit._BUILDERS capture.writing.emit._REPLAYS
-    compile_api.backends._BACKENDS compile_api.runtimes.onnx_graph.RULES
+    compile_api.backends._BACKENDS compile_api.runtimes.onnx.model.RULES
     inductor.lowerings.registry.LIBRARY inductor.lowerings.registry.LOWERINGS inductor.lowerings.registry.OF_ANY_SIZE
 """
 """Filled by decorators, or with definitions that hold for good."""

@@ -35,3 +35,11 @@ def test_imports_point_to_earlier_layers():
     for path in modules():
         for name in imported(path):
             assert LAYERS.index(name) <= LAYERS.index(layer_of(path)), f"{path.name} imports {name}"
+
+
+def test_the_models_of_onnx_are_a_library():
+    """It makes models of graphs, for whoever asks: of this package it knows the table of torch's names alone."""
+    for path in (SOURCES / "runtimes" / "onnx").rglob("*.py"):
+        froms = [node.module for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        ours = [name for name in froms if name.startswith("compile_api.") and ".runtimes.onnx." not in name]
+        assert set(ours) <= {"compile_api.torch_versions"}, path.name

@@ -91,3 +91,12 @@ def with_numbers(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         value = next(values) if node.op == "placeholder" else None
         copies[node] = value if isinstance(value, _NUMBERS) else graph.node_copy(node, lambda each: copies[each])
     return fx.GraphModule(gm, graph)
+
+
+def refuse_varying_sizes(gm: fx.GraphModule) -> None:
+    """Models are made for fixed sizes; of those that inputs have there is one for each."""
+    given = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
+    for value in given:
+        fixed = value is None or (isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape))
+        if not fixed:
+            raise BackendCannot("a size depends on what tensors hold, and a model is made for fixed sizes")

@@ -18,8 +18,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.ledger import GraphCompiled
-from compile_api.runtimes.by_size import for_each_size
-from compile_api.runtimes.onnx_graph import refuse_varying_sizes, value_of
+from compile_api.runtimes.by_size import for_each_size, refuse_varying_sizes
 from compile_api.torch_versions import aten
 from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
 
@@ -86,7 +85,7 @@ def partitioned(gm: fx.GraphModule) -> tuple[Callable[..., Any], tuple[str, ...]
 
 class _Pointwise(OperatorSupportBase):
     def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
-        return node.op == "call_function" and node.target in _POINTWISE and value_of(node).device.type == "cuda"
+        return node.op == "call_function" and node.target in _POINTWISE and node.meta["val"].device.type == "cuda"
 
 
 class Fusion(torch.nn.Module):
@@ -113,7 +112,7 @@ def define(definition: Any, gm: fx.GraphModule) -> bool:
     with definition:
         for node in gm.graph.nodes:
             if node.op == "placeholder":
-                names[node] = definition.from_pytorch(value_of(node))
+                names[node] = definition.from_pytorch(node.meta["val"])
             elif node.op == "call_function":
                 write = getattr(definition.ops, _POINTWISE[node.target])
                 names[node] = write(*map(operand, node.args))

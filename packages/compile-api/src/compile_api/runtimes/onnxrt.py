@@ -18,8 +18,10 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCompiled
-from compile_api.runtimes.by_size import for_each_size
-from compile_api.runtimes.onnx_graph import converted, refuse_varying_sizes, takes, value_of
+from compile_api.runtimes.by_size import for_each_size, refuse_varying_sizes
+from compile_api.runtimes.onnx.model import converted
+from compile_api.runtimes.onnx.nodes import value_of
+from compile_api.runtimes.onnx.supported import takes, written_with_others
 from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
 
 _BEST_FIRST = ("CUDAExecutionProvider", "CPUExecutionProvider")
@@ -64,26 +66,10 @@ def chosen_providers(wanted: Sequence[str], available: Sequence[str], device: st
     return [*(name for name in able if name != "CPUExecutionProvider"), "CPUExecutionProvider"]
 
 
-def _written_with_others() -> list[Any]:
-    """Operators that torch can write with simpler ones, for which there are rules."""
-    aten = torch.ops.aten
-    return [
-        aten._softmax_backward_data, aten._log_softmax_backward_data, aten.native_layer_norm_backward,
-        aten.gelu_backward, aten.sigmoid_backward, aten.tanh_backward, aten.silu, aten.silu_backward,
-        aten.select_backward, aten.slice_backward, aten.embedding_dense_backward, aten.nll_loss_forward,
-        aten.nll_loss_backward, aten.native_group_norm,
-        aten.native_group_norm_backward, aten.hardswish, aten.hardswish_backward, aten.hardsigmoid,
-        aten.leaky_relu_backward, aten.mse_loss, aten.mse_loss_backward, aten.addcmul, aten.addcdiv, aten.rsub,
-        aten.var_mean, aten.std, aten.std_mean, aten.softplus, aten.elu, aten.mish, aten.masked_fill,
-        aten.native_dropout_backward, aten.stack, aten.smooth_l1_loss, aten.log_sigmoid_forward, aten.l1_loss,
-        aten._adaptive_avg_pool2d, aten.floor_divide, aten.linear, aten.dropout, aten.roll,
-    ]  # fmt: skip
-
-
 def _through_sessions(ctx: Context, providers: Sequence[str]) -> CompilerFn:
     # Filled and made here: only programs that use this backend wait for these tables.
-    importlib.import_module("compile_api.runtimes.onnx_rules")
-    decompositions = importlib.import_module("compile_api.torch_versions").get_decompositions(_written_with_others())
+    importlib.import_module("compile_api.runtimes.onnx.rules")
+    decompositions = importlib.import_module("compile_api.torch_versions").get_decompositions(written_with_others())
 
     def for_direction(direction: str) -> FxCompiler:
         def compile_graph(gm: fx.GraphModule, example_inputs: list[Any]) -> Boxed:

@@ -12,9 +12,8 @@ from torch import fx
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCompiled
-from compile_api.runtimes.by_size import for_each_size
+from compile_api.runtimes.by_size import for_each_size, refuse_varying_sizes
 from compile_api.runtimes.ofi import refuse_training
-from compile_api.runtimes.onnx_graph import refuse_varying_sizes
 from compile_api.torch_versions import extract_tensor_metadata
 from compile_api.wiring import Boxed, FxCompiler, through_aotgrad
 

@@ -1,7 +1,7 @@
-"""An ATen graph as an ONNX model: the builder that rules write to, and the loop that asks them.
+"""A whole ATen graph as an ONNX model: the builder that rules write to, and the loop that asks them.
 
 A rule sees a node and adds ONNX operators; it finds operands by FX node and says which name its result has.  What is
-here knows types and names; what an operator means stands in ``onnx_rules``.
+here knows types and names; what an operator means stands in ``rules``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from compile_api.errors import BackendCannot
+from compile_api.runtimes.onnx.nodes import dtype_of, sizes_of
 
 OPSET = 20
 DTYPES: Mapping[torch.dtype, str] = {
@@ -92,6 +92,10 @@ class Builder:
         self.nodes.append(self.onnx.helper.make_node(operator, [name or "" for name in inputs], outputs, **given))
         return outputs
 
+    def reduce(self, operator: str, name: Name, axes: Sequence[int], keepdim: bool) -> Name:
+        """An operator that goes along axes."""
+        return self.add(operator, name, self.constant(list(axes)), keepdims=int(keepdim))
+
     def model(self, inputs: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> bytes:
         """Everything so far as a serialized model."""
         helper = self.onnx.helper
@@ -139,80 +143,7 @@ def _written(builder: Builder, node: fx.Node) -> Any:
     return RULES[node.target](builder, node)
 
 
-# -- what a node is -----------------------------------------------------------------------------------------------
-
-
-def value_of(node: fx.Node) -> Any:
-    return node.meta.get("val")
-
-
-def dtype_of(node: fx.Node) -> torch.dtype:
-    dtype = value_of(node).dtype
-    assert isinstance(dtype, torch.dtype)
-    return dtype
-
-
-def sizes_of(node: fx.Node) -> list[int]:
-    return [int(size) for size in value_of(node).shape]
-
-
-def argument(node: fx.Node, position: int, name: str, default: Any = None) -> Any:
-    """An argument of a call, however it was given."""
-    if name in node.kwargs:
-        return node.kwargs[name]
-    return node.args[position] if len(node.args) > position else default
-
-
-def promoted(*operands: Any) -> torch.dtype:
-    """The type that torch computes in."""
-    left, *others = [value_of(each) if isinstance(each, fx.Node) else each for each in operands]
-    dtype = torch.result_type(left, others[0]) if others else left.dtype
-    for other in others[1:]:
-        dtype = torch.promote_types(dtype, other.dtype)
-    return dtype
-
-
 def _natural(value: Any) -> torch.dtype:
     if isinstance(value, bool):
         return torch.bool
     return torch.float32 if isinstance(value, float) else torch.int64
-
-
-def takes(node: fx.Node) -> bool:
-    """Whether there is a rule for the node, and types and sizes that ONNX can say."""
-    if getattr(node.target, "__name__", "") == "getitem":
-        source = node.args[0]
-        return isinstance(source, fx.Node) and takes(source)
-    if node.target not in RULES or _collects_statistics(node) or _turns_a_transposed_convolution(node):
-        return False
-    involved = [value_of(each) for each in (node, *node.all_input_nodes)]
-    return all(_sayable(value) for value in involved)
-
-
-def _collects_statistics(node: fx.Node) -> bool:
-    """A batch norm in training, or its backward outside of it: other formulas than those of the table."""
-    name = getattr(node.target, "__name__", "")
-    if name in ("native_batch_norm.default", "native_batch_norm_backward.default"):
-        return bool(argument(node, 5 if "backward" not in name else 7, "training")) == ("backward" not in name)
-    return name == "_native_batch_norm_legit_functional.default" and not argument(node, 5, "training")
-
-
-def _turns_a_transposed_convolution(node: fx.Node) -> bool:
-    return getattr(node.target, "__name__", "") == "convolution_backward.default" and bool(node.args[7])
-
-
-def _sayable(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return all(each is None or _sayable(each) for each in value)
-    if not isinstance(value, torch.Tensor):
-        return False
-    return value.dtype in DTYPES and all(type(size) is int for size in value.shape)
-
-
-def refuse_varying_sizes(gm: fx.GraphModule) -> None:
-    """Models are made for fixed sizes; of those that inputs have there is one for each."""
-    given = [value_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
-    for value in given:
-        fixed = value is None or (isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape))
-        if not fixed:
-            raise BackendCannot("a size depends on what tensors hold, and a model is made for fixed sizes")
