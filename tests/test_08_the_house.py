@@ -221,6 +221,23 @@ def test_reasons_have_a_kind_and_not_its_text():
     assert [(name, text) for name, tree in modules().items() for text in kinds_as_texts(tree)] == []
 
 
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+ANSWERS = re.findall(r"^\| .+ \| `(packages/.+\.py)` \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_where_something_is_decided_is_found_in_the_packages_page(answer):
+    path = ROOT / answer
+    assert path.is_file()
+    page = (ROOT / Path(*path.relative_to(ROOT).parts[:2]) / "README.md").read_text()
+    assert re.search(rf"\b{path.stem}\b", page), "its README does not name it"
+
+
+def test_there_are_ten_questions():
+    assert len(ANSWERS) == 10
+
+
 # -- releases, long runs, merges --------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import compile_api
 
 SOURCES = Path(compile_api.__file__).parent
 README = (Path(__file__).parent.parent / "README.md").read_text()
-LAYERS = [name.rstrip("/") for name in re.findall(r"`([\w/]+)`", README.split("## Layers")[1].split(": each")[0])]
+LAYERS = [name.rstrip("/") for name in re.findall(r"^\| `([\w/]+)` \|", README.split("## Layers")[1], re.MULTILINE)]
 
 
 def layer_of(path):
