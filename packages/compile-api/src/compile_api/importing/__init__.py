@@ -9,7 +9,7 @@ these, and importing them takes longer than capturing, generating and building a
 =====================================  =======================================================  ==============
 package                                answered to torch's functions                            in
 =====================================  =======================================================  ==============
-``torch._dynamo``                      markers, its wrapper of modules, its settings            ``peer``
+``torch._dynamo``                      markers, its wrapper; its settings are imported alone    ``peer``
 ``torch.fx…symbolic_shapes``, sympy    questions about sizes: those of plain numbers            ``sizes``
 ``torch._dynamo.source``               origins of symbols                                       ``sources``
 ``torch._inductor``                    which of its lines made a frame: none                    ``sources``
@@ -21,8 +21,8 @@ package                                answered to torch's functions            
 under the package's name into ``sys.modules``, with the package's own spec.  From then on:
 
 1. Who asks it for an attribute that has an answer gets the answer, if a function of torch's asks (which is told by the
-   caller's frame) or if the answer is given openly.  An answer that is kept hands over to the genuine thing once there
-   is one.
+   caller's frame) or if the answer is given openly.  An answer that whoever asks may keep, as what is given openly and
+   the classes that torch keeps, hands over to the genuine thing once there is one.
 2. Who asks for anything else, or imports a submodule that is not listed as light, or reloads or inspects the package,
    has its ``__init__`` run: in the same module object, under Python's own lock for it.  Other threads wait.
 3. Then it is a module like any other, of the plain type, and nothing of ours is between it and who uses it.  An
