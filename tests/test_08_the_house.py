@@ -148,9 +148,9 @@ def test_the_face_asks_engines_for_what_they_show_their_users():
 TABLES = """
     aotgrad.custom_ops._ORIGINALS aotgrad.decompositions.registry.OWN aotgrad.early.RULES
     capture.evaluator.builtin_rules.registry.PURE capture.evaluator.builtin_rules.registry.RULES
-    capture.evaluator.builtin_rules.varying_floats._RULES capture.evaluator.opcodes.registry.HANDLERS
+    capture.evaluator.builtin_rules.dynamic_floats._RULES capture.evaluator.opcodes.registry.HANDLERS
     capture.evaluator.wrap_rules.RULES capture.operators.definitions._DEFINED
-    capture.operators.dynamic_sizes.again._DEFINITIONS capture.operators.dynamic_sizes.programs.PROGRAMS
+    capture.operators.dynamic_sizes.symint_operators._DEFINITIONS capture.operators.dynamic_sizes.programs.PROGRAMS
     capture.operators.dynamic_sizes.programs.PROGRAMS_OF_NUMBERS capture.recording.refusals._DOUBTS
     capture.writing.emit._BUILDERS capture.writing.emit._REPLAYS
     compile_api.backends._BACKENDS compile_api.runtimes.onnx.model.RULES
@@ -159,7 +159,7 @@ TABLES = """
 """Filled by decorators, or with definitions that hold for good."""
 
 STATE = """
-    aotgrad.draws._STAND_IN aotgrad.draws._ranges aotgrad.draws._tracing aotgrad.recurrent_kernels._DEFINING
+    aotgrad.draws._GENERATOR aotgrad.draws._ranges aotgrad.draws._tracing aotgrad.recurrent.library_kernels._DEFINING
     aotgrad.source._numbers
     capture.break_errors._HERE capture.entry.api._CONFIGS capture.entry.stance._CHOSEN capture.entry.stance._HERE
     capture.entry.steering._KEPT capture.evaluator.builtin_rules.assumed.ASSUMED
