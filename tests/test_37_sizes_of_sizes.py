@@ -1,8 +1,12 @@
-"""Images resized to sizes that are computed from theirs: fused kernels where sizes vary, and eager's values."""
+"""Sizes that are computed from sizes, where these vary: resized images, sequences of which one is the longest."""
+
+import itertools
+import warnings
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 import compile_api
 
@@ -11,11 +15,9 @@ SIZES = ((32, 32), (32, 40), (57, 91))
 WANTED = {
     "a quotient": lambda x, mode: F.interpolate(x, (x.shape[-2] // 8, x.shape[-1] // 8), mode=mode),
     "corners": lambda x, mode: F.interpolate(x, (x.shape[-2] // 3, x.shape[-1] // 5), mode=mode, align_corners=True),
-    "a factor": lambda x, mode: F.interpolate(x, scale_factor=0.125, mode=mode, recompute_scale_factor=True),
 }
 
 
-@pytest.mark.filterwarnings("ignore:graph_.* runs operator by operator")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("wanted", WANTED)
 def test_images_of_computed_sizes(wanted, mode):
@@ -27,5 +29,19 @@ def test_images_of_computed_sizes(wanted, mode):
         result, expected = program(x), WANTED[wanted](other, mode)
         torch.testing.assert_close(result, expected)
         torch.testing.assert_close(*(torch.autograd.grad(y.sum(), z)[0] for y, z in ((result, x), (expected, other))))
-    stages = {refused.stage for refused in compile_api.report(program).refused}
-    assert stages <= ({"inductor"} if wanted == "a factor" else set())  # whose size is a float rounded down
+    assert not compile_api.report(program).refused
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_sequences_are_padded_to_the_longest(count):
+    """Whichever that is: rows of the result lie as far apart as it is long."""
+    program = compile_api.compile(lambda parts: pad_sequence(parts, batch_first=True))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="graph_.* runs operator by operator: Max", category=UserWarning)
+        for longest, order in itertools.product((9, 30, 17), (1, -1)):
+            parts = [torch.arange(1, longest - 2 * index, dtype=torch.float32) for index in range(count)][::order]
+            given = [part.clone().requires_grad_() for part in parts]
+            result = program(given)
+            assert torch.equal(result, pad_sequence(parts, batch_first=True))
+            result.square().sum().backward()
+            assert all(torch.equal(mine.grad, 2 * part) for mine, part in zip(given, parts, strict=True))

@@ -7,7 +7,6 @@ Must not know: tensors' values, autograd.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -135,18 +134,6 @@ def _arithmetic() -> Any:
         @staticmethod
         def maximum(a: Any, b: Any) -> Any:
             return _written(torch.sym_max, a, b)
-
-        @staticmethod
-        def trunc_to_int(x: Any, dtype: Any) -> Any:
-            return _written(math.trunc, x)
-
-        @staticmethod
-        def floor_to_int(x: Any, dtype: Any) -> Any:
-            return _written(math.floor, x)
-
-        @staticmethod
-        def ceil_to_int(x: Any, dtype: Any) -> Any:
-            return _written(math.ceil, x)
 
     return Arithmetic
 

@@ -17,6 +17,8 @@ from inductor.errors import UnsupportedGraph
 from inductor.ir.index import ONE, ZERO, Index, Symbol, size_symbol
 
 SMALLEST = -(1 << 62)
+_MOST_COMPARED = 3
+"""The larger of two sizes names one of them three times, the largest of five takes g++ a minute."""
 
 
 @dataclass
@@ -103,6 +105,8 @@ class Sizes:
                 product = product * args[0]
             return product
         if kind in ("Min", "Max"):
+            if len(args) > _MOST_COMPARED:
+                raise UnsupportedGraph(f"{expr}: sizes are compared with no more than {_MOST_COMPARED - 1} others")
             return functools.reduce(_smaller if kind == "Min" else _larger, args)
         raise UnsupportedGraph(
             f"{expr}: of sizes and numbers that vary only +, *, //, %, min and max are understood; mark the dimension "
@@ -124,11 +128,11 @@ def _larger(one: Index, other: Index) -> Index:
 
 
 def _without_max(value: torch.SymInt) -> Any:
-    """The expression with ``Max(1, size)`` read as ``size``."""
+    """The expression with ``Max(1, size)`` read as ``size``, and with several sizes as the largest of them."""
     expr = value.node.expr
     return expr.replace(
         lambda node: type(node).__name__ == "Max" and 1 in node.args,
-        lambda node: next(arg for arg in node.args if arg != 1),
+        lambda node: node.func(*(arg for arg in node.args if arg != 1)),
     )
 
 
