@@ -58,6 +58,9 @@ class Pair:
 Partition = Callable[[JointGraph], Pair]
 
 
+_IS_COPY = "copied before it is overwritten"  # in the `meta` of a node
+
+
 def default_partition(joint: JointGraph) -> Pair:
     """Forward computes what the program computes, and saves what backward reads, as eager does."""
     return cut(as_joint(joint), recomputed=frozenset())
@@ -108,6 +111,7 @@ def cut(joint: JointGraph, recomputed: frozenset[fx.Node]) -> Pair:
     forward_half = _forward(joint, results, joint.outputs[:split], saved, roles)
     inputs = [*zip(saved, roles, strict=True), *((node, node.meta["role"]) for node in tangents)]
     backward_half = _extract(joint.root, inputs, backward, gradients, joint.outputs[split:])
+    _lay_out_as_copied(forward_half, backward_half)
     return Pair(forward_half, backward_half, joint.facts)
 
 
@@ -237,10 +241,21 @@ def _extract(
     return Half(fx.GraphModule(root, graph), tuple(role for _, role in inputs), tuple(roles))
 
 
+def _lay_out_as_copied(forward: Half, backward: Half) -> None:
+    """What forward copies for backward has no gaps any more."""
+    returned = forward.module.graph.output_node().args[0]
+    pairs = zip(forward.outputs, returned, strict=True)
+    copies = {role.name: node for role, node in pairs if isinstance(role, Saved) and node.meta.get(_IS_COPY)}
+    for node in backward.module.graph.find_nodes(op="placeholder"):
+        role = node.meta.get("role")
+        if isinstance(role, Saved) and role.name in copies:
+            node.meta["val"] = torch.empty_like(node.meta["val"])
+
+
 def _copied(graph: fx.Graph, node: fx.Node) -> fx.Node:
     """A value that backward needs as it was before the caller's tensor takes its new data."""
     copy = graph.call_function(torch.ops.aten.clone.default, (node,))
-    copy.meta = {**node.meta, "val": torch.empty_like(node.meta["val"])}
+    copy.meta = {**node.meta, "val": torch.empty_like(node.meta["val"]), _IS_COPY: True}
     copy.meta.pop("role", None)
     return copy
 
