@@ -53,7 +53,7 @@ class Stepper:
         world = self._world
         self.frames.append(frame)
         while True:
-            if (known := stops.begin_step(frame)) is not None:
+            if (known := stops.begin_step()) is not None:
                 return stops.insist_on_leaving(frame, known)
             stack, done, pc = list(frame.stack), stops.done(), frame.pc
             self.visited.add(pc)

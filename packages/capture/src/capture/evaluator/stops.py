@@ -22,13 +22,6 @@ from capture.reasons import NEVER_REFUSED, Kind, Reason
 from capture.values.base import Value, reachable
 from capture.values.generator import SuspendableValue
 
-_MOVES = frozenset({
-    "LOAD_CONST", "COPY", "SWAP", "NOP", "PUSH_NULL", "KW_NAMES", "PRECALL", "RESUME", "POP_TOP", "JUMP_FORWARD",
-    "STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "COPY_FREE_VARS", "MAKE_CELL", "LOAD_CLOSURE", "STORE_DEREF",
-    "DELETE_DEREF", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF",
-})  # fmt: skip
-"""Instructions that move values within the frame: nothing in them is CPython's to do, unless one finds so itself."""
-
 
 class Stops:
     """``step`` is the number of the root's instruction that is evaluated."""
@@ -40,20 +33,11 @@ class Stops:
         self._changes = 0
         self._origins: dict[int, tuple[Value, Instruction, int]] = {}
         self._suspended: list[SuspendableValue] = []
-        self._due: Stopped | None = None
 
-    def begin_step(self, frame: Frame) -> Stopped | None:
-        """The root's next instruction; what is known of it if it is CPython's, or if one before it was to be that and
-        only moved values."""
+    def begin_step(self) -> Stopped | None:
+        """The root's next instruction; what is known of it if it is CPython's."""
         self.step += 1
-        known = self._world.assumptions.stops.get(self.step, self._due)
-        if known is None:
-            return None
-        instruction = frame.instructions[frame.pc]
-        if instruction.op in _MOVES:
-            self._due = known
-            return None
-        return replace(known, instruction=instruction, step=self.step)
+        return self._world.assumptions.stops.get(self.step)
 
     # -- what cannot be taken back -------------------------------------------------------------------------------
 
