@@ -23,6 +23,7 @@ from capture.bytecode.flow import JUMPS, NO_FALL_THROUGH, stack_effect
 from capture.bytecode.instructions import Instruction
 from capture.bytecode.resume import Continuation, Continuations, Point, Slot
 from capture.bytecode.versions import NULL_UNDER_CALLABLE
+from capture.errors import InternalError
 from capture.evaluator.assumptions import Stopped
 from capture.evaluator.frame import NULL, Frame
 from capture.evaluator.opcodes.exceptions import HandledValue
@@ -43,8 +44,9 @@ _AS_ATTRIBUTE = {
 _LEAVES = dict.fromkeys(("BEFORE_WITH", "FOR_ITER", "GET_LEN", "IMPORT_FROM", "CHECK_EXC_MATCH", "CHECK_EG_MATCH"), 2)
 _LEAVES |= dict.fromkeys(("MATCH_MAPPING", "MATCH_SEQUENCE", *_AS_ATTRIBUTE), 2)
 _LEAVES |= {"MATCH_KEYS": 3, "WITH_EXCEPT_START": 5, "LIST_TO_TUPLE": 1}
-# These stop only where the variable is unbound.
+# These stop only where the variable is unbound; those that bind one stop never.
 _NEED_A_VARIABLE = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "DELETE_FAST", "DELETE_DEREF"})
+_BIND_A_VARIABLE = frozenset({"STORE_FAST", "STORE_DEREF", "LOAD_FAST_AND_CLEAR"})
 _LEAVE_NOTHING = ("STORE_", "DELETE_", "POP_", "RAISE_", "RERAISE", "LIST_", "SET_", "DICT_", "MAP_", "RETURN_")
 
 
@@ -103,9 +105,12 @@ class Stop:
 
     def _unbound_variable(self) -> str | None:
         """The variable of this frame that the instruction asks for in vain."""
-        arg = self.instruction.arg
-        needed = self.instruction.op in _NEED_A_VARIABLE and arg not in self.frame.code.co_freevars
-        return str(arg) if needed else None
+        op, arg = self.instruction.op, self.instruction.arg
+        if op not in _NEED_A_VARIABLE | _BIND_A_VARIABLE or arg in self.frame.code.co_freevars:
+            return None
+        if op in _BIND_A_VARIABLE or self.frame.slots.get(arg, UNBOUND) is not UNBOUND:
+            raise InternalError(f"a stop at {op} {arg}, which CPython would do without the variable")
+        return str(arg)
 
     def _continuation(self, index: int, depth: int, *, raised: bool = False) -> Continuation:
         index = self.original.place(index)
