@@ -2,6 +2,7 @@
 
 from aotgrad import decompositions
 from aotgrad.api import aot_function, aot_module, compile, function, module
+from aotgrad.differentiable_inputs import differentiable_inputs
 from aotgrad.eager import run_eagerly
 from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported, WrongArguments
 from aotgrad.mincut import min_cut_partition
@@ -21,6 +22,7 @@ __all__ = [
     "compile",
     "decompositions",
     "default_partition",
+    "differentiable_inputs",
     "function",
     "min_cut_partition",
     "module",

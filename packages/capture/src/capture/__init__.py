@@ -3,6 +3,9 @@
 from capture import interface as interface  # first: an engine that does not fit says so here
 
 # isort: split
+from capture._engine import Region
+from capture._engine import entries as translations_of
+from capture.bytecode.instructions import Body as Bytecode
 from capture.entry.api import (
     LOG,
     Explanation,
@@ -38,13 +41,21 @@ from capture.errors import (
     RecompileLimitHit,
     RecompileRefused,
     Unsupported,
+    words_of,
 )
 from capture.evaluator.builtin_rules.notices import remark
 from capture.evaluator.foreign_markers import is_left_out
 from capture.evaluator.size_marks import mark_dynamic, mark_static
+from capture.informing import Waiting as WaitingNotices
+from capture.informing import inform
+from capture.operators.dynamic_sizes import define_all as define_operators
+from capture.operators.triton_kernels.launches import kernel_name as triton_kernel_name
 from capture.options import Options
 from capture.program_settings import ProgramSettings, heed
+from capture.reasons import Reason
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord
+from capture.signals import carried as carry_deliveries
+from capture.signals import let_through as let_deliveries_through
 
 __version__ = "0.1.0"
 __all__ = [
@@ -52,6 +63,7 @@ __all__ = [
     "STANCES",
     "BackendError",
     "BreakRecord",
+    "Bytecode",
     "CaptureError",
     "CaptureWarning",
     "Explanation",
@@ -62,13 +74,18 @@ __all__ = [
     "Log",
     "Options",
     "ProgramSettings",
+    "Reason",
     "RecompileLimitHit",
     "RecompileRecord",
     "RecompileRefused",
+    "Region",
     "Unsupported",
+    "WaitingNotices",
     "allow_in_graph",
     "as_written",
     "assume_constant_result",
+    "carry_deliveries",
+    "define_operators",
     "disable",
     "disable_alone",
     "disallow_in_graph",
@@ -78,8 +95,10 @@ __all__ = [
     "export",
     "graph_break",
     "heed",
+    "inform",
     "is_compiling",
     "is_left_out",
+    "let_deliveries_through",
     "mark_dynamic",
     "mark_static",
     "not_one_graph",
@@ -90,6 +109,9 @@ __all__ = [
     "run",
     "set_stance",
     "torchs_graph_break",
+    "translations_of",
+    "triton_kernel_name",
+    "words_of",
 ]
 
 install()

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from capture import CaptureWarning
-from capture.informing import inform
+from capture import CaptureWarning, inform
 from compile_api.errors import MissingGradients
 from compile_api.ledger import GraphInaccurate, Ledger
 from compile_api.missing_gradients import left_out

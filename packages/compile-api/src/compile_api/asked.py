@@ -17,8 +17,7 @@ from types import FrameType
 
 import torch
 
-from capture import CaptureWarning, Location
-from capture.informing import inform
+from capture import CaptureWarning, Location, inform, remark
 from compile_api import logs
 from compile_api.errors import BadOption
 from compile_api.options import SETTABLE, Overrides, as_mapping, nearest
@@ -77,7 +76,7 @@ def _passes_on(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(home) or frame.f_globals.get("__name__") in _ON_BEHALF
 
 
-_ON_BEHALF = ("contextlib", "unittest.mock", "torch.utils._config_module", "capture.evaluator.builtin_rules.notices")
+_ON_BEHALF = ("contextlib", "unittest.mock", "torch.utils._config_module", remark.__module__)
 
 
 def understood_options(options: Overrides, told: Told, *, others_ignore: bool = False) -> dict[str, object]:

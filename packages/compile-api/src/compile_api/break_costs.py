@@ -20,7 +20,7 @@ class BreakCost:
     """One break: the operators of the graph that ends at it and of the next one, the tensors that the former hands
     over, and what the latter takes: guards at each call, seconds once."""
 
-    location: capture.errors.Location
+    location: capture.Location
     before: int
     after: int
     tensors: int

@@ -11,8 +11,7 @@ from typing import Any, TypeVar, overload
 import torch
 
 import capture
-from capture import _engine
-from capture.informing import inform
+from capture import inform
 from compile_api.backends import CompilerFn, Context, lookup
 from compile_api.ledger import GraphRefused, Ledger
 from compile_api.logs import follow
@@ -114,7 +113,7 @@ _OF_FUNCTIONS = ("__code__", "__globals__", "__closure__", "__defaults__", "__kw
 
 def _answer_as(call: Any, model: Any) -> None:
     """Tools that read functions (torch.export, torch.jit, tracebacks) find in a compiled one what it was made of."""
-    is_region: bool = isinstance(call, _engine.Region)
+    is_region: bool = isinstance(call, capture.Region)
     if not is_region:
         return
     written = model.forward if isinstance(model, torch.nn.Module) else model
@@ -161,7 +160,7 @@ def _reduced(region: Any) -> Any:
     return region.recompile, (region.function,)
 
 
-copyreg.pickle(_engine.Region, _reduced)
+copyreg.pickle(capture.Region, _reduced)
 
 
 def _compiled_class(cls: type, optimized: Callable[[Any], Any], ledger: Ledger) -> type:

@@ -25,8 +25,7 @@ from typing import Any
 
 from torch import fx
 
-from capture import CaptureWarning
-from capture.informing import inform
+from capture import CaptureWarning, inform
 from compile_api import page
 from compile_api.ledger import GraphCompiled
 from compile_api.stored_graph import Maker, StoredGraph

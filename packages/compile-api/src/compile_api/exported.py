@@ -18,7 +18,7 @@ from torch import fx
 from torch.fx.node import has_side_effect
 
 import capture
-from capture.informing import inform
+from capture import inform
 from compile_api.errors import CompileApiError
 from compile_api.torch_versions import pytree
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import capture
-from capture import CaptureWarning
-from capture.informing import inform
+from capture import CaptureWarning, inform
 from compile_api.errors import BadOption
 from compile_api.ledger import GraphCaptured, GraphCompiled, GraphInaccurate, GraphRefused, Ledger
 from compile_api.options import nearest

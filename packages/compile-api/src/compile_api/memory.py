@@ -13,7 +13,6 @@ from torch import fx
 
 import inductor
 from compile_api.torch_versions import OpOverload, schema_of
-from inductor.ir.program import Allocate, Buffer, Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +35,12 @@ def written(gm: fx.GraphModule, compiled: inductor.CompiledGraph) -> Written:
     if compiled.program is None:
         return Written()
     eager = sum(_result_bytes(node) for node in gm.graph.nodes if node.op == "call_function" and not _is_view(node))
-    ours = 0
-    for step in compiled.program.steps:
-        if isinstance(step, Allocate):
-            ours += _buffer_bytes(step.buffer)
-        elif isinstance(step, Call) and not step.into and not _returns_views(step.target):
-            ours += sum(_buffer_bytes(buffer) for buffer in step.outputs if buffer is not None)
-    return Written(eager, ours)
+    return Written(eager, compiled.result_bytes)
 
 
 def _is_view(node: fx.Node) -> bool:
-    return isinstance(node.target, OpOverload) and _returns_views(node.target)
-
-
-def _returns_views(target: OpOverload) -> bool:
-    return any(result.alias_info is not None for result in schema_of(target).returns)
+    target = node.target
+    return isinstance(target, OpOverload) and any(result.alias_info is not None for result in schema_of(target).returns)
 
 
 def _result_bytes(node: fx.Node) -> int:
@@ -63,13 +53,3 @@ def _tensor_bytes(value: Any) -> int:
     if not isinstance(value, torch.Tensor) or not all(type(size) is int for size in value.shape):
         return 0
     return value.numel() * value.element_size()
-
-
-def _buffer_bytes(buffer: Buffer) -> int:
-    total = buffer.dtype.itemsize
-    for size in buffer.sizes:
-        number = size.as_int()
-        if number is None:
-            return 0
-        total *= number
-    return total

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias, get_args, get_type_hints
 
-from capture import CaptureWarning
-from capture.informing import inform
+from capture import CaptureWarning, inform
 from compile_api.errors import BadOption
 
 

@@ -12,9 +12,7 @@ from typing import Any
 import torch
 
 import capture
-from capture.errors import Location
-from capture.operators.triton_kernels.launches import kernel_name
-from capture.reasons import Reason
+from capture import Location, Reason, triton_kernel_name
 from compile_api.errors import CompileApiError
 from compile_api.ledger import GraphCaptured, GraphCompiled, GraphInaccurate, GraphRefused, Kernel, Ledger, total
 from compile_api.memory import Written
@@ -45,7 +43,7 @@ class Report:
     @property
     def own_kernels(self) -> tuple[str, ...]:
         """The program's own Triton kernels, once for each place where a graph starts one."""
-        names = (kernel_name(call) for graph in self.compiled for call in graph.library_calls)
+        names = (triton_kernel_name(call) for graph in self.compiled for call in graph.library_calls)
         return tuple(name for name in names if name is not None)
 
     @property

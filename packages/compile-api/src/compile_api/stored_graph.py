@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from capture.operators import dynamic_sizes
+import capture
 from compile_api.errors import NothingToMinify
 from compile_api.torch_versions import FakeTensor
 
@@ -114,7 +114,7 @@ class StoredGraph:
 
     def module(self) -> fx.GraphModule:
         """The graph again."""
-        dynamic_sizes.define_all()
+        capture.define_operators()
         namespace: dict[str, Any] = {}
         for name, line in self.names:
             try:

@@ -19,8 +19,6 @@ import torch
 import aotgrad
 import capture
 import inductor
-from capture import _engine
-from capture.bytecode.instructions import Body
 from compile_api.explain import as_written
 from compile_api.page import readable
 
@@ -77,12 +75,12 @@ def walkthrough(
         graphs = [record for record in log.records() if isinstance(record, capture.GraphRecord)]
         before = [
             Stage("The function", textwrap.dedent(inspect.getsource(function)), "python"),
-            Stage("Its bytecode", str(Body.from_code(function.__code__))),
+            Stage("Its bytecode", str(capture.Bytecode.from_code(function.__code__))),
         ]
         guards = [Stage("What the graph relies on", "\n".join(dict.fromkeys(graphs[0].guards)))] if graphs else []
         after = [
-            Stage("The bytecode that runs instead", str(Body.from_code(entry.code)))
-            for entry in _engine.entries(function.__code__)
+            Stage("The bytecode that runs instead", str(capture.Bytecode.from_code(entry.code)))
+            for entry in capture.translations_of(function.__code__)
             if entry.owner is compiled.config and entry.code is not None
         ]
         captured = recorder.stages[:1]

@@ -10,18 +10,13 @@ import torch
 import aotgrad
 import cudagraphs
 import inductor
-from aotgrad.roles import Primal
-from capture import CaptureWarning
-from capture.errors import words_of
-from capture.informing import Waiting, inform
-from capture.signals import carried, let_through
+from capture import CaptureWarning, WaitingNotices, carry_deliveries, inform, let_deliveries_through, words_of
 from compile_api import logs
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCompiled, GraphRefused, Kernel
 from compile_api.memory import written
 from compile_api.page import readable
-from inductor.ir.show import program_text
 
 Boxed: TypeAlias = Callable[[list[Any]], Sequence[Any]]
 
@@ -116,8 +111,6 @@ def recorded(
     ctx: Context, direction: str, gm: torch.fx.GraphModule, compiled: Boxed, example_inputs: list[Any]
 ) -> Boxed:
     """What was made of ``gm`` as a CUDA graph where it and its inputs allow that, else as it is; the reason is kept."""
-    roles = (node.meta.get("role") for node in gm.graph.find_nodes(op="placeholder"))
-    parameters = [index for index, role in enumerate(roles) if isinstance(role, Primal) and role.requires_grad]
 
     def refuse(refused: cudagraphs.Refused) -> None:
         ctx.ledger.add(GraphRefused("cudagraphs", str(refused), "the kernels of this graph start one by one"))
@@ -126,7 +119,13 @@ def recorded(
         pool_bytes=ctx.options.cuda_graph_pool_bytes, recordings_per_function=ctx.options.cuda_graph_recordings
     )
     return cudagraphs.capture_compiled(
-        compiled, gm, example_inputs, name=direction, static_inputs=parameters, options=limits, tell=refuse
+        compiled,
+        gm,
+        example_inputs,
+        name=direction,
+        static_inputs=aotgrad.differentiable_inputs(gm),
+        options=limits,
+        tell=refuse,
     ).call
 
 
@@ -148,7 +147,7 @@ def described(
         tuple(fallback.reason for fallback in report.fallbacks),
         written(gm, compiled),
         readable(gm) if texts else "",
-        program_text(compiled.program) if texts and compiled.program is not None else "",
+        compiled.program_text if texts else "",
     )
 
 
@@ -177,11 +176,11 @@ def through_aotgrad(
                 lay_out=lay_out,
             )
         except aotgrad.AotgradError as error:
-            let_through(error)
+            let_deliveries_through(error)
             ctx.ledger.add(GraphRefused("aotgrad", str(error), "this graph runs eagerly"))
             return gm.forward
         except Exception as error:  # a mistake of ours must never be the user's problem
-            let_through(error)
+            let_deliveries_through(error)
             if ctx.options.strict:
                 raise
             return after_our_mistake(ctx, gm, error)
@@ -197,8 +196,9 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
     compile_direction = compiler(direction)
 
     def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Boxed:
-        told = Waiting()
-        with carried(), told.gathered():  # what a signal's handler raises, a time limit say, is no mistake of ours
+        told = WaitingNotices()
+        # What a signal's handler raises, a time limit say, is no mistake of ours.
+        with carry_deliveries(), told.gathered():
             compiled = forgiven(gm, example_inputs)
         return telling(told, compiled) if told else compiled
 
@@ -206,10 +206,10 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
         try:
             return compile_direction(gm, example_inputs)
         except BackendCannot as error:
-            let_through(error)
+            let_deliveries_through(error)
             ctx.ledger.add(GraphRefused(direction, str(error), "this graph runs operator by operator"))
         except Exception as error:  # a mistake of ours, or of a compiler beneath, must never be the user's problem
-            let_through(error)
+            let_deliveries_through(error)
             if ctx.options.strict:
                 raise
             after_our_mistake(ctx, gm, error)
@@ -218,7 +218,7 @@ def forgiving(ctx: Context, direction: str, compiler: Callable[[str], FxCompiler
     return compile_graph
 
 
-def telling(told: Waiting, compiled: Boxed) -> Boxed:
+def telling(told: WaitingNotices, compiled: Boxed) -> Boxed:
     """Tells at the first call what there is to tell of the compilation: an error of that loses nothing compiled."""
 
     def call(inputs: list[Any]) -> Sequence[Any]:

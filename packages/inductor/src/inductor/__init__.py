@@ -1,6 +1,7 @@
 """Compiles an ATen FX graph into fused kernels: C++ on CPUs, Triton on GPUs."""
 
 from inductor.api import compile
+from inductor.cache import cached_files, remove_cached_files
 from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
 from inductor.complaints import complaints_heard
 from inductor.counting import Metrics, metrics
@@ -18,6 +19,7 @@ from inductor.errors import (
 from inductor.exported import CompiledProgram
 from inductor.options import Options
 from inductor.rewrites.layouts import as_eager_lays, lay_out_images
+from inductor.toolchain import Machine, find_compiler, machine
 
 __version__ = "0.1.0"
 
@@ -32,15 +34,20 @@ __all__ = [
     "Fallback",
     "InductorError",
     "InvalidIR",
+    "Machine",
     "Metrics",
     "NotAGraph",
     "Options",
     "Report",
     "UnsupportedGraph",
     "as_eager_lays",
+    "cached_files",
     "compile",
     "complaints_heard",
     "decompositions",
+    "find_compiler",
     "lay_out_images",
+    "machine",
     "metrics",
+    "remove_cached_files",
 ]

@@ -42,7 +42,7 @@ def key_of(parts: Iterable[str]) -> str:
     return digest.hexdigest()[:40]
 
 
-def kept_in(folder: Path) -> Iterator[Path]:
+def cached_files(folder: Path) -> Iterator[Path]:
     """The files that caches in this folder wrote, those of builds under way among them."""
     yield from (path for path in (folder / _TALLY,) if path.is_file())
     for path in (folder / _KERNELS).glob("*"):
@@ -52,9 +52,9 @@ def kept_in(folder: Path) -> Iterator[Path]:
             yield from path.glob("*")
 
 
-def remove_all(folder: Path) -> None:
+def remove_cached_files(folder: Path) -> None:
     """Processes that run keep what they have loaded; the next ones build anew."""
-    for path in kept_in(folder):
+    for path in cached_files(folder):
         with contextlib.suppress(FileNotFoundError):  # another process removed it first
             path.unlink()
     for path in [*(folder / _KERNELS).glob(f"{_BUILDING}*"), folder / _KERNELS]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from inductor.calling import Calling
-from inductor.ir.program import Program
+from inductor.deps import gives_views
+from inductor.ir.program import Allocate, Buffer, Call, Program
+from inductor.ir.show import program_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,16 @@ class CompiledGraph:
     def kernels(self) -> tuple[CompiledKernel, ...]:
         return self.report.kernels
 
+    @property
+    def program_text(self) -> str:
+        """What is done at each call, as text; empty where the graph runs operator by operator."""
+        return "" if self.program is None else program_text(self.program)
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of all buffers that one call makes; one whose size varies counts with nothing."""
+        return 0 if self.program is None else sum(map(_size_in_bytes, _buffers_made(self.program)))
+
     def __call__(self, *inputs: Any, **named: Any) -> tuple[Any, ...]:
         given = [*inputs]
         if self.calling is not None:
@@ -128,3 +140,22 @@ class CompiledGraph:
     def __repr__(self) -> str:
         state = "operator by operator" if self.report.failure is not None else f"{len(self.report.kernels)} kernels"
         return f"<compiled {'graph' if self.calling is None else self.calling}: {state}>"
+
+
+def _buffers_made(program: Program) -> Iterator[Buffer]:
+    """One for each allocation, and for each result that a library call brings along."""
+    for step in program.steps:
+        if isinstance(step, Allocate):
+            yield step.buffer
+        elif isinstance(step, Call) and not step.into and not gives_views(step.target):
+            yield from (buffer for buffer in step.outputs if buffer is not None)
+
+
+def _size_in_bytes(buffer: Buffer) -> int:
+    total = buffer.dtype.itemsize
+    for size in buffer.sizes:
+        number = size.as_int()
+        if number is None:
+            return 0
+        total *= number
+    return total

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from compile_api.errors import CompileApiError
-from inductor.cache import kept_in, remove_all
-from inductor.options import Options
+from inductor import Options, cached_files, remove_cached_files
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,7 +45,7 @@ def show(folder: Path) -> int:
 def clear(folder: Path) -> int:
     """Removes what caches wrote; a mistyped COMPILE_API_CACHE costs nobody anything else."""
     files = [found for _, found in _files(folder)]
-    remove_all(folder)
+    remove_cached_files(folder)
     print(f"removed {len(files)} files, {_size(files) / 1e6:.1f} MB, from {folder}")
     left = sum(len(names) for _, _, names in os.walk(folder))
     if left:
@@ -56,7 +55,7 @@ def clear(folder: Path) -> int:
 
 def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """What caches wrote; other processes remove files meanwhile."""
-    for path in kept_in(folder):
+    for path in cached_files(folder):
         with contextlib.suppress(OSError):
             yield path, path.stat()
 

@@ -12,8 +12,7 @@ import sys
 import torch
 
 import compile_api
-from inductor import toolchain
-from inductor.options import Options
+import inductor
 
 _PACKAGES = (
     "torch", "triton", "numpy", "compile-api", "compile-api-capture", "compile-api-aotgrad",
@@ -41,7 +40,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def gathered() -> dict[str, dict[str, str]]:
-    machine = toolchain.machine()
+    machine = inductor.machine()
     system = {
         "python": sys.version.split()[0],
         "platform": platform.platform(),
@@ -50,7 +49,7 @@ def gathered() -> dict[str, dict[str, str]]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "cuda": torch.version.cuda or "none",
         "threads": str(torch.get_num_threads()),
-        "cache folder": str(Options.read(None).cache_folder()),
+        "cache folder": str(inductor.Options.read(None).cache_folder()),
     }
     return {
         "system": system,

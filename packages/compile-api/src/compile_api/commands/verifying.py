@@ -24,8 +24,6 @@ import compile_api
 import inductor
 from compile_api.processor import needed_settings
 from compile_api.tested import TESTED, complaint, minor, tested_range
-from inductor import toolchain
-from inductor.options import Options
 
 KERNELS = 1 << 16
 """Bytes that one or two kernels take in the cache."""
@@ -106,7 +104,7 @@ def torchs_insides() -> Finding:
 
 def compiler() -> Finding:
     try:
-        found = toolchain.find_compiler(Options.read(None).compiler)
+        found = inductor.find_compiler(inductor.Options.read(None).compiler)
     except inductor.BuildError as error:
         hint = "install g++ or clang++ (apt install g++, conda install gxx), or name one in CXX; until then graphs on"
         return Finding(False, f"no C++ compiler: {error}", f"{hint} CPUs run operator by operator")
@@ -138,7 +136,7 @@ def gpu() -> Finding:
 
 
 def cache_folder() -> Finding:
-    folder = Options.read(None).cache_folder()
+    folder = inductor.Options.read(None).cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder) as file:

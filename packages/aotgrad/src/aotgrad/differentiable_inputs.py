@@ -1,0 +1,16 @@
+"""Which inputs of a graph of ours autograd follows: for compilers that treat parameters unlike other inputs.
+
+Must not know: what the compilers do.
+"""
+
+from __future__ import annotations
+
+from torch import fx
+
+from aotgrad.roles import Primal
+
+
+def differentiable_inputs(gm: fx.GraphModule) -> list[int]:
+    """The positions of those that the caller passes in and that require grad; none where the graph is not ours."""
+    roles = (node.meta.get("role") for node in gm.graph.find_nodes(op="placeholder"))
+    return [position for position, role in enumerate(roles) if isinstance(role, Primal) and role.requires_grad]
