@@ -147,16 +147,12 @@ TABLES = """
 """Filled by decorators, or with definitions that hold for good."""
 
 STATE = """
-    aotgrad.draws._GENERATOR aotgrad.draws._ranges aotgrad.draws._tracing aotgrad.recurrent.library_kernels._DEFINING
-    aotgrad.source._numbers
+    aotgrad.state.STATE compile_api.state.STATE cudagraphs.state.STATE inductor.state.STATE
     capture.break_errors._HERE capture.entry.api._CONFIGS capture.entry.stance._CHOSEN capture.entry.stance._HERE
     capture.entry.steering._KEPT capture.evaluator.builtin_rules.assumed.ASSUMED
     capture.evaluator.builtin_rules.torch_functions.ALLOWED
     capture.evaluator.builtin_rules.torch_functions.DISALLOWED capture.informing._given capture.informing._thread
     capture.operators.definitions._DEFINING capture.operators.triton_kernels.traces._DOORS capture.signals._HERE
-    compile_api.dropin._SERVED
-    inductor.api._numbers inductor.complaints._heard_by inductor.counting.metrics inductor.decompose._TRACER
-    inductor.toolchain._TOLD
 """
 """What a process has one of: what the user said for good, what is under way in a thread, counters and locks."""
 

@@ -2,16 +2,13 @@
 
 A checkpoint takes the generator's state before its region and brings it back before running the region again.  While a
 program is traced nothing is drawn, so the thread that traces is told another generator's state, which says where the
-program is: its seed counts the draws.  Other threads go on drawing from the default one.
+program is: its seed counts the draws.  `traced_generator` tells it.
 Must not know: graphs' phases, who runs operators again.
 """
 
 from __future__ import annotations
 
-import itertools
 import operator
-import os
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +17,7 @@ import torch
 from torch import fx
 
 from aotgrad.errors import Unsupported
+from aotgrad.state import STATE
 from aotgrad.torch_versions import OpOverload, aten, compute_elementwise_output_logical_to_physical_perm
 
 
@@ -64,28 +62,20 @@ def in_memory_order(tensor: torch.Tensor, probability: float, **options: Any) ->
     return drawn.permute([order.index(dimension) for dimension in range(len(order))])
 
 
-# Seeds that nobody would choose, a range of them for each trace.
-_ranges = itertools.count(0x6A09E667F3BC0000, 1 << 24)
-
-
 class Draws:
     """The random draws of one trace, in their order."""
 
     def __init__(self) -> None:
-        self._first = next(_ranges)
+        self._first = next(STATE.seeds)
         self._made: list[tuple[OpOverload, Any]] = []
         self._places = torch.Generator()
 
     @contextmanager
     def counted(self) -> Iterator[None]:
         """This thread is told places for states of the default generator."""
-        before, _tracing.draws = _tracing.draws, self
         self._mark(0)
-        try:
-            with _GENERATOR.in_force():
-                yield
-        finally:
-            _tracing.draws = before
+        with STATE.generator.answered_by(self):
+            yield
 
     def made(self, func: OpOverload, result: Any) -> None:
         """`func` has drawn `result`."""
@@ -124,64 +114,3 @@ class Draws:
     def _place(self) -> int | None:
         place = self._places.initial_seed() - self._first
         return place if 0 <= place <= len(self._made) else None
-
-
-class _OfThread(threading.local):
-    draws: Draws | None = None
-
-
-_tracing = _OfThread()
-
-
-class _TracedGenerator:
-    """The default generator as `torch.random` has it, while somewhere a program is traced."""
-
-    def __init__(self) -> None:
-        self._forget_other_threads()
-        os.register_at_fork(after_in_child=self._forget_other_threads)
-
-    @contextmanager
-    def in_force(self) -> Iterator[None]:
-        with self._lock:
-            self._users += 1
-            _put(self)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if not self._users:
-                    _put(torch.default_generator)
-
-    def get_state(self) -> torch.Tensor:
-        draws = _tracing.draws
-        return torch.default_generator.get_state() if draws is None else draws.state()
-
-    def set_state(self, state: torch.Tensor) -> None:
-        draws = _tracing.draws
-        (torch.default_generator.set_state if draws is None else draws.go_to)(state)
-
-    def manual_seed(self, seed: int) -> torch.Generator:
-        if _tracing.draws is not None:
-            _tracing.draws.leave()
-        return torch.default_generator.manual_seed(seed)
-
-    def seed(self) -> int:
-        if _tracing.draws is not None:
-            _tracing.draws.leave()
-        return torch.default_generator.seed()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch.default_generator, name)
-
-    def _forget_other_threads(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        _put(torch.default_generator)
-
-
-def _put(generator: Any) -> None:
-    torch.random.default_generator = generator
-
-
-_GENERATOR = _TracedGenerator()

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction
 
 from aotgrad.levels import passed
-from aotgrad.saved_inputs import SavedInput, inputs_saved
+from aotgrad.saved_inputs import SavedInput, inputs_saved, saved_names
 from aotgrad.torch_versions import is_checkpoint_valid
 
 
@@ -61,12 +60,7 @@ def _holds(node: Any) -> bool:
         except RuntimeError:  # the program has come by and freed it: who reads it is refused while backward is traced
             return False
     kind: Any = type(node)
-    return _kind_holds(kind)
-
-
-@cache
-def _kind_holds(kind: Any) -> bool:
-    return kind.__name__ == "CopySlices" or any(name.startswith("_raw_saved_") for name in dir(kind))
+    return kind.__name__ == "CopySlices" or bool(saved_names(kind))
 
 
 def refuse_second_time() -> None:

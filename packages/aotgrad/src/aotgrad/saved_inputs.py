@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from aotgrad.state import STATE
 from aotgrad.symbols import size_hint
 from aotgrad.torch_versions import unsafe_set_version_counter, version_of
 
@@ -69,7 +69,7 @@ def _saved(node: Any) -> Iterable[torch.Tensor]:
         return ()
     found: list[Any] = []
     kind: Any = type(node)
-    for name in _saved_names(kind):
+    for name in saved_names(kind):
         try:
             raw = getattr(node, f"_raw{name}")
             raws = raw if isinstance(raw, (list, tuple)) else (raw,)
@@ -81,9 +81,13 @@ def _saved(node: Any) -> Iterable[torch.Tensor]:
     return [value for value in found if isinstance(value, torch.Tensor)]
 
 
-@cache
-def _saved_names(kind: type) -> tuple[str, ...]:
-    return tuple(name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_"))
+def saved_names(kind: type) -> tuple[str, ...]:
+    """The attributes of a kind of autograd's nodes by which what they save is read."""
+    known = STATE.saved_names.get(kind)
+    if known is None:
+        known = tuple(name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_"))
+        STATE.saved_names[kind] = known
+    return known
 
 
 def note_saved(results: Sequence[torch.Tensor], group: int, saved: Sequence[torch.Tensor]) -> None:

@@ -5,13 +5,12 @@ Must not know: what the code is for.
 
 from __future__ import annotations
 
-import itertools
 import linecache
 import math
 from collections.abc import Callable
 from typing import Any
 
-_numbers = itertools.count()
+from aotgrad.state import STATE
 
 _LITERALS = (int, str, bool, type(None))
 
@@ -60,7 +59,7 @@ class Source:
 
     def build(self, title: str) -> dict[str, Any]:
         """Run the lines; the namespace that they leave."""
-        text, filename = self.text(), f"<generated: aotgrad {title} {next(_numbers)}>"
+        text, filename = self.text(), f"<generated: aotgrad {title} {next(STATE.source_numbers)}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         namespace = dict(self.names)
         exec(compile(text, filename, "exec"), namespace)

@@ -11,16 +11,15 @@ import functools
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import torch
 
-from capture import CaptureWarning, Location, inform, remark
 from compile_api import logs
 from compile_api.errors import BadOption
 from compile_api.options import SETTABLE, Overrides, as_mapping, nearest
+from compile_api.told import Told
 
 SAME_SETTING: Mapping[str, str] = {
     "triton.cudagraphs": "cuda_graphs",
@@ -29,54 +28,8 @@ SAME_SETTING: Mapping[str, str] = {
 }
 """Options of torch's code generator that mean a setting of ours."""
 
-_TORCH = os.path.dirname(torch.__file__) + os.sep
 _OF_THE_CALL = ("guard_filter_fn", "use_aoti")
 """Options that ``torch.compile`` itself takes, whatever the backend."""
-
-
-@dataclass
-class Told:
-    """Says each thing once, at the line of the program that asks."""
-
-    said: set[str] = field(default_factory=set)
-
-    def once(self, text: str) -> None:
-        if text not in self.said:
-            self.said.add(text)
-            caller = sys._getframe(_frames_of_ours() - 1)
-            code = caller.f_code
-            inform(CaptureWarning(text), Location(code.co_filename, caller.f_lineno, code.co_qualname))
-
-    def of_mark(self, text: str) -> None:
-        """Of a mark that torch's own code (``torch.export``) puts on what it makes, nobody has to know."""
-        above = sys._getframe(_frames_of_ours() - 1)
-        if not str(above.f_globals.get("__name__", "")).startswith("torch."):
-            self.once(text)
-
-    def hear(self, text: str, where: Location | None) -> None:
-        """Of a mark, in captured code or outside of it."""
-        if where is None:
-            self.of_mark(text)
-        elif text not in self.said and not where.filename.startswith(_TORCH):
-            self.said.add(text)
-            inform(CaptureWarning(text), where)
-
-
-def _frames_of_ours() -> int:
-    """How far up the stack the program is that called us."""
-    frame, count = sys._getframe(1), 1
-    while frame.f_back is not None and _passes_on(frame):
-        frame, count = frame.f_back, count + 1
-    return count
-
-
-def _passes_on(frame: FrameType) -> bool:
-    """Whether the frame is ours, or of what changes settings for a while on behalf of the program."""
-    home = os.path.dirname(__file__) + os.sep
-    return frame.f_code.co_filename.startswith(home) or frame.f_globals.get("__name__") in _ON_BEHALF
-
-
-_ON_BEHALF = ("contextlib", "unittest.mock", "torch.utils._config_module", remark.__module__)
 
 
 def understood_options(options: Overrides, told: Told, *, others_ignore: bool = False) -> dict[str, object]:

@@ -8,14 +8,11 @@ libraries look up when they are called, and the functions of ``torch.compiler`` 
 from __future__ import annotations
 
 import atexit
-import functools
 import importlib.metadata
 import inspect
 import os
 import sys
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
@@ -23,7 +20,7 @@ from typing import Any, NoReturn
 import torch
 
 from compile_api import logs, torchs_settings
-from compile_api.asked import Told, settings, torchs_logs, understood_options
+from compile_api.asked import settings, torchs_logs, understood_options
 from compile_api.backends import CompilerFn, lookup
 from compile_api.compile import compile
 from compile_api.errors import BackendNotReady, BadOption, CompileApiError, UnknownBackend
@@ -31,6 +28,7 @@ from compile_api.fx_traces import trace_as_written
 from compile_api.importing.deferred import deferral_of
 from compile_api.options import Overrides
 from compile_api.report import Report, report
+from compile_api.state import STATE
 from compile_api.torchs_errors import adopt
 from compile_api.torchs_names import replacements
 from compile_api.wrapper import OptimizedModule
@@ -41,47 +39,30 @@ _WITH_THE_PEER = "torch._dynamo.comptime"
 """What comes when all of the peer does, not when it is deferred."""
 
 
-@dataclass
-class Served:
-    """What is in place of torch's functions, what was there before, and what was compiled meanwhile."""
-
-    before: dict[tuple[str, str], Any] = field(default_factory=dict)
-    compiled: list[Any] = field(default_factory=list)
-    switched_off: bool = False
-    """Whether it was called and was to do nothing."""
-    told: Told = field(default_factory=Told)
-    backend: str | CompilerFn | None = None
-    """What ``torch.compiler.set_default_backend`` was called with."""
-    put_back: list[Callable[[], None]] = field(default_factory=list)
-    lock: threading.RLock = field(default_factory=threading.RLock)
-
-
-# The one place that outlives a call: torch's own module is process-wide, and so is what we put into it.
-_SERVED = Served()
 # A program that ends lets go of what it was compiled to, and with that of its names: Python closes its files then.
-atexit.register(lambda: _SERVED.compiled.clear())
+atexit.register(lambda: STATE.served.compiled.clear())
 _ABSENT = object()
 
 
 def install() -> None:
     """From now on ``torch.compile`` is ours, in the whole process.  A second call changes nothing."""
-    with _SERVED.lock:
-        if _SERVED.before:
+    with STATE.served.lock:
+        if STATE.served.before:
             return
         for module in (name for name in _replacements() if name != _WITH_THE_PEER):
             _put(sys.modules[module])
             deferral = deferral_of(module)
             if deferral is not None and _put not in deferral.then:
                 deferral.then.append(_put)  # its own names come when it is loaded
-        _SERVED.put_back.append(torchs_settings.follow(_SERVED.told))
-        _SERVED.put_back.append(trace_as_written())
+        STATE.served.put_back.append(torchs_settings.follow(STATE.served.told))
+        STATE.served.put_back.append(trace_as_written())
         _follow_torchs_logs()
 
 
 def uninstall() -> None:
     """``torch.compile`` is torch's again.  What was compiled in between stays as it is."""
-    with _SERVED.lock:
-        for (module, name), original in _SERVED.before.items():
+    with STATE.served.lock:
+        for (module, name), original in STATE.served.before.items():
             namespace = vars(sys.modules[module])
             if original is _ABSENT:
                 namespace.pop(name, None)
@@ -90,12 +71,12 @@ def uninstall() -> None:
         for deferral in map(deferral_of, _replacements()):
             if deferral is not None and _put in deferral.then:
                 deferral.then.remove(_put)
-        while _SERVED.put_back:
-            _SERVED.put_back.pop()()
-        _SERVED.before.clear()
-        _SERVED.compiled.clear()
-        _SERVED.told.said.clear()  # the functions in torch's place keep it
-        _SERVED.backend, _SERVED.switched_off = None, False
+        while STATE.served.put_back:
+            STATE.served.put_back.pop()()
+        STATE.served.before.clear()
+        STATE.served.compiled.clear()
+        STATE.served.told.said.clear()  # the functions in torch's place keep it
+        STATE.served.backend, STATE.served.switched_off = None, False
 
 
 def _put(module: ModuleType) -> None:
@@ -103,17 +84,22 @@ def _put(module: ModuleType) -> None:
     namespace, waits = vars(module), deferral_of(module.__name__)
     for name, replacement in _replacements()[module.__name__].items():
         if name in namespace or (waits is not None and waits.waiting):
-            _SERVED.before[module.__name__, name] = namespace.get(name, _ABSENT)
+            STATE.served.before[module.__name__, name] = namespace.get(name, _ABSENT)
             namespace[name] = replacement
     if module.__name__ == "torch._dynamo":
-        _SERVED.put_back.append(adopt())
+        STATE.served.put_back.append(adopt())
         if _WITH_THE_PEER in sys.modules:
             _put(sys.modules[_WITH_THE_PEER])
 
 
-@functools.cache
 def _replacements() -> Mapping[str, Mapping[str, Any]]:
-    table = {module: dict(names) for module, names in replacements(_SERVED.told, serve).items()}
+    if not STATE.served.replacements:
+        STATE.served.replacements = _made_replacements()
+    return STATE.served.replacements
+
+
+def _made_replacements() -> Mapping[str, Mapping[str, Any]]:
+    table = {module: dict(names) for module, names in replacements(STATE.served.told, serve).items()}
     table["torch.compiler"].update(set_default_backend=_set_default, get_default_backend=_default)
     table["torch._logging"] = {"set_logs": _set_logs}
     return table
@@ -121,16 +107,16 @@ def _replacements() -> Mapping[str, Mapping[str, Any]]:
 
 def served_reports() -> tuple[Report, ...]:
     """The reports of everything that ``torch.compile`` was called with since ``install``."""
-    return tuple(report(each) for each in _SERVED.compiled)
+    return tuple(report(each) for each in STATE.served.compiled)
 
 
 def was_switched_off() -> bool:
     """Whether a call of ``torch.compile`` since ``install`` was to do nothing."""
-    return _SERVED.switched_off
+    return STATE.served.switched_off
 
 
 def _follow_torchs_logs() -> None:
-    wanted = torchs_logs(os.environ.get("TORCH_LOGS", ""), _SERVED.told)
+    wanted = torchs_logs(os.environ.get("TORCH_LOGS", ""), STATE.served.told)
     if wanted:
         logs.set_logs(wanted, os.environ.get("COMPILE_LOGS", ""))
         if path := os.environ.get("TORCH_LOGS_OUT"):
@@ -139,19 +125,19 @@ def _follow_torchs_logs() -> None:
 
 def _set_logs(**switches: Any) -> None:
     """``torch._logging.set_logs``: torch's own logs, and ours of the same names."""
-    _SERVED.before["torch._logging", "set_logs"](**switches)
+    STATE.served.before["torch._logging", "set_logs"](**switches)
     names = ",".join(name for name, value in switches.items() if value and name != "modules")
-    logs.set_logs(torchs_logs(names, _SERVED.told))
+    logs.set_logs(torchs_logs(names, STATE.served.told))
 
 
 def _set_default(backend: str | CompilerFn | None) -> None:
     if backend is not None:
         lookup(backend)
-    _SERVED.backend = backend
+    STATE.served.backend = backend
 
 
 def _default() -> str | CompilerFn:
-    return "inductor" if _SERVED.backend is None else _SERVED.backend
+    return "inductor" if STATE.served.backend is None else STATE.served.backend
 
 
 def serve(
@@ -173,16 +159,16 @@ def serve(
         raise BadOption("torch.compile takes either a mode or options, not both")
     asked.update(_further(more))
     general = settings()
-    torchs_settings.tell_of_changes_in_place(_SERVED.told)
+    torchs_settings.tell_of_changes_in_place(STATE.served.told)
     how = _how(_default() if backend is None else backend, asked)
     if disable or general.disable:
-        _SERVED.switched_off = True
+        STATE.served.switched_off = True
         return model
     how["dynamic"] = general.dynamic if dynamic is None else dynamic
     compiled: Any = _wrapped(model, how) if isinstance(model, torch.nn.Module) else compile(model, **how)
     if not isinstance(compiled, type):
         vars(compiled)["aot_compile"] = _aot_compile
-    _SERVED.compiled.append(compiled)
+    STATE.served.compiled.append(compiled)
     return compiled
 
 
@@ -215,13 +201,13 @@ def _again(model: Any, *, how: Mapping[str, Any]) -> Any:
 
 def _further(more: Mapping[str, Any]) -> Mapping[str, Any]:
     """Arguments that newer versions of ``torch.compile`` have."""
-    known = inspect.signature(_SERVED.before.get(("torch", "compile"), serve)).parameters
+    known = inspect.signature(STATE.served.before.get(("torch", "compile"), serve)).parameters
     for name in more:
         if name not in known:
             raise TypeError(f"torch.compile() got an unexpected keyword argument {name!r}")
     # Each call has versions of its own here, so they are isolated whether that is asked for or not.
     for name in (name for name, value in more.items() if value is not None and name not in _HONOURED):
-        _SERVED.told.once(f"torch.compile's argument {name!r} has no meaning for compile-api and is left out")
+        STATE.served.told.once(f"torch.compile's argument {name!r} has no meaning for compile-api and is left out")
     return {"recompile_limit": more.get("recompile_limit")}
 
 
@@ -233,12 +219,12 @@ def _how(backend: str | CompilerFn, asked: Mapping[str, Any]) -> dict[str, Any]:
     general, limit = settings(), asked["recompile_limit"]
     ours: dict[str, object] = {}
     if isinstance(backend, str) and (nearest := _NEAREST.get(backend)) is not None:
-        _SERVED.told.once(f"backend {backend!r} looks into torch's compiler; compile-api takes {nearest!r} for it")
+        STATE.served.told.once(f"backend {backend!r} looks into torch's compiler; compile-api takes {nearest!r} for it")
         backend = nearest
     function = _function_behind(backend)
     mode, options = asked["mode"], asked["options"]
     if mode in _MODES:
-        _SERVED.told.once(f"the mode {mode!r} has no meaning for compile-api, which takes {_MODES[mode]!r} for it")
+        STATE.served.told.once(f"the mode {mode!r} has no meaning for compile-api, which takes {_MODES[mode]!r} for it")
         mode = _MODES[mode]
     backend = backend if callable(backend) else _ALIASES.get(backend, backend)
     if function is not None:  # as torch does: what its author documented goes to it
@@ -248,7 +234,7 @@ def _how(backend: str | CompilerFn, asked: Mapping[str, Any]) -> dict[str, Any]:
         backend, mode = (partial(function, **for_it) if for_it else function), None
     else:
         # torch's backends that do not generate code take any options and look at none.
-        ours = understood_options(options, _SERVED.told, others_ignore=backend != "inductor")
+        ours = understood_options(options, STATE.served.told, others_ignore=backend != "inductor")
         ours = {**torchs_settings.generator_settings(), **ours}
     if limit is not None or general.recompile_limit is not None:
         ours.setdefault("recompile_limit", general.recompile_limit if limit is None else limit)

@@ -5,7 +5,6 @@ The one list of them: the jobs of the repository read it, too.  Must not import 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 TESTED = {"2.11.0": "3.6.0", "2.12.1": "3.7.0", "2.13.0": "3.7.1", "2.14.1": "3.8.0"}
@@ -42,8 +41,10 @@ def complaint(version: str) -> str:
     )
 
 
-@functools.cache
-def tell_of_newer(version: str, tell: Callable[[Warning], None]) -> None:
-    """Once per process."""
+def tell_of_newer(version: str, tell: Callable[[Warning], None], told: set[str]) -> None:
+    """Once, as long as ``told`` is kept."""
+    if version in told:
+        return
+    told.add(version)
     if said := complaint(version):
         tell(NewerTorchWarning(said))

@@ -15,11 +15,11 @@ import torch
 
 import capture
 from compile_api import controls
-from compile_api.asked import Told
 from compile_api.backends import CompilerFn, describe_backends, lookup, register_backend
 from compile_api.compile import backend_function
 from compile_api.explain import explain, export
 from compile_api.reset import reset
+from compile_api.told import Told
 from compile_api.torch_versions import pytree
 
 Replacements = Mapping[str, Mapping[str, Any]]

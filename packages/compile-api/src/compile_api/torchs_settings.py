@@ -16,7 +16,8 @@ from typing import Any
 
 import capture
 from capture import ProgramSettings
-from compile_api.asked import SAME_SETTING, Told
+from compile_api.asked import SAME_SETTING
+from compile_api.told import Told
 from compile_api.torch_versions import ConfigModule
 
 _DYNAMO, _INDUCTOR, _FUNCTORCH = HOMES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")

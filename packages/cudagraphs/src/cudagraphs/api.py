@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from .manager import Manager
 from .options import Options
 from .pools import Pools
 from .report import Report
+from .state import STATE
 from .torch_versions import INSIDES
 
 
@@ -227,9 +227,11 @@ def _state_of(module: torch.nn.Module) -> list[torch.Tensor]:
     return [*module.parameters(), *module.buffers()]
 
 
-@cache
 def _pools_of(device: int) -> Pools:
-    return Pools(lambda: Manager(CudaDriver(device)))
+    known = STATE.pools.get(device)
+    if known is None:
+        known = STATE.pools.setdefault(device, Pools(lambda: Manager(CudaDriver(device))))
+    return known
 
 
 def manager_of(device: int) -> Manager:

@@ -2,9 +2,9 @@
 
 from inductor.api import compile
 from inductor.cache import cached_files, remove_cached_files
-from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
+from inductor.compiled import CompiledGraph
 from inductor.complaints import complaints_heard
-from inductor.counting import Metrics, metrics
+from inductor.counting import Metrics
 from inductor.decompose import decompositions
 from inductor.errors import (
     BadCall,
@@ -18,10 +18,14 @@ from inductor.errors import (
 )
 from inductor.exported import CompiledProgram
 from inductor.options import Options
+from inductor.report import CompiledKernel, Fallback, Report
 from inductor.rewrites.layouts import as_eager_lays, lay_out_images
+from inductor.state import STATE as _STATE
 from inductor.toolchain import Machine, find_compiler, machine
 
 __version__ = "0.1.0"
+
+metrics = _STATE.metrics
 
 __all__ = [
     "BadCall",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
@@ -10,17 +9,16 @@ from torch.fx import GraphModule
 
 from inductor import pipeline, trace
 from inductor.calling import calling_of, check_list, with_constants
-from inductor.compiled import CompiledGraph, Report
+from inductor.compiled import CompiledGraph
 from inductor.complaints import complain
-from inductor.counting import metrics
 from inductor.errors import BuildError, CacheError, InductorError, NotAGraph, UnsupportedGraph
 from inductor.exported import CompiledProgram, Program, compile_exported, is_program
 from inductor.given import examples_of, graph_of
 from inductor.options import Options
+from inductor.report import Report
 from inductor.rewrites.layouts import as_eager_lays
+from inductor.state import STATE
 from inductor.torch_versions import INSIDES
-
-_numbers = itertools.count()
 
 
 @overload
@@ -64,7 +62,7 @@ def compile(
 
 
 def _compile(gm: GraphModule, given: Any, chosen: Options, tell: Callable[[str], None] | None) -> CompiledGraph:
-    name = f"graph_{next(_numbers)}"
+    name = f"graph_{next(STATE.graph_numbers)}"
     examples = examples_of(name, gm, given)
     work = pipeline.Work(name, gm, examples, chosen, tell)
     try:
@@ -83,7 +81,7 @@ def _compile(gm: GraphModule, given: Any, chosen: Options, tell: Callable[[str],
         raise
     compiled.calling = calling_of(name, gm, compiled.program)
     compiled.call = with_constants(compiled.call, gm, examples, compiled.program)
-    metrics.add(compiled.report)
+    STATE.metrics.add(compiled.report)
     return compiled
 
 

@@ -14,10 +14,11 @@ from inductor import runner, triton_launch, triton_tune
 from inductor.codegen.plans import Plan
 from inductor.codegen.units import PrintedProgram, print_units
 from inductor.codegen.wrapper import Kernels, Wrapper, print_wrapper
-from inductor.compiled import CompiledGraph, CompiledKernel, Fallback, Report
+from inductor.compiled import CompiledGraph
 from inductor.ir.graph import Graph, Nest
 from inductor.ir.program import Call, Launch, Program
 from inductor.options import Options
+from inductor.report import CompiledKernel, Fallback, Report
 from inductor.runner import MakeRun
 from inductor.schedule import layouts
 from inductor.toolchain import Library, build, machine, open_cache

@@ -8,22 +8,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
-_heard_by: ContextVar[Callable[[str], None] | None] = ContextVar("heard_by", default=None)
+from inductor.state import STATE
 
 
 @contextmanager
 def complaints_heard(listener: Callable[[str], None]) -> Iterator[None]:
-    before = _heard_by.set(listener)
+    before = STATE.hears_complaints.set(listener)
     try:
         yield
     finally:
-        _heard_by.reset(before)
+        STATE.hears_complaints.reset(before)
 
 
 def complain(text: str, *, stacklevel: int = 1) -> None:
-    listener = _heard_by.get()
+    listener = STATE.hears_complaints.get()
     if listener is not None:
         listener(text)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from inductor.compiled import Report
+from inductor.report import Report
 
 
 @dataclass(slots=True)
@@ -54,5 +54,3 @@ class Metrics:
 
 
 _COUNTERS = tuple(name for name in Metrics.__slots__ if not name.startswith("_"))
-
-metrics = Metrics()

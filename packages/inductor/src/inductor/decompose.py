@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import linecache
 import operator
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -25,6 +24,7 @@ from inductor.errors import UnsupportedGraph
 from inductor.lowerings import LIBRARY, LOWERINGS
 from inductor.refused import is_unimplemented
 from inductor.rewrites.redundant import MAY_RAISE
+from inductor.state import STATE
 from inductor.torch_versions import (
     INSIDES,
     DispatchKey,
@@ -39,9 +39,6 @@ from inductor.torch_versions import (
     sync,
     to_functional_tensor,
 )
-
-_TRACER = threading.Lock()
-"""Torch's tracer takes the place of functions of the whole process while it runs: one thread at a time."""
 
 TAKEN_APART = (
     "_chunk_cat", "_fused_rms_norm", "_fused_rms_norm_backward", "_prelu_kernel", "_prelu_kernel_backward",
@@ -240,7 +237,7 @@ def _traced(gm: GraphModule, example_inputs: Sequence[Any]) -> GraphModule:
     fakes = [_fake(mode, value) for value in values]
     allowed, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
     try:
-        with _TRACER, torch.no_grad(), mode:
+        with STATE.tracer, torch.no_grad(), mode:
             return make_fx(_functional(gm), decomposition_table=decompositions())(*fakes)
     except Exception as error:  # the graph's own, or one of the tracer's: running it tells
         raise UnsupportedGraph(_failure(gm, values, error)) from error

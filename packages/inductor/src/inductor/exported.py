@@ -16,8 +16,9 @@ import torch
 from torch.fx import GraphModule, Node
 
 from inductor.calling import kind
-from inductor.compiled import CompiledGraph, Report
+from inductor.compiled import CompiledGraph
 from inductor.errors import BadCall, BadInput, UnsupportedGraph
+from inductor.report import Report
 from inductor.torch_versions import pytree
 
 

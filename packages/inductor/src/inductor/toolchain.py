@@ -26,6 +26,7 @@ from inductor.compiler_faults import FAULTS, flags_against_faults
 from inductor.complaints import complain
 from inductor.errors import BuildError, CacheError, InductorError
 from inductor.options import Options
+from inductor.state import STATE
 
 FLAGS = (
     "-O3",
@@ -174,29 +175,26 @@ def open_cache(options: Options) -> Cache:
 
 
 def _of_this_process(options: Options) -> Cache:
-    return Cache(Path(_process_folder().name), options.cache_bytes)
-
-
-_TOLD: set[str] = set()
-"""The folders that were said not to be written to."""
+    return Cache(_process_folder(), options.cache_bytes)
 
 
 def _failed_before(store: Cache) -> bool:
-    return str(store.folder.parent) in _TOLD
+    return str(store.folder.parent) in STATE.unusable_folders
 
 
 def _tell_once(folder: str, why: str) -> None:
-    if folder not in _TOLD:
-        _TOLD.add(folder)
+    if folder not in STATE.unusable_folders:
+        STATE.unusable_folders.add(folder)
         complain(f"{why}; kernels are built for this process only", stacklevel=2)
 
 
-@cache
-def _process_folder() -> tempfile.TemporaryDirectory[str]:
-    try:
-        return tempfile.TemporaryDirectory(prefix="compile-api-")
-    except OSError as error:
-        raise CacheError(f"no folder can be written to for building kernels: {error.strerror}") from error
+def _process_folder() -> Path:
+    with STATE.making_folder:
+        try:
+            STATE.spare_folder = STATE.spare_folder or tempfile.TemporaryDirectory(prefix="compile-api-")
+        except OSError as error:
+            raise CacheError(f"no folder can be written to for building kernels: {error.strerror}") from error
+        return Path(STATE.spare_folder.name)
 
 
 def _compile(

@@ -15,6 +15,7 @@ import inductor
 from inductor import toolchain
 from inductor.errors import BuildError
 from inductor.options import Options
+from inductor.state import STATE
 
 ANSWER = 'extern "C" int answer() { return 42; }'
 
@@ -123,7 +124,7 @@ FAULTS = {
 
 @pytest.fixture
 def untold(monkeypatch):
-    monkeypatch.setattr(toolchain, "_TOLD", set())
+    monkeypatch.setattr(STATE, "unusable_folders", set())
 
 
 @pytest.mark.parametrize("fault", FAULTS)

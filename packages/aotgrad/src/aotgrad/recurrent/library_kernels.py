@@ -7,7 +7,6 @@ Must not know: tracing.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -20,6 +19,7 @@ from torch.nn import functional as nnf
 from aotgrad.errors import AotgradError, Unsupported
 from aotgrad.recurrent import steps
 from aotgrad.recurrent.steps import register, written_out
+from aotgrad.state import STATE
 from aotgrad.torch_versions import aten
 
 LSTM_OF_ONEDNN = 2
@@ -185,8 +185,14 @@ def _random_state(device: torch.device, dropout: float) -> Iterator[Tensor | Non
     drawn.record(stream)
 
 
-@cache
 def _dropout_of(device: torch.device) -> tuple[Tensor, torch.cuda.Event]:
+    known = STATE.dropout_of_cudnn.get(device)
+    if known is None:
+        known = STATE.dropout_of_cudnn.setdefault(device, _new_dropout(device))
+    return known
+
+
+def _new_dropout(device: torch.device) -> tuple[Tensor, torch.cuda.Event]:
     seed = int(torch.randint(2**31 - 1, ()))
     state = aten._cudnn_init_dropout_state.default(0.5, True, seed, dtype=torch.uint8, device=device)
     event = torch.cuda.Event()
@@ -231,12 +237,9 @@ def _not_twice(*args: Any) -> Any:
     raise Unsupported("cuDNN's recurrent networks cannot be differentiated twice", "switch cuDNN off for them")
 
 
-_DEFINING = threading.Lock()
-
-
 def define() -> None:
     """Defines the operators when the first network is met: few programs have one, and torch takes its time for them."""
-    with _DEFINING:
+    with STATE.defining_operators:
         _define_once()
 
 
