@@ -23,8 +23,6 @@ from inductor.ir.index import Index, Symbol
 LONGEST_INLINE = 72
 """A subexpression longer than this gets a name of its own."""
 
-_ATOMIC = Precedence.ATOM
-
 
 @dataclass(frozen=True, slots=True)
 class Lanes:

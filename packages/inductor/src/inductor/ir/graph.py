@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import torch
 
@@ -16,8 +16,6 @@ from inductor.ir.expr import Expr
 from inductor.ir.index import Index, Symbol
 from inductor.ir.kernel import Loop
 from inductor.ir.program import Bind, Buffer, Call, Ref, View
-
-Device: TypeAlias = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True, slots=True)

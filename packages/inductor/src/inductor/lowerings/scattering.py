@@ -43,7 +43,6 @@ Places = Sequence[tuple[Symbol, Expr]]
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
 """What GPUs can add to in one step."""
 _OTHER_TYPE = "a source of another type, which eager refuses"
-REDUCED = "amax", "amin", "mean", "prod", "sum"
 
 
 def copied(ctx: Context, x: Tensor) -> Tensor:
