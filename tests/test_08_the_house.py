@@ -80,7 +80,7 @@ def test_functions_stay_small():
 
 BACK = {
     # It looks through the calls under way for the tracer's: a name that is compared, and nothing is imported by it.
-    ("aotgrad.own_functions", "aotgrad.joint"),
+    ("aotgrad.recording.own_functions", "aotgrad.tracing.joint"),
 }
 """The imports that close a circle today.  Each does: one that no longer does has to go from the list."""
 
@@ -134,7 +134,7 @@ def test_the_face_asks_engines_for_what_they_show_their_users():
 # -- state of modules -------------------------------------------------------------------------------------------------
 
 TABLES = """
-    aotgrad.custom_ops._ORIGINALS aotgrad.decompositions.registry.OWN aotgrad.early.RULES
+    aotgrad.recording.custom_ops._ORIGINALS aotgrad.decompositions.registry.OWN aotgrad.pre_autograd.rules.RULES
     capture.evaluator.builtin_rules.registry.PURE capture.evaluator.builtin_rules.registry.RULES
     capture.evaluator.builtin_rules.dynamic_floats._RULES capture.evaluator.opcodes.registry.HANDLERS
     capture.evaluator.wrap_rules.RULES capture.operators.definitions._DEFINED

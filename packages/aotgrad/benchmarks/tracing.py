@@ -25,7 +25,7 @@ def measure(name: str, model: nn.Module, inputs: torch.Tensor) -> None:
     """Processor time from the call to the verified joint graph: the first trace, and the best of three."""
     seconds, nodes = [], []
 
-    def partition(joint: aotgrad.joint.JointGraph) -> aotgrad.partition.Pair:
+    def partition(joint: aotgrad.tracing.joint.JointGraph) -> aotgrad.partitioning.partition.Pair:
         seconds.append(time.process_time() - start)
         nodes.append(len(joint.graph.nodes))
         return aotgrad.default_partition(joint)

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 import aotgrad
 from aotgrad.errors import FailsOnFakes
-from aotgrad.misfits import refuse_misfits
+from aotgrad.pre_autograd.mismatched_operands import refuse_misfits
 
 samples_of_torch = pytest.importorskip(
     "torch.testing._internal.common_methods_invocations", reason="they need expecttest", exc_type=ImportError

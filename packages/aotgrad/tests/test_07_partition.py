@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import aotgrad
-from aotgrad.maxflow import FlowNetwork
+from aotgrad.partitioning.maxflow import FlowNetwork
 from aotgrad.roles import Gradient, Primal, Result, Saved, Tangent, UpdatedInput
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 import aotgrad
 from aotgrad.errors import FailsOnFakes
-from aotgrad.misfits import refuse_misfits
+from aotgrad.pre_autograd.mismatched_operands import refuse_misfits
 
 INTS, FLOATS, MORE = torch.arange(3), torch.full((3,), 2.5), torch.arange(1.0, 7.0).reshape(2, 3)
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import aotgrad
-from aotgrad import own_functions
+from aotgrad.recording import own_functions
 
 PARTITIONS = [aotgrad.default_partition, aotgrad.min_cut_partition]
 

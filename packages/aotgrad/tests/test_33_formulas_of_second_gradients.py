@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import aotgrad
-from aotgrad import graph_wanted
+from aotgrad.backward import create_graph_formulas
 
 PARTITIONS = [aotgrad.default_partition, aotgrad.min_cut_partition]
 det, slogdet, solve = torch.linalg.det, torch.linalg.slogdet, torch.linalg.solve
@@ -87,4 +87,4 @@ def test_whose_backward_solves_with_what_forward_found():
         "_linalg_solve_ex": torch.linalg.solve(m, m.detach()),
     }
     assert all(hasattr(value.grad_fn, "_saved_LU") for value in kept.values())
-    assert {factors.overloadpacket.__name__ for factors in graph_wanted._FACTORS} == {*kept}
+    assert {factors.overloadpacket.__name__ for factors in create_graph_formulas._FACTORS} == {*kept}

@@ -11,7 +11,7 @@ import warnings
 import pytest
 import torch
 
-import aotgrad.joint
+import aotgrad.tracing.joint
 import capture.entry.hook
 import capture.entry.translate
 import capture.recording.operations
@@ -94,8 +94,8 @@ PLACES = [
     (capture.entry.hook, "translate"),
     (capture.recording.operations, "_run"),
     (capture.entry.translate, "_evaluate"),
-    (aotgrad.joint, "_run"),
-    (aotgrad.joint, "_gradients"),
+    (aotgrad.tracing.joint, "_run"),
+    (aotgrad.tracing.joint, "_gradients"),
 ]
 
 

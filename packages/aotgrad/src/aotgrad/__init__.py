@@ -5,8 +5,8 @@ from aotgrad.api import aot_function, aot_module, compile, function, module
 from aotgrad.differentiable_inputs import differentiable_inputs
 from aotgrad.eager import run_eagerly
 from aotgrad.errors import AotgradError, BadGraph, InputChanged, Unsupported, WrongArguments
-from aotgrad.mincut import min_cut_partition
-from aotgrad.partition import default_partition
+from aotgrad.partitioning.mincut import min_cut_partition
+from aotgrad.partitioning.partition import default_partition
 from aotgrad.show import show
 
 __version__ = "0.1.0"

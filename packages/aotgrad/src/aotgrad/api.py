@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import fx, nn
 
+from aotgrad.argument_checks import check_compilers, check_function, check_graph, check_module, check_tables
 from aotgrad.frontends import CompiledFunction, CompiledModule
-from aotgrad.given import check_compilers, check_function, check_graph, check_module, check_tables
-from aotgrad.partition import Partition, default_partition
+from aotgrad.partitioning.partition import Partition, default_partition
 from aotgrad.pipeline import Compiler, LayOut, Options, compile_program, graph_program
 from aotgrad.torch_versions import OpOverload
 

@@ -15,9 +15,9 @@ import torch
 from torch import fx
 
 from aotgrad.errors import WrongArguments, kind
-from aotgrad.functional import memory_of
 from aotgrad.roles import Tangent
 from aotgrad.source import Source
+from aotgrad.tensors.functional import memory_of
 from aotgrad.torch_versions import OpOverload, op_of
 
 Boxed = Callable[[list[Any]], Sequence[Any]]

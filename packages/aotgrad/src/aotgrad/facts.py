@@ -1,6 +1,6 @@
 """Facts of one run of the program: who is mutated, who aliases whom, what each output is made of.
 
-All frozen data; `analyse.py` fills it, `wrapper.py` turns it into code.
+All frozen data; `tracing/analyse.py` fills it, `calling/wrapper.py` turns it into code.
 Must not know: how it was found, how it is restored.
 """
 

@@ -18,15 +18,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from aotgrad.calling.wrapper import Call
 from aotgrad.errors import FailsOnFakes, Unsupported, WrongArguments, kind, miscounted
-from aotgrad.functional import memory_of
-from aotgrad.inputs import Signature
 from aotgrad.pipeline import Options, compile_program
-from aotgrad.recorder import Recorder
-from aotgrad.shape_guards import ShapeGuard, shape_guard
-from aotgrad.subclasses import is_wrapped, unwrap_all
+from aotgrad.recording.recorder import Recorder
+from aotgrad.tensors.functional import memory_of
+from aotgrad.tensors.subclasses import is_wrapped, unwrap_all
 from aotgrad.torch_versions import buffers_of, parameters_of, pytree
-from aotgrad.wrapper import Call
+from aotgrad.tracing.inputs import Signature
+from aotgrad.tracing.shape_guards import ShapeGuard, shape_guard
 
 Around = Callable[..., AbstractContextManager[None]]
 

@@ -14,22 +14,21 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotgrad import passes
-from aotgrad.autograd import Boxed, differentiable_function, inputs_to_note
-from aotgrad.batched import compiled_or_batched
-from aotgrad.elsewhere import made_elsewhere, running_elsewhere
+from aotgrad.backward.autograd_function import Boxed, differentiable_function, inputs_to_note
+from aotgrad.backward.batched_tangents import compiled_or_batched
+from aotgrad.backward.old_values import with_old_values
+from aotgrad.backward.stages import Staged, early_writes
+from aotgrad.calling.inference_mode import made_elsewhere, running_elsewhere
+from aotgrad.calling.packing import PackedProgram, open_arguments, packed_call, with_wrappings
+from aotgrad.calling.wrapper import Call, wrap_call
 from aotgrad.errors import DependsOnValues, WrongArguments, kind
 from aotgrad.facts import Facts
-from aotgrad.inputs import Signature, read_inputs, with_shared_memory
-from aotgrad.inside import write_inside
-from aotgrad.joint import BoundProgram, JointGraph, trace_joint
-from aotgrad.old_values import with_old_values
-from aotgrad.packing import PackedProgram, open_arguments, packed_call, with_wrappings
-from aotgrad.partition import Half, Pair, Partition, default_partition, inference
-from aotgrad.recorder import Decompositions, Recorder
+from aotgrad.partitioning import passes
+from aotgrad.partitioning.input_writes import write_inside
+from aotgrad.partitioning.partition import Half, Pair, Partition, default_partition, inference
+from aotgrad.recording.recorder import Decompositions, Recorder
 from aotgrad.roles import AliasBase, Primal, Size
-from aotgrad.stages import Staged, early_writes
-from aotgrad.subclasses import is_wrapped
+from aotgrad.tensors.subclasses import is_wrapped
 from aotgrad.torch_versions import (
     INSIDES,
     DisableAutocast,
@@ -37,8 +36,9 @@ from aotgrad.torch_versions import (
     set_grad_enabled,
     unsafe_set_version_counter,
 )
+from aotgrad.tracing.inputs import Signature, read_inputs, with_shared_memory
+from aotgrad.tracing.joint import BoundProgram, JointGraph, trace_joint
 from aotgrad.verify import verify_half, verify_joint, verify_pair
-from aotgrad.wrapper import Call, wrap_call
 
 Compiler = Callable[[fx.GraphModule, list[Any]], Boxed]
 LayOut = Callable[[fx.Graph], None]

@@ -12,8 +12,8 @@ import torch
 from torch import fx
 
 from aotgrad.errors import WrongArguments, kind
-from aotgrad.joint import JointGraph
-from aotgrad.partition import Half, Pair
+from aotgrad.partitioning.partition import Half, Pair
+from aotgrad.tracing.joint import JointGraph
 
 
 def show(stage: JointGraph | Pair | Half) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from torch import fx
 
 from aotgrad.errors import BadGraph
-from aotgrad.joint import JointGraph
-from aotgrad.partition import Half, Pair
+from aotgrad.partitioning.partition import Half, Pair
 from aotgrad.roles import AliasBase, Gradient, Primal, Saved, SavedSize, Size, Tangent
 from aotgrad.torch_versions import OpOverload, schema_of
+from aotgrad.tracing.joint import JointGraph
 
 
 def verify_joint(joint: JointGraph) -> None:

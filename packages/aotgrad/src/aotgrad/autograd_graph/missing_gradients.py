@@ -1,0 +1,163 @@
+"""Gradients that are there, and those that are zeros or missing, where some results are not used.
+
+Every step of autograd is asked as soon as one of its results has a gradient, and what it returns is there, also where
+it depends on no tangent: the gradient of ``x.ne_(y)`` is zeros.  A `torch.autograd.Function` that is told which
+gradients are missing may answer with others: from there on what the graph computes with decides.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+from torch.autograd.function import BackwardCFunction
+
+from aotgrad.autograd_graph.result_levels import passed
+from aotgrad.tensors.functional import is_functional
+
+Edges = Collection[tuple[Any, int]]
+"""Steps of autograd, and the numbers of inputs of these."""
+
+
+def outputs_behind(
+    outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], unanswered: Edges
+) -> list[set[int]]:
+    """For each leaf, the outputs from which autograd is certain to come to it."""
+    found: list[set[int]] = [set() for _ in leaves]
+    numbers = {id(leaf): number for number, leaf in enumerate(leaves)}
+    for order, output in enumerate(outputs):
+        for reached in _reached(output.grad_fn, unanswered):
+            if reached in numbers:
+                found[numbers[reached]].add(order)
+    return found
+
+
+def told_of_missing_gradients(outputs: Sequence[torch.Tensor]) -> str | None:
+    """The name of a function that is told which of its results have no gradient, where that is not the same in every
+    call: it depends on which of ``outputs`` are used."""
+    arriving: dict[Any, list[frozenset[int]]] = {}
+    for output in outputs:
+        for function, numbers in _results_used(output).items():
+            arriving.setdefault(function, []).append(numbers)
+    return next((type(function).__name__ for function, used in arriving.items() if len(set(used)) > 1), None)
+
+
+ANSWERS = "tangents"
+"""Under this name a node's ``meta`` has the numbers of tangents without which it is not there, though it read none."""
+
+
+def reached_by(graph: fx.Graph, tangents: Sequence[fx.Node]) -> dict[fx.Node, tuple[int, ...]]:
+    """For each node, the tangents that it depends on: without them its gradient is undefined, not zero."""
+    reached: dict[fx.Node, frozenset[int]] = {node: frozenset((i,)) for i, node in enumerate(tangents)}
+    nothing: frozenset[int] = frozenset()
+    for node in graph.nodes:
+        if node not in reached:
+            own = node.meta.get(ANSWERS, nothing)
+            reached[node] = own.union(*(reached[source] for source in node.all_input_nodes))
+    return {node: tuple(sorted(found)) for node, found in reached.items()}
+
+
+@contextmanager
+def functions_noted(
+    outputs: Sequence[torch.Tensor], tangents: Sequence[fx.Node], node_of: Callable[[torch.Tensor], fx.Node]
+) -> Iterator[Edges]:
+    """While backward of ``outputs`` runs: what a function with a backward of its own is given and answers is there as
+    soon as one gradient arrives, and not without, whatever it is made of.  Yields where it answers with nothing."""
+    unanswered = set[tuple[Any, int]]()
+    known = {node: frozenset((number,)) for number, node in enumerate(tangents)}
+
+    def behind(value: Any) -> frozenset[int]:
+        return _tangents_behind(node_of(value), known) if _is_plain(value) else frozenset()
+
+    def all_behind(values: Sequence[Any]) -> frozenset[int]:
+        return frozenset[int]().union(*map(behind, values))
+
+    def noted(numbers: frozenset[int], value: Any) -> Any:
+        if not _is_plain(value) or behind(value) == numbers:
+            return value
+        own = torch.ops.aten.alias.default(value)
+        node_of(own).meta[ANSWERS] = numbers
+        return own
+
+    def note_given(arrived: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(map(functools.partial(noted, all_behind(arrived)), arrived))
+
+    def note_answers(function: Any, answers: Sequence[Any], arrived: Sequence[Any]) -> tuple[Any, ...]:
+        unanswered.update((function, number) for number, answer in enumerate(answers) if answer is None)
+        return tuple(map(functools.partial(noted, all_behind(arrived)), answers))
+
+    with ExitStack() as hooks:
+        for function in _functions_behind(outputs) if len(outputs) > 1 else ():
+            hooks.enter_context(function.register_prehook(note_given))
+            hooks.enter_context(function.register_hook(functools.partial(note_answers, function)))
+        yield unanswered
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and is_functional(value)
+
+
+def _functions_behind(outputs: Sequence[torch.Tensor]) -> Iterator[Any]:
+    behind = set[Any]().union(*(passed(output, set()) for output in outputs))
+    return (step for step in behind if isinstance(step, BackwardCFunction))
+
+
+def _tangents_behind(node: fx.Node, known: dict[fx.Node, frozenset[int]]) -> frozenset[int]:
+    waiting = [node]
+    while waiting:
+        unknown = [source for source in waiting[-1].all_input_nodes if source not in known]
+        if waiting[-1] not in known and unknown:
+            waiting.extend(unknown)
+            continue
+        here = waiting.pop()
+        if here not in known:
+            own: frozenset[int] = here.meta.get(ANSWERS, frozenset())
+            known[here] = own.union(*(known[source] for source in here.all_input_nodes))
+    return known[node]
+
+
+def _results_used(output: torch.Tensor) -> dict[Any, frozenset[int]]:
+    """Of each such function behind an output, the numbers of the results by which autograd comes to it."""
+    found: dict[Any, frozenset[int]] = {}
+    seen: set[Any] = set()
+    waiting = [(output.grad_fn, output.output_nr)]
+    while waiting:
+        step, number = waiting.pop()
+        if step is None:
+            continue
+        if isinstance(step, BackwardCFunction) and not _wants_zeros(type(step)):
+            found[step] = found.get(step, frozenset()) | {number}
+        if step not in seen:
+            seen.add(step)
+            waiting += step.next_functions
+    return found
+
+
+def _reached(start: Any, unanswered: Edges) -> set[int]:
+    """The ids of the leaves that autograd comes to from `start`, whatever functions answer on the way."""
+    seen: set[tuple[Any, bool]] = set()
+    leaves: set[int] = set()
+    waiting = [(start, True)]
+    while waiting:
+        step, certain = waiting.pop()
+        if step is None or (step, certain) in seen:
+            continue
+        seen.add((step, certain))
+        if isinstance(step, BackwardCFunction):
+            certain = _wants_zeros(type(step))
+        if certain and hasattr(step, "variable"):
+            leaves.add(id(step.variable))
+        befores = (before for before, _ in step.next_functions)
+        waiting += [(before, certain) for number, before in enumerate(befores) if (step, number) not in unanswered]
+    return leaves
+
+
+def _wants_zeros(node: Any) -> bool:
+    """What a context was told cannot be read from it, but whether the function tells it."""
+    function = node._forward_cls
+    tells = (getattr(method, "__code__", None) for method in (function.forward, function.setup_context))
+    return not any(code is not None and "set_materialize_grads" in code.co_names for code in tells)

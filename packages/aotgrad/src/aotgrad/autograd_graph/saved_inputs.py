@@ -1,0 +1,121 @@
+"""Inputs that autograd saved as the call left them: whoever writes to one before backward is refused, as in eager.
+
+A graph saves what its own backward reads, of an input that it changed a value of its own.  So it is noted which inputs
+autograd saved while the program was traced, their versions when all is written back, and backward compares these.
+Must not know: graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+from aotgrad.state import STATE
+from aotgrad.tensors.symbols import size_hint
+from aotgrad.torch_versions import unsafe_set_version_counter, version_of
+
+_APART = 16
+"""Writes to one input that a program may make, as a power of two."""
+
+
+class SavedInput(NamedTuple):
+    """The number of an input, and the shape of what was saved of it."""
+
+    input: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Which inputs are noted together, as the same results need them: the groups, and for each result its group."""
+
+    groups: tuple[tuple[SavedInput, ...], ...] = ()
+    of_results: tuple[int | None, ...] = ()
+
+
+def grouped(saved: Sequence[frozenset[SavedInput]]) -> Noted:
+    """For what was saved behind each result."""
+    each = [tuple(sorted(inputs)) for inputs in saved]
+    groups = sorted(set(each) - {()})
+    return Noted(tuple(groups), tuple(groups.index(inputs) if inputs else None for inputs in each))
+
+
+@contextmanager
+def numbered_versions(inputs: Mapping[int, torch.Tensor]) -> Iterator[None]:
+    """The version of a tensor tells which input it looks at, until whoever made the inputs finds them as they were."""
+    values = {number: value for number, value in inputs.items() if not value.is_inference()}
+    before = [int(version_of(value)) for value in values.values()]
+    unsafe_set_version_counter(list(values.values()), [number + 1 << _APART for number in values])
+    try:
+        yield
+    finally:
+        unsafe_set_version_counter(list(values.values()), before)
+
+
+def inputs_saved(node: Any) -> frozenset[SavedInput]:
+    """The inputs that a node of autograd saved as they are now."""
+    values = [value for value in _saved(node) if not value.is_inference()]
+    found = ((int(version_of(value)) >> _APART, value) for value in values)
+    return frozenset(SavedInput(number - 1, tuple(map(size_hint, value.shape))) for number, value in found if number)
+
+
+def _saved(node: Any) -> Iterable[torch.Tensor]:
+    if isinstance(node, BackwardCFunction):  # its function may have hooks of the program's own on them
+        return ()
+    found: list[Any] = []
+    kind: Any = type(node)
+    for name in saved_names(kind):
+        try:
+            raw = getattr(node, f"_raw{name}")
+            raws = raw if isinstance(raw, (list, tuple)) else (raw,)
+            if all(each.unpack_hook is None for each in raws):
+                value = getattr(node, name)
+                found += value if isinstance(value, (list, tuple)) else [value]
+        except (AttributeError, RuntimeError):  # freed or written to since: backward, which is traced next, is told
+            continue
+    return [value for value in found if isinstance(value, torch.Tensor)]
+
+
+def saved_names(kind: type) -> tuple[str, ...]:
+    """The attributes of a kind of autograd's nodes by which what they save is read."""
+    known = STATE.saved_names.get(kind)
+    if known is None:
+        known = tuple(name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_"))
+        STATE.saved_names[kind] = known
+    return known
+
+
+def note_saved(results: Sequence[torch.Tensor], group: int, saved: Sequence[torch.Tensor]) -> None:
+    """Inputs as they are once the call is over, kept by the nodes behind its results as autograd keeps others."""
+    plain = [each for each in saved if not each.is_inference()]
+    holder = keep(plain)
+    for result in results:
+        node: Any = result.grad_fn
+        if node is not None:
+            node.noted = {**(getattr(node, "noted", None) or {}), group: holder}
+
+
+def refuse_written(ctx: Any, group: int) -> None:
+    """Raises what autograd does where an input of the group was written to since."""
+    noted = getattr(ctx, "noted", None)
+    if noted and group in noted:
+        noted[group].grad_fn.saved_tensors  # noqa: B018 - asking compares their versions
+
+
+def keep(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A tensor whose node of autograd keeps these with their versions."""
+    with torch.enable_grad():
+        holder: torch.Tensor = _Holder.apply(torch.empty(0, requires_grad=True), tensors)
+    return holder
+
+
+class _Holder(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor:
+        ctx.save_for_backward(*values)
+        return torch.empty(0)

@@ -1,0 +1,1 @@
+"""The autograd functions around compiled graphs: when backward is compiled, for which tangents, and once more."""

@@ -1,0 +1,115 @@
+"""Backward graphs for calls in which some tangents do not arrive, because nobody used those outputs.
+
+Gradients are linear in the tangents: what depends on absent ones alone is zero, and is not computed.
+Must not know: how tangents are found to be absent, how graphs are compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotgrad.autograd_graph.missing_gradients import reached_by
+from aotgrad.partitioning.partition import Half
+from aotgrad.roles import Gradient, OutputRole, Saved, Tangent
+from aotgrad.torch_versions import aten
+
+
+def has_fixed_sizes(half: Half) -> bool:
+    """Zeros can be written into a graph whose sizes are known."""
+    values = [node.meta.get("val") for node in half.module.graph.nodes]
+    return all(isinstance(size, int) for value in values if isinstance(value, torch.Tensor) for size in value.shape)
+
+
+def without_tangents(half: Half, absent: Collection[int]) -> Half:
+    """The backward graph that neither takes the tangents of these numbers, nor returns gradients that need them; what
+    forward saved for those alone it does not take either."""
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    returned: Any = graph.graph_copy(half.module.graph, copies)
+    tangents = [copies[n] for n in half.module.graph.nodes if n in copies and isinstance(n.meta.get("role"), Tangent)]
+    given = zip(half.module.graph.find_nodes(op="placeholder"), half.inputs, strict=True)
+    saved = {copies[node] for node, role in given if isinstance(role, Saved)}
+    gone = {tangents[index] for index in absent}
+    reached = reached_by(graph, tangents)
+    zero = {node for node, by in reached.items() if by and gone.issuperset(tangents[index] for index in by)}
+    outputs = [
+        (v, role) for v, role in zip(returned, half.outputs, strict=True) if v not in zero or _is_there(role, absent)
+    ]
+    replaced: dict[fx.Node, fx.Node] = {}
+    for node in [node for node in graph.nodes if node not in zero]:
+        node.args = fx.map_arg(node.args, lambda n: replaced.get(n, n))
+        node.kwargs = fx.map_arg(node.kwargs, lambda n: replaced.get(n, n))
+        if not zero.isdisjoint(node.all_input_nodes):
+            other = _other_summand(node, zero)
+            if other is not None:
+                replaced[node] = other
+            else:
+                _write_zeros(graph, node, zero)
+    graph.output(tuple(_zeros(graph, v) if v in zero else replaced.get(v, v) for v, _ in outputs))
+    for node in reversed(list(graph.nodes)):
+        unread = node in saved
+        if not node.users and (node.op == "call_function" or node in gone or unread):
+            graph.erase_node(node)
+    kept = set(graph.nodes)
+    placeholders = [copies[node] for node in half.module.graph.find_nodes(op="placeholder")]
+    roles = tuple(role for node, role in zip(placeholders, half.inputs, strict=True) if node in kept)
+    return Half(fx.GraphModule(half.module, graph), roles, tuple(role for _, role in outputs))
+
+
+def saved_read(backward: Half, fewer: Half) -> list[bool]:
+    """Which of the saved tensors of a backward one for fewer tangents reads, too."""
+    read = set(fewer.inputs)
+    return [role in read for role in backward.inputs if isinstance(role, Saved)]
+
+
+def drop_absent(graph: fx.Graph, absent: Collection[int]) -> None:
+    """Zeros for what hangs on these tangents alone, which come as zeros: not all is zero that is made of zeros."""
+    tangents = [node for node in graph.find_nodes(op="placeholder") if isinstance(node.meta.get("role"), Tangent)]
+    zero = {node for node, by in reached_by(graph, tangents).items() if by and set(absent).issuperset(by)}
+    for node in [node for node in zero if node.op == "call_function"]:
+        if isinstance(node.meta.get("val"), torch.Tensor) and not zero.issuperset(node.users):
+            with graph.inserting_after(node):
+                zeros = _zeros(graph, node)
+            node.replace_all_uses_with(zeros, lambda user, own=zeros: user is not own and user not in zero)
+
+
+def _is_there(role: OutputRole, absent: Collection[int]) -> bool:
+    """Whether a gradient that comes to zero is one that autograd finds, and not a missing one."""
+    return isinstance(role, Gradient) and not set(role.tangents) <= set(absent)
+
+
+def _other_summand(node: fx.Node, zero: Collection[fx.Node]) -> fx.Node | None:
+    """What a sum with zero comes to, if it is another value as it stands."""
+    if node.target is not aten.add.Tensor or node.kwargs:
+        return None
+    left, right = node.args
+    other = right if left in zero else left
+    same = isinstance(other, fx.Node) and _kind(other) == _kind(node)
+    if not same or not isinstance(other, fx.Node):
+        return None
+    return other if other.op == "call_function" or isinstance(other.meta.get("role"), Tangent) else None
+
+
+def _kind(node: fx.Node) -> Any:
+    value = node.meta["val"]
+    return value.dtype, value.shape, value.stride(), value.device
+
+
+def _write_zeros(graph: fx.Graph, reader: fx.Node, zero: Collection[fx.Node]) -> None:
+    """`reader` reads zeros of the kind that it expects."""
+    for source in [node for node in reader.all_input_nodes if node in zero]:
+        with graph.inserting_before(reader):
+            reader.replace_input_with(source, _zeros(graph, source))
+
+
+def _zeros(graph: fx.Graph, source: fx.Node) -> fx.Node:
+    value = source.meta["val"]
+    if not all(isinstance(size, int) for size in value.shape):
+        return graph.call_function(aten.zeros_like.default, (source,))
+    options = {"dtype": value.dtype, "device": value.device}
+    zeros = graph.call_function(aten.full.default, (list(value.shape), 0), options)
+    zeros.meta = {"val": value, "phase": "backward"}
+    return zeros

@@ -1,0 +1,47 @@
+"""Backward for several tangents at once (`is_grads_batched`, `jacobian(vectorize=True)`), operator by operator.
+
+Such tangents are tensors of `vmap`, without memory that a compiled kernel could read; torch's operators take them.
+Must not know: how a compiled pair is called.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from aotgrad.eager import Boxed, run_eagerly
+from aotgrad.partitioning.partition import Half
+from aotgrad.roles import Tangent
+from aotgrad.torch_versions import is_functorch_wrapped_tensor, is_legacy_batchedtensor, maybe_current_level
+
+
+def compiled_or_batched(half: Half, compile_half: Callable[[Half], Boxed]) -> Boxed:
+    """`half` as it is compiled, and its operators one by one for tangents of a transform.
+
+    Nothing is compiled within a transform, which what is traced would be subject to.
+    """
+    tangents = [place for place, role in enumerate(half.inputs) if isinstance(role, Tangent)]
+    compiled: Boxed | None = None
+    one_by_one: Boxed | None = None
+    lock = threading.Lock()
+
+    def run(inputs: list[Any]) -> Sequence[Any]:
+        nonlocal compiled, one_by_one
+        if maybe_current_level() is not None or any(is_legacy_batchedtensor(inputs[place]) for place in tangents):
+            if one_by_one is None:
+                one_by_one = run_eagerly(half.module, half.example_inputs)
+            return one_by_one(inputs)
+        if compiled is None:
+            with lock:
+                compiled = compiled or compile_half(half)
+        return compiled(inputs)
+
+    return run
+
+
+def is_batched(value: torch.Tensor) -> bool:
+    """Whether `value` is a tensor of a transform."""
+    return bool(is_legacy_batchedtensor(value) or is_functorch_wrapped_tensor(value))

@@ -1,0 +1,1 @@
+"""The caller's calling convention: arguments in, changes written back, views rebuilt."""

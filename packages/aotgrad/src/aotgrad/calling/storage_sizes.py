@@ -1,0 +1,47 @@
+"""The numel of the flat memory under several arguments in a call, where sizes are dynamic.
+
+Must not know: what runs on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotgrad.errors import BadGraph
+from aotgrad.tensors.symbols import SizeNodes
+from aotgrad.tracing.inputs import GraphInput, Signature
+
+
+def storage_numel(entry: GraphInput, signature: Signature) -> Callable[..., int]:
+    """A function of all arguments: the length that the graph was traced with, of the sizes that they tell; that of the
+    memory itself where they do not tell it."""
+    graph = fx.Graph()
+    arguments = [graph.placeholder(f"a{position}") for position in range(signature.arity)]
+    sizes = SizeNodes(graph)
+    for given in signature.inputs:
+        if not isinstance(given.value, torch.Tensor):
+            sizes.bind(given.value, arguments[given.position])
+    for given in signature.inputs:
+        for member in given.members:
+            sizes.bind_sizes(member.size, member.stride, member.offset, arguments[member.position])
+        if isinstance(given.value, torch.Tensor) and not given.members:
+            sizes.bind_layout(given.value, arguments[given.position])
+    try:
+        (length,) = entry.value.size()
+        graph.output(sizes.node_for(length))
+    except BadGraph:
+        return _of_memory(entry.position)
+    computed: Callable[..., int] = fx.GraphModule(torch.nn.Module(), graph).forward
+    return computed
+
+
+def _of_memory(position: int) -> Callable[..., int]:
+    def numel(*arguments: Any) -> int:
+        tensor: torch.Tensor = arguments[position]
+        return tensor.untyped_storage().nbytes() // tensor.element_size()
+
+    return numel

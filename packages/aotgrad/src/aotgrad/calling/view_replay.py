@@ -1,0 +1,140 @@
+"""Lines of a wrapper that make outputs: expressions that repeat a chain of view operators on the caller's tensors.
+
+An operator that gives many views at once, `unbind` or `split`, runs once for all of them, as in the program.
+Must not know: which outputs there are, and in which order.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from aotgrad.calling.inference_mode import with_gradients, without_gradients
+from aotgrad.facts import (
+    Argument,
+    Constant,
+    Data,
+    Detach,
+    Followed,
+    Frozen,
+    OfInput,
+    OfSize,
+    Output,
+    Restride,
+    SizeRef,
+    Step,
+    Unfollowed,
+)
+from aotgrad.source import Source
+from aotgrad.torch_versions import op_of, set_creation_meta
+
+
+@dataclass(slots=True)
+class _Several:
+    """One call that gave several views, and those of them that are outputs already: one more is another object."""
+
+    name: str
+    taken: set[int] = field(default_factory=set)
+
+
+class Outputs:
+    """The expressions of outputs that are made at one time, between which nothing is written."""
+
+    def __init__(self, source: Source, name: str) -> None:
+        self._source = source
+        self._name = name
+        self._calls: dict[str, list[_Several]] = {}
+        self._count = 0
+
+    def expression(self, output: Output | str) -> str:
+        """What gives this output; lines that it needs are added ahead."""
+        if isinstance(output, str):
+            return output
+        if isinstance(output, Constant):
+            return self._source.literal(output.value)
+        if isinstance(output, OfSize):
+            return f"n{output.index}"
+        if isinstance(output, Argument):
+            return f"a{output.position}"
+        return self._path(f"a{output.position}" if isinstance(output, OfInput) else f"r{output.result}", output.steps)
+
+    def _path(self, base: str, steps: Sequence[Any]) -> str:
+        source = self._source
+        if steps and isinstance(steps[-1], (Followed, Unfollowed)):
+            mode = f"{source.constant(_within, 'within')}({source.constant(_mode_of(steps[-1]), 'mode')}, lambda: "
+            return self._in_mode(base, steps[:-1], (mode, ")"))
+        if steps and isinstance(steps[-1], Frozen):
+            reason = source.constant(steps[-1].made_in, "reason")
+            return f"{source.constant(_frozen, 'frozen')}({self._path(base, steps[:-1])}, {reason})"
+        return self._in_mode(base, steps, ("", ""))
+
+    def _in_mode(self, base: str, steps: Sequence[Any], mode: tuple[str, str]) -> str:
+        """Steps up to one of several views are a line of their own."""
+        expression, inside = base, False
+        for step in steps:
+            if isinstance(step, Step) and step.target is operator.getitem:
+                several = expression.join(mode) if inside else expression
+                expression, inside = f"{self._call(several, step.args[0])}[{step.args[0]}]", False
+            else:
+                expression, inside = _step(self._source, expression, step, base), True
+        return expression.join(mode) if inside else expression
+
+    def _call(self, expression: str, item: int) -> str:
+        made = self._calls.setdefault(expression, [])
+        several = next((each for each in made if item not in each.taken), None)
+        if several is None:
+            several = _Several(f"{self._name}{self._count}")
+            self._count += 1
+            made.append(several)
+            self._source.add(f"{several.name} = {expression}", 1)
+        several.taken.add(item)
+        return several.name
+
+
+def _step(source: Source, expression: str, step: Any, base: str) -> str:
+    if isinstance(step, Data):
+        return f"{expression}.data"
+    if isinstance(step, Detach):
+        return f"{expression}.detach()"
+    if isinstance(step, Restride):
+        return f"{expression}.as_strided({layout_arguments(source, step, base)})"
+    rest = source.call("", step.args, step.kwargs, _size_name)[1:-1]
+    return f"{source.constant(op_of(step.target), 'view')}({expression}{', ' if rest else ''}{rest})"
+
+
+def _mode_of(step: Followed | Unfollowed) -> Callable[[], AbstractContextManager[None]]:
+    within = torch.is_inference_mode_enabled()
+    if isinstance(step, Followed):
+        return with_gradients if within else torch.enable_grad
+    if step.inference:
+        return torch.inference_mode
+    return without_gradients if within else torch.no_grad
+
+
+def _within(mode: Callable[[], AbstractContextManager[None]], view: Callable[[], torch.Tensor]) -> torch.Tensor:
+    with mode():
+        return view()
+
+
+def _frozen(view: torch.Tensor, reason: Any) -> torch.Tensor:
+    if view._is_view():  # where the caller asks for no gradients it is none to autograd
+        set_creation_meta(view, reason)
+    return view
+
+
+def _size_name(value: Any) -> str | None:
+    return f"n{value.index}" if isinstance(value, SizeRef) else None
+
+
+def layout_arguments(source: Source, layout: Restride, base: str) -> str:
+    """Sizes, strides and offset of a layout over `base`."""
+    offset = source.literal(layout.offset, _size_name)
+    return (
+        f"{source.literal(layout.size, _size_name)}, {source.literal(layout.stride, _size_name)}, "
+        f"{base}.storage_offset() + {offset}"
+    )

@@ -1,0 +1,53 @@
+"""Changed inputs written by the graph itself: `copy_` at its end, for compilers that can compute into them.
+
+Otherwise a graph returns the new data and the wrapper copies it, which costs an optimizer as much as its step.
+Must not know: how the copies are compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import fx
+
+from aotgrad.facts import Facts
+from aotgrad.partitioning.partition import Half
+from aotgrad.tensors.functional import memory_of
+from aotgrad.tracing.inputs import Signature
+
+
+def write_inside(half: Half, signature: Signature, facts: Facts) -> tuple[Half, frozenset[int]]:
+    """The half with `copy_` in place of returned updates where that is the same, and the inputs it writes."""
+    graph = half.module.graph
+    placeholders = graph.find_nodes(op="placeholder")
+    given = {memory_of(node.meta["val"]) for node in placeholders if isinstance(node.meta["val"], torch.Tensor)}
+    output = graph.output_node()
+    returned = list(output.args[0])
+    written: list[int] = []
+    updates = [mutation for mutation in facts.mutations if mutation.data]
+    for place, mutation in enumerate(updates):
+        new = returned[place]
+        plain = not mutation.tracked and mutation.layout is None and not signature.inputs[mutation.input].members
+        if not plain or not isinstance(new, fx.Node) or memory_of(new.meta["val"]) in given:
+            continue
+        with graph.inserting_before(output):
+            copy = graph.call_function(torch.ops.aten.copy_.default, (placeholders[mutation.input], new))
+            copy.meta["val"] = placeholders[mutation.input].meta["val"]
+        written.append(place)
+    if not written:
+        return half, frozenset()
+    kept = [place for place in range(len(returned)) if place not in written]
+    output.args = (tuple(returned[place] for place in kept),)
+    half.module.recompile()
+    outputs = tuple(half.outputs[place] for place in kept)
+    return Half(half.module, half.inputs, outputs), frozenset(updates[place].input for place in written)
+
+
+def note_changes(tensors: Iterable[torch.Tensor]) -> None:
+    """Autograd learns that tensors were written behind its back."""
+    changed = list(tensors)
+    try:
+        torch.autograd.graph.increment_version(changed)
+    except RuntimeError:  # tensors of inference mode have no versions; to count others twice does no harm
+        torch.autograd.graph.increment_version([tensor for tensor in changed if not tensor.is_inference()])

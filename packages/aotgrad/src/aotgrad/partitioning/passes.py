@@ -1,0 +1,178 @@
+"""Tidying the joint graph: each pass takes one and returns one, and keeps the caller's results as they are.
+
+Must not know: partitioning, compilers.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotgrad.autograd_graph.missing_gradients import ANSWERS
+from aotgrad.partitioning.partition import has_effect, is_random, must_run, runs_in_backward
+from aotgrad.recording.histories import APART, HISTORY
+from aotgrad.tensors.functional import memory_of
+from aotgrad.tensors.symbols import symbols_of
+from aotgrad.torch_versions import aten, pytree
+from aotgrad.tracing.joint import JointGraph
+
+JointPass = Callable[[JointGraph], JointGraph]
+
+
+_FILLED: dict[Any, Callable[..., Any]] = {
+    aten.ones_like.default: lambda like, **options: 1,
+    aten.zeros_like.default: lambda like, **options: 0,
+    aten.full_like.default: lambda like, value, **options: value,
+    aten.new_ones.default: lambda like, size, **options: 1,
+    aten.new_zeros.default: lambda like, size, **options: 0,
+    aten.new_full.default: lambda like, size, value, **options: value,
+}
+"""Operators that make a tensor as another one is, and the number that it is filled with."""
+
+
+def forget_what_only_tells_a_size(joint: JointGraph) -> JointGraph:
+    """Ones like a loss, from which a program's own gradients start, need no loss: neither its work, nor what it reads.
+
+    In backward such nodes tell on which tangents something hangs.  Results count how often they were written to, which
+    operators differ in.
+    """
+    returned = _memories_returned(joint)
+    for node in joint.graph.nodes:
+        value = node.meta.get("val")
+        if node.target not in _FILLED or runs_in_backward(node) or not returned.isdisjoint(_memories(node)):
+            continue
+        if _lies_plainly(value):
+            options = {"dtype": value.dtype, "device": value.device, "pin_memory": False}
+            filled = _FILLED[node.target](*node.args, **node.kwargs)
+            node.target, node.args, node.kwargs = aten.full.default, (list(value.shape), filled), options
+    return joint
+
+
+def _lies_plainly(value: Any) -> bool:
+    fixed = isinstance(value, torch.Tensor) and all(isinstance(size, int) for size in value.shape)
+    return fixed and value.is_contiguous()
+
+
+def drop_dead_code(joint: JointGraph) -> JointGraph:
+    """Nodes that nobody reads go, except random draws and checks, which count by themselves, and what another value has
+    the history of."""
+    graph, kept = joint.graph, set[fx.Node]()
+    for node in reversed(list(graph.nodes)):
+        if node.users or node in kept or node.op not in ("call_function", "get_attr") or must_run(node):
+            kept.update(_history(node))
+        else:
+            graph.erase_node(node)
+    return joint
+
+
+def _history(node: fx.Node) -> list[fx.Node]:
+    return [node.meta[HISTORY]] if HISTORY in node.meta else []
+
+
+def forget_unread_statistics(joint: JointGraph) -> JointGraph:
+    """Backward of batch norm in training takes the running statistics and ignores them: they need not be saved."""
+    for node in joint.graph.find_nodes(op="call_function", target=aten.native_batch_norm_backward.default):
+        grad, value, weight, _, _, *rest = node.args
+        if rest[2]:
+            node.args = (grad, value, weight, None, None, *rest)
+    return joint
+
+
+def share_equal_work(joint: JointGraph) -> JointGraph:
+    """Two nodes that compute the same become one.
+
+    Within a phase only: what backward repeats on purpose (a checkpoint) stays repeated.  Memory that is returned, by
+    itself or as a view, keeps its node, for the caller must not find two values sharing it.
+    """
+    first: dict[Any, fx.Node] = {}
+    gone: dict[fx.Node, fx.Node] = {}
+    returned = _memories_returned(joint)
+    sharing: dict[Any, list[fx.Node]] = defaultdict(list)
+    for node in joint.graph.nodes:
+        for memory in _memories(node):
+            sharing[memory].append(node)
+    for node in list(joint.graph.nodes):
+        node.meta.update((HISTORY, gone.get(before, before)) for before in _history(node))
+        if not _is_repeatable(node) or not returned.isdisjoint(_memories(node)):
+            continue
+        noted = node.meta.get(ANSWERS), APART in node.meta, node.meta.get(HISTORY)
+        key = (node.target, runs_in_backward(node), noted, _frozen(node.args), _frozen(node.kwargs))
+        known = first.setdefault(key, node)
+        if known is not node and _take_over_views(known, node, sharing):
+            node.replace_all_uses_with(known)
+            joint.graph.erase_node(node)
+            gone[node] = known
+    return joint
+
+
+def _take_over_views(known: fx.Node, node: fx.Node, sharing: dict[Any, list[fx.Node]]) -> bool:
+    """Views of `node` become views of the equal `known`, as who asks for their memory must see; whether they can."""
+    value, (memory, *more) = known.meta.get("val"), _memories(node)
+    if more or not isinstance(value, torch.Tensor) or _memories(known) == {memory}:
+        return True
+    views = [view for view in sharing[memory] if view is not node and isinstance(view.meta["val"], torch.Tensor)]
+    if any(view.meta["val"].dtype != value.dtype for view in views):
+        return False
+    for view in views:
+        held = view.meta["val"]
+        view.meta["val"] = value.detach().as_strided(held.size(), held.stride(), held.storage_offset())
+        sharing[next(iter(_memories(known)))].append(view)
+    return True
+
+
+def read_constants_in_place(joint: JointGraph) -> JointGraph:
+    """A constant of the program is copied in each call, as eager makes it anew, where the caller gets that memory."""
+    returned = _memories_returned(joint)
+    for node in joint.graph.find_nodes(op="call_function", target=aten.lift_fresh_copy.default):
+        if returned.isdisjoint(_memories(node)):
+            node.target = aten.lift_fresh.default
+    return joint
+
+
+def _memories_returned(joint: JointGraph) -> set[Any]:
+    return {memory for node in joint.values for memory in _memories(node)}
+
+
+def _memories(value: Any) -> set[Any]:
+    """What nodes over the same memory have in common, of each of its results; a node without memory has only itself."""
+    held = value.meta.get("val") if isinstance(value, fx.Node) else None
+    tensors = [each for each in pytree.tree_leaves(held) if isinstance(each, torch.Tensor)]
+    return {memory_of(each) for each in tensors if each.layout is torch.strided} or {value}
+
+
+def _is_repeatable(node: fx.Node) -> bool:
+    """Does this node compute the same from the same arguments, for all we know?"""
+    if node.op != "call_function" or is_random(node) or has_effect(node) or _brings_sizes(node):
+        return False
+    return node.target is operator.getitem or getattr(node.target, "namespace", None) == "aten"
+
+
+def _brings_sizes(node: fx.Node) -> bool:
+    """Is its result, or the size of it, a number that nothing before it has, and that later sizes refer to?"""
+    own = symbols_of(node)
+    return bool(own) and not own.issubset(symbol for given in node.all_input_nodes for symbol in symbols_of(given))
+
+
+def _frozen(value: Any) -> Any:
+    """Hashable, and equal only for arguments that mean the same: 1 is not 1.0, and 0.0 is not -0.0."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_frozen, value))
+    if isinstance(value, dict):
+        return tuple((key, _frozen(item)) for key, item in value.items())
+    if isinstance(value, slice):
+        return slice, value.start, value.stop, value.step
+    return (type(value), repr(value)) if isinstance(value, (int, float, complex)) else value
+
+
+JOINT_PASSES: Sequence[JointPass] = (
+    forget_unread_statistics,
+    forget_what_only_tells_a_size,
+    read_constants_in_place,
+    share_equal_work,
+    drop_dead_code,
+)

@@ -1,0 +1,1 @@
+"""Operators that are met before autograd sees them: replaced, or refused."""

@@ -1,0 +1,39 @@
+"""Tensors that are spread over a larger size, which here is not larger: plain views.
+
+A write through a tensor that is spread comes back as a sum over its copies, to which functionalization takes the
+difference between the new values and the old: of infinite and of huge ones that is no number.  Eager lets nobody write
+where copies are, so where it does there is one of each.
+Must not know: recording, gradients.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from aotgrad.tensors.symbols import SYM_TYPES
+
+
+def plainly(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """`func` of its operands; results without copies are views of another kind."""
+    result = func(*args, **kwargs)
+    if isinstance(result, torch.Tensor):
+        return _view(args[0] if args else kwargs["input"], result)
+    given = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+    return type(result)(map(_view, given, result))
+
+
+def _view(spread: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    new = result.dim() - spread.dim()
+    sizes = [1] * new + list(spread.shape)
+    if not all(map(_is_same, sizes, result.shape)):
+        return result
+    return spread[(None,) * new + (...,)]
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Without asking which sizes there are: that would be relied on."""
+    if isinstance(one, SYM_TYPES) and isinstance(other, SYM_TYPES):
+        return bool(one.node.expr == other.node.expr)
+    return type(one) is type(other) and bool(one == other)

@@ -1,0 +1,289 @@
+"""Values that do not fit what they are written to or computed with, by their type or size, refused before they are
+recorded.
+
+Functionalization takes the result that an operator would have by itself and casts it, decompositions take a number
+that is too large for infinity, and types that no kernel takes; eager's kernels refuse.  They are asked: the operator
+runs on tensors with two elements along each axis, as those of one are filled in another way, which refuses nothing.
+Must not know: recording, gradients.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+
+from aotgrad.errors import FailsOnFakes, words_of
+from aotgrad.tensors import functional
+from aotgrad.tensors.symbols import SYM_TYPES
+from aotgrad.torch_versions import DisablePythonDispatcher, DisableTorchDispatch, pytree
+
+_FILL = {
+    "full", "full_like", "new_full", "scalar_tensor", "fill", "fill_", "fill_diagonal_", "masked_fill", "masked_fill_",
+    "index_fill", "index_fill_", "scatter", "scatter_", "pad", "constant_pad_nd",
+    "threshold", "threshold_", "_threshold",
+}  # fmt: skip
+_SIZES: Mapping[str, tuple[int, str]] = {
+    "full": (0, "size"), "new_full": (1, "size"), "pad": (1, "pad"), "constant_pad_nd": (1, "pad"),
+}  # fmt: skip
+"""Which argument says how large the result is: whoever only asks makes none."""
+_DIVIDE_IN_PLACE = {
+    "dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "feature_dropout_",
+}  # fmt: skip
+"""What is made of operators that write, which nobody else sees: the noise has the type of what it is for."""
+_LONGEST_ASKED = 8
+_LARGEST_ASKED = 1 << 20
+"""Elements of a result: whoever only asks makes none that is larger."""
+_HELD_BY_ALL = 127
+_OTHER_NAMES = {
+    "arctan2_": "atan2_", "clip_": "clamp_", "divide_": "div_", "true_divide_": "div_", "floor_divide_": "div_",
+    "greater_": "gt_", "greater_equal_": "ge_", "less_": "lt_", "less_equal_": "le_", "multiply_": "mul_",
+    "not_equal_": "ne_", "subtract_": "sub_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_",
+    "__ixor__": "bitwise_xor_", "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_",
+}  # fmt: skip
+"""What torch has by two names, and says of one of them alone that it computes by element."""
+
+
+def refuse_misfits(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """`func` is what the program calls."""
+    name = getattr(func, "__name__", "").split(".")[0]
+    name, out = _OTHER_NAMES.get(name, name), kwargs.get("out")
+    in_place = name.endswith("_") and not name.endswith("__") and name != "copy_" and _computes_by_element(name)
+    if in_place and args and _is_larger_than(args[0], (args[1:], dict(kwargs))):
+        hint = "run it eagerly: the error is its own"
+        raise FailsOnFakes(f"{name} is refused by torch: an operand is larger than what is written to", hint)
+    shaped, named = _without_sizes(name, args, kwargs)
+    fills = _has_large_number(shaped, named) and (name in _FILL or _computes_by_element(name))
+    if out is not None and _is_of_another_type(func, args, kwargs):
+        if draws(name):  # by the type, and nobody may draw to ask
+            raise FailsOnFakes(f"{name} draws into `out` of another type", "give it one of its own type")
+        _ask(func, name, shaped, named)
+    elif in_place or fills or name in _DIVIDE_IN_PLACE:
+        leaves = pytree.tree_leaves((shaped, dict(named)))
+        if (fills and _is_too_large(leaves)) or (not fills and _may_not_fit(leaves)):
+            _ask(func, name, shaped, named)
+    if any(isinstance(arg, torch.Tensor) and _has_symbolic_sizes(arg) for arg in args):
+        _refuse_types(func, name, args, kwargs)
+
+
+def _ask(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Torch's own kernels, of few elements."""
+    try:
+        with _as_in_eager(), _drawing_nothing(name):
+            given, named = pytree.tree_map_only((torch.Tensor, *SYM_TYPES), _small, (tuple(args), dict(kwargs)))
+            if named.get("out") is not None:
+                named["out"] = pytree.tree_map_only(torch.Tensor, lambda one: one.new_empty(0), named["out"])
+            func(*given, **named)
+    except Exception as error:
+        what = f"{name} is refused by torch ({words_of(error)})"
+        raise FailsOnFakes(what, "run it eagerly: the error is its own") from error
+
+
+def _refuse_types(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """What torch's own kernels do not take by its types, and its rules in Python do, which run for symbolic sizes."""
+    if not _is_torchs(func, name) or not kwargs.keys().isdisjoint(("out", "device")):
+        return
+    leaves, structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if {tensor.dtype for tensor in tensors} in ({torch.float32}, {torch.float64}):
+        return
+    if not all(tensor.layout is torch.strided and tensor.device.type == "cpu" for tensor in tensors):
+        return
+    if math.prod(abs(leaf) for leaf in leaves if type(leaf) is int and leaf) > _LARGEST_ASKED:
+        return
+
+    def error_of(kinds: Mapping[torch.dtype, torch.dtype]) -> Exception | None:
+        given = [_short(leaf, kinds) if isinstance(leaf, (torch.Tensor, *SYM_TYPES)) else leaf for leaf in leaves]
+        asked, named = pytree.tree_unflatten(given, structure)
+        try:
+            func(*asked, **named)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is an answer
+            return error
+        return None
+
+    with _as_in_eager(), _drawing_nothing(name):
+        error = error_of({})
+        if error is None:
+            return
+        if "not implemented for" in str(error) or any(error_of(kinds) is None for kinds in _TAKEN_BY_ALL):
+            what = f"{name} is refused by torch ({words_of(error)})"
+            raise FailsOnFakes(what, "run it eagerly: the error is its own") from error
+
+
+_HALVES = dict.fromkeys((torch.float16, torch.bfloat16, torch.float64), torch.float32)
+_INTEGERS = dict.fromkeys((torch.int8, torch.uint8, torch.int16, torch.int32, torch.bool), torch.int64)
+_TAKEN_BY_ALL: Sequence[Mapping[torch.dtype, torch.dtype]] = (
+    _HALVES, {**_HALVES, **_INTEGERS}, dict.fromkeys((*_HALVES, *_INTEGERS, torch.int64), torch.float32),
+)  # fmt: skip
+"""Types that kernels take if they take anything: who is refused with others alone is refused for its types."""
+
+
+@cache
+def _is_torchs(func: Any, name: str) -> bool:
+    """Whether nothing happens in it but what torch computes."""
+    if getattr(func, "__module__", None) == "torch.nn.functional":
+        return True
+    return name != "to" and not name.startswith("_") and hasattr(torch.ops.aten, name)
+
+
+def _has_symbolic_sizes(tensor: torch.Tensor) -> bool:
+    return any(not isinstance(size, int) for size in tensor.shape)
+
+
+def _short(leaf: Any, kinds: Mapping[torch.dtype, torch.dtype]) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return 1 if (number := _known(leaf)) is None else number  # that only data can tell
+    sizes = [min(2 if (size := _known(each)) is None else size, _LONGEST_ASKED) for each in leaf.shape]
+    return torch.ones(sizes, dtype=kinds.get(leaf.dtype, leaf.dtype), device="cpu")
+
+
+@contextmanager
+def _drawing_nothing(name: str) -> Iterator[None]:
+    """For the program.  Where nothing draws, the generator is left alone: other threads draw from it."""
+    if not draws(name) and not any(word in name for word in _DRAWING):
+        yield
+        return
+    state = torch.default_generator.get_state()
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(state)
+
+
+_DRAWING = ("drop", "rrelu", "gumbel", "attention", "rand", "multi_head")
+
+
+def _is_of_another_type(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the result by itself has another type than ``out``, as far as it can be known without computing it."""
+    leaves = pytree.tree_leaves((args, kwargs))
+    if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(args)) and draws(func.__name__):
+        return False  # it draws in the type of `out`
+    out = [leaf for leaf in pytree.tree_leaves(kwargs["out"]) if isinstance(leaf, torch.Tensor)]
+    others = {key: value for key, value in kwargs.items() if key != "out"}
+    for device, form in (("meta", _without_data), *([] if draws(func.__name__) else [("cpu", _small)])):
+        try:
+            with _as_in_eager(), torch.device(device):
+                given, named = pytree.tree_map_only((torch.Tensor, *SYM_TYPES), form, (tuple(args), others))
+                results = pytree.tree_leaves(func(*given, **named))
+            return any(one.dtype != other.dtype for one, other in zip(results, out, strict=True))
+        except Exception:  # noqa: BLE001 - its size depends on data, or these sizes do not go together
+            continue
+    return _may_not_fit(leaves)
+
+
+@contextmanager
+def _as_in_eager() -> Iterator[None]:
+    """Kernels are torch's own: for symbolic sizes, its dispatcher takes decompositions in Python, which refuse less."""
+    with DisableTorchDispatch(), DisablePythonDispatcher(), functional.hidden(), torch.no_grad():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+
+
+def _without_sizes(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The call for a result of two elements, or of two more along each axis than its operand has."""
+    if name not in _SIZES:
+        return args, kwargs
+    position, keyword = _SIZES[name]
+    if keyword in kwargs:
+        return args, {**kwargs, keyword: _few(kwargs[keyword], keyword)}
+    if position >= len(args):
+        return args, kwargs
+    return (*args[:position], _few(args[position], keyword), *args[position + 1 :]), kwargs
+
+
+def _few(sizes: Any, keyword: str) -> tuple[int, ...]:
+    """Two elements, or one more on either side of each dimension."""
+    return (2,) if keyword == "size" or not isinstance(sizes, Sequence) else (1,) * len(sizes)
+
+
+def _has_large_number(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return any(type(each) in (int, float) and abs(each) > _HELD_BY_ALL for each in (*args, *kwargs.values()))
+
+
+def _is_larger_than(written: Any, others: Any) -> bool:
+    """Whether another operand would have to make the tensor that is written larger."""
+    if not isinstance(written, torch.Tensor):
+        return False
+    return any(
+        other.dim() > written.dim() or any(map(_grows, written.shape[::-1], other.shape[::-1]))
+        for other in pytree.tree_leaves(others)
+        if isinstance(other, torch.Tensor)
+    )
+
+
+def _grows(size: int | torch.SymInt, other: int | torch.SymInt) -> bool:
+    """A dynamic size is what it is in this call; sizes that differ otherwise are refused by everybody."""
+    size, other = (each if isinstance(each, int) else each.node.hint for each in (size, other))
+    return size == 1 and other != 1
+
+
+def _may_not_fit(leaves: Sequence[Any]) -> bool:
+    """Whether types differ, or are of integers, which most functions do not give."""
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if any(type(tensor) is not torch.Tensor or tensor.layout is not torch.strided for tensor in tensors):
+        return False
+    kinds = {tensor.dtype for tensor in tensors}
+    floats = all(kind.is_floating_point for kind in kinds)
+    return len(kinds) > 1 or not floats or any(isinstance(leaf, complex) for leaf in leaves)
+
+
+def _is_too_large(leaves: Sequence[Any]) -> bool:
+    """Whether a number is beyond what one of the types involved can hold."""
+    numbers = [leaf for leaf in leaves if type(leaf) in (int, float) and math.isfinite(leaf)]
+    kinds = {leaf if isinstance(leaf, torch.dtype) else leaf.dtype for leaf in leaves if _has_type(leaf)}
+    kinds.add(torch.get_default_dtype())  # of numbers alone
+    return any(abs(number) > _largest(kind) for number in numbers for kind in kinds)
+
+
+def _has_type(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor | torch.dtype)
+
+
+@cache
+def _largest(kind: torch.dtype) -> float:
+    if kind.is_floating_point or kind.is_complex:
+        return torch.finfo(kind).max
+    return math.inf if kind == torch.bool else torch.iinfo(kind).max
+
+
+def _small(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.ones((2,) * value.dim(), dtype=value.dtype, device="cpu")
+    return value.node.hint or 1
+
+
+def _without_data(value: Any) -> Any:
+    """A tensor of the same sizes and type."""
+    if isinstance(value, torch.Tensor):
+        return torch.empty(tuple(map(_known, value.shape)), dtype=value.dtype, device="meta")
+    return _known(value)
+
+
+def _known(size: Any) -> Any:
+    return size.node.hint if isinstance(size, SYM_TYPES) else size
+
+
+@cache
+def _computes_by_element(name: str) -> bool:
+    """Torch does not say it of everything that writes what it computes by element."""
+    tags = _tags(name) | _tags(name.removesuffix("_"))
+    return name.startswith("_foreach_") or (torch.Tag.pointwise in tags and not draws(name))
+
+
+@cache
+def draws(name: str) -> bool:
+    return torch.Tag.nondeterministic_seeded in _tags(name)
+
+
+def _tags(name: str) -> set[torch.Tag]:
+    packet = None if name.startswith("__") else getattr(torch.ops.aten, name, None)
+    overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
+    return {tag for overload in overloads for tag in overload.tags}

@@ -1,0 +1,147 @@
+"""Writes to memory that the same operation reads or writes at another place, refused before they are recorded.
+
+Functionalization takes what is read as it was before; eager's kernels read it while they write, element after element,
+or refuse.
+Must not know: recording, gradients.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+
+from aotgrad.errors import Unsupported
+from aotgrad.tensors import functional
+from aotgrad.torch_versions import DisableTorchDispatch, pytree
+
+
+def refuse_overlaps(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """`func` is what the program calls; a write through an expanded tensor would be taken for a sum over its copies."""
+    name = getattr(func, "__name__", "").split(".")[0]
+    in_place = name.endswith("_") and not name.endswith("__")
+    if in_place or name == "__setitem__":
+        _refuse_lists(name, [arg for arg in args if isinstance(arg, (list, tuple))])
+        if args and _is_dense(args[0]):
+            _refuse_copies(name, args[0])
+    if in_place and args and _is_dense(args[0]):
+        _refuse_reading(name, args[0], [*args[1:], kwargs])
+    if name == "__setitem__":
+        _refuse_setting(*args)
+    if _is_dense(out := kwargs.get("out")):
+        rest = {key: value for key, value in kwargs.items() if key != "out"}
+        _refuse_reading(name, out, [*args[_is_added_to(name, args, out) :], rest])
+
+
+def _is_added_to(name: str, args: Sequence[Any], out: torch.Tensor) -> bool:
+    """Whether a product is added to what ``out`` is."""
+    return name in _ADD_PRODUCTS and bool(args) and _is_dense(args[0]) and _place(args[0]) == _place(out)
+
+
+_ADD_PRODUCTS = ("addmm", "addmv", "addr", "addbmm", "baddbmm")
+
+
+def _is_dense(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
+
+
+def _refuse_copies(name: str, written: torch.Tensor) -> None:
+    layout = zip(written.size(), written.stride(), strict=True)
+    if any(isinstance(stride, int) and stride == 0 and size != 1 for size, stride in layout):
+        raise Unsupported(f"{name} writes to memory that an expanded tensor shows several times", "clone it first")
+
+
+def _refuse_reading(name: str, written: torch.Tensor, read: Sequence[Any]) -> None:
+    """Element by element, what lies at the very same place may be read and written."""
+    memory = None
+    for tensor in pytree.tree_leaves(read):
+        if not _is_dense(tensor) or not tensor.numel() or (tensor is written and _is_pointwise(name)):
+            continue
+        memory = functional.memory_of(written) if memory is None else memory
+        if functional.memory_of(tensor) != memory or not _meet(written, tensor):
+            continue
+        if not (_is_pointwise(name) and _place(written) == _place(tensor)):
+            raise Unsupported(f"{name} reads memory that it writes", "give it a copy of what it reads")
+
+
+def _refuse_setting(tensor: Any, index: Any, value: Any) -> None:
+    """A copy goes element by element; what lies at the very same place is what ``x[0] += 1`` ends in."""
+    if not (_is_dense(tensor) and _is_dense(value)) or not value.numel():
+        return
+    if functional.memory_of(tensor) == functional.memory_of(value):
+        written = _chosen(tensor, index)
+        if written is None or (_meet(written, value) and _place(written) != _place(value)):
+            raise Unsupported("what is assigned lies where it is assigned to", "give it a copy of what it reads")
+
+
+def _chosen(tensor: torch.Tensor, index: Any) -> torch.Tensor | None:
+    """The part that an index of slices and numbers chooses, laid out and without data."""
+    parts = index if isinstance(index, tuple) else (index,)
+    layout = (*tensor.size(), *tensor.stride(), tensor.storage_offset())
+    plain = all(part is None or part is ... or type(part) in (int, slice) for part in parts)
+    if not plain or not all(isinstance(number, int) for number in layout):
+        return None
+    with DisableTorchDispatch(), torch.no_grad():
+        whole = torch.empty((), device="meta").as_strided(*_place(tensor))
+        return whole[index]
+
+
+def _refuse_lists(name: str, lists: Sequence[Sequence[Any]]) -> None:
+    """Written to one after another, tensors of a list see what was written to those before; functionalization takes all
+    of them as they were.  What is at the same place in several lists is read together."""
+    seen: dict[int, list[tuple[int, torch.Tensor]]] = {}
+    for tensors in lists:
+        for place, tensor in enumerate(tensors):
+            if not _is_dense(tensor) or not tensor.numel():
+                continue
+            others = seen.setdefault(functional.memory_of(tensor), [])
+            if any(place != other and _meet(tensor, neighbour) for other, neighbour in others):
+                raise Unsupported(f"{name} writes to a list of tensors that share memory", "write to each of them")
+            others.append((place, tensor))
+
+
+def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether some element of both lies at one place in memory; what varies or is too much to ask may."""
+    numbers = [number for tensor in (one, other) for part in _place(tensor)[:2] for number in part]
+    apart = other.storage_offset() - one.storage_offset()
+    if not all(isinstance(number, int) for number in (*numbers, apart)):
+        return True
+    ranges: dict[
+        int, tuple[int, int]
+    ] = {}  # by stride, how many steps lead from an element of the other to one of this
+    for tensor, sign in ((one, 1), (other, -1)):
+        for size, stride in zip(tensor.size(), tensor.stride(), strict=True):
+            low, high = ranges.get(stride, (0, 0))
+            ranges[stride] = (low, high + size - 1) if sign > 0 else (low - size + 1, high)
+    ordered = [(stride, *ranges[stride]) for stride in sorted(ranges, reverse=True) if stride]
+    return _is_reached(apart, ordered, itertools.count())
+
+
+def _is_reached(distance: int, ranges: Sequence[tuple[int, int, int]], asked: Iterator[int]) -> bool:
+    """Whether ``distance`` is a sum of steps, as many of each length as its range allows."""
+    if not ranges:
+        return distance == 0
+    (stride, low, high), rest = ranges[0], ranges[1:]
+    least, most = (sum(step * ends[place] for step, *ends in rest) for place in (0, 1))
+    first, last = max(low, -((most - distance) // stride)), min(high, (distance - least) // stride)
+    for count in range(first, last + 1):
+        if next(asked) > _PATIENCE or _is_reached(distance - count * stride, rest, asked):
+            return True
+    return False
+
+
+_PATIENCE = 2000
+
+
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.size(), tensor.stride(), tensor.storage_offset()
+
+
+@cache
+def _is_pointwise(name: str) -> bool:
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
+    return name == "copy_" or any(torch.Tag.pointwise in overload.tags for overload in overloads)

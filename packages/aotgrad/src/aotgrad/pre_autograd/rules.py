@@ -1,0 +1,505 @@
+"""Operators that must be met above autograd, because below it the choice that has to be influenced is made.
+
+A table of rules keyed by the torch-level function; everything else passes.
+Must not know: recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch.nn import functional as nnf
+from torch.overrides import TorchFunctionMode
+
+from aotgrad import recurrent
+from aotgrad.errors import FailsOnFakes, Unsupported
+from aotgrad.pre_autograd.expanded_views import plainly
+from aotgrad.pre_autograd.extremum_gradients import extreme
+from aotgrad.pre_autograd.inner_gradients import refuse_gradients_from_outside
+from aotgrad.pre_autograd.mismatched_operands import draws, refuse_misfits
+from aotgrad.pre_autograd.overlapping_writes import refuse_overlaps
+from aotgrad.pre_autograd.product_gradients import product
+from aotgrad.recording.custom_ops import call_functional, writing_overload
+from aotgrad.recording.histories import Histories
+from aotgrad.recording.memory_order import (
+    has_gaps,
+    lies_as_normalized,
+    lies_in_order,
+    refuse_normal,
+    symbolic_out_of_order,
+)
+from aotgrad.tensors import functional
+from aotgrad.torch_versions import (
+    DisablePythonDispatcher,
+    DisableTorchDispatch,
+    TensorBase,
+    engine_run_backward,
+    make_grads,
+    native_batch_norm_legit,
+    pytree,
+    set_grad_enabled,
+    version_of,
+)
+
+Rule = Callable[..., Any]
+Writing = Callable[[Sequence[torch.Tensor]], AbstractContextManager[None]]
+
+# torch's own checks of the sizes that batch and instance norm take in training; private, and untyped where torch is.
+_check_batch: Callable[..., None] = getattr(nnf, "_verify_batch_size")  # noqa: B009
+_check_spatial: Callable[..., None] = getattr(nnf, "_verify_spatial_size")  # noqa: B009
+
+RULES: dict[Callable[..., Any], Rule] = {}
+
+
+_NEW_LAYOUT = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "unsqueeze_", "squeeze_", "as_strided_"})
+
+
+class EarlyRules(TorchFunctionMode):
+    """Puts the rules of this module in force.
+
+    `layouts` are tensors without data that stand for inputs, by id: they follow every change of layout in place, which
+    a functional tensor forgets when its data is replaced.  `arrived` are inputs with a history outside of the graph, by
+    the end of it that is seen here.  `writing` is told of the values in which an operator writes in place.  `versions`
+    are those that views had when they were made, by id.  `histories` are told what operators take.
+    """
+
+    def __init__(
+        self,
+        layouts: Mapping[int, torch.Tensor],
+        arrived: Mapping[Any, torch.Tensor],
+        writing: Writing,
+        versions: dict[int, tuple[torch.Tensor, int]],
+        histories: Histories,
+    ) -> None:
+        super().__init__()
+        self._layouts, self._arrived, self._writing, self._versions = layouts, arrived, writing, versions
+        self._histories = histories
+
+    def __torch_function__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs, func = dict(kwargs or {}), _torchs_own(func)
+        if func == _FORGETS_HOOKS:
+            return func(*args, **kwargs)
+        refuse_overlaps(func, args, kwargs)
+        refuse_misfits(func, args, kwargs)
+        _refuse_out_with_gradients(args, kwargs)
+        _refuse_write_to_inference(func, args, kwargs)
+        if _name(func) in ("randn", "normal") and isinstance(kwargs.get("out"), torch.Tensor):
+            refuse_normal(kwargs["out"])
+        if func is set_grad_enabled:
+            self._histories.switch(*args)
+        elif self._histories.leaves and _takes_values(func):
+            args, kwargs = self._histories.arguments(args, kwargs, written=_writes_in_place(func))
+        if self._histories.goes_back and func == _DATA:
+            func = torch.Tensor.detach  # which the graph shows, and `.data` does not
+        rule = RULES.get(func)
+        if _name(func) in _LAID_OUT_ANEW and functional.is_functional(args[0]) and symbolic_out_of_order(args[0]):
+            rule = partial(_written_by_a_copy, rule or func)
+        if rule is not None:
+            with self._keeping_layout(func, args, {}):  # a rule sees to what it does in place, or leaves it
+                result = rule(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if func is torch.autograd.grad:
+            refuse_gradients_from_outside(self._arrived, *args[:2])
+        if func is torch.autograd.grad and not (kwargs["is_grads_batched"] or kwargs["materialize_grads"]):
+            with self:
+                return _gradients(*args, **kwargs)
+        self._follow(func, args, kwargs)
+        writing = writing_overload(func, args, kwargs)
+        if writing is not None:
+            return call_functional(writing, args, kwargs)
+        if _lie_apart(args, kwargs.get("out")) and not draws(getattr(func, "__name__", "")):
+            return self._written_as_it_lies(func, args, kwargs)
+        with self._keeping_layout(func, args, kwargs):
+            result = func(*args, **kwargs)
+        _count_writes_to_list(func, args)
+        for view in result if isinstance(result, (list, tuple)) else (result,):
+            if isinstance(view, torch.Tensor) and view._is_view() and not view.is_inference():
+                self._versions.setdefault(id(view), (view, int(version_of(view))))
+        return result
+
+    def _keeping_layout(
+        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> AbstractContextManager[None]:
+        """What is written in place lies as before, where functionalization puts a new value in its place."""
+        targets = args[0] if args and (_writes_in_place(func) or _told_to_write(func, args, kwargs)) else ()
+        targets = targets if isinstance(targets, (list, tuple)) else (targets,)
+        if not all(isinstance(target, torch.Tensor) and functional.is_functional(target) for target in targets):
+            return nullcontext()
+        if all(map(lies_in_order, targets)):
+            return nullcontext()
+        return self._writing([functional.current(target) for target in targets])
+
+    def _written_as_it_lies(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Functionalization puts the result in the place of `out`, whose layout is lost with that."""
+        out = kwargs["out"]
+        value = func(*args, **{name: value for name, value in kwargs.items() if name != "out"})
+        if value.shape == out.shape and value.dtype == out.dtype and value.stride() != out.stride():
+            with self._keeping_layout(torch.Tensor.copy_, (out,), {}):
+                return out.copy_(value)
+        return func(*args, **kwargs)
+
+    def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        name = _name(func)
+        if name in _NEW_LAYOUT and args and id(args[0]) in self._layouts:
+            with DisableTorchDispatch(), torch.no_grad():
+                getattr(self._layouts[id(args[0])], name)(*args[1:], **kwargs)
+
+
+_DATA = torch.Tensor.data.__get__
+
+_FORGETS_HOOKS = TensorBase._backward_hooks.__set__
+"""What autograd calls while it gives a view its new history: to ask for that here would wait for it for ever."""
+
+_NO_OPERATORS = frozenset((torch.autograd.grad, torch.autograd.backward, torch.Tensor.grad.__set__))
+"""What takes tensors and is no operator: that one is another object matters."""
+
+_ASKS = frozenset(("size", "dim", "stride", "numel", "is_contiguous", "is_floating_point", "is_complex", "__len__"))
+
+
+def _takes_values(func: Any) -> bool:
+    """Whether it computes with what tensors hold, or gives that away."""
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        return func.__self__ is torch.Tensor.data
+    return name not in _ASKS and func not in _NO_OPERATORS
+
+
+def _name(func: Any) -> str:
+    return str(getattr(func, "__name__", "")).split(".")[0]
+
+
+def _told_to_write(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function that can be told to write in place is told to."""
+    if len(args) > 1 and isinstance(func, FunctionType):
+        names = func.__code__.co_varnames[: func.__code__.co_argcount]
+        kwargs = {**dict(zip(names, args, strict=False)), **kwargs}
+    return bool(kwargs.get("inplace"))
+
+
+def _writes_in_place(func: Any) -> bool:
+    name = _name(func)
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and name not in _NEW_LAYOUT)
+
+
+_LAID_OUT_ANEW = frozenset((
+    "masked_fill_", "masked_scatter_", "index_add_", "index_copy_", "index_reduce_", "scatter_", "scatter_add_",
+    "scatter_reduce_", "tril_", "triu_", "cumsum_", "cumprod_", "addmm_", "addbmm_", "baddbmm_", "renorm_",
+))  # fmt: skip
+"""Operators whose functional twins return contiguous results."""
+
+
+def _written_by_a_copy(rule: Rule, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Whose layout is that of the tensor, whatever its sizes."""
+    written = tensor.clone()
+    rule(written, *args, **kwargs)
+    return tensor.copy_(written)
+
+
+def _lie_apart(args: Sequence[Any], out: Any) -> bool:
+    """Whether an operator may make its result in another layout than `out` has."""
+    if not isinstance(out, torch.Tensor):
+        return False
+    if has_gaps(out):
+        return True
+    tensors = (arg for arg in args if isinstance(arg, torch.Tensor))
+    return any(tensor.dim() > 1 and tensor.stride() != out.stride() for tensor in tensors)
+
+
+def _count_writes_to_list(func: Any, args: Sequence[Any]) -> None:
+    """Functionalization leaves the versions of what it writes as a list where they were; torch's kernels do not."""
+    name = getattr(func, "__name__", "").split(".")[0]
+    if name.startswith("_foreach_") and name.endswith("_"):
+        torch.autograd.graph.increment_version([tensor for tensor in args[0] if not tensor.is_inference()])
+
+
+def _torchs_own(func: Any) -> Any:
+    """Torch tells a mode what `torch.Tensor` has under the operator's name, which a program may have put there; the
+    operator itself calls nothing of the kind."""
+    if not isinstance(func, FunctionType) or func.__module__.partition(".")[0] == "torch":
+        return func
+    name = next((name for name, value in vars(torch.Tensor).items() if value is func), "")
+    return getattr(TensorBase, name, func)
+
+
+def _gradients(outputs: Any, inputs: Any, *, grad_outputs: Any, only_inputs: bool, **options: Any) -> Any:
+    """What ``torch.autograd.grad`` comes to, with the rules in force during backward: a mode that is told of a function
+    is out of force while that runs."""
+    outputs = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
+    given = (grad_outputs,) if grad_outputs is None or isinstance(grad_outputs, torch.Tensor) else tuple(grad_outputs)
+    given = given * len(outputs) if given == (None,) else given
+    tangents = make_grads(outputs, given, is_grads_batched=False)
+    create, keep, unused = (bool(options[name]) for name in ("create_graph", "retain_graph", "allow_unused"))
+    return engine_run_backward(
+        outputs, tangents, keep or (options["retain_graph"] is None and create), create, inputs, unused,
+        accumulate_grad=False,
+    )  # fmt: skip
+
+
+def _refuse_out_with_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Operators refuse it, but some that are made of others do so only on real tensors."""
+    if kwargs.get("out") is not None and torch.is_grad_enabled():
+        leaves = pytree.tree_leaves((args, dict(kwargs)))
+        if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
+            raise Unsupported("`out` is given while gradients are recorded", "call it under no_grad")
+
+
+def _refuse_write_to_inference(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Of what was made in inference mode, outside of it: functionalization exchanges the data, which torch allows."""
+    name = _name(func)
+    writes = _told_to_write(func, args, kwargs) or _writes_in_place(func) or name in _NEW_LAYOUT
+    written = args[0] if writes and args else kwargs.get("out")
+    if isinstance(written, torch.Tensor) and written.is_inference() and not torch.is_inference_mode_enabled():
+        raise Unsupported("what was made in inference mode is changed outside of it", "eager refuses that")
+
+
+def early(*funcs: Callable[..., Any]) -> Callable[[Rule], Rule]:
+    """Register the decorated rule in place of each of `funcs`."""
+
+    def register(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(funcs, rule))
+        return rule
+
+    return register
+
+
+for _kind in recurrent.GATES:
+    early(getattr(torch, _kind))(partial(recurrent.network, _kind))
+
+
+for _product in (torch.prod, torch.Tensor.prod, torch.cumprod, torch.Tensor.cumprod, torch.Tensor.cumprod_):
+    early(_product)(partial(product, _product))
+
+
+for _extreme in (
+    *(torch.max, torch.min, torch.median, torch.nanmedian),
+    *(torch.Tensor.max, torch.Tensor.min, torch.Tensor.median, torch.Tensor.nanmedian),
+):
+    early(_extreme)(partial(extreme, _extreme))
+
+
+@early(torch.Tensor.data.__set__)
+def set_data(tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """Neither functionalization nor autograd hears of it."""
+    raise Unsupported("the data of a tensor is exchanged", "write to it, or keep that out of the graph")
+
+
+@early(torch.Tensor.resize_, torch.ops.aten.resize_.default)
+def resize_(tensor: torch.Tensor, *size: Any, **options: Any) -> torch.Tensor:
+    """To the size that it has it does nothing, which functionalization counts as a write."""
+    wanted = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    keeps = not options and not tensor.requires_grad and wanted == tuple(tensor.shape)
+    return tensor if keeps else tensor.resize_(*size, **options)
+
+
+@early(torch.bernoulli, torch.Tensor.bernoulli)
+def bernoulli(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """It draws in the order of a contiguous tensor, unlike what is drawn in place."""
+    return torch.bernoulli(input.contiguous(), *args, **kwargs)
+
+
+@early(torch.dropout)
+def dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """What drops nothing is what it was given; where sizes are dynamic torch has a rule in Python that copies it."""
+    drops = train and p != 0 and not (isinstance(count := input.numel(), int) and count == 0)
+    return torch.dropout(input, p, train) if drops or not 0 <= p <= 1 else input
+
+
+@early(nnf.dropout)
+def functional_dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    if inplace or not 0.0 <= p <= 1.0:
+        return NotImplemented
+    return dropout(input, p, training)
+
+
+@early(torch.rrelu)
+def rrelu(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Its kernels give contiguous results; the functional twin, which tells of the noise, as the input lies."""
+    return torch.rrelu(input, *args, **kwargs).contiguous()
+
+
+@early(nnf.rrelu)
+def functional_rrelu(
+    input: torch.Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> torch.Tensor:
+    result = nnf.rrelu(input, lower, upper, training, inplace)
+    return result if inplace else result.contiguous()
+
+
+def _by_its_kernel(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Where sizes are dynamic, torch prefers its rules in Python, also to kernels that take such sizes."""
+    with DisablePythonDispatcher():
+        return func(*args, **kwargs)
+
+
+@early(nnf.multilabel_margin_loss)
+def multilabel_margin_loss(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """The rule counts what stands behind the last label, too."""
+    return _by_its_kernel(nnf.multilabel_margin_loss, input, *args, **kwargs)
+
+
+@early(nnf.interpolate)
+def interpolate(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Of bytes torch's kernels compute in integers, as its rules in Python do not."""
+    if input.dtype != torch.uint8:
+        return nnf.interpolate(input, *args, **kwargs)
+    if any(isinstance(leaf, torch.SymInt) for leaf in pytree.tree_leaves((tuple(input.shape), args, kwargs))):
+        raise FailsOnFakes("bytes are interpolated to or from sizes that vary", "run it eagerly")
+    return _by_its_kernel(nnf.interpolate, input, *args, **kwargs)
+
+
+@early(torch.max_pool1d, nnf.max_pool1d)
+def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Without gradients torch has a kernel of its own on CPUs, which takes less than what is traced in its place."""
+    if input.device.type == "cpu" and not input.dtype.is_floating_point:
+        raise FailsOnFakes(f"max_pool1d of {input.dtype}", "run it eagerly: the result or the error is its own")
+    return nnf.max_pool1d(input, *args, **kwargs)
+
+
+@early(nnf.one_hot)
+def one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> Any:
+    """Its own code asks for the largest value while it is traced; a position is looked at when it is written to."""
+    some = isinstance(count := tensor.numel(), torch.SymInt) or count > 0
+    if not isinstance(num_classes, int) or num_classes < 1 or tensor.dtype != torch.int64 or not some:
+        return nnf.one_hot(tensor, num_classes)
+    zeros = torch.zeros((*tensor.shape, num_classes), dtype=torch.int64, device=tensor.device)
+    return zeros.scatter(-1, tensor.unsqueeze(-1), 1)
+
+
+@early(torch.linalg.matrix_rank)
+def matrix_rank(*args: Any, out: Any = None, **kwargs: Any) -> torch.Tensor:
+    """Where torch traces, its own code forgets `out` and leaves there what was there."""
+    rank = torch.linalg.matrix_rank(*args, **kwargs)
+    return rank if out is None else torch.add(rank, 0, out=out)
+
+
+@early(torch.batch_norm)
+def batch_norm(
+    input: torch.Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
+) -> torch.Tensor:
+    """torch's own path ends in a kernel that updates the running statistics without saying so in its schema; a batch of
+    nothing has a path without them."""
+    if isinstance(count := input.size(0), int) and count == 0:
+        return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
+    if any(given is not None and given.dim() != 1 for given in (weight, bias, mean, var)):
+        raise FailsOnFakes("batch norm by what is no vector", "run it eagerly: the result or the error is its own")
+    plain = input.dim() >= 2 and _fit(input, (weight, bias, mean, var))
+    if plain and not training and mean is not None and torch.is_grad_enabled():
+        return _with_fixed_statistics(input, weight, bias, mean, var, eps)
+    if not training or mean is None or input.dim() < 2:
+        return torch.batch_norm(input, weight, bias, mean, var, training, momentum, eps, cudnn)
+    normalised: torch.Tensor = native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)[0]
+    return normalised
+
+
+def _fit(input: torch.Tensor, others: Sequence[Any]) -> bool:
+    """Whether torch's kernels take these types beside one another: one for all, or halves beside single precision."""
+    types = {given.dtype for given in others if given is not None}
+    return types <= {input.dtype} or (types == {torch.float32} and input.dtype in (torch.float16, torch.bfloat16))
+
+
+def _with_fixed_statistics(
+    input: torch.Tensor, weight: Any, bias: Any, mean: torch.Tensor, var: torch.Tensor, eps: float
+) -> torch.Tensor:
+    """Pointwise arithmetic: what torch's kernels keep for backward here differs between devices, and is not needed."""
+    dtype = torch.promote_types(input.dtype, torch.float32)
+    per_channel = (1, -1, *[1] * (input.dim() - 2))
+    scale = torch.rsqrt(var.to(dtype) + eps)
+    normalised = (input.to(dtype) - mean.to(dtype).view(per_channel)) * scale.view(per_channel)
+    if weight is not None:
+        normalised = normalised * weight.to(dtype).view(per_channel)
+    shift = 0.0 if bias is None else bias.to(dtype).view(per_channel)  # torch's kernels add a zero: none is negative
+    return lies_as_normalized((normalised + shift).to(input.dtype), input)
+
+
+@early(nnf.batch_norm)
+def functional_batch_norm(
+    input: torch.Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    """A mode meets a Python function of torch.nn.functional before what it calls."""
+    if training:
+        _check_batch(input.size())
+    return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
+
+
+@early(torch.native_batch_norm, torch.ops.aten.native_batch_norm, torch.ops.aten.native_batch_norm.default)
+def native_batch_norm(
+    input: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """The same kernel, called by its name."""
+    if not training or mean is None:
+        return torch.native_batch_norm(input, weight, bias, mean, var, training, momentum, eps)
+    return native_batch_norm_legit(input, weight, bias, mean, var, True, momentum, eps)
+
+
+@early(torch.instance_norm)
+def instance_norm(
+    input: torch.Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    use_input: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
+) -> torch.Tensor:
+    """A batch norm in which each sample is a group of channels; its statistics are updated by the batch's mean."""
+    if not use_input or mean is None:
+        return torch.instance_norm(input, weight, bias, mean, var, use_input, momentum, eps, cudnn)
+    batch, channels = input.shape[:2]
+    scale, shift = (None if value is None else value.repeat(batch) for value in (weight, bias))
+    means, variances = mean.repeat(batch), var.repeat(batch)
+    grouped = input.contiguous().view(1, batch * channels, *input.shape[2:])
+    normalised = batch_norm(grouped, scale, shift, means, variances, True, momentum, eps, cudnn)
+    with torch.no_grad():
+        mean.copy_(means.view(batch, channels).mean(0))
+        var.copy_(variances.view(batch, channels).mean(0))
+    return normalised.view(input.shape)
+
+
+for _func in (torch.Tensor.expand, torch.Tensor.expand_as, torch.broadcast_to, torch.Tensor.broadcast_to,
+              torch.broadcast_tensors):  # fmt: skip
+    RULES[_func] = partial(plainly, _func)
+
+
+@early(nnf.instance_norm)
+def functional_instance_norm(
+    input: torch.Tensor,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    if use_input_stats:
+        _check_spatial(input.size())
+    return instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)

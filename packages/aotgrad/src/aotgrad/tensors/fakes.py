@@ -1,0 +1,58 @@
+"""Fakes of real tensors: the same layout and type, no data.
+
+`FakeTensorMode.from_tensor` makes one of any tensor, and imports seconds' worth of torch for it.  Plain tensors of
+known sizes, which nearly all are, need a few lines only.
+Must not know: inputs, graphs.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from aotgrad.errors import Unsupported
+from aotgrad.tensors.functional import memory_of
+from aotgrad.torch_versions import DisableTorchDispatch, FakeTensor, FakeTensorMode
+
+
+class Fakes:
+    """Makes the fakes of one trace: what shares memory in truth does so as fakes."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        self.mode = mode
+        self._memory: dict[int, torch.UntypedStorage] = {}
+        self._made_by_torch: set[int] = set()
+
+    def of(self, tensor: torch.Tensor, *, dynamic: bool = False) -> FakeTensor:
+        """The fake of a detached tensor; with `dynamic`, of dynamic sizes."""
+        if not dynamic and _is_plain(tensor) and memory_of(tensor) not in self._made_by_torch:
+            return self._plain(tensor)
+        if tensor.layout is torch.strided:
+            if memory_of(tensor) in self._memory:
+                raise Unsupported(
+                    "inputs share memory that is read in two ways (conjugated, or of varying sizes)", "pass copies"
+                )
+            self._made_by_torch.add(memory_of(tensor))
+        fake: FakeTensor = self.mode.from_tensor(tensor, static_shapes=not dynamic)
+        return fake
+
+    def _plain(self, tensor: torch.Tensor) -> FakeTensor:
+        with DisableTorchDispatch(), torch.inference_mode(False), torch.no_grad():
+            memory = self._memory.get(memory_of(tensor))
+            if memory is None:
+                size = tensor.untyped_storage().nbytes()
+                memory = torch.empty(size, dtype=torch.uint8, device="meta").untyped_storage()
+                self._memory[memory_of(tensor)] = memory
+            shell = torch.empty(0, dtype=tensor.dtype, device="meta")
+            shell.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+            return FakeTensor(self.mode, shell, tensor.device)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Do layout, type and device say everything?"""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.layout is torch.strided
+        and tensor.device.type in ("cpu", "cuda")
+        and not (tensor.requires_grad or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+        and not tensor.is_inference()
+    )

@@ -1,0 +1,470 @@
+"""Facts about mutation and aliasing, read off functional tensors after the program has run once.
+
+Must not know: how the program was run, how gradients are traced.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch.autograd.function import BackwardCFunction
+
+from aotgrad.autograd_graph.result_levels import behind
+from aotgrad.errors import Unsupported
+from aotgrad.facts import (
+    Argument,
+    Constant,
+    Data,
+    Detach,
+    Facts,
+    Followed,
+    Frozen,
+    Mutation,
+    OfInput,
+    OfResult,
+    OfSize,
+    Output,
+    Restride,
+    SizeRef,
+    Step,
+    Unfollowed,
+)
+from aotgrad.recording.recorder import Recorder
+from aotgrad.tensors import functional
+from aotgrad.tensors.symbols import SYM_TYPES, is_size
+from aotgrad.tensors.views import restride, root_of, steps_between
+from aotgrad.torch_versions import CreationMeta, base_of, get_creation_meta, version_of
+
+
+@dataclass(slots=True)
+class TracedInput:
+    """One graph input during the run."""
+
+    node: fx.Node
+    fake: Any
+    value: Any = None  # what the program sees: a functional tensor, or the SymInt itself
+    leaf: torch.Tensor | None = None  # where autograd delivers the gradient
+    tracked: bool = False  # requires grad on arrival
+    history: Any = None  # the autograd node behind it on arrival
+    layout: torch.Tensor | None = None  # a tensor without data that follows changes of layout in place
+    version: int | None = None  # of what the program sees, on arrival; tensors of inference mode have none
+    within: bool = False  # within a tensor subclass object that requires grad
+    seen: dict[int, Any] = field(default_factory=dict)  # what the program sees, by the caller's position
+    connected: set[int] = field(
+        default_factory=set
+    )  # tangents that make its gradient zeros where they do not add to it
+
+
+@dataclass(slots=True)
+class Analysis:
+    """Facts, with the tensors and nodes that they speak of."""
+
+    facts: Facts
+    updates: list[torch.Tensor]  # functional tensors, one for each input with new data
+    results: list[torch.Tensor]  # functional tensors, in the order of `OfResult.result`
+    result_nodes: list[fx.Node]
+    sizes: list[fx.Node]
+    within: frozenset[int]  # ids of results within objects that autograd follows
+    views: bool  # does autograd follow views of inputs?
+
+    @property
+    def differentiable(self) -> list[bool]:
+        """Which of updates and results autograd follows."""
+        updates = [mutation.tracked for mutation in self.facts.mutations if mutation.data]
+        return [*updates, *(bool(value.requires_grad) or id(value) in self.within for value in self.results)]
+
+    @property
+    def followed(self) -> bool:
+        """Does autograd follow anything that the caller gets?"""
+        return self.views or any(self.differentiable)
+
+
+def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence[Any], *, training: bool) -> Analysis:
+    """What the program did to its inputs, and what each of its outputs is."""
+    mutations = [found for index, entry in enumerate(inputs) if (found := _mutation(index, entry)) is not None]
+    reader = _Outputs(recorder, inputs, {m.input for m in mutations if m.layout}, training)
+    reader.count_sharing(outputs)
+    kinds = tuple(reader.read(output) for output in outputs)
+    mutations = [reader.with_sizes(mutation) for mutation in mutations]
+    counts, versions = tuple(_counts(inputs)), tuple(_versions(reader.results, reader.result_nodes))
+    facts = Facts(
+        tuple(mutations),
+        kinds,
+        len(reader.results),
+        len(reader.sizes),
+        counts,
+        versions,
+        tuple(n for n, value in enumerate(reader.results) if value.is_inference() != torch.is_inference_mode_enabled()),
+    )
+    updates = [inputs[index].value for index in facts.updates]
+    within = frozenset(id(inner) for opened in recorder.opened_results for inner in opened.inner)
+    tracked = [inputs[mutation.input].value for mutation in facts.mutations if mutation.tracked]
+    _refuse_leaves(recorder, inputs, [*reader.results, *tracked])
+    if not within.issubset(map(id, reader.results)):
+        raise Unsupported("a tensor subclass that requires grad is returned as a view", "return a copy of it")
+    analysis = Analysis(facts, updates, reader.results, reader.result_nodes, reader.sizes, within, reader.views)
+    if torch.is_inference_mode_enabled() and analysis.followed:
+        raise Unsupported("inference mode is left and gradients are recorded", "call the function outside of the mode")
+    if torch.is_inference_mode_enabled() or not (torch.is_grad_enabled() or analysis.followed):
+        analysis.facts = replace(facts, outputs=_in_the_callers_mode(kinds))
+    return analysis
+
+
+def _in_the_callers_mode(outputs: Sequence[Output]) -> tuple[Output, ...]:
+    """Views that were made without gradients, for a caller that has none: they come so, and others do not."""
+    plain: dict[int, Output] = {}
+    callers = Unfollowed(inference=torch.is_inference_mode_enabled())
+    for output in outputs:
+        if isinstance(output, (OfInput, OfResult)) and id(output) not in plain:
+            steps = tuple(step for step in output.steps if step != callers)
+            if steps == output.steps and steps and not isinstance(steps[-1], (Data, Detach, Unfollowed)):
+                steps = (*steps, Followed())
+            plain[id(output)] = replace(output, steps=steps)
+    return tuple(plain.get(id(output), output) for output in outputs)
+
+
+def _refuse_leaves(recorder: Recorder, inputs: Sequence[TracedInput], given_out: Sequence[torch.Tensor]) -> None:
+    """Gradients arrive at inputs.  What the program makes itself and wants the gradient of is not one of them."""
+    given = any(entry.tracked or entry.within for entry in inputs) or bool(recorder.opened_leaves)
+    for result in given_out:
+        if result.requires_grad and (result.grad_fn is None or not given):
+            raise Unsupported(
+                "a tensor made within the graph requires grad, and so does what is returned",
+                "make it outside of the graph",
+            )
+
+
+def _mutation(index: int, entry: TracedInput) -> Mutation | None:
+    value = entry.value
+    if not isinstance(value, torch.Tensor):
+        return None
+    if functional.storage_replaced(value) or value.numel() != entry.fake.numel():
+        raise Unsupported(
+            f"graph input {index} gets another storage (set_ or resize_)", "keep that call out of the graph"
+        )
+    data, layout = functional.data_mutated(value), functional.layout_mutated(value)
+    tracked = data and value.grad_fn is not entry.history
+    if value.requires_grad != entry.tracked and not (data and value.grad_fn is not None):
+        raise Unsupported(
+            f"requires_grad of graph input {index} changes", "call requires_grad_ or detach_ outside the graph"
+        )
+    if any(functional.layout_mutated(member) for member in entry.seen.values() if member is not value):
+        raise Unsupported("an input that shares memory changes its shape in place", "use the returning operator")
+    if not data and not layout:
+        return None
+    if data and entry.fake.is_inference() and not torch.is_inference_mode_enabled():
+        raise Unsupported(
+            "an inference tensor is changed", "call the function in inference mode"
+        )  # when it is written back
+    new_layout = _layout_after(entry) if layout else None
+    if layout and (entry.tracked or new_layout is None):
+        raise Unsupported(
+            f"graph input {index} requires grad and changes its shape in place", "use the returning operator"
+        )
+    if tracked and len(entry.seen) > 1:
+        raise Unsupported("inputs that share memory get a history by a change in place", "change copies of them")
+    return Mutation(index, data, tracked, new_layout)
+
+
+def _counts(inputs: Sequence[TracedInput]) -> Iterator[tuple[int, int]]:
+    """How far the versions of tensors move: what autograd saved of them before is no longer what it was.
+
+    A write through `.data` moves none.  Of inputs that share memory it is told by the run in which they were apart.
+    """
+    for entry in inputs:
+        if isinstance(entry.value, torch.Tensor) and len(entry.seen) == 1:
+            count = _counted(entry)
+            if count:
+                yield next(iter(entry.seen)), count
+
+
+def _versions(results: Sequence[torch.Tensor], nodes: Sequence[fx.Node]) -> Iterator[tuple[int, int]]:
+    """What makes a tensor from nothing writes to it, which counts where an operator is called by its name."""
+    for index, (value, node) in enumerate(zip(results, map(root_of, nodes), strict=True)):
+        made = not any(isinstance(source.meta.get("val"), torch.Tensor) for source in node.all_input_nodes)
+        if not value.is_inference() and (made or version_of(value)):
+            yield index, int(version_of(value))
+
+
+def _counted(entry: TracedInput) -> int:
+    if functional.data_mutated(entry.value) and functional.mutations_hidden(entry.value):
+        return 0
+    if entry.version is None:
+        return int(functional.data_mutated(entry.value))
+    return int(version_of(entry.value)) - entry.version
+
+
+def _layout_after(entry: TracedInput) -> Restride | None:
+    """The layout that the input has after the call, which is that of its data unless that was replaced."""
+    after = functional.current(entry.value)
+    if restride(entry.fake, after) is None or entry.layout is None:
+        return None
+    found, before = entry.layout, entry.fake
+    return Restride(tuple(found.size()), tuple(found.stride()), found.storage_offset() - before.storage_offset())
+
+
+def _forgot_layout(entry: TracedInput) -> bool:
+    """Is the data that replaced this input's laid out in another way than the input is?"""
+    return entry.layout is None or functional.current(entry.value).stride() != entry.layout.stride()
+
+
+def _is_followed(view: torch.Tensor) -> bool:
+    try:
+        return view.grad_fn is not None
+    except RuntimeError as error:  # torch allows no use of it any more
+        hint = "make the view and the change with gradients either on or off"
+        raise Unsupported("a view made without gradients is returned of a tensor changed with them", hint) from error
+
+
+def _as_autograd_knows(base: torch.Tensor, view: torch.Tensor, steps: Sequence[Any]) -> Sequence[Any]:
+    """The steps to a view that is to autograd what eager's is: a later change of it reaches its base, or does not."""
+    if not functional.counts_with(base, view):
+        steps = [Data(), *steps]
+    if view.is_inference():
+        return steps or [_ALIAS]
+    if base_of(view) is None:
+        return steps if steps and steps[-1] in (_DETACH, Data()) else [*steps, Detach()]
+    if base.requires_grad and not _is_followed(view) and isinstance(next(iter(steps), None), Restride):
+        return [*steps, Detach()]
+    return [*(steps or [_ALIAS]), *_made_unfollowed(view)]
+
+
+def _made_unfollowed(view: torch.Tensor) -> tuple[Unfollowed, ...]:
+    made_in = get_creation_meta(view)
+    if made_in in (CreationMeta.NO_GRAD_MODE, CreationMeta.INFERENCE_MODE):
+        return (Unfollowed(inference=made_in == CreationMeta.INFERENCE_MODE),)
+    return ()
+
+
+_OF_FUNCTIONS = (CreationMeta.IN_CUSTOM_FUNCTION, CreationMeta.MULTI_OUTPUT_NODE)
+_ALIAS, _DETACH = Step(torch.ops.aten.alias.default), Step(torch.ops.aten.detach.default)
+
+
+def _has_function_between(view: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether autograd comes by a function of the program on its way from a view to what it is a view of: repeating the
+    view would leave that out."""
+    end = base.grad_fn
+    waiting, seen = [view.grad_fn], {end}
+    while waiting:
+        step = waiting.pop()
+        if step is None or step in seen:
+            continue
+        if isinstance(step, BackwardCFunction):
+            return True
+        seen.add(step)
+        waiting.extend(source for source, _ in step.next_functions)
+    return False
+
+
+def _has_history(output: torch.Tensor) -> bool:
+    try:
+        return output.grad_fn is not None
+    except RuntimeError:  # torch allows no use of it any more, which whoever returns it is told
+        return False
+
+
+def _layout_numbers(value: Any) -> Any:
+    return tuple(value) if isinstance(value, (list, tuple)) else value
+
+
+@dataclass(slots=True)
+class _Outputs:
+    """Reads outputs one after another; collects the tensors and sizes that the graph must return for them."""
+
+    recorder: Recorder
+    inputs: Sequence[TracedInput]
+    restrided: set[int]
+    training: bool
+    results: list[torch.Tensor] = field(default_factory=list)
+    result_nodes: list[fx.Node] = field(default_factory=list)
+    sizes: list[fx.Node] = field(default_factory=list)
+    views: bool = False  # of inputs, that autograd follows
+    _sharing: dict[int, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
+    _read: dict[int, Output] = field(default_factory=dict)
+    _bases: dict[int, int] = field(default_factory=dict)
+    _passed: set[int] = field(default_factory=set)  # ids of outputs that others come from
+
+    def count_sharing(self, outputs: Sequence[Any]) -> None:
+        tensors = {id(o): o for o in outputs if isinstance(o, torch.Tensor) and functional.is_functional(o)}
+        for output in tensors.values():
+            self._sharing[functional.memory_of(output)].append(output)
+        followed = [output for output in tensors.values() if self.training and _has_history(output)]
+        self._passed = {id(followed[number]) for numbers in behind(followed) for number in numbers}
+
+    def read(self, output: Any) -> Output:
+        if isinstance(output, SYM_TYPES):
+            return self._size(output)
+        if not isinstance(output, torch.Tensor) or not functional.is_functional(output):
+            return Constant(output)
+        if id(output) not in self._read:
+            self._read[id(output)] = self._tensor(output)
+        return self._read[id(output)]
+
+    def with_sizes(self, mutation: Mutation) -> Mutation:
+        if mutation.layout is None:
+            return mutation
+        return replace(mutation, layout=self._portable(mutation.layout))
+
+    def _size(self, value: Any) -> Output:
+        node = self.recorder.sizes.node_for(value)
+        return OfSize(self._size_index(node)) if isinstance(node, fx.Node) else Constant(node)
+
+    def _size_index(self, node: fx.Node) -> int:
+        if node not in self.sizes:
+            self.sizes.append(node)
+        return self.sizes.index(node)
+
+    def _tensor(self, output: torch.Tensor) -> Output:
+        for entry in self.inputs:
+            for position, argument in entry.seen.items():
+                if output is argument:
+                    return Argument(position)
+        for index, entry in enumerate(self.inputs):
+            if isinstance(entry.value, torch.Tensor) and functional.memory_of(entry.value) == functional.memory_of(
+                output
+            ):
+                if self.training and output.requires_grad and base_of(output) is not entry.value:
+                    raise Unsupported(
+                        "a detached view of an input gets a history of its own and is returned", "return a copy of it"
+                    )
+                if index in self.restrided and _forgot_layout(entry):
+                    raise Unsupported(
+                        "a view is returned of an input that changes its shape in place and is written to",
+                        "return a copy",
+                    )
+                self.views |= output.requires_grad and _is_followed(output)
+                position, argument = self._viewed(entry, output)
+                steps = self._path(argument, output, restrided=index in self.restrided)
+                return OfInput(index, steps, position, self._is_older(output))
+        base = self._base_of(output)
+        if base is output:
+            result = self._result(output)
+            return OfResult(result, self._own_steps(output, self.result_nodes[result]))
+        return OfResult(self._result(base), self._path(base, output), self._is_older(output))
+
+    def _is_older(self, view: torch.Tensor) -> bool:
+        """Whether what a view without a history views was written to since it was made."""
+        known = self.recorder.view_versions.get(id(view))
+        return known is not None and not view.requires_grad and known[1] != version_of(view)
+
+    def _viewed(self, entry: TracedInput, output: torch.Tensor) -> tuple[int, torch.Tensor]:
+        """Which of the caller's tensors this is a view of, where several share memory: what is done to it later has to
+        reach that one, with its history."""
+        if len(entry.seen) == 1:
+            return next(iter(entry.seen)), entry.value
+        nodes = (self.recorder.node_of(functional.current(value)) for value in (entry.value, output))
+        steps = steps_between(*nodes) or [Step(None)]
+        layout = tuple(map(_layout_numbers, steps[0].args))
+        found = [
+            (position, member)
+            for position, member in entry.seen.items()
+            if layout == (tuple(member.size()), tuple(member.stride()), member.storage_offset())
+        ]
+        if len(found) != 1:
+            raise Unsupported(
+                "a view is returned of one of several inputs that share memory, and it is not clear of which",
+                "return a copy of it",
+            )
+        return found[0]
+
+    def _base_of(self, output: torch.Tensor) -> torch.Tensor:
+        """The tensor that the graph returns for `output`: itself, unless it shares memory that a view must keep."""
+        sharing = self._sharing_with(output)
+        if len(sharing) == 1 and (id(output) in self._passed or not self._is_followed_view(output)):
+            return output
+        owners = [t if (base := base_of(t)) is None else base for t in sharing]
+        # What an autograd function returns may be a view of a tensor without history: it ran without grad mode.
+        owners.sort(key=lambda tensor: tensor.is_inference() or -version_of(tensor))  # what comes by `.data` has none
+        followed = next((tensor for tensor in (*owners, *sharing) if tensor.requires_grad), None)
+        return followed if followed is not None else next(filter(self._is_made, owners), owners[0])
+
+    def _is_followed_view(self, output: torch.Tensor) -> bool:
+        """May autograd have to know what this is a view of?"""
+        base = base_of(output)
+        if not self.training or not output.requires_grad:
+            return self.training and base is not None and not base.requires_grad
+        _is_followed(output)  # refuses what torch forbids to use
+        return base is None or not _has_function_between(output, base)
+
+    def _own_steps(self, output: torch.Tensor, node: fx.Node) -> tuple[Any, ...]:
+        """What a result is to autograd though nobody has what it views: made without gradients, or by a function with a
+        backward of its own, it refuses to be written to with them."""
+        if self._is_seen_as_view(output, node):
+            return (Detach(),)
+        if self.training and output.requires_grad and id(output) not in self._passed:
+            made_in = CreationMeta.DEFAULT if base_of(output) is None else get_creation_meta(output)
+            return (_ALIAS, Frozen(made_in)) if made_in in _OF_FUNCTIONS else ()
+        records = torch.is_grad_enabled() and not output.requires_grad and base_of(output) is not None
+        unfollowed = _made_unfollowed(output) if records and len(self._sharing_with(output)) == 1 else ()
+        return (_ALIAS, *unfollowed) if unfollowed else ()
+
+    def _sharing_with(self, output: torch.Tensor) -> list[torch.Tensor]:
+        return self._sharing[functional.memory_of(output)]
+
+    def _is_seen_as_view(self, output: torch.Tensor, node: fx.Node) -> bool:
+        """Whether the graph makes by a view what the program does not; of what autograd follows its function sees to
+        that."""
+        alone = len(self._sharing_with(output)) == 1 and not output.is_inference()
+        return alone and not self.training and base_of(output) is None and root_of(node) is not node
+
+    def _is_made(self, value: torch.Tensor) -> bool:
+        """By an operator, and not as a view: then it is not to change with what becomes of a view of it."""
+        node = self.recorder.node_of(functional.current(value))
+        return root_of(node) is node
+
+    def _result(self, value: torch.Tensor) -> int:
+        asked = id(value)
+        known = self._bases.get(asked)
+        if known is None:
+            if value.layout is not torch.strided:
+                raise Unsupported(f"a result has layout {value.layout}", "only strided tensors are compiled")
+            node = self.recorder.node_of(functional.current(value))
+            if root_of(node).op != "call_function":
+                # A constant, or an input under another name: the caller must get memory of its own.
+                value = value.clone()
+                node = self.recorder.node_of(functional.current(value))
+            known = self._bases[asked] = len(self.results)
+            self.results.append(value)
+            self.result_nodes.append(node)
+        return known
+
+    def _path(self, base: torch.Tensor, view: torch.Tensor, *, restrided: bool = False) -> tuple[Any, ...]:
+        """Steps that make `view` from the real counterpart of `base`."""
+        if view.requires_grad and _has_history(view) and _has_function_between(view, base):
+            raise Unsupported("a function with a backward of its own returns what it was given", "return a copy of it")
+        inner, outer = functional.current(base), functional.current(view)
+        steps: Sequence[Any] | None = None
+        if not restrided:
+            steps = steps_between(self.recorder.node_of(inner), self.recorder.node_of(outer))
+        if steps is None:
+            layout = restride(inner, outer)
+            if layout is None:
+                raise Unsupported(
+                    "an output is a view of another dtype of a tensor that was mutated", "return a copy of it instead"
+                )
+            steps = [layout]
+        return tuple(map(self._portable, _as_autograd_knows(base, view, steps)))
+
+    def _portable(self, step: Any) -> Any:
+        """The same step with sizes named by their index among the graph's outputs."""
+        if isinstance(step, Step):
+            args = tuple(map(self._portable_value, step.args))
+            return Step(step.target, args, tuple((key, self._portable_value(value)) for key, value in step.kwargs))
+        if isinstance(step, Restride):
+            return Restride(*(self._portable_value(value) for value in (step.size, step.stride, step.offset)))
+        return step
+
+    def _portable_value(self, value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            assert is_size(value), f"view step reads tensor {value}"
+            return SizeRef(self._size_index(value))
+        if isinstance(value, SYM_TYPES):
+            return self._portable_value(self.recorder.sizes.node_for(value))
+        if isinstance(value, (list, tuple)):
+            return (list if isinstance(value, list) else tuple)(map(self._portable_value, value))
+        return value
