@@ -147,12 +147,7 @@ TABLES = """
 """Filled by decorators, or with definitions that hold for good."""
 
 STATE = """
-    aotgrad.state.STATE compile_api.state.STATE cudagraphs.state.STATE inductor.state.STATE
-    capture.break_errors._HERE capture.entry.api._CONFIGS capture.entry.stance._CHOSEN capture.entry.stance._HERE
-    capture.entry.steering._KEPT capture.evaluator.builtin_rules.assumed.ASSUMED
-    capture.evaluator.builtin_rules.torch_functions.ALLOWED
-    capture.evaluator.builtin_rules.torch_functions.DISALLOWED capture.informing._given capture.informing._thread
-    capture.operators.definitions._DEFINING capture.operators.triton_kernels.traces._DOORS capture.signals._HERE
+    aotgrad.state.STATE capture.state.PROCESS compile_api.state.STATE cudagraphs.state.STATE inductor.state.STATE
 """
 """What a process has one of: what the user said for good, what is under way in a thread, counters and locks."""
 

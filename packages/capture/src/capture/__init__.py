@@ -50,8 +50,8 @@ from capture.informing import Waiting as WaitingNotices
 from capture.informing import inform
 from capture.operators.dynamic_sizes import define_all as define_operators
 from capture.operators.triton_kernels.launches import kernel_name as triton_kernel_name
-from capture.options import Options
-from capture.program_settings import ProgramSettings, heed
+from capture.options import Options, ProgramSettings
+from capture.program_settings import heed
 from capture.reasons import Reason
 from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord
 from capture.signals import carried as carry_deliveries

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-
-
-class _Here(threading.local):
-    errors = False
-
-
-_HERE = _Here()
+from capture import state
 
 
 def set_here() -> bool:
     """As CPython stands; what is evaluated begins with it."""
-    return _HERE.errors
+    return state.PROCESS.of_thread.breaks_are_errors
 
 
 def switch(context: object, errors: bool) -> bool:
     """From now on breaks are errors, or are not; returns what was before.  ``context`` is who switches."""
-    before, _HERE.errors = _HERE.errors, errors
+    here = state.PROCESS.of_thread
+    before, here.breaks_are_errors = here.breaks_are_errors, errors
     return before

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import re
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from capture import state
 from capture.errors import Location
 from capture.origins import OURS
 
 _MODULE = "capture"
 _ABOVE_US = frozenset({*OURS, "torch", "contextlib", "functools"})
-_given: dict[Any, Any] = {}  # what Python remembers of a place that warned
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +67,9 @@ class _Told:
     def give(self) -> None:
         """Raises it where a filter that names it says so."""
         try:
+            remembered = state.PROCESS.places_that_warned
             warnings.warn_explicit(
-                self.warning, type(self.warning), self.filename, self.line, module=_MODULE, registry=_given
+                self.warning, type(self.warning), self.filename, self.line, module=_MODULE, registry=remembered
             )
         except type(self.warning) as error:
             if error is not self.warning or self._is_meant():
@@ -84,18 +84,12 @@ class _Told:
         return decides is not None and decides.names_somebody()
 
 
-class _OfThread(threading.local):
-    waiting: list[_Told] | None = None
-
-
-_thread = _OfThread()
-
-
 def inform(warning: Warning, where: Location | None = None) -> None:
     """Tells of ``warning``, at a line of the program: the one that called us, where none is given."""
     told = _Told(warning, where.filename, where.line) if where is not None else _Told(warning, *_calling_line())
-    if _thread.waiting is not None:
-        _thread.waiting.append(told)
+    waiting = state.PROCESS.of_thread.notices
+    if waiting is not None:
+        waiting.append(told)
     else:
         told.give()
 
@@ -104,21 +98,22 @@ class Waiting:
     """What is told of while something is under way that an exception must not end, and nobody further out waits."""
 
     def __init__(self) -> None:
-        self._told: list[_Told] = []
+        self._told: list[state.Notice] = []
 
     def __bool__(self) -> bool:
         return bool(self._told)
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        if _thread.waiting is not None:
+        here = state.PROCESS.of_thread
+        if here.notices is not None:
             yield
             return
-        _thread.waiting = self._told
+        here.notices = self._told
         try:
             yield
         finally:
-            _thread.waiting = None
+            here.notices = None
 
     def tell(self) -> None:
         """All of it, and then raises the first that is to be raised."""
@@ -133,13 +128,13 @@ class Waiting:
         for told in self._given():
             told.show()
 
-    def _given(self) -> list[_Told]:
+    def _given(self) -> list[state.Notice]:
         """Those that are to be raised; the others are given."""
         told, self._told = self._told, []
         return [each for each in told if _is_to_be_raised(each)]
 
 
-def _is_to_be_raised(told: _Told) -> bool:
+def _is_to_be_raised(told: state.Notice) -> bool:
     try:
         told.give()
     except type(told.warning):

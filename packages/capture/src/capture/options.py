@@ -1,4 +1,7 @@
-"""The settings of capture: one frozen object, passed in, never read from the environment."""
+"""The settings of capture: one frozen object, passed in, never read from the environment.
+
+What a program's own settings ask for besides is another one.
+"""
 
 from __future__ import annotations
 
@@ -67,3 +70,21 @@ def _kinds() -> dict[str, tuple[type, ...]]:
 
 
 _WORDS: Mapping[type, str] = {bool: "True or False", int: "an integer", NoneType: "None"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSettings:
+    """What the settings of a program that was written for another compiler ask for; the defaults change nothing."""
+
+    disabled: bool = False
+    """Nothing more is captured for now."""
+    recompile_limit: int | None = None
+    """In the place of the default limit; a limit that was given to ``optimize`` stays."""
+    recompiling_is_an_error: bool = False
+    """A call that no version fits raises ``RecompileRefused``, unless it is the first one."""
+    limit_is_an_error: bool = False
+    """A call that would need a version more than there may be raises ``RecompileLimitHit``."""
+    said_later: tuple[object, ...] = ()
+    """Functions that write what they are given somewhere, and may be called at the end of a graph."""
+    failures_run_eagerly: bool = False
+    """Where a backend fails CPython runs the function, which is said."""

@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from types import BuiltinFunctionType, CodeType
 from typing import Any
 
+from capture import state
+
 Handler = Callable[[int, Any], Any]
 
 _NUMBERS = tuple(
@@ -39,23 +41,15 @@ class Delivered(BaseException):
         self.error = error
 
 
-class _Here(threading.local):
-    """How many on this thread carry what is delivered: the outermost one unwraps it."""
-
-    carrying = 0
-
-
-_HERE = _Here()
-
-
 @contextmanager
 def carrying() -> Iterator[None]:
     """Around what is carried on, and unwrapped further out."""
-    _HERE.carrying += 1
+    here = state.PROCESS.of_thread
+    here.carrying += 1
     try:
         yield
     finally:
-        _HERE.carrying -= 1
+        here.carrying -= 1
 
 
 class Wrapped:
@@ -81,7 +75,7 @@ def carried() -> Iterator[None]:
         with carrying():
             yield
     except Delivered as delivered:
-        if _HERE.carrying:
+        if state.PROCESS.of_thread.carrying:
             raise
         raise delivered.error from None
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from capture import _engine
+from capture import _engine, state
 from capture.entry import stance
 from capture.entry.hook import Config
 from capture.entry.steering import named_after
@@ -26,9 +25,6 @@ from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, Recom
 
 LOG = Log()
 """What happened in this process, through all uses of ``optimize``."""
-
-# What ``reset`` has to reach.  Configurations belong to the functions that were made with them and die with them.
-_CONFIGS: weakref.WeakSet[Config] = weakref.WeakSet()
 
 
 def eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -64,7 +60,7 @@ def optimize(
     if not isinstance(options, Options):
         raise TypeError(f"options is {options!r}; give capture.Options(nopython=True), for one")
     config = Config(backend, options, LOG if log is None else log)
-    _CONFIGS.add(config)
+    state.PROCESS.configurations.add(config)
     return functools.partial(_region, config)
 
 
@@ -160,8 +156,8 @@ def run(function: Any) -> Any:
 
 def reset() -> None:
     """Forgets every captured version, and every decision to leave a function alone."""
-    for config in list(_CONFIGS):
-        config.cache.drop(config)
+    for config in list(state.PROCESS.configurations):
+        config.forget()
     LOG.clear()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from capture import _engine
+from capture import _engine, state
 from capture.bytecode.resume import Continuations
 from capture.entry import stance
 from capture.entry.cache import Cache, CodeState, too_many, without_objects
@@ -39,7 +39,7 @@ from capture.evaluator.assumptions import SizesFixed
 from capture.evaluator.foreign_markers import is_disabled, is_triton_kernel
 from capture.evaluator.frame_queries import stack_depth
 from capture.evaluator.idle_frames import Idleness, LeftIdle, is_left_for_good
-from capture.forks import CollectionPause, ProcessLock
+from capture.forks import ProcessLock
 from capture.guards.guard import RELATIONS, to_spec
 from capture.guards.sources import Inputs
 from capture.informing import Waiting, inform
@@ -63,7 +63,6 @@ from capture.torch_versions import (
 )
 from capture.values import default_devices
 
-_UNCOLLECTED = CollectionPause()
 _TRIES = 5
 """How often an error has to come before it is a mistake of ours, where other threads may be the reason."""
 _DEFAULT_LIMIT = Options().recompile_limit
@@ -84,6 +83,10 @@ class Config:
         self.signals = HeldSignals()
         # Code may outlive its functions: what was compiled for it goes with the configuration that asked for it.
         weakref.finalize(self, self.cache.drop).atexit = False
+
+    def forget(self) -> None:
+        """Every captured version, and every decision to leave a function alone."""
+        self.cache.drop(self)
 
     @property
     def nopython(self) -> bool:
@@ -161,7 +164,7 @@ def _told_of(config: Config, inputs: Inputs, location: Location) -> Any:
 def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
     try:
         _require_insides()
-        with config.lock.held(), config.signals.held(), _UNCOLLECTED.held():
+        with config.lock.held(), config.signals.held(), state.PROCESS.collection_pause.held():
             return _translate(config, inputs, location)
     except BackendError as error:
         let_through(error)
@@ -413,4 +416,4 @@ def install() -> None:
     _engine.set_translator(translate_frame)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_engine.forget_other_threads)
-        os.register_at_fork(after_in_child=_UNCOLLECTED.in_child)
+        os.register_at_fork(after_in_child=lambda: state.PROCESS.collection_pause.in_child())

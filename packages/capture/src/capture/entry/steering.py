@@ -10,12 +10,11 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from capture import state
 from capture._engine import Outside
 from capture.break_errors import switch
 from capture.entry.stance import set_stance
-from capture.evaluator.builtin_rules.assumed import ASSUMED
 from capture.evaluator.builtin_rules.registry import rule
-from capture.evaluator.builtin_rules.torch_functions import ALLOWED, DISALLOWED
 from capture.evaluator.foreign_markers import MARK, WHY
 from capture.evaluator.world import World
 from capture.reasons import Kind
@@ -72,31 +71,27 @@ def allow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
     """Records calls of ``function`` as one node of the graph.  It must compute tensors from tensors and do nothing
     else.
     """
-    return _marked(ALLOWED, function, "allow_in_graph")
+    return _marked(state.PROCESS.allowed, function, "allow_in_graph")
 
 
 def disallow_in_graph(function: Callable[P, R]) -> Callable[P, R]:
     """Leaves calls of ``function`` to CPython: the graph ends before each."""
-    return _marked(DISALLOWED, function, "disallow_in_graph")
+    return _marked(state.PROCESS.disallowed, function, "disallow_in_graph")
 
 
 def assume_constant_result(function: Callable[P, R]) -> Callable[P, R]:
     """Calls ``function`` once, at capture, and takes its result for a constant.  That it never changes is for the
     program to know: nothing checks it.
     """
-    return _marked(ASSUMED, function, "assume_constant_result")
+    return _marked(state.PROCESS.assumed, function, "assume_constant_result")
 
 
 def _marked(table: set[int], function: Callable[P, R], name: str) -> Callable[P, R]:
     if not callable(function):
         raise TypeError(f"{name} takes a function, not {type(function).__name__}")
     table.add(id(function))
-    _KEPT.append(function)
+    state.PROCESS.kept.append(function)
     return function
-
-
-# The tables hold identities, which are only unique among the living.
-_KEPT: list[Any] = []
 
 
 @rule(graph_break)

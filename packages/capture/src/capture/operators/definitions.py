@@ -5,16 +5,15 @@ A definition may ask for another one's operator.  Importing capture defines none
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
 
+from capture import state
 from capture.torch_versions import OpOverloadPacket
 
 _DEFINED: dict[Hashable, OpOverloadPacket] = {}
-_DEFINING = threading.RLock()
 
 
 def operator_for(key: Hashable, define: Callable[[], str]) -> OpOverloadPacket:
@@ -22,7 +21,7 @@ def operator_for(key: Hashable, define: Callable[[], str]) -> OpOverloadPacket:
     known = _DEFINED.get(key)
     if known is not None:
         return known
-    with _DEFINING:
+    with state.PROCESS.defining_operators:
         if key not in _DEFINED:
             namespace, name = define().split("::")
             _DEFINED[key] = getattr(getattr(torch.ops, namespace), name)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from capture import state
 from capture.evaluator.builtin_rules.registry import constant_of
 from capture.reasons import Kind
 from capture.values.base import NotConstant, Tracer, Value, realize
 from capture.values.user_object import UserObject
 
-ASSUMED: set[int] = set()
-
 
 def is_assumed(function: Any) -> bool:
     """Whether the function was marked, by us or by ``torch.compiler.assume_constant_result``."""
-    return id(function) in ASSUMED or bool(vars(function).get("_dynamo_marked_constant", False))
+    return id(function) in state.PROCESS.assumed or bool(vars(function).get("_dynamo_marked_constant", False))
 
 
 def assumed_result(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 from torch.optim import lr_scheduler
 
+from capture import state
 from capture._engine import Outside
-from capture.evaluator.builtin_rules.torch_functions import DISALLOWED
 from capture.evaluator.foreign_markers import is_disabled, runs_torchs_compiler, starts_triton_kernels, why_disabled
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, module_name
@@ -25,7 +25,7 @@ def leave_to_python(ctx: Tracer, function: FunctionType) -> None:
         ctx.stop(Kind.TORCHS_COMPILER, f"torch's own compiler runs in `{function.__qualname__}`", hint)
     if is_disabled(function):
         _stop_as_asked(ctx, function)
-    if id(function) in DISALLOWED:
+    if id(function) in state.PROCESS.disallowed:
         hint = "remove the marker to capture it"
         ctx.stop(Kind.DISABLED, f"`{function.__qualname__}` is marked to run outside of graphs", hint)
     if starts_triton_kernels(function):

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.autograd.profiler import record_function
 
+from capture import state
 from capture.evaluator.builtin_rules.notices import noticed
 from capture.evaluator.builtin_rules.registry import constant_of, fold, rule
 from capture.evaluator.world import World
@@ -103,16 +104,15 @@ def _is_operation(name: str, value: Any) -> bool:
 
 _NAMED = _named_operations()
 OPERATIONS = _operations()
-ALLOWED: set[int] = set()
-DISALLOWED: set[int] = set()
 _OVERLOADS = (OpOverload, OpOverloadPacket)
 
 
 def is_operation(function: Any) -> bool:
     """Whether a call is one node of the graph."""
-    if id(function) in DISALLOWED:
+    process = state.PROCESS
+    if id(function) in process.disallowed:
         return False
-    return id(function) in OPERATIONS or id(function) in ALLOWED or isinstance(function, _OVERLOADS)
+    return id(function) in OPERATIONS or id(function) in process.allowed or isinstance(function, _OVERLOADS)
 
 
 def rely_on_names(ctx: Tracer, function: Any) -> None:

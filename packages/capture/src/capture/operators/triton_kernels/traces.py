@@ -9,7 +9,6 @@ Must not know: what is evaluated or recorded.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any
 
 import torch
 
+from capture import state
 from capture.operators.triton_kernels.planning import Refused, covers, plan
 from capture.torch_versions import base_of, is_functional_tensor
 
@@ -34,7 +34,7 @@ def apply_traced(function: Any, args: Sequence[Any]) -> Any:
     """``function.apply``, a ``torch.autograd.Function``'s, whose kernels are operators forward and backward."""
     if "triton.runtime.jit" not in sys.modules or not is_fake(args):
         return function.apply(*args)
-    with _DOORS.open():
+    with _ways_for_fakes():
         return _traceable(function).apply(*args)
 
 
@@ -45,45 +45,41 @@ def _traceable(function: Any) -> Any:
     def backward(ctx: Any, *grads: Any) -> Any:
         if not is_fake(grads):
             return function.backward(ctx, *grads)
-        with _DOORS.open():
+        with _ways_for_fakes():
             return function.backward(ctx, *grads)
 
     return type(function)(function.__name__, (function,), {"backward": staticmethod(backward)})
 
 
-class _Doors:
+@contextmanager
+def _ways_for_fakes() -> Iterator[None]:
     """Triton's ``kernel[grid]`` with a second way, there while anybody traces; ``kernel.run`` leads nowhere then."""
+    replaced = state.PROCESS.tracing_kernels
+    with replaced.lock:
+        replaced.users += 1
+        if replaced.users == 1:
+            _put_in(replaced)
+    try:
+        yield
+    finally:
+        with replaced.lock:
+            replaced.users -= 1
+            while replaced.users == 0 and replaced.originals:
+                cls, name, original = replaced.originals.pop()
+                setattr(cls, name, original)
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._originals: list[tuple[type, str, Any]] = []
 
-    @contextmanager
-    def open(self) -> Iterator[None]:
-        with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                self._put_in()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._inside -= 1
-                while self._inside == 0 and self._originals:
-                    cls, name, original = self._originals.pop()
-                    setattr(cls, name, original)
+def _put_in(replaced: state.ReplacedMethods) -> None:
+    _replace(replaced, sys.modules["triton.runtime.jit"].KernelInterface, "__getitem__", _launcher)
+    _replace(replaced, sys.modules["triton.runtime.jit"].JITFunction, "run", _only_with_data)
+    if (interpreter := sys.modules.get("triton.runtime.interpreter")) is not None:
+        _replace(replaced, interpreter.InterpretedFunction, "run", _only_with_data)
 
-    def _put_in(self) -> None:
-        self._replace(sys.modules["triton.runtime.jit"].KernelInterface, "__getitem__", _launcher)
-        self._replace(sys.modules["triton.runtime.jit"].JITFunction, "run", _only_with_data)
-        if (interpreter := sys.modules.get("triton.runtime.interpreter")) is not None:
-            self._replace(interpreter.InterpretedFunction, "run", _only_with_data)
 
-    def _replace(self, cls: type, name: str, by: Callable[[Any], Any]) -> None:
-        original = vars(cls)[name]
-        self._originals.append((cls, name, original))
-        setattr(cls, name, by(original))
+def _replace(replaced: state.ReplacedMethods, cls: type, name: str, by: Callable[[Any], Any]) -> None:
+    original = vars(cls)[name]
+    replaced.originals.append((cls, name, original))
+    setattr(cls, name, by(original))
 
 
 def _launcher(original: Callable[[Any, Any], Callable[..., Any]]) -> Callable[[Any, Any], Callable[..., Any]]:
@@ -105,9 +101,6 @@ def _only_with_data(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(kernel, *args, **kwargs)
 
     return run
-
-
-_DOORS = _Doors()
 
 
 def start(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -1,0 +1,89 @@
+"""What a process has one of, and each of its threads: ``PROCESS``, which a test may replace by a fresh one.
+
+Who reads imports this module and asks ``state.PROCESS`` at that moment; the object itself is no name to import.  The
+engine keeps its own in C.  Caches of functions stand beside the functions, tables beside the decorators that fill them.
+Must not know: what is done with any of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from capture.forks import CollectionPause
+from capture.options import ProgramSettings
+
+
+class Notice(Protocol):
+    """A warning on its way to the user (``informing``)."""
+
+    @property
+    def warning(self) -> Warning: ...
+
+    def give(self) -> None: ...
+
+    def show(self) -> None: ...
+
+
+class Resettable(Protocol):
+    """A use of ``optimize`` that can forget what it captured (``entry.hook.Config``)."""
+
+    def forget(self) -> None: ...
+
+
+class OfThread(threading.local):
+    """What is under way in one thread; a new thread begins with these."""
+
+    breaks_are_errors: bool = False
+    """Whether it is within ``error_on_graph_break(True)``."""
+    carrying: int = 0
+    """How many calls carry what a signal's handler raised: the outermost one unwraps it."""
+    only_captured: int = 0
+    """How many calls use only what was captured."""
+    notices: list[Notice] | None = None
+    """Where notices wait while something is under way that an exception must not end; None: they are given at once."""
+
+
+@dataclass(eq=False, slots=True)
+class ReplacedMethods:
+    """Methods of Triton's classes that are replaced while somebody traces kernels, and how many trace."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+    originals: list[tuple[type, str, object]] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class State:
+    """One process's state: what the user said for good, counters and locks, and what is under way."""
+
+    of_thread: OfThread = field(default_factory=OfThread)
+
+    stance: str = "default"
+    stance_lock: threading.Lock = field(default_factory=threading.Lock)
+    read_settings: Callable[[], ProgramSettings] = ProgramSettings
+    """How the program's own settings are read."""
+    configurations: weakref.WeakSet[Resettable] = field(default_factory=weakref.WeakSet)
+    """What ``reset`` has to reach. They belong to the functions that were made with them, and die with them."""
+
+    allowed: set[int] = field(default_factory=set)
+    """Functions that the program said are one node of the graph: by identity, as the next two."""
+    disallowed: set[int] = field(default_factory=set)
+    """Functions that the program said are CPython's."""
+    assumed: set[int] = field(default_factory=set)
+    """Functions whose results the program said are constant."""
+    kept: list[object] = field(default_factory=list)
+    """The functions in those three: an identity is unique only among the living."""
+
+    places_that_warned: dict[str | tuple[str, type[Warning], int], int] = field(default_factory=dict)
+    """What Python remembers of a place that warned, for ours."""
+    collection_pause: CollectionPause = field(default_factory=CollectionPause)
+    defining_operators: threading.RLock = field(default_factory=threading.RLock)
+    """Held while an operator is defined: torch refuses a second definition."""
+    tracing_kernels: ReplacedMethods = field(default_factory=ReplacedMethods)
+
+
+PROCESS = State()
