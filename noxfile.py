@@ -48,8 +48,8 @@ BUILD_TOOLS = ("hatchling>=1.27", "editables")
 DIST = ROOT / "dist"
 # All that the packages do together, and of each the tests that meet torch's insides first: minutes, on every change.
 NEWEST_TESTS = (
-    "tests/test_*.py", "packages/*/tests/test_torch_versions.py",
-    "packages/capture/tests/test_a*.py", "packages/capture/tests/test_t*.py", "packages/capture/tests/test_o*.py",
+    "tests/test_*.py", "packages/*/tests/test_*torch_versions.py",
+    *(f"packages/capture/tests/test_??_{first}*.py" for first in "ato"),
     "packages/aotgrad/tests/test_0[1-57]*.py", "packages/aotgrad/tests/test_1[4-7]*.py",
     "packages/aotgrad/tests/test_3[23]*.py",
     "packages/inductor/tests/lowerings", "packages/inductor/tests/api", "packages/cudagraphs/tests/test_[ar]*.py",
@@ -287,7 +287,7 @@ def sanitized(session: nox.Session) -> None:
         "PYTHONPATH": str(overlay),
     }
     folder = "packages/capture/tests"
-    for tests in ([f"{folder}/engine", f"--confcutdir={folder}/engine"], [f"{folder}/test_stress.py"]):
+    for tests in ([f"{folder}/engine", f"--confcutdir={folder}/engine"], [f"{folder}/test_83_stress.py"]):
         session.run("python", "-m", "pytest", "-q", *tests, *session.posargs, env=env)
 
 

@@ -192,7 +192,7 @@ def test_fail_on_recompile_says_what_would_be_captured_and_why(stance):
     f(torch.ones(2))
     stance("fail_on_recompile")
     f(torch.ones(2))
-    with pytest.raises(capture.RecompileRefused, match=r"test_api.py.*fail_on_recompile.*x"):
+    with pytest.raises(capture.RecompileRefused, match=r"test_00_api.py.*fail_on_recompile.*x"):
         f(torch.ones(2, dtype=torch.float64))
     with pytest.raises(ValueError, match="stances are default"):
         stance("lazy")
