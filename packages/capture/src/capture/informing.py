@@ -30,7 +30,7 @@ class Filter:
     action: str
     text: Any
     category: type[Warning] | tuple[type[Warning], ...]
-    module: Any
+    module: object
     line: int
 
     def holds_for(self, text: str, category: type[Warning], module: str, line: int) -> bool:

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Options:
 @functools.cache
 def _kinds() -> dict[str, tuple[type, ...]]:
     """What each option may be, by its annotation."""
-    hints: dict[str, Any] = get_type_hints(Options)
+    hints: dict[str, object] = get_type_hints(Options)
     return {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
 
 

@@ -58,7 +58,7 @@ class Wrapped:
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
 
-    def __call__(self, number: int, frame: Any) -> None:
+    def __call__(self, number: int, frame: object) -> None:
         try:
             self.handler(number, frame)
         except Exception as error:  # noqa: BLE001 - whatever it raises is the program's
@@ -128,7 +128,7 @@ def raised_by_a_handler(error: BaseException) -> bool:
     return any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__) for code in codes)
 
 
-def _code(handler: Any) -> CodeType | None:
+def _code(handler: object) -> CodeType | None:
     while isinstance(handler, functools.partial):
         handler = handler.func
     if not hasattr(handler, "__code__") and not isinstance(handler, BuiltinFunctionType):
@@ -212,7 +212,7 @@ class HeldSignals:
         finally:
             self._handlers.clear()
 
-    def _note(self, number: int, frame: Any) -> None:
+    def _note(self, number: int, frame: object) -> None:
         """A second one of its kind does not wait: where an instruction takes that long, somebody wants out."""
         if number not in self.waiting:
             self.waiting.append(number)

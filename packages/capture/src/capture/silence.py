@@ -28,7 +28,7 @@ class _OfThread:
         return threading.get_ident() == self.thread
 
 
-def looking() -> AbstractContextManager[Any]:
+def looking() -> AbstractContextManager[object]:
     """Tensors are asked for what they are, and no ``__torch_function__`` of the program's is called: neither that of a
     subclass nor that of a mode."""
     made: AbstractContextManager[Any] = DisableTorchFunction()
@@ -44,7 +44,7 @@ def raised() -> AbstractContextManager[None]:
     return _each_warning("error")
 
 
-def records_warnings(log: list[Any]) -> bool:
+def records_warnings(log: list[object]) -> bool:
     """Whether this is the list of ``warnings.catch_warnings(record=True)``: each warning is added to it as it comes."""
     shows = getattr(warnings, "_showwarnmsg_impl", None)
     return getattr(shows, "__self__", None) is log

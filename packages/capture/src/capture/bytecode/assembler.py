@@ -35,7 +35,7 @@ from capture.bytecode.versions import (
 )
 
 
-def assemble(body: Body, template: CodeType, **overrides: Any) -> CodeType:
+def assemble(body: Body, template: CodeType, **overrides: object) -> CodeType:
     """A code object with the instructions of `body` and everything else as in `template`.
 
     `overrides` are as for ``CodeType.replace``.  Constants, names, locals and cells that the template lacks are added

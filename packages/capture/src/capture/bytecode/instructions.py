@@ -288,7 +288,7 @@ class _Decoder:
             if kind is Operand.JUMP:
                 self.jumps.append(instruction)
 
-    def add(self, op: str, arg: Any, where: Positions, start: int) -> Instruction:
+    def add(self, op: str, arg: object, where: Positions, start: int) -> Instruction:
         instruction = Instruction(op, arg, where, None, start)
         self.out.append(instruction)
         return instruction

@@ -185,7 +185,7 @@ class Emitter:
     def call(self, count: int) -> None:
         self.emit("CALL", count)
 
-    def load_uninterrupted(self, function: Callable[..., Any] | Uninterrupted) -> None:
+    def load_uninterrupted(self, function: Callable[..., object] | Uninterrupted) -> None:
         """Pushes a function of C, to be called by ``call_uninterrupted``."""
         self.load_const(function if isinstance(function, Uninterrupted) else _uninterrupted(function))
 
@@ -313,7 +313,7 @@ class Emitter:
 
 
 @functools.cache
-def _uninterrupted(function: Callable[..., Any]) -> Uninterrupted:
+def _uninterrupted(function: Callable[..., object]) -> Uninterrupted:
     return Uninterrupted(function)
 
 

@@ -64,7 +64,7 @@ def optimize(
     return functools.partial(_region, config)
 
 
-def _region(config: Config, target: Any, *rest: Any, **named: Any) -> Any:
+def _region(config: Config, target: object, *rest: object, **named: object) -> Any:
     if rest or named:
         raise TypeError("optimize() gives a decorator, which takes one function: optimize(backend)(f)(*args)")
     if isinstance(target, torch.nn.Module):
@@ -85,7 +85,7 @@ def _module_region(config: Config, module: torch.nn.Module) -> Callable[..., Any
     return named_after(region, module)
 
 
-def _refuse_program(target: Any, name: str) -> None:
+def _refuse_program(target: object, name: str) -> None:
     """A program of torch.export can be called as far as Python knows, and raises when it is."""
     if any(cls.__name__ == "ExportedProgram" for cls in type(target).__mro__):
         raise TypeError(
@@ -93,7 +93,7 @@ def _refuse_program(target: Any, name: str) -> None:
         )
 
 
-def _refuse_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _refuse_arguments(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
     if args or kwargs:
         raise TypeError(f"{name} takes the function alone, and its arguments in a second call: {name}(f)(*args)")
 
@@ -114,7 +114,7 @@ def _left_to_be_stepped(config: Config, target: Any) -> Callable[[], None]:
     return note
 
 
-def as_written(function: Any) -> Any:
+def as_written(function: object) -> Any:
     """What was given to ``optimize``, for a function that came from it; any other object itself."""
     if isinstance(function, _engine.Region):
         return function.function
@@ -127,16 +127,16 @@ def as_written(function: Any) -> Any:
 class CapturedModule:
     """Calls a module with capture on; everything else is the module's own."""
 
-    def __init__(self, module: torch.nn.Module, region: Callable[..., Any]) -> None:
+    def __init__(self, module: torch.nn.Module, region: Callable[..., object]) -> None:
         self.__dict__.update(module=module, region=region)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.region(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["module"], name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(self.module, name, value)
 
     def __repr__(self) -> str:
@@ -147,7 +147,7 @@ def run(function: Any) -> Any:
     """Uses what was captured and captures nothing more: what no version fits runs in CPython."""
 
     @functools.wraps(function)
-    def run_known(*args: Any, **kwargs: Any) -> Any:
+    def run_known(*args: Any, **kwargs: object) -> Any:
         with stance.only_what_was_captured():
             return function(*args, **kwargs)
 
@@ -190,7 +190,7 @@ class Explanation:
 
 
 def explain(
-    function: Any, *args: Any, dynamic: bool | None = None, strict: bool = False, **kwargs: Any
+    function: object, *args: object, dynamic: bool | None = None, strict: bool = False, **kwargs: object
 ) -> Callable[..., Explanation]:
     """``explain(f)(*args)`` runs ``f`` captured anew, and tells what happened."""
     _refuse_arguments("explain", args, kwargs)
@@ -211,7 +211,7 @@ def explain(
 
 
 def export(
-    function: Any, *args: Any, strict: bool = False, **kwargs: Any
+    function: object, *args: object, strict: bool = False, **kwargs: object
 ) -> Callable[..., tuple[fx.GraphModule, tuple[str, ...]]]:
     """``export(f)(*args)`` gives the one graph of ``f`` and the guards it relies on, or raises ``Unsupported``."""
     _refuse_arguments("export", args, kwargs)
@@ -236,7 +236,7 @@ def export(
     return run
 
 
-def not_one_graph(function: Any, count: int) -> CaptureError:
+def not_one_graph(function: object, count: int) -> CaptureError:
     """What to say where one graph was wanted."""
     if is_left_out(function):
         return CaptureError(f"{function} is disabled, so it has no graph: remove `disable` to export it")

@@ -46,7 +46,7 @@ class Version:
         index = self.entry.guards.first_failure(inputs.function, inputs.args)
         return None if index is None else self.guards[index]
 
-    def differing(self, inputs: Inputs) -> list[tuple[Guard, Any]]:
+    def differing(self, inputs: Inputs) -> list[tuple[Guard, object]]:
         """The tensors and numbers that are others than before; none where more than sizes and values differ."""
         found = []
         with silenced():
@@ -63,7 +63,7 @@ class Version:
         return found
 
 
-def _is_another_number(kind: str, expected: Any, actual: Any) -> bool:
+def _is_another_number(kind: str, expected: Any, actual: object) -> bool:
     if kind == "tensor":
         return _is_like(actual, expected)
     return type(actual) is type(expected) and type(actual) in (int, float)
@@ -72,7 +72,7 @@ def _is_another_number(kind: str, expected: Any, actual: Any) -> bool:
 _ABSENT = object()
 
 
-def _read(guard: Guard, inputs: Inputs) -> Any:
+def _read(guard: Guard, inputs: Inputs) -> object:
     if guard.source is None:
         return _ABSENT
     try:
@@ -100,7 +100,7 @@ class CodeState:
     learnt: Learnt = field(default_factory=Learnt)
     reasons: list[str] = field(default_factory=list)
     left_idle: int = 0  # calls that CPython ran because no tensor was within their reach
-    decided: Any = None  # by a call that ended in a warning that is an error
+    decided: object = None  # by a call that ended in a warning that is an error
     loops_let_go: list[frozenset[int]] = field(default_factory=list)
 
     def add(self, entry: GuardedCode, guards: tuple[Guard, ...], piece: Piece) -> None:
@@ -144,7 +144,7 @@ class CodeState:
                 if failed is not None and (found := _read(failed, inputs)) is not _ABSENT:
                     self._generalize(failed, found, options)
 
-    def _generalize(self, failed: Guard, actual: Any, options: Options) -> None:
+    def _generalize(self, failed: Guard, actual: object, options: Options) -> None:
         assert failed.source is not None
         known = self.learnt.assumptions
         if failed.kind == "equals" and type(failed.payload[0]) is type(actual):

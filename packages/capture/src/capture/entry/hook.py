@@ -107,7 +107,7 @@ class Config:
 _engine.run_outside(importlib._bootstrap._find_and_load.__code__)  # type: ignore[attr-defined]
 
 
-def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...]) -> Any:
+def translate_frame(config: Config, function: FunctionType, args: tuple[object, ...]) -> Any:
     """What the engine calls on a miss."""
     code = function.__code__
     if is_disabled(function):
@@ -139,7 +139,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[Any, ...
         return raising  # what surrounds the place in the user's function handles it
 
 
-def _told_of(config: Config, inputs: Inputs, location: Location) -> Any:
+def _told_of(config: Config, inputs: Inputs, location: Location) -> object:
     """The verdict.  Of what it came to the user is told when all is kept: where that is an error, the next call goes on
     as this one would have."""
     state, told = config.cache.state(inputs.function.__code__), Waiting()
@@ -161,7 +161,7 @@ def _told_of(config: Config, inputs: Inputs, location: Location) -> Any:
     return verdict
 
 
-def _verdict(config: Config, inputs: Inputs, location: Location) -> Any:
+def _verdict(config: Config, inputs: Inputs, location: Location) -> object:
     try:
         _require_insides()
         with config.lock.held(), config.signals.held(), state.PROCESS.collection_pause.held():
@@ -233,18 +233,18 @@ def _is_transformed() -> bool:
     return default_devices.is_overridden()
 
 
-def _give_up(config: Config, record: FallbackRecord) -> Any:
+def _give_up(config: Config, record: FallbackRecord) -> object:
     config.log.add(record)
     return _engine.SKIP_ALWAYS
 
 
-def _run_eagerly(config: Config, location: Location, error: BackendError) -> Any:
+def _run_eagerly(config: Config, location: Location, error: BackendError) -> object:
     reason = Reason(Kind.BACKEND, str(error), "its own exception says more where failures are not suppressed")
     inform(CaptureWarning(f"{location}: {error} (the function runs uncompiled)"), location)
     return _give_up(config, FallbackRecord(location, reason))
 
 
-def _translate(config: Config, inputs: Inputs, location: Location) -> Any:
+def _translate(config: Config, inputs: Inputs, location: Location) -> object:
     code = inputs.function.__code__
     state = config.cache.state(code)
     if (due := state.due(inputs)) is not None:
@@ -323,7 +323,7 @@ def _note_recompilation(config: Config, location: Location, state: CodeState, se
     config.log.add(RecompileRecord(location, sentence))
 
 
-def _leave_idle(config: Config, record: FallbackRecord, state: CodeState) -> Any:
+def _leave_idle(config: Config, record: FallbackRecord, state: CodeState) -> object:
     state.left_idle += 1
     if state.left_idle == 1:
         config.log.add(record)
@@ -339,7 +339,7 @@ def _may_open(config: Config, state: CodeState) -> bool:
     return True
 
 
-def _too_many(config: Config, location: Location, state: CodeState) -> Any:
+def _too_many(config: Config, location: Location, state: CodeState) -> object:
     record = too_many(location, state, config.recompile_limit)
     if not state.is_idle():
         inform(CaptureWarning(f"{location}: {record.reason.explanation}"), location)

@@ -61,7 +61,7 @@ class Leanness:
             entry.review = REVIEWED_AFTER
         return piece
 
-    def review(self, code: CodeType, version: Version, location: Location) -> Any:
+    def review(self, code: CodeType, version: Version, location: Location) -> object:
         """What is to be done with a call of a piece from now on."""
         root = self._owner().continuations.original(code)
         pieces = self._pieces(root.code)
@@ -88,7 +88,7 @@ class Leanness:
         loop = next((each for each in self._state(root).loops_let_go if point.index in each), None)
         return None if loop is None else self._in_cpython(code, loop)
 
-    def _let_go_of(self, root: CodeType, loop: frozenset[int], location: Location, asked: CodeType) -> Any:
+    def _let_go_of(self, root: CodeType, loop: frozenset[int], location: Location, asked: CodeType) -> object:
         owner = self._owner()
         inside = [code for code, _ in self._codes(root) if _is_at(owner.continuations.point_of(code), loop)]
         found = {}

@@ -263,7 +263,7 @@ class _Translator:
         graph = self.machine.graph
         return locks.over_graph(len(graph.nodes)) or graph.changes_an_input() or bool(graph.mode.drawn_on)
 
-    def _all_or_nothing(self, compiled: Callable[..., Any], sources: Sequence[Source]) -> Callable[..., Any]:
+    def _all_or_nothing(self, compiled: Callable[..., object], sources: Sequence[Source]) -> Callable[..., object]:
         graph = self.machine.graph
         try:
             inputs = [graph.inputs[source] for source in sources]
@@ -282,7 +282,7 @@ class _Translator:
             if place is not None:
                 self._stop_at(place, Reason(Kind.AUTOGRAD, f"{value.describe()}, a view, loses its history here"))
 
-    def _started_over_if_it_raises(self, compiled: Callable[..., Any]) -> AbstractContextManager[None]:
+    def _started_over_if_it_raises(self, compiled: Callable[..., object]) -> AbstractContextManager[None]:
         settings = self.settings
         failures = Failures(
             self.location,
@@ -298,7 +298,7 @@ class _Translator:
         self.starting_over = StartingOver(self.writer, failures, drawn_on)
         return self.starting_over.around_the_graph()
 
-    def _compile(self, module: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    def _compile(self, module: fx.GraphModule, examples: list[object]) -> Callable[..., object]:
         try:
             with modes_kept(), self.settings.signals.let_through():
                 compiled = self.settings.backend(module, examples)
@@ -535,7 +535,7 @@ def _insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Valu
         )
 
 
-def _first_step(value: TensorValue) -> Any:
+def _first_step(value: TensorValue) -> object:
     """The last step of the history with which an input came."""
     return value.node.meta["history"][1]
 

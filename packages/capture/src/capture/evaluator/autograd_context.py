@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class FunctionContext:
     """Takes what a forward leaves for its backward."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
-        self._kept: tuple[Any, ...] = ()
+        self._kept: tuple[object, ...] = ()
         self._looks_back = False
         self.gives_zeros = True  # for the gradients of outputs that nobody used
 
-    def save_for_backward(self, *tensors: Any) -> None:
+    def save_for_backward(self, *tensors: object) -> None:
         self._kept = tensors
 
     @property
-    def saved_tensors(self) -> tuple[Any, ...]:
+    def saved_tensors(self) -> tuple[object, ...]:
         self._looks_back = True
         return self._kept
 
-    def save_for_forward(self, *tensors: Any) -> None:
+    def save_for_forward(self, *tensors: object) -> None:
         pass
 
-    def mark_dirty(self, *tensors: Any) -> None:
+    def mark_dirty(self, *tensors: object) -> None:
         pass
 
-    def mark_non_differentiable(self, *tensors: Any) -> None:
+    def mark_non_differentiable(self, *tensors: object) -> None:
         pass
 
     def set_materialize_grads(self, value: bool) -> None:

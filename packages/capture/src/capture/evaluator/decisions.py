@@ -100,8 +100,8 @@ def _may_decide(step: fx.Node, paths: dict[fx.Node, Source]) -> bool:
     return not step.meta.get("draws", False)  # asked again, it would draw other numbers, and the program's next ones
 
 
-def _asking(compute: Callable[..., Any], readers: list[Reader]) -> Question:
-    def ask(function: FunctionType, *args: Any) -> bool:
+def _asking(compute: Callable[..., object], readers: list[Reader]) -> Question:
+    def ask(function: FunctionType, *args: object) -> bool:
         inputs = Inputs(function, args)
         return bool(compute(*[read(inputs) for read in readers]))  # of whole numbers, which have no gradients
 
@@ -111,7 +111,7 @@ def _asking(compute: Callable[..., Any], readers: list[Reader]) -> Question:
 def same_answer(ask: Question, answer: bool) -> Callable[..., bool]:
     """The guard: what cannot even be asked of other arguments has another answer."""
 
-    def check(function: FunctionType, *args: Any) -> bool:
+    def check(function: FunctionType, *args: object) -> bool:
         try:
             return ask(function, *args) is answer
         except _NO_ANSWER:

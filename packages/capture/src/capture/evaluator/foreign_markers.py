@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from types import FunctionType
-from typing import Any
 
 import torch
 
@@ -51,7 +50,7 @@ def runs_torchs_compiler(function: FunctionType) -> bool:
     return (function.__code__.co_filename, function.__qualname__) in _BY_TORCHS_COMPILER
 
 
-def why_disabled(function: Any) -> Reason:
+def why_disabled(function: object) -> Reason:
     """What to say of a function that was disabled, with the program's own reason."""
     marked = getattr(function, "callable", function)
     name = _name(marked)
@@ -59,7 +58,7 @@ def why_disabled(function: Any) -> Reason:
     return Reason(Kind.DISABLED, f"`{name}` is disabled{f': {said}' if said else ''}", "remove `disable` to capture it")
 
 
-def _name(function: Any) -> str:
+def _name(function: object) -> str:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, torch.nn.Module):
         return type(owner).__qualname__

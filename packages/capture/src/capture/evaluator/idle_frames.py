@@ -46,7 +46,7 @@ class Idleness:
 
     def __init__(self, instructions: int | None) -> None:
         self._instructions = instructions
-        self._files: dict[tuple[str, Any], Allowance | None] = {}
+        self._files: dict[tuple[str, object], Allowance | None] = {}
 
     def allowance(self, inputs: Inputs) -> Allowance | None:
         """What is left for this call; None where it may compute a tensor and is evaluated whatever that takes."""
@@ -86,7 +86,7 @@ def is_left_for_good(calls: int) -> bool:
     return calls >= _MOST_CALLS
 
 
-def _file(function: FunctionType) -> tuple[str, Any]:
+def _file(function: FunctionType) -> tuple[str, object]:
     return function.__code__.co_filename, function.__globals__.get("__name__")  # generated code may have no file
 
 
@@ -94,14 +94,14 @@ def _file(function: FunctionType) -> tuple[str, Any]:
 # Nothing of the program's may run here: its objects are looked at from outside.
 
 
-def reaches_tensors(function: FunctionType, args: Iterable[Any]) -> bool:
+def reaches_tensors(function: FunctionType, args: Iterable[object]) -> bool:
     """Whether a call might compute a tensor by itself, as far as can be seen from its arguments and global names."""
     if _LIBRARY in function.__code__.co_names or any(map(_is_of_the_library, list(function.__globals__.values()))):
         return True
     return any(may_hold_tensors(held, _DEPTH) for held in (*args, *(function.__closure__ or ())))
 
 
-def _is_of_the_library(value: Any) -> bool:
+def _is_of_the_library(value: object) -> bool:
     kind = type(value)
     if kind in _SIMPLE:
         return False
@@ -114,16 +114,16 @@ def _is_of_the_library(value: Any) -> bool:
     return _is_tensor_class(value) if type in kind.__mro__ else may_hold_tensors(value, 1)
 
 
-def _is_its_name(name: Any) -> bool:
+def _is_its_name(name: object) -> bool:
     return type(name) is str and name.partition(".")[0] == _LIBRARY
 
 
-def _is_tensor_class(kind: Any) -> bool:
+def _is_tensor_class(kind: object) -> bool:
     mro = type.__getattribute__(kind, "__mro__")
     return torch.Tensor in mro or torch.nn.Module in mro
 
 
-def may_hold_tensors(obj: Any, depth: int) -> bool:
+def may_hold_tensors(obj: object, depth: int) -> bool:
     """Whether there is a tensor or a module among the first things that an object leads to."""
     kind = type(obj)
     if kind in _SIMPLE or kind in _BY_THEMSELVES or type in type.__getattribute__(kind, "__mro__"):
@@ -133,7 +133,7 @@ def may_hold_tensors(obj: Any, depth: int) -> bool:
     return depth > 0 and any(may_hold_tensors(item, depth - 1) for item in islice(_held_by(obj, kind), _ITEMS))
 
 
-def _held_by(obj: Any, kind: type) -> Iterable[Any]:
+def _held_by(obj: Any, kind: type) -> Iterable[object]:
     if kind is dict:
         return list(islice(obj.values(), _ITEMS))
     return gc.get_referents(obj)  # of lists, too: within an object of C's they may have empty places

@@ -102,7 +102,7 @@ class Machine:
         self._take_from_parts()
         self.checks: Expectations = []  # what was expected: to be asked after the graph
         self.leaves: list[torch.Tensor] = []  # made within the graph, with a gradient of their own
-        self.state_read: dict[str, Callable[[], Any]] = {}  # of torch's; what it was at the beginning is relied on
+        self.state_read: dict[str, Callable[[], object]] = {}  # of torch's; what it was at the beginning is relied on
         self.handles_errors = False  # of operations, anywhere in the program
         self.defined = DefinedClasses()
         self.root = self._open_root()
@@ -219,7 +219,7 @@ class Machine:
         assert result is not None
         return result
 
-    def stand_for(self, obj: Any, value: Value) -> None:
+    def stand_for(self, obj: object, value: Value) -> None:
         self._met.remember(obj, value)
         if isinstance(value, MadeClass):
             self.defined.add(value)
@@ -303,7 +303,7 @@ class Machine:
             self._met.remember(contents, known)
         return known
 
-    def known(self, obj: Any) -> Value | None:
+    def known(self, obj: object) -> Value | None:
         return self._met.find(obj)
 
     def open_layout(self, source: Source, tensor: torch.Tensor) -> OpenLayout:
@@ -441,5 +441,5 @@ class Machine:
         raise Break(reason, self.location())
 
 
-def _name(obj: Any) -> str:
+def _name(obj: object) -> str:
     return getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None) or f"a {type(obj).__name__}"

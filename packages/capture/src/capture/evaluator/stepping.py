@@ -31,7 +31,7 @@ class _Steps:
     def __iter__(self) -> _Steps:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> object:
         return self.send(None)
 
 
@@ -48,34 +48,40 @@ def in_steps(config: object, fn: Any, note: Callable[[], None], *, like: Any = N
     return made
 
 
-def as_it_was(function: Any) -> Any | None:
+def as_it_was(function: object) -> object | None:
     """What was given to ``in_steps``, for a function that came from it."""
     if isinstance(function, FunctionType) and function.__code__ in STEPPED:
         return function.__wrapped__  # type: ignore[attr-defined]
     return None
 
 
-def _coroutine(config: object, fn: Callable[..., Coroutine[Any, Any, Any]], note: Callable[[], None]) -> Any:
+def _coroutine(
+    config: object, fn: Callable[..., Coroutine[object, object, object]], note: Callable[[], None]
+) -> object:
 
-    async def run(*args: Any, **kwargs: Any) -> Any:
+    async def run(*args: Any, **kwargs: Any) -> object:
         note()
         return await _Steps(config, fn(*args, **kwargs))
 
     return run
 
 
-def _generator(config: object, fn: Callable[..., Generator[Any, Any, Any]], note: Callable[[], None]) -> Any:
+def _generator(
+    config: object, fn: Callable[..., Generator[object, object, object]], note: Callable[[], None]
+) -> object:
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> object:
         note()
         return (yield from _Steps(config, fn(*args, **kwargs)))
 
     return run
 
 
-def _async_generator(config: object, fn: Callable[..., AsyncGenerator[Any, Any]], note: Callable[[], None]) -> Any:
+def _async_generator(
+    config: object, fn: Callable[..., AsyncGenerator[object, object]], note: Callable[[], None]
+) -> object:
 
-    async def run(*args: Any, **kwargs: Any) -> Any:
+    async def run(*args: Any, **kwargs: Any) -> object:
         note()
         generator = fn(*args, **kwargs)
         step: Any = generator.__anext__()
@@ -104,7 +110,7 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Callable[..., Any]], ...] = (
 )
 
 
-def _code_of_run(kind: Callable[..., Any]) -> CodeType:
+def _code_of_run(kind: Callable[..., object]) -> CodeType:
     return next(const for const in kind.__code__.co_consts if isinstance(const, CodeType) and const.co_name == "run")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 import torch
 
@@ -36,7 +35,7 @@ def rehearsed(ctx: World, frames: Sequence[Frame], given: Sequence[Value]) -> It
 
 @contextlib.contextmanager
 def recorded_region(
-    ctx: World, frames: Sequence[Frame], passed: Sequence[Value], options: Mapping[str, Any]
+    ctx: World, frames: Sequence[Frame], passed: Sequence[Value], options: Mapping[str, object]
 ) -> Iterator[None]:
     """Evaluation whose operations a checkpoint is to run again in backward, with these options."""
     recorded = ctx.graph.mark()

@@ -49,7 +49,7 @@ class World(Recording, Protocol):
         """Fake tensors that were made within the graph, with a gradient of their own."""
 
     @property
-    def state_read(self) -> dict[str, Callable[[], Any]]:
+    def state_read(self) -> dict[str, Callable[[], object]]:
         """Settings of torch's that were read, by name: what they were at the beginning is relied on."""
 
     # -- wrapping ------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class World(Recording, Protocol):
     def repeatable(self, given: Sequence[Value]) -> AbstractContextManager[None]:
         """Evaluate a call of these as one of several: changes of older objects and tensors stop."""
 
-    def region(self, passed: Sequence[Value], options: Mapping[str, Any]) -> AbstractContextManager[None]:
+    def region(self, passed: Sequence[Value], options: Mapping[str, object]) -> AbstractContextManager[None]:
         """What is recorded meanwhile is called by a checkpoint with what the program passes to it, and these options;
         changes of older objects stop."""
 

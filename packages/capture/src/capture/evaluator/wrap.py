@@ -73,13 +73,13 @@ from capture.values.triton_kernel import HostFunction, KernelValue
 from capture.values.user_object import UserObject, instance_dict
 
 
-def wrap_object(ctx: World, obj: Any, source: Source) -> Value:
+def wrap_object(ctx: World, obj: object, source: Source) -> Value:
     """The value of ``obj``; the caller keeps one value per object where identity matters."""
     rule = RULES.get(type(obj)) or _by_ancestry(obj)
     return rule(ctx, obj, source)
 
 
-def _by_ancestry(obj: Any) -> Rule:
+def _by_ancestry(obj: object) -> Rule:
     for cls, rule in _FALLBACKS:
         if issubclass(type(obj), cls):  # isinstance would ask the object, too
             return rule
@@ -98,13 +98,13 @@ def wrap_float(ctx: World, obj: float, source: Source) -> Value:
 
 
 @wraps(complex, str, bytes, bool, type(None), type(...), type(NotImplemented))
-def wrap_constant(ctx: World, obj: Any, source: Source) -> Value:
+def wrap_constant(ctx: World, obj: object, source: Source) -> Value:
     ctx.guard(source, "equals", obj)
     return ConstantValue(obj, source)
 
 
 @wraps(torch.dtype, torch.device, torch.layout, torch.memory_format, range, frozenset)
-def wrap_plain_data(ctx: World, obj: Any, source: Source) -> Value:
+def wrap_plain_data(ctx: World, obj: object, source: Source) -> Value:
     ctx.guard(source, "equals", obj)
     return ConstantValue(obj, source)
 
@@ -123,20 +123,20 @@ def wrap_int(ctx: World, obj: int, source: Source) -> Value:
 
 
 @wraps(contextvars.ContextVar)
-def wrap_context_var(ctx: World, obj: contextvars.ContextVar[Any], source: Source) -> Value:
+def wrap_context_var(ctx: World, obj: contextvars.ContextVar[object], source: Source) -> Value:
     ctx.guard(source, "is", obj)
     return ContextVarValue(obj, source)
 
 
 @wraps(contextvars.Token)
-def wrap_token(ctx: World, obj: contextvars.Token[Any], source: Source) -> Value:
+def wrap_token(ctx: World, obj: contextvars.Token[object], source: Source) -> Value:
     """Another one every time; nothing is asked of it but what it is."""
     ctx.guard(source, "type", contextvars.Token)
     return UserObject(contextvars.Token, obj, source)
 
 
 @wraps(CodeType, re.Pattern, re.Match, torch.torch_version.TorchVersion)
-def wrap_fixed_object(ctx: World, obj: Any, source: Source) -> Value:
+def wrap_fixed_object(ctx: World, obj: object, source: Source) -> Value:
     ctx.guard(source, "is", obj)
     return ConstantValue(obj, source)
 
@@ -195,7 +195,7 @@ are conjugated, which real ones are not."""
 # -- callables ---------------------------------------------------------------------------------------------------
 
 
-def same_object(ctx: World, obj: Any, source: Source) -> Source:
+def same_object(ctx: World, obj: object, source: Source) -> Source:
     """Guards the identity of ``obj``; what is trusted is afterwards found without the path."""
     fixed = trusted(obj)
     root = source.root()
@@ -288,7 +288,7 @@ def wrap_method(ctx: World, obj: MethodType, source: Source) -> Value:
 
 
 @wraps(functools.partial)
-def wrap_partial(ctx: World, obj: functools.partial[Any], source: Source) -> Value:
+def wrap_partial(ctx: World, obj: functools.partial[object], source: Source) -> Value:
     ctx.guard(source, "type", functools.partial)
     ctx.guard(AttrSource(source, "args"), "length", len(obj.args))
     if not all(type(name) is str for name in obj.keywords):
@@ -326,7 +326,7 @@ def wrap_class(ctx: World, obj: type, source: Source) -> Value:
     return ClassValue(obj, same_object(ctx, obj, source))
 
 
-def _has_values(owner: Any) -> bool:
+def _has_values(owner: object) -> bool:
     """Whether a method's receiver is evaluated: reading the method from it makes another object every time."""
     return (
         type(owner) in RULES or isinstance(owner, (torch.Tensor, torch.autograd.graph.Node)) or _is_passing(type(owner))
@@ -351,7 +351,7 @@ def wrap_builtin(ctx: World, obj: Any, source: Source) -> Value:
 
 
 @wraps(LOCK, RLOCK)
-def wrap_lock(ctx: World, obj: Any, source: Source) -> Value:
+def wrap_lock(ctx: World, obj: object, source: Source) -> Value:
     """Whichever it is."""
     ctx.guard(source, "type", type(obj))
     return LockValue(type(obj), obj, source)
@@ -377,7 +377,7 @@ _OF_DICTS: tuple[Any, ...] = ({}.keys(), {}.values(), {}.items(), collections.Or
 @wraps(*(type(reversed(view)) for view in _OF_DICTS), type(iter(range(1 << 64))), type(iter(collections.deque())))
 @wraps(zip, enumerate, map, filter, reversed, GeneratorType)
 @wraps(*(cls for cls in vars(itertools).values() if isinstance(cls, type) and hasattr(cls, "__next__")))
-def wrap_iterator(ctx: World, obj: Any, source: Source) -> Value:
+def wrap_iterator(ctx: World, obj: object, source: Source) -> Value:
     ctx.guard(source, "type", type(obj))
     return OutsideIterator(type(obj), source)
 
@@ -403,14 +403,14 @@ def wrap_exception(ctx: World, obj: BaseException, source: Source) -> Value:
     return kind(type(obj), (), obj, source)
 
 
-def wrap_user_object(ctx: World, obj: Any, source: Source) -> Value:
+def wrap_user_object(ctx: World, obj: object, source: Source) -> Value:
     ctx.guard(source, "type", type(obj))
     if instance_dict(obj) is None and trusted(type(obj)) and _is_opaque(type(obj)) and not _is_passing(type(obj)):
         ctx.guard(source, "is", obj)  # opaque: all that is known of it is which one it is
     return UserObject(type(obj), obj, source)
 
 
-def wrap_of_triton(ctx: World, obj: Any, source: Source) -> Value:
+def wrap_of_triton(ctx: World, obj: object, source: Source) -> Value:
     ctx.guard(source, "is", obj)
     return (KernelValue if is_kernel(obj) else HostFunction)(type(obj), obj, source)
 
@@ -426,7 +426,7 @@ def _is_passing(cls: Any) -> bool:
     return cls.__weakrefoffset__ == 0 and (hasattr(cls, "__next__") or issubclass(cls, torch.autograd.graph.Node))
 
 
-def leave_what_tells(ctx: Tracer, obj: Any, source: Source) -> None:
+def leave_what_tells(ctx: Tracer, obj: object, source: Source) -> None:
     """CPython runs the frame: where it meets such an object an instruction may be under way that cannot end a graph."""
     if tells_of_questions(obj):
         explanation = f"{source.expression()} has a metaclass whose code runs where a class is only looked at"

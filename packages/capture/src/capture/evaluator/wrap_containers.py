@@ -36,7 +36,7 @@ from capture.values.sequence import ListValue, OutsideList, SetValue, TupleValue
 
 
 @wraps(list)
-def wrap_list(ctx: World, obj: list[Any], source: Source) -> Value:
+def wrap_list(ctx: World, obj: list[object], source: Source) -> Value:
     if records_warnings(obj):
         ctx.stop(Kind.WARNINGS, f"{source.expression()} is what warnings are recorded in, those of the graph too")
     ctx.guard(source, "type", list)
@@ -54,7 +54,7 @@ def wrap_list(ctx: World, obj: list[Any], source: Source) -> Value:
 
 
 @wraps(collections.deque)
-def wrap_deque(ctx: World, obj: collections.deque[Any], source: Source) -> Value:
+def wrap_deque(ctx: World, obj: collections.deque[object], source: Source) -> Value:
     ctx.guard(source, "type", collections.deque)
     ctx.guard(source, "length", len(obj))
     items = (LazyValue(item, GetitemSource(source, i)) for i, item in enumerate(obj))
@@ -63,7 +63,7 @@ def wrap_deque(ctx: World, obj: collections.deque[Any], source: Source) -> Value
     return value
 
 
-def _maxlen(ctx: World, obj: collections.deque[Any], source: Source) -> int | None:
+def _maxlen(ctx: World, obj: collections.deque[object], source: Source) -> int | None:
     if getattr(type(obj), "maxlen", None) is not _MAXLEN:
         ctx.stop(Kind.CONTAINER, f"{source.expression()} is a deque with another `maxlen`")
     ctx.guard(AttrSource(source, "maxlen"), "equals", obj.maxlen)
@@ -74,13 +74,13 @@ _MAXLEN = vars(collections.deque)["maxlen"]
 
 
 @wraps(tuple)
-def wrap_tuple(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
+def wrap_tuple(ctx: World, obj: tuple[object, ...], source: Source) -> Value:
     ctx.guard(source, "type", tuple)
     ctx.guard(source, "length", len(obj))
     return TupleValue((LazyValue(item, ItemSource(source, i)) for i, item in enumerate(obj)), source)
 
 
-def wrap_tuple_subclass(ctx: World, obj: tuple[Any, ...], source: Source) -> Value:
+def wrap_tuple_subclass(ctx: World, obj: tuple[object, ...], source: Source) -> Value:
     require_plain_tuple(ctx, type(obj))
     ctx.guard(source, "type", type(obj))
     ctx.guard(source, "length", len(obj))
@@ -89,7 +89,7 @@ def wrap_tuple_subclass(ctx: World, obj: tuple[Any, ...], source: Source) -> Val
 
 
 @wraps(dict, collections.OrderedDict, collections.defaultdict)
-def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
+def wrap_dict(ctx: World, obj: dict[object, object], source: Source) -> Value:
     ctx.guard(source, "type", type(obj))
     entries = _entries(ctx, obj, source)
     ctx.guard(source, "keys", tuple(key for key, _ in entries))
@@ -107,7 +107,7 @@ def wrap_dict(ctx: World, obj: dict[Any, Any], source: Source) -> Value:
     return value
 
 
-def _entries(ctx: World, obj: dict[Any, Any], source: Source) -> list[tuple[Any, Any]]:
+def _entries(ctx: World, obj: dict[object, object], source: Source) -> list[tuple[object, object]]:
     """The entries of a real mapping, in its own order and past the methods of a subclass."""
     keys: Any = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
     try:
@@ -144,13 +144,13 @@ def wrap_container_object(ctx: World, obj: Any, source: Source) -> Value:
 _KEY_TYPES = (str, int, float, bool, type(None), bytes, enum.Enum, torch.dtype, torch.device, tuple, type)
 
 
-def _hashed(ctx: World, key: Any, source: Source) -> Any:
+def _hashed(ctx: World, key: object, source: Source) -> object:
     """What a key of a real dict is kept under."""
     if type(key) is tuple:
         return tuple(_hashed(ctx, item, source) for item in key)
     if isinstance(key, _KEY_TYPES) and not is_compared_by_code(key):
         return key
-    hashing: Any = type(key).__hash__
+    hashing: object = type(key).__hash__
     if hashing is not object.__hash__ and not isinstance(key, (FunctionType, torch.nn.Module, torch.Tensor)):
         ctx.stop(Kind.DICT_KEYS, f"`{source.expression()}` has keys with a hash of their own", "use strings or numbers")
     ctx.keys.rely_on_objects(ctx)
@@ -162,7 +162,7 @@ _HELD_BY_A_PROXY = 3
 
 
 @wraps(MappingProxyType)
-def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Source) -> Value:
+def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[object, object], source: Source) -> Value:
     """What a class or a library shows of a dict of its own; nobody can change it through here."""
     shown = gc.get_referents(obj)[0]
     if type(shown) not in (dict, collections.OrderedDict):
@@ -177,7 +177,7 @@ def wrap_mapping_proxy(ctx: World, obj: MappingProxyType[Any, Any], source: Sour
 
 
 @wraps(set)
-def wrap_set(ctx: World, obj: set[Any], source: Source) -> Value:
+def wrap_set(ctx: World, obj: set[object], source: Source) -> Value:
     if not all(isinstance(item, _KEY_TYPES) and not is_compared_by_code(item) for item in obj):
         ctx.stop(Kind.SET_ITEMS, f"`{source.expression()}` has items that are not constants")
     ctx.guard(source, "items", frozenset(obj), text=f"{source.expression()} is {obj!r}")

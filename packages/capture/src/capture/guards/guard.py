@@ -107,7 +107,7 @@ def describe(value: Any) -> str:
     return f"a {type(value).__qualname__}"
 
 
-def _another(kind: str, value: Any) -> str:
+def _another(kind: str, value: object) -> str:
     """What is there in the place of something that the same words describe."""
     if kind != "is" or issubclass(type(value), type):
         return "of another class of the same name" if kind != "is" else "another class of the same name"
@@ -124,7 +124,7 @@ def answers_by_code(cls: type) -> bool:
     return named is not vars(torch.Tensor)["__torch_dispatch__"]
 
 
-def _tensor_words(cls: type, dtype: Any, device: Any, requires_grad: bool, sizes: Any) -> str:
+def _tensor_words(cls: type, dtype: object, device: Any, requires_grad: bool, sizes: Any) -> str:
     kind = "tensor" if cls is torch.Tensor else cls.__name__
     shape = "any shape" if sizes is None else "(" + ", ".join("*" if s is None else str(s) for s in sizes) + ")"
     grad = ", requires grad" if requires_grad else ""
@@ -143,7 +143,7 @@ def _fits_but_for_strides(expected: tuple[Any, ...], value: Any) -> bool:
     )
 
 
-def _odd_bit(expected: tuple[Any, ...], value: Any) -> str:
+def _odd_bit(expected: tuple[Any, ...], value: object) -> str:
     """What its memory does not show, where that is what differs."""
     odd = (name for name, wanted in expected[6] if getattr(value, name)() != wanted)
     return next((f", but its `{name}()` is {getattr(value, name)()}" for name in odd), "")
@@ -160,7 +160,7 @@ def _shown(guard: Guard) -> str:
     return describe(payload[0]) if guard.kind == "is" else _listed(payload[0])[:120]
 
 
-def _listed(value: Any) -> str:
+def _listed(value: object) -> str:
     """The value itself, but for tensors, as the keys of an optimizer's state are: their numbers say nothing."""
     if isinstance(value, torch.Tensor):
         return describe(value)
@@ -169,7 +169,7 @@ def _listed(value: Any) -> str:
     return repr(value)
 
 
-def _key(source: Source | None, kind: str, payload: tuple[Any, ...]) -> tuple[Any, ...]:
+def _key(source: Source | None, kind: str, payload: tuple[object, ...]) -> tuple[object, ...]:
     """Equal keys say the same: nothing is asked of one path in two ways, but by Python code and of several paths."""
     return source, kind, payload if kind == "python" or kind in RELATIONS else None
 
@@ -178,7 +178,7 @@ class GuardSet:
     """The guards of one translation, each kept once, in the order in which they were asked for."""
 
     def __init__(self) -> None:
-        self._guards: dict[Any, Guard] = {}
+        self._guards: dict[object, Guard] = {}
 
     def has(self, source: Source | None, kind: str, payload: tuple[Any, ...]) -> bool:
         return _key(source, kind, payload) in self._guards
@@ -213,14 +213,14 @@ def to_spec(guards: Iterable[Guard]) -> tuple[Spec, tuple[Spec, ...]]:
     return root.spec(), tuple(sorted(relations, key=lambda relation: relation[0] == "relation"))
 
 
-def of_formula(formula: FormulaSource, kind: str, wanted: Any) -> tuple[Any, ...]:
+def of_formula(formula: FormulaSource, kind: str, wanted: Any) -> tuple[object, ...]:
     """What a relation holds in the place of a check of a number that Python computes for each call: the engine finds no
     such number on a path."""
     assert kind in ("python", "equals"), kind
     return (), None, partial(_is_answered, formula, wanted if kind == "python" else partial(_is_number, wanted))
 
 
-def _is_answered(formula: FormulaSource, holds: Callable[[Any], bool], *call: Any) -> bool:
+def _is_answered(formula: FormulaSource, holds: Callable[[object], bool], *call: Any) -> bool:
     """Of the number in a call, of a function and its arguments."""
     try:
         return holds(formula.read(Inputs(call[0], call[1:])))
@@ -228,7 +228,7 @@ def _is_answered(formula: FormulaSource, holds: Callable[[Any], bool], *call: An
         return False
 
 
-def _is_number(wanted: float, found: Any) -> bool:
+def _is_number(wanted: float, found: object) -> bool:
     return type(found) is type(wanted) and repr(found) == repr(wanted)
 
 
@@ -243,8 +243,8 @@ def _node_of(source: Source, root: _Node, nodes: dict[Source, _Node]) -> _Node:
 
 @dataclass
 class _Node:
-    accessor: tuple[Any, ...]
-    checks: list[tuple[Any, ...]] = field(default_factory=list)
+    accessor: tuple[object, ...]
+    checks: list[tuple[object, ...]] = field(default_factory=list)
     children: list[_Node] = field(default_factory=list)
 
     def spec(self) -> Spec:

@@ -54,7 +54,7 @@ def _follows(dim: int, sizes: Relied, strides: Relied, tensor: torch.Tensor) -> 
     )
 
 
-def _past(sizes: Sequence[Any], strides: Sequence[Any], dim: int) -> int | None:
+def _past(sizes: Sequence[object], strides: Sequence[Any], dim: int) -> int | None:
     known = isinstance(sizes[dim], int) and isinstance(strides[dim], int)
     return sizes[dim] * strides[dim] if known else None
 

@@ -279,7 +279,7 @@ class HiddenEntrySource(KeySource):
 class ObjectKeySource(Derived):
     """A value of a dict under a key that is known by its identity: optimizers keep state by parameter."""
 
-    def __init__(self, parent: Source, key: Any) -> None:
+    def __init__(self, parent: Source, key: object) -> None:
         object.__setattr__(self, "parent", parent)
         object.__setattr__(self, "key", key)
 
@@ -433,7 +433,7 @@ class GetitemSource(Derived):
         return self.parent.read(inputs)[self.key]
 
 
-def _unwrapped_container(container: Source, key: Any) -> str:
+def _unwrapped_container(container: Source, key: object) -> str:
     """``m._parameters['weight']`` reads as ``m.weight``, which is what the user wrote."""
     holder = container.parent if isinstance(container, Derived) else None
     inner = getattr(container, "key", getattr(container, "name", None))

@@ -6,7 +6,6 @@ A definition may ask for another one's operator.  Importing capture defines none
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import torch
 
@@ -29,7 +28,12 @@ def operator_for(key: Hashable, define: Callable[[], str]) -> OpOverloadPacket:
 
 
 def install(
-    name: str, schema: str, computes: Callable[..., Any], fake_kernel: Callable[..., Any], *, tags: Sequence[Any] = ()
+    name: str,
+    schema: str,
+    computes: Callable[..., object],
+    fake_kernel: Callable[..., object],
+    *,
+    tags: Sequence[object] = (),
 ) -> None:
     """Tell torch of an operator: ``fake_kernel`` is what it gives on tensors without data."""
     torch.library.define(name, schema, tags=tuple(tags))

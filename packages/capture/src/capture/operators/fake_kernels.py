@@ -18,7 +18,7 @@ from capture.torch_versions import DisablePythonDispatcher
 FakeKernel = Callable[..., Any]
 
 
-def _recurrent(function: Callable[..., Any], input: torch.Tensor, *given: Any) -> Any:
+def _recurrent(function: Callable[..., object], input: torch.Tensor, *given: Any) -> object:
     dtype = _dtype_of_states(input)
     if dtype is None or not isinstance(given[1], (list, tuple)) or input.dim() != 3:
         return function(input, *given)  # packed sequences, what torch refuses, and what autocast sees piece by piece
@@ -39,14 +39,14 @@ def _dtype_of_states(input: torch.Tensor) -> torch.dtype | None:
 
 
 def _dropped(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     input: torch.Tensor,
     p: float = 0.5,
     training: bool = True,
     inplace: bool = False,
     *,
     train: bool = True,
-) -> Any:
+) -> object:
     """In inference mode, too, nothing is dropped from the tensor itself; what is no tensor, or no probability, torch
     refuses."""
     fits = isinstance(input, torch.Tensor) and 0 <= p <= 1
@@ -58,12 +58,12 @@ def _dropped(
         return function(input, p, training, inplace)
 
 
-def _one_hot(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def _one_hot(function: Callable[..., Any], *args: object, **options: Any) -> object:
     """Filled in, where torch compares on tensors without data, and keeps the order of what is compared."""
     return function(*args, **options).contiguous()
 
 
-_FAKE_KERNELS: Mapping[Callable[..., Any], FakeKernel] = {
+_FAKE_KERNELS: Mapping[Callable[..., object], FakeKernel] = {
     function: partial(rule, function)
     for rule, functions in (
         (_recurrent, (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)),

@@ -18,13 +18,13 @@ from capture.torch_versions import FakeTensorMode, OpOverload, suggest_memory_fo
 Answer = Callable[..., Any]
 
 
-def _has_symbolic_sizes(operand: Any) -> bool:
+def _has_symbolic_sizes(operand: object) -> bool:
     return isinstance(operand, Tensor) and any(isinstance(size, torch.SymInt) for size in operand.shape)
 
 
 def _convolved(
-    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[Any],
-    dilation: Sequence[int], transposed: bool, output_padding: Sequence[Any], groups: int,
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[object],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[object], groups: int,
 ) -> Tensor | None:  # fmt: skip
     layout = _layout(x, weight)
     if layout is None:
@@ -41,8 +41,8 @@ def _convolved(
 
 
 def _convolved_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Sequence[int] | None, stride: Any, padding: Any, dilation: Any,
-    transposed: bool, output_padding: Any, groups: int, output_mask: Sequence[bool],
+    grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Sequence[int] | None, stride: object, padding: object,
+    dilation: object, transposed: bool, output_padding: object, groups: int, output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, ...] | None:  # fmt: skip
     layout = _layout(grad, x, weight)
     if layout is None:
@@ -55,7 +55,7 @@ def _convolved_backward(
     )
 
 
-def _empty(like: Tensor, sizes: Sequence[Any], layout: torch.memory_format) -> Tensor:
+def _empty(like: Tensor, sizes: Sequence[object], layout: torch.memory_format) -> Tensor:
     return torch.empty(tuple(sizes), dtype=like.dtype, device=like.device, memory_format=layout)
 
 
@@ -71,7 +71,7 @@ def _layout(*operands: Tensor) -> torch.memory_format | None:
     return torch.channels_last if dims == 4 and first.device.type == "cpu" else None
 
 
-def _spread(option: Sequence[Any], dims: int) -> list[Any]:
+def _spread(option: Sequence[object], dims: int) -> list[object]:
     return list(option) * (dims if len(option) == 1 else 1)
 
 
@@ -84,7 +84,7 @@ _ANSWERS: Mapping[OpOverload, Answer] = {
 class SymbolicSizesMode(FakeTensorMode):
     """Fakes whose sizes may be dynamic."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: object, types: Any, args: Any = (), kwargs: Any = None) -> object:
         answer = None if self.shape_env is None else _ANSWERS.get(func)
         if answer is not None and _has_symbolic_sizes(args[0]):
             with self:

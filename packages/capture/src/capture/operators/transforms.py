@@ -16,12 +16,12 @@ import torch.func
 def transformed(
     body: Callable[..., Sequence[torch.Tensor]],
     transform: str,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    kwargs: Mapping[str, object],
     result: Any,
-    given: Sequence[Any],
-) -> Any:
+    given: Sequence[object],
+) -> object:
     """``transform(function, **options)(*args, **kwargs)`` of a function that computes ``body``.
 
     The body takes the tensors among the function's arguments and then what is ``given`` from around it.  ``result``
@@ -41,7 +41,7 @@ def transformed(
     return getattr(torch.func, transform)(function, **options)(*args, **kwargs)
 
 
-def tensors_in(tree: Any) -> list[torch.Tensor]:
+def tensors_in(tree: object) -> list[torch.Tensor]:
     """The tensors in a tree of tuples, lists and dicts, in order."""
     if isinstance(tree, torch.Tensor):
         return [tree]
@@ -52,7 +52,7 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     return [tensor for item in tree for tensor in tensors_in(item)]
 
 
-def _plain(tree: Any) -> Any:
+def _plain(tree: object) -> Any:
     """The same tree without FX's own kinds of containers, which torch would tell apart."""
     if isinstance(tree, dict):
         return {key: _plain(item) for key, item in tree.items()}
@@ -61,7 +61,7 @@ def _plain(tree: Any) -> Any:
     return list(map(_plain, tree)) if isinstance(tree, list) else tree
 
 
-def _arranged(result: Any, tensors: Sequence[torch.Tensor]) -> Any:
+def _arranged(result: object, tensors: Sequence[torch.Tensor]) -> object:
     if isinstance(result, int):
         return tensors[result]
     if isinstance(result, dict):

@@ -24,7 +24,7 @@ class NotingDraws(SymbolicSizesMode):
         self.drawn_on: set[torch.device] = set()
         self.draws = 0  # how often
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: object = None) -> object:
         result = super().__torch_dispatch__(func, types, args, kwargs)
         if torch.Tag.nondeterministic_seeded in func.tags and _draws(func, args, kwargs or {}):
             tensors = pytree.tree_leaves((result, args))
@@ -33,7 +33,7 @@ class NotingDraws(SymbolicSizesMode):
         return result
 
 
-def _draws(func: Any, args: Any, kwargs: Any) -> bool:
+def _draws(func: object, args: Any, kwargs: Any) -> bool:
     """Attention draws where it drops something."""
     for position, argument in enumerate(schema_of(func).arguments):
         if argument.name == "dropout_p":

@@ -14,11 +14,11 @@ import torch
 
 class _Spent(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: object, tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
         return tensor.detach()  # what was given itself would come back as a view of itself
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+    def backward(ctx: object, *grads: torch.Tensor) -> Any:
         with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is):
             leaf = torch.ones((), requires_grad=True)
             loss = leaf.exp()  # what hooks of the program would be asked for: a checkpoint's runs its function again

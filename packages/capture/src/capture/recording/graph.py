@@ -43,7 +43,7 @@ from capture.torch_versions import (
 )
 
 # Nodes that matter although nothing uses them, besides operations that mutate an operand.
-_STATE_SWITCHES: tuple[Any, ...] = (
+_STATE_SWITCHES: tuple[object, ...] = (
     set_grad_enabled,
     enter_autocast,
     exit_autocast,
@@ -64,7 +64,7 @@ def _shapes() -> ModuleType:
     return importlib.import_module("capture.recording.shapes")
 
 
-def _as_text_means(target: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
+def _as_text_means(target: Callable[..., object], args: Sequence[Any]) -> Callable[..., object]:
     """FX writes an operator between its operands without brackets, and ``-2 ** x`` is minus ``2 ** x``."""
     negative = target is operator.pow and isinstance(args[0], (int, float)) and str(args[0]).startswith("-")
     if not negative:
@@ -89,10 +89,10 @@ class GraphRecorder:
         self.inputs_over: dict[int | None, list[torch.Tensor]] = {}
         self.operations = 0
         self.views_without_history: dict[int | None, list[torch.Tensor]] = {}
-        self.lost_histories: dict[int, Any] = {}  # views of which torch tells nothing more, and since where
+        self.lost_histories: dict[int, object] = {}  # views of which torch tells nothing more, and since where
         self.arrived: dict[int, tuple[Any, Any]] = {}  # inputs with a history, and the last step of it
         self.readers: set[type] = set()  # functions with a backward of their own that looks at what was kept for it
-        self.used_up: set[Any] = set()  # steps of autograd's history that a backward in the graph has freed
+        self.used_up: set[object] = set()  # steps of autograd's history that a backward in the graph has freed
         self.reentrant: dict[Any, Any] = {}  # last steps of checkpoints that take part in a whole backward only; where
         self.spoilt = 0  # how often fakes were changed by an operation that is not in the graph
         self.regions = Regions()
@@ -115,7 +115,7 @@ class GraphRecorder:
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
-    def add_input(self, source: Source, example: Any) -> fx.Node:
+    def add_input(self, source: Source, example: object) -> fx.Node:
         """A placeholder after all earlier ones, named after the path it is read from."""
         name = self._fresh_name(source.expression())
         with self._insertion_point():
@@ -128,7 +128,7 @@ class GraphRecorder:
         self.inputs[source] = self._last_input = node
         return node
 
-    def example(self, source: Source) -> Any:
+    def example(self, source: Source) -> object:
         """What stands for an input, as it comes with the call."""
         node = self.inputs[source]
         value = node.meta["val"]
@@ -201,48 +201,50 @@ class GraphRecorder:
 
     # -- operations ----------------------------------------------------------------------------------------------
 
-    def call(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], example: Any) -> fx.Node:
+    def call(
+        self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, object], example: object
+    ) -> fx.Node:
         self.operations += 1
         self.mode.journal.count_lists()
         node = self.graph.call_function(_as_text_means(target, args), args, kwargs)
         _describe(node, example)
         return node
 
-    def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any) -> fx.Node:
+    def call_method(self, name: str, args: tuple[object, ...], kwargs: dict[str, object], example: object) -> fx.Node:
         self.operations += 1
         node = self.graph.call_method(name, args, kwargs)
         _describe(node, example)
         return node
 
-    def select(self, node: fx.Node, index: Any, example: Any) -> fx.Node:
+    def select(self, node: fx.Node, index: object, example: object) -> fx.Node:
         """One result of a node that gives several."""
         chosen = self.graph.call_function(operator.getitem, (node, index))
         chosen.meta["work"] = 0
         _describe(chosen, example)
         return chosen
 
-    def mark_last(self, target: Callable[..., Any], name: str) -> None:
+    def mark_last(self, target: Callable[..., object], name: str) -> None:
         """Say something of the last operation of a kind, for who reads the graph."""
         node = next((node for node in reversed(self.nodes) if node.target is target), None)
         if node is not None:
             node.meta[name] = True
 
-    def assumptions(self) -> Any:
+    def assumptions(self) -> object:
         """What is taken for granted of data-dependent sizes, up to now; nothing checks it at run time."""
         return None if self.assumed is None else self.assumed.mark()
 
-    def assumed_since(self, mark: Any) -> list[Any]:
+    def assumed_since(self, mark: object) -> list[object]:
         return [] if self.assumed is None else list(self.assumed.since(mark))
 
-    def not_negative(self, condition: Any) -> Any:
+    def not_negative(self, condition: object) -> object:
         """The expression that a condition wants to be no less than zero; None for other conditions."""
         return _shapes().not_negative(condition)
 
-    def is_data_dependent(self, symbol: Any) -> bool:
+    def is_data_dependent(self, symbol: object) -> bool:
         """Whether a symbol stands for a data-dependent value."""
         return bool(_shapes().is_data_dependent(symbol))
 
-    def switch(self, function: Any, *args: Any) -> Any:
+    def switch(self, function: Any, *args: object) -> object:
         """Record a change of the library's state and make it, so that fake operations see it too."""
         nodes = tuple(arg.node if isinstance(arg, Handle) else arg for arg in args)
         actual = tuple(arg.live if isinstance(arg, Handle) else arg for arg in args)
@@ -303,7 +305,7 @@ class GraphRecorder:
         return any(node.target is torch.autograd.grad and node not in mark[1] for node in self.nodes)
 
     def close_region(
-        self, mark: tuple[int, set[fx.Node]], passed: Sequence[fx.Node], options: Mapping[str, Any]
+        self, mark: tuple[int, set[fx.Node]], passed: Sequence[fx.Node], options: Mapping[str, object]
     ) -> None:
         """What was recorded since is to be run again by backward instead of being kept for it."""
         nodes = [node for node in self.nodes if node not in mark[1] and node.op != "placeholder"]
@@ -417,11 +419,11 @@ def _forget_text(filename: str) -> None:
     _TEXTS.pop(filename, None)
 
 
-def _is_number(example: Any) -> bool:
+def _is_number(example: object) -> bool:
     return isinstance(example, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def _describe(node: fx.Node, example: Any) -> None:
+def _describe(node: fx.Node, example: object) -> None:
     """``version`` is the count of the tensor's changes when the node gave it."""
     node.meta["example_value"] = node.meta["val"] = example
     if isinstance(example, torch.Tensor) and not example.is_inference():
@@ -472,6 +474,6 @@ class Handle:
 
     __slots__ = ("live", "node")
 
-    def __init__(self, node: fx.Node, live: Any) -> None:
+    def __init__(self, node: fx.Node, live: object) -> None:
         self.node = node
         self.live = live

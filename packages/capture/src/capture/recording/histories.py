@@ -100,7 +100,7 @@ def _insist_on_no_view(ctx: Recording, operands: Iterable[torch.Tensor]) -> None
             ctx.wrap(None, AttrSource(value.source, "_base"))
 
 
-def _last_step(ctx: Recording, name: str, fake: torch.Tensor) -> Any:
+def _last_step(ctx: Recording, name: str, fake: torch.Tensor) -> object:
     try:
         return fake.grad_fn
     except RuntimeError:  # a view that was changed in a mode without histories: torch can tell nothing more of it

@@ -88,17 +88,17 @@ def _work_of(func: Any, plain: str) -> int:
     return 1 if func.namespace in ("aten", "prims") else 2
 
 
-def _is_view(func: Any) -> bool:
+def _is_view(func: object) -> bool:
     infos = [argument.alias_info for argument in (*schema_of(func).arguments, *schema_of(func).returns)]
     return any(info is not None and not info.is_write for info in infos)
 
 
-def _has_integers(operands: Any) -> bool:
+def _has_integers(operands: object) -> bool:
     leaves = pytree.tree_leaves(operands)
     return any(isinstance(leaf, torch.Tensor) and leaf.dtype in _INTEGERS for leaf in leaves)
 
 
-def _has_unusual_types(operands: Any) -> bool:
+def _has_unusual_types(operands: object) -> bool:
     """Whether the types of tensors differ, or are no common ones of floats."""
     kinds = {leaf.dtype for leaf in pytree.tree_leaves(operands) if isinstance(leaf, torch.Tensor)}
     return len(kinds) > 1 or not kinds <= _USUAL
@@ -119,7 +119,7 @@ class Journal:
         self.order: list[int] = []  # memory, each time that it is written
         self.before_raising: dict[int, torch.UntypedStorage] = {}
         self.before_doubtful: dict[int, torch.UntypedStorage] = {}
-        self.raising_after: dict[int, Any] = {}  # where, of the first that may raise after that memory was written
+        self.raising_after: dict[int, object] = {}  # where, of the first that may raise after that memory was written
         self.place: Any = None  # of the program's instruction that is evaluated
         self.closed = False  # what a backend computes on these tensors is none of the program's
         self.doubts = 0
@@ -127,7 +127,7 @@ class Journal:
         self.raisers = 0  # how many operators may raise, for what data holds or for their operands' types
         self.work = 0  # how many kernels the operators would be in eager, about
 
-    def note(self, func: Any, args: Any, kwargs: Any) -> None:
+    def note(self, func: object, args: object, kwargs: object) -> None:
         if self.closed:
             return
         traits = traits_of(func)
@@ -155,7 +155,7 @@ class Journal:
         if uncounted:
             torch.autograd.graph.increment_version(uncounted)
 
-    def _written(self, func: Any, traits: Traits, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    def _written(self, func: object, traits: Traits, args: Any, kwargs: Any) -> list[torch.Tensor]:
         given = [args[place] if place < len(args) else kwargs.get(name) for place, name in traits.writes]
         if traits.statistics:
             arguments = schema_of(func).arguments
@@ -177,7 +177,7 @@ class Noting(NotingDraws):
         self._counts = SparseCounts()
         self._depth = 0  # of dispatches: an operator's fake kernel may be made of other operators
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: object, types: object, args: object = (), kwargs: object = None) -> object:
         if self._depth == 0:
             self.journal.work += traits_of(func).work
         self._depth += 1

@@ -64,7 +64,7 @@ def _autocast_depth() -> int:
     return torch.autocast_decrement_nesting()
 
 
-def with_modes_put_back(call: Callable[..., Any], module: fx.GraphModule) -> Callable[..., Any]:
+def with_modes_put_back(call: Callable[..., object], module: fx.GraphModule) -> Callable[..., object]:
     """``call``, which runs ``module`` and regions in it; after an error of it the modes are what they were before."""
     graphs = [part.graph for part in module.modules() if isinstance(part, fx.GraphModule)]
     nodes = (node for graph in graphs for node in graph.nodes if node.op == "call_function")
@@ -73,7 +73,7 @@ def with_modes_put_back(call: Callable[..., Any], module: fx.GraphModule) -> Cal
         return call
     devices = {str(node.args[0]) for node in switches if node.target is _enter_autocast}
 
-    def run(*args: Any) -> Any:
+    def run(*args: Any) -> object:
         before = _Modes(devices)
         try:
             return call(*args)

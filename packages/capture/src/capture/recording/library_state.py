@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ from capture.torch_versions import (
 )
 from capture.values import default_devices
 
-_STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
+_STATE: tuple[tuple[str, Callable[[], object]], ...] = (
     ("is_grad_enabled", torch.is_grad_enabled),
     ("is_inference_mode_enabled", torch.is_inference_mode_enabled),
     ("is_any_autocast_enabled", is_any_autocast_enabled),
@@ -32,7 +31,7 @@ _STATE: tuple[tuple[str, Callable[[], Any]], ...] = (
 )
 
 
-def library_state(hooked: bool) -> dict[str, Callable[[], Any]]:
+def library_state(hooked: bool) -> dict[str, Callable[[], object]]:
     """What all code relies on, as it may ask for a mode or set one, and compilers of graphs do; details only of
     what is on."""
     state = list(_STATE)

@@ -113,7 +113,7 @@ class _Checked:
     to run, for whoever else holds the tensor sees it; so is what eager may refuse.  The fakes have changed, so
     evaluation starts again."""
 
-    def __init__(self, ctx: Recording, name: str, options: Mapping[str, Value], operands: Any) -> None:
+    def __init__(self, ctx: Recording, name: str, options: Mapping[str, Value], operands: object) -> None:
         leaves = pytree.tree_leaves(operands)
         self.ctx = ctx
         self.name = name
@@ -132,7 +132,7 @@ class _Checked:
         node.meta["draws"] = mode.draws > self._draws
         node.meta["work"] = mode.journal.work - self._work
 
-    def _extents(self) -> list[tuple[Any, ...]]:
+    def _extents(self) -> list[tuple[object, ...]]:
         found: list[tuple[Any, ...]] = []
         for tensor in self.tensors:
             storage = tensor.untyped_storage()
@@ -140,7 +140,7 @@ class _Checked:
             found.append((cdata_of(storage), storage.nbytes(), tensor.numel(), tensor.dtype, layout))
         return found
 
-    def _layout(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+    def _layout(self, tensor: torch.Tensor) -> tuple[object, ...]:
         """An input's is the program's to see, and torch refuses to change that of some tensors."""
         known = self.ctx.tensors.get(id(tensor))
         if known is not None and known.source is not None:
@@ -168,14 +168,16 @@ def _expected(ctx: Recording, condition: Any, symbols: Sequence[SymbolicNumber])
     return ctx.expect(asked, True)
 
 
-def _is_new_leaf(ctx: Recording, result: Any) -> bool:
+def _is_new_leaf(ctx: Recording, result: object) -> bool:
     if not isinstance(result, torch.Tensor) or not result.requires_grad or not is_leaf(result):
         return False
     known = ctx.tensors.get(id(result))
     return known is None or known.source is None
 
 
-def _run(ctx: Recording, name: str, target: Any, method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run(
+    ctx: Recording, name: str, target: Any, method: bool, args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
     try:
         with ctx.graph.mode, _dispatch_of_symbolic_sizes(ctx), silenced():
             return getattr(args[0], target)(*args[1:], **kwargs) if method else fake_kernel(target)(*args, **kwargs)
@@ -207,7 +209,7 @@ _METADATA = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch
 _KNOWN = (torch.Tensor, *_SYMBOLIC, int, float, complex, str, bytes, type(None), *_METADATA)
 
 
-def _alien(result: Any) -> Any:
+def _alien(result: object) -> object:
     """What goes with a fake and means nothing to the tensor: its storage, its iterator, an object made of those."""
     if isinstance(result, (tuple, list, dict)):
         items = list(result.values()) if isinstance(result, dict) else result
@@ -215,7 +217,7 @@ def _alien(result: Any) -> Any:
     return None if isinstance(result, _KNOWN) else result
 
 
-def _needs_a_node(result: Any) -> bool:
+def _needs_a_node(result: object) -> bool:
     if isinstance(result, (torch.Tensor, *_SYMBOLIC)):
         return True
     if isinstance(result, (tuple, list)):
@@ -225,7 +227,7 @@ def _needs_a_node(result: Any) -> bool:
     return result is None  # done for its effect
 
 
-def result_value(ctx: Recording, node: fx.Node, result: Any, *, one_of_several: bool = False) -> Value:
+def result_value(ctx: Recording, node: fx.Node, result: object, *, one_of_several: bool = False) -> Value:
     """The value of what an operation gave; an operand that comes back is itself."""
     if isinstance(result, torch.Tensor):
         known = ctx.tensors.get(id(result))
@@ -249,7 +251,7 @@ def result_value(ctx: Recording, node: fx.Node, result: Any, *, one_of_several: 
     return ctx.literal(result)
 
 
-def _item(ctx: Recording, node: fx.Node, index: Any, item: Any) -> Value:
+def _item(ctx: Recording, node: fx.Node, index: object, item: object) -> Value:
     if not _needs_a_node(item):
         return ctx.literal(item)
     return result_value(ctx, ctx.graph.select(node, index, item), item, one_of_several=True)
@@ -282,11 +284,11 @@ class _Operands:
         pairs = [self.one(value) for value in values]
         return tuple(node for node, _ in pairs), tuple(fake for _, fake in pairs)
 
-    def named(self, values: Mapping[str, Value]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def named(self, values: Mapping[str, Value]) -> tuple[dict[str, object], dict[str, object]]:
         pairs = {name: self.one(value) for name, value in values.items()}
         return {name: node for name, (node, _) in pairs.items()}, {name: fake for name, (_, fake) in pairs.items()}
 
-    def one(self, value: Value) -> tuple[Any, Any]:
+    def one(self, value: Value) -> tuple[object, object]:
         if isinstance(value, LazyValue):
             value = realize(self.ctx, value)
         if isinstance(value, TensorValue):
@@ -302,7 +304,7 @@ class _Operands:
             return value.node, value.example
         return self._container(value)
 
-    def _container(self, value: Value) -> tuple[Any, Any]:
+    def _container(self, value: Value) -> tuple[object, object]:
         if isinstance(value, SequenceValue):
             nodes, fakes = self.all(value.items)
             make = list if isinstance(value, ListValue) else tuple
@@ -327,7 +329,7 @@ class _Operands:
         return constant, constant
 
 
-def _spelled(constant: Any) -> Any:
+def _spelled(constant: object) -> object:
     """What the text of a graph can say: numpy's floats are floats, and several flags at once, or none, are a number."""
     if isinstance(constant, float):
         return float(constant)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
 
 import torch
 
@@ -27,7 +26,7 @@ _LEAVES = (int, float, complex, str, bytes, type(None), torch.Tensor, torch.dtyp
 _MADE_OF_OPERATORS = ("torch._ops", "torch._library", "torch.library")
 
 
-def leave_what_reads_changes(ctx: Recording, function: Any) -> None:
+def leave_what_reads_changes(ctx: Recording, function: object) -> None:
     """Break before an operator that may read what was written and is not written yet."""
     if not ctx.effects:
         return
@@ -39,7 +38,7 @@ def leave_what_reads_changes(ctx: Recording, function: Any) -> None:
     ctx.stop(Kind.EFFECTS, f"`{name}` is written in Python and may read what was changed before it", hint)
 
 
-def _kernels(function: Any) -> list[Any] | None:
+def _kernels(function: object) -> list[object] | None:
     """The Python functions that an operator runs, as far as they can be found; None where it runs none."""
     if isinstance(function, FunctionType):
         return None if trusted(function) else [function]
@@ -64,7 +63,7 @@ class _Written:
 
     def __init__(self, ctx: Tracer, changed: Iterable[Value]) -> None:
         self._names: dict[int, frozenset[str]] = {}
-        self._objects: dict[int, Any] = {}
+        self._objects: dict[int, object] = {}
         self._anything = False
         for value in changed:
             if isinstance(value, NamespaceValue):
@@ -82,9 +81,9 @@ class _Written:
         else:
             self._objects[id(found)] = found
 
-    def can_be_reached(self, kernels: list[Any]) -> bool:
-        todo: list[tuple[Any, frozenset[str]]] = [(kernel, frozenset()) for kernel in kernels]
-        seen: dict[tuple[int, frozenset[str]], Any] = {}
+    def can_be_reached(self, kernels: list[object]) -> bool:
+        todo: list[tuple[object, frozenset[str]]] = [(kernel, frozenset()) for kernel in kernels]
+        seen: dict[tuple[int, frozenset[str]], object] = {}
         while todo and not self._anything:
             obj, names = todo.pop()
             if id(obj) in self._objects or len(seen) > _MOST_OBJECTS:
@@ -99,7 +98,7 @@ class _Written:
                 todo += [(held, names) for held in (*_read_by_name(namespace, names), *_held_by(obj))]
         return self._anything
 
-    def _is_read(self, namespace: dict[str, Any], names: frozenset[str]) -> bool:
+    def _is_read(self, namespace: dict[str, object], names: frozenset[str]) -> bool:
         return id(namespace) in self._objects or not names.isdisjoint(self._names.get(id(namespace), ()))
 
 
@@ -108,18 +107,18 @@ def _names_in(code: CodeType) -> frozenset[str]:
     return frozenset(code.co_names).union(*inner)
 
 
-def _namespace_of(obj: Any) -> dict[str, Any] | None:
+def _namespace_of(obj: object) -> dict[str, object] | None:
     """Where code looks names up; what torch and the standard library look up is theirs."""
     if not isinstance(obj, (FunctionType, ModuleType)) or trusted(obj):
         return None
     return obj.__globals__ if isinstance(obj, FunctionType) else vars(obj)
 
 
-def _read_by_name(namespace: dict[str, Any] | None, names: frozenset[str]) -> Iterator[Any]:
+def _read_by_name(namespace: dict[str, object] | None, names: frozenset[str]) -> Iterator[object]:
     return (namespace[name] for name in names if name in namespace) if namespace is not None else iter(())
 
 
-def _held_by(obj: Any) -> list[Any]:
+def _held_by(obj: object) -> list[object]:
     kind = type(obj)
     if isinstance(obj, FunctionType):
         return [*(obj.__closure__ or ()), obj.__defaults__, obj.__kwdefaults__, vars(obj)]

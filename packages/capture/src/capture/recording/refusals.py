@@ -15,10 +15,10 @@ import torch
 from capture.torch_versions import aten, cdata_of, pytree, schema_of
 
 Doubt = Callable[..., bool]
-_DOUBTS: dict[Any, list[Doubt]] = {}
+_DOUBTS: dict[object, list[Doubt]] = {}
 
 
-def _doubt(*packets: Any) -> Callable[[Doubt], Doubt]:
+def _doubt(*packets: object) -> Callable[[Doubt], Doubt]:
     def register(doubt: Doubt) -> Doubt:
         for packet in packets:
             _DOUBTS.setdefault(packet, []).append(doubt)
@@ -42,7 +42,7 @@ def doubtful(func: Any, args: Any, kwargs: Any, written: Sequence[torch.Tensor])
 
 
 @cache
-def _traits(func: Any) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...]]:
+def _traits(func: object) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...]]:
     """Arguments that are numbers of a tensor's type, by place and name, and those that results are written to."""
     arguments = list(enumerate(schema_of(func).arguments))
     numbers = tuple((place, each.name) for place, each in arguments if "number" in str(each.type).lower())
@@ -52,7 +52,7 @@ def _traits(func: Any) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...]]:
 # -- memory ------------------------------------------------------------------------------------------------------
 
 
-def _overlaps(func: Any, operands: Any, written: Sequence[torch.Tensor]) -> bool:
+def _overlaps(func: Any, operands: object, written: Sequence[torch.Tensor]) -> bool:
     """What is written lies over itself, or in part over something that is read."""
     tensors = [leaf for leaf in pytree.tree_leaves(operands) if isinstance(leaf, torch.Tensor)]
     tensors = [tensor for tensor in tensors if tensor.layout is torch.strided]
@@ -105,7 +105,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 @_doubt(aten.as_strided, aten.as_strided_, aten.as_strided_copy, aten.as_strided_scatter)
-def _beyond_memory(x: torch.Tensor, *given: Any, **named: Any) -> bool:
+def _beyond_memory(x: torch.Tensor, *given: object, **named: object) -> bool:
     lists = [item for item in (*given, *named.values()) if isinstance(item, (list, tuple))]
     numbers = [item for item in (*given, *named.values()) if isinstance(item, (int, torch.SymInt))]
     if len(lists) < 2:
@@ -140,35 +140,35 @@ def _is_whole(dtype: torch.dtype) -> bool:
     return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
 
 
-def _is_of_another_type(result: Any, args: Any) -> bool:
+def _is_of_another_type(result: object, args: Any) -> bool:
     """Not every kernel converts what it writes."""
     first = next((arg for arg in args if isinstance(arg, torch.Tensor)), None)
     return isinstance(result, torch.Tensor) and first is not None and result.dtype is not first.dtype
 
 
 @_doubt(aten.relu, aten.relu_, aten.abs, aten.abs_)
-def _of_truths(x: torch.Tensor, *_: Any, **__: Any) -> bool:
+def _of_truths(x: torch.Tensor, *_: object, **__: object) -> bool:
     return x.dtype is torch.bool
 
 
 @_doubt(aten.add_, aten.sub_, aten.mul_, aten.div_)
-def _by_a_fraction(x: torch.Tensor, number: Any, *_: Any, **__: Any) -> bool:
+def _by_a_fraction(x: torch.Tensor, number: object, *_: object, **__: object) -> bool:
     """The overloads for numbers, which dropout calls, are not asked whether their result fits whole numbers."""
     return isinstance(number, (float, complex, torch.SymFloat)) and (_is_whole(x.dtype) or x.dtype is torch.bool)
 
 
 @_doubt(aten.lt, aten.le, aten.gt, aten.ge, aten.lt_, aten.le_, aten.gt_, aten.ge_)
-def _in_no_order(*operands: Any, **_: Any) -> bool:
+def _in_no_order(*operands: object, **_: object) -> bool:
     return any(isinstance(each, torch.Tensor) and each.is_complex() for each in operands)
 
 
 @_doubt(aten.fill, aten.fill_)
-def _by_several_values(x: torch.Tensor, value: Any, **_: Any) -> bool:
+def _by_several_values(x: torch.Tensor, value: object, **_: object) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() > 0
 
 
 @_doubt(aten.sub, aten.sub_, aten.rsub, aten._foreach_sub, aten._foreach_sub_)
-def _minus_truths(*operands: Any, **named: Any) -> bool:
+def _minus_truths(*operands: object, **named: object) -> bool:
     """Nothing is taken from a truth, and no truth from anything."""
     leaves = pytree.tree_leaves((operands, named))
     return any(
@@ -180,7 +180,7 @@ def _minus_truths(*operands: Any, **named: Any) -> bool:
     *(aten.max, aten.min, aten.amax, aten.amin, aten.aminmax, aten.argmax, aten.argmin, aten.median, aten.nanmedian),
     *(aten.mode, aten.kthvalue, aten.cummax, aten.cummin, aten.logcumsumexp),
 )
-def _of_nothing(x: torch.Tensor, *_: Any, **__: Any) -> bool:
+def _of_nothing(x: torch.Tensor, *_: object, **__: object) -> bool:
     """There is no largest of no numbers, along the dimension that is asked for or another."""
     return any(isinstance(size, int) and not size for size in x.shape)
 
@@ -190,7 +190,7 @@ def _of_nothing(x: torch.Tensor, *_: Any, **__: Any) -> bool:
     *(aten.bitwise_and_, aten.bitwise_or_, aten.bitwise_xor_, aten.bitwise_not_),
     *(aten.bitwise_left_shift, aten.bitwise_right_shift, aten.gcd, aten.gcd_, aten.lcm, aten.lcm_),
 )
-def _of_fractions(*operands: Any, **_: Any) -> bool:
+def _of_fractions(*operands: object, **_: object) -> bool:
     """Bits and divisors are of whole numbers."""
     tensors = [each for each in operands if isinstance(each, torch.Tensor)]
     return any(each.is_floating_point() or each.is_complex() for each in tensors)
@@ -198,51 +198,53 @@ def _of_fractions(*operands: Any, **_: Any) -> bool:
 
 @_doubt(aten.index_select, aten.index_add, aten.index_add_, aten.index_copy, aten.index_copy_)
 @_doubt(aten.index_fill, aten.index_fill_, aten.index_reduce, aten.index_reduce_)
-def _by_no_positions(x: torch.Tensor, dim: int, index: torch.Tensor, *_: Any, **__: Any) -> bool:
+def _by_no_positions(x: torch.Tensor, dim: int, index: torch.Tensor, *_: object, **__: object) -> bool:
     """Positions are whole numbers in a row."""
     return index.dim() > 1 or index.dtype not in (torch.int64, torch.int32)
 
 
 @_doubt(aten.mm, aten.mv, aten.bmm, aten.dot, aten.vdot, aten.linalg_cross, aten.heaviside, aten.heaviside_)
 @_doubt(aten.addmm, aten.addmv, aten.baddbmm, aten.addbmm, aten.addmm_, aten.addmv_, aten.baddbmm_, aten.addbmm_)
-def _of_two_types(*operands: Any, **_: Any) -> bool:
+def _of_two_types(*operands: object, **_: object) -> bool:
     """What is multiplied, and what that is added to, are of one type, unless the result's is told."""
     told = any(isinstance(each, torch.dtype) for each in operands)
     return not told and len({each.dtype for each in operands if isinstance(each, torch.Tensor)}) > 1
 
 
 @_doubt(aten.convolution)
-def _by_a_weight_of_another_type(x: torch.Tensor, weight: torch.Tensor, *_: Any, **__: Any) -> bool:
+def _by_a_weight_of_another_type(x: torch.Tensor, weight: torch.Tensor, *_: object, **__: object) -> bool:
     return x.dtype is not weight.dtype
 
 
 @_doubt(aten.index_add, aten.index_add_, aten.index_copy, aten.index_copy_)
-def _from_another_type(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, **_: Any) -> bool:
+def _from_another_type(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, **_: object) -> bool:
     return x.dtype is not source.dtype
 
 
 @_doubt(aten.celu, aten.celu_)
-def _without_alpha(x: torch.Tensor, alpha: Any = 1.0) -> bool:
+def _without_alpha(x: torch.Tensor, alpha: object = 1.0) -> bool:
     return not alpha
 
 
 @_doubt(aten.smooth_l1_loss, aten.huber_loss)
-def _without_width(x: torch.Tensor, target: torch.Tensor, reduction: int = 1, width: Any = 1.0, **named: Any) -> bool:
+def _without_width(
+    x: torch.Tensor, target: torch.Tensor, reduction: int = 1, width: object = 1.0, **named: object
+) -> bool:
     return any(not isinstance(number, (int, float)) or number <= 0 for number in (width, *named.values()))
 
 
 @_doubt(aten._softmax, aten._log_softmax)
-def _softmax_of(x: torch.Tensor, dim: int, *_: Any, **__: Any) -> bool:
+def _softmax_of(x: torch.Tensor, dim: int, *_: object, **__: object) -> bool:
     return not -max(x.dim(), 1) <= dim < max(x.dim(), 1) or not x.is_floating_point()
 
 
 @_doubt(aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_no_training)
-def _of_whole_numbers(*operands: Any, **_: Any) -> bool:
+def _of_whole_numbers(*operands: object, **_: object) -> bool:
     return any(isinstance(each, torch.Tensor) and not each.is_floating_point() for each in operands)
 
 
 @_doubt(aten.index_put, aten.index_put_, aten._index_put_impl_)
-def _too_many_values(x: torch.Tensor, indices: Sequence[Any], values: torch.Tensor, *_: Any, **__: Any) -> bool:
+def _too_many_values(x: torch.Tensor, indices: Sequence[Any], values: torch.Tensor, *_: object, **__: Any) -> bool:
     picked = [index for index in indices if index is not None]
     sizes = [size for tensor in (x, values, *picked) for size in tensor.shape]
     if not picked or not all(isinstance(size, int) for size in sizes):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.utils.checkpoint
@@ -23,9 +22,9 @@ _PATH = "regions"  # in a node's meta: the regions that it is in, outermost firs
 
 class Regions:
     def __init__(self) -> None:
-        self._calls: list[tuple[Sequence[fx.Node], Mapping[str, Any]]] = []
+        self._calls: list[tuple[Sequence[fx.Node], Mapping[str, object]]] = []
 
-    def close(self, nodes: Iterable[fx.Node], passed: Sequence[fx.Node], options: Mapping[str, Any]) -> None:
+    def close(self, nodes: Iterable[fx.Node], passed: Sequence[fx.Node], options: Mapping[str, object]) -> None:
         """These nodes are one, called with what is passed to it; regions among them are inside of it."""
         number = len(self._calls)
         self._calls.append((passed, options))
@@ -58,7 +57,7 @@ def _fold(
     wanted: set[fx.Node],
     name: str,
     root: torch.nn.Module,
-    call_with: tuple[Sequence[fx.Node], Mapping[str, Any]],
+    call_with: tuple[Sequence[fx.Node], Mapping[str, object]],
 ) -> dict[fx.Node, fx.Node]:
     inside = set(nodes)
     passed, options = call_with

@@ -14,13 +14,13 @@ import torch
 from capture.torch_versions import aten
 
 
-def corrected(func: Any, args: Any, result: Any) -> Any:
+def corrected(func: object, args: Any, result: object) -> object:
     """What a fake kernel gave, laid out as the operator's own kernel lays it out."""
     rule = _CORRECTIONS.get(func)
     return result if rule is None else rule(result, *args)
 
 
-def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
+def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torch.Tensor:
     """Element by element, as all such kernels; torch's rules in Python spread the operands out first."""
     operands = [each for each in (x, y) if isinstance(each, torch.Tensor)]
     if len(operands) < 2 or not all(map(_known, operands)) or all(each.is_contiguous() for each in operands):
@@ -28,21 +28,21 @@ def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
     return torch.empty_like(torch.mul(x, y), dtype=result.dtype)
 
 
-def _contiguous(result: torch.Tensor, *_: Any) -> torch.Tensor:
+def _contiguous(result: torch.Tensor, *_: object) -> torch.Tensor:
     return torch.empty_like(result, memory_format=torch.contiguous_format) if _known(result) else result
 
 
-def _contiguous_on_cpus(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+def _contiguous_on_cpus(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
     return _contiguous(result) if x.device.type == "cpu" else result
 
 
-def _with_channels_innermost(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+def _with_channels_innermost(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
     if x.device.type != "cpu" or not _known(x) or not _has_channels_innermost(x):
         return result
     return torch.empty_like(result, memory_format=torch.channels_last)
 
 
-def _normalized(result: Any, x: torch.Tensor, *rest: Any) -> Any:
+def _normalized(result: Any, x: torch.Tensor, *rest: object) -> object:
     """Batch norm's kernels for CPUs lay out what they normalise by its own statistics by channels, or contiguously."""
     training = next((value for value in rest if isinstance(value, bool)), False)
     if not training or x.device.type != "cpu" or not _known(x) or _has_channels_innermost(x):
@@ -58,7 +58,7 @@ def _has_channels_innermost(x: torch.Tensor) -> bool:
     return x.dim() == 4 and x.stride(1) <= min(x.stride(2), x.stride(3)) and x.stride(0) >= x.stride(2) >= x.stride(3)
 
 
-_CORRECTIONS: dict[Any, Callable[..., Any]] = {
+_CORRECTIONS: dict[object, Callable[..., object]] = {
     **dict.fromkeys(
         (
             *(aten.copysign.Tensor, aten.heaviside.default, aten.logaddexp.default, aten.xlogy.Tensor),

@@ -10,7 +10,6 @@ Must not know how a frame starts over.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -21,7 +20,7 @@ from capture.torch_versions import unsafe_set_version_counter, version_of
 class CannotTakeBack(Exception):
     """A tensor's history changed; ``place`` is where the program goes on to what may raise."""
 
-    def __init__(self, place: Any) -> None:
+    def __init__(self, place: object) -> None:
         self.place = place
         super().__init__()
 
@@ -29,13 +28,13 @@ class CannotTakeBack(Exception):
 class Undoing:
     """The compiled graph, all or nothing: an error leaves its inputs as they were, or is ``final``."""
 
-    def __init__(self, compiled: Callable[..., Any], copied: Sequence[int], watched: Sequence[int]) -> None:
+    def __init__(self, compiled: Callable[..., object], copied: Sequence[int], watched: Sequence[int]) -> None:
         self.compiled = compiled
         self.copied = copied
         self.watched = watched
         self._final: dict[int, BaseException] = {}
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> object:
         kept = [_Kept(args[place]) for place in self.copied]
         before = [version_of(args[place]) for place in self.watched]
         try:
@@ -77,8 +76,8 @@ class _Kept:
 
 
 def undoing(
-    graph: GraphRecorder, inputs: Sequence[torch.fx.Node], compiled: Callable[..., Any], *, may_end_earlier: bool
-) -> Callable[..., Any]:
+    graph: GraphRecorder, inputs: Sequence[torch.fx.Node], compiled: Callable[..., object], *, may_end_earlier: bool
+) -> Callable[..., object]:
     """The compiled graph with what it takes to start over after an error of it."""
     if getattr(compiled, "all_or_nothing", False):
         return compiled

@@ -47,7 +47,7 @@ class ShapeSource(TorchSource):
         return isinstance(other, ShapeSource) and other.path == self.path
 
 
-def symbolic_arguments(tensor: torch.Tensor, source: Source, layout: OpenLayout) -> dict[str, Any]:
+def symbolic_arguments(tensor: torch.Tensor, source: Source, layout: OpenLayout) -> dict[str, object]:
     """What ``FakeTensorMode.from_tensor`` needs for a tensor with dynamic sizes and strides."""
     dims = range(tensor.dim())
     sizes = [DimDynamic.DYNAMIC if dim in layout.sizes else DimDynamic.STATIC for dim in dims]
@@ -62,7 +62,7 @@ def strides_relied_on(fake: torch.Tensor, tensor: torch.Tensor) -> Relied:
     From the innermost dimension outwards, as the shape environment derives one stride from another.
     """
     sizes, strides = fake.size(), fake.stride()
-    relied: dict[int, Any] = {}
+    relied: dict[int, object] = {}
     for dim in sorted(range(fake.dim()), key=lambda dim: (tensor.stride(dim), -dim)):
         past = (k for k in relied if _expression(sizes[k]) * _expression(strides[k]) == _expression(strides[dim]))
         known = strides[dim] if isinstance(strides[dim], int) else next(((k,) for k in past), None)
@@ -196,7 +196,7 @@ def _relation(condition: Any, symbols: list[Any], origins: list[Any], location: 
         {symbol: sympy.Symbol(origin.name) for symbol, origin in zip(symbols, origins, strict=True)}
     )
 
-    def holds(function: FunctionType, *args: Any) -> bool:
+    def holds(function: FunctionType, *args: object) -> bool:
         inputs = Inputs(function, args)
         return bool(check(*(read(inputs) for read in readers)))
 
@@ -230,7 +230,7 @@ class _ExactPrinter(PythonPrinter):
         return repr(float(expr))
 
 
-def _function_of(symbols: list[Any], expression: Any) -> Callable[..., Any]:
+def _function_of(symbols: list[object], expression: Any) -> Callable[..., Any]:
     names = {symbol: sympy.Symbol(f"s{i}") for i, symbol in enumerate(symbols)}
     text = _ExactPrinter().doprint(expression.xreplace(names))
     made: Callable[..., Any] = eval(

@@ -39,7 +39,7 @@ def relied_on(graph: GraphRecorder, inputs: Inputs, location: Location) -> list[
     return [Guard(None, "memory", payload, location, text)]
 
 
-def _refuse_unknown_sharing(graph: GraphRecorder, examples: Mapping[Source, Any], inputs: Inputs) -> None:
+def _refuse_unknown_sharing(graph: GraphRecorder, examples: Mapping[Source, object], inputs: Inputs) -> None:
     """Whoever holds them: a backend learns from the fakes alone which tensors share memory, and those of views with
     a history, or whose sizes are dynamic, may not show it."""
     known = [source for source, example in examples.items() if isinstance(example, torch.Tensor)]
@@ -59,7 +59,7 @@ def _as_numbers(tensors: Sequence[Any], shared: Sequence[tuple[int, int, int]]) 
     return tuple((int(tensor.element_size()), *places.get(n, (-1, 0))) for n, tensor in enumerate(tensors))
 
 
-def sharing(tensors: Sequence[Any]) -> tuple[tuple[int, int, int], ...]:
+def sharing(tensors: Sequence[object]) -> tuple[tuple[int, int, int], ...]:
     """For each tensor that shares memory its number, that of the first in the same memory, and how far into it."""
     spans = sorted((*_span(tensor), number) for number, tensor in enumerate(tensors))
     groups: list[list[int]] = []
@@ -95,7 +95,7 @@ def _address(tensor: Any) -> int:
 
 
 def _share_as_before(sources: Sequence[Source], before: tuple[tuple[int, int, int], ...]) -> Callable[..., bool]:
-    def holds(function: FunctionType, *args: Any) -> bool:
+    def holds(function: FunctionType, *args: object) -> bool:
         inputs = Inputs(function, args)
         return sharing([source.read(inputs) for source in sources]) == before
 

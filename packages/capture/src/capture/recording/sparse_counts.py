@@ -28,7 +28,7 @@ class SparseCounts:
     def __init__(self) -> None:
         self._known: dict[int, torch.Tensor] = {}
 
-    def insist_on_known(self, func: Any, args: Any, kwargs: Any) -> None:
+    def insist_on_known(self, func: object, args: Any, kwargs: Any) -> None:
         """Before an operator runs on fakes."""
         if func in _QUESTIONS:
             asked = args[0] if args else kwargs["self"]
@@ -38,7 +38,7 @@ class SparseCounts:
             for leaf in pytree.tree_leaves((args, kwargs)):
                 self._known.pop(id(leaf), None)
 
-    def note(self, func: Any, made: Any) -> None:
+    def note(self, func: object, made: object) -> None:
         """After it ran: what it gave."""
         if func is _OF_PARTS:
             self._known[id(made)] = made

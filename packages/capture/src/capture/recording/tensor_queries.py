@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any
 
 import torch
 
@@ -24,7 +23,7 @@ QUESTIONS = frozenset({"storage_offset", "is_conj", "is_neg", "is_inference", "_
 _COUNT_FROM_THE_START = frozenset({"as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"})
 
 
-def answer_of(ctx: Recording, tensor: TensorValue, name: str) -> Any:
+def answer_of(ctx: Recording, tensor: TensorValue, name: str) -> object:
     """The answer, relied on from now on."""
     related = [tensor] if name == "_is_view" else _inputs_in_the_same_memory(ctx, tensor)
     given = [value for value in related if value.source is not None]
@@ -69,8 +68,8 @@ def _rely(ctx: Tracer, value: TensorValue, name: str) -> None:
     ctx.guard(None, "relation", (), None, _same_answer(value.source, name, answer), text=text)
 
 
-def _same_answer(source: Source, name: str, answer: Any) -> Callable[..., bool]:
-    def same(function: FunctionType, *args: Any) -> bool:
+def _same_answer(source: Source, name: str, answer: object) -> Callable[..., bool]:
+    def same(function: FunctionType, *args: object) -> bool:
         tensor: torch.Tensor = source.read(Inputs(function, args))
         return bool(getattr(tensor, name)() == answer)
 

@@ -36,7 +36,7 @@ def is_leaf(tensor: torch.Tensor) -> bool:
 class History:
     """Everything behind some tensors, up to their origins or to the steps that ``until`` names."""
 
-    def __init__(self, results: Iterable[torch.Tensor], until: Iterable[Any] = ()) -> None:
+    def __init__(self, results: Iterable[torch.Tensor], until: Iterable[object] = ()) -> None:
         self.origins: dict[int, torch.Tensor] = {}
         self.steps: dict[Any, None] = {}
         ends = set(until)
@@ -56,21 +56,21 @@ class History:
             if step not in ends:
                 waiting.extend(before for before, _ in reversed(step.next_functions))
 
-    def used_up(self, readers: Collection[type]) -> Iterator[Any]:
+    def used_up(self, readers: Collection[type]) -> Iterator[object]:
         """The steps of which a backward has freed what another would need.  Of functions with a backward of their own
         that matters to ``readers`` only.
         """
         return (step for step in self.steps if _has_let_go(step, readers))
 
 
-def _has_let_go(step: Any, readers: Collection[type]) -> bool:
+def _has_let_go(step: object, readers: Collection[type]) -> bool:
     kind: Any = type(step)
     if hasattr(kind, "_forward_cls") and not any(issubclass(kind._forward_cls, reader) for reader in readers):
         return False
     return any(_is_gone(step, name) for name in _names_of_saved(kind))
 
 
-def _is_gone(step: Any, name: str) -> bool:
+def _is_gone(step: object, name: str) -> bool:
     try:
         getattr(step, name)
     except RuntimeError as error:  # or it was written to since, which is another error
@@ -84,7 +84,7 @@ def is_used_up(error: BaseException) -> bool:
 
 
 @functools.cache
-def _names_of_saved(kind: Any) -> tuple[str, ...]:
+def _names_of_saved(kind: object) -> tuple[str, ...]:
     """The attributes by which a kind of step shows the tensors that it keeps for its backward."""
     if hasattr(kind, "saved_tensors"):
         return ("saved_tensors",)

@@ -29,7 +29,7 @@ class Recorded(Protocol):
     """The graph as values see it."""
 
     @property
-    def nodes(self) -> Sequence[Any]:
+    def nodes(self) -> Sequence[object]:
         """What it consists of so far."""
 
 
@@ -78,16 +78,18 @@ class Tracer(Protocol):
     def keys(self) -> Keys:
         """The objects that are looked for by their identity."""
 
-    def wrap(self, obj: Any, source: Source) -> Value:
+    def wrap(self, obj: object, source: Source) -> Value:
         """The value of a real object found at ``source``; guards what its kind relies on."""
 
-    def known(self, obj: Any) -> Value | None:
+    def known(self, obj: object) -> Value | None:
         """The value of a real object that was met already."""
 
     def literal(self, obj: Any) -> Value:
         """The value of an object that was computed here, or that never changes."""
 
-    def record(self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool = False) -> Value:
+    def record(
+        self, target: object, args: Sequence[Value], kwargs: Mapping[str, Value], *, method: bool = False
+    ) -> Value:
         """Run a torch operation on the operands' metadata and add it to the graph."""
 
     def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value] | None = None) -> Value:
@@ -105,7 +107,7 @@ class Tracer(Protocol):
     def throw_into(self, generator: Any, raised: Any, *, closes: bool = True) -> Value | None:
         """The same, with an exception raised where the generator waits."""
 
-    def stand_for(self, obj: Any, value: Value) -> None:
+    def stand_for(self, obj: object, value: Value) -> None:
         """Where this object is met, the value is meant: the object exists only during the evaluation."""
 
     def attempt(self, function: Value, *caught: type[BaseException]) -> Value | None:
@@ -157,7 +159,7 @@ class Value:
         """The object itself, where it is made of constants alone."""
         raise NotConstant
 
-    def identity(self) -> Any:
+    def identity(self) -> object:
         """Something that is the same object exactly when Python's ``is`` holds."""
         return self
 
@@ -233,7 +235,7 @@ def derives(cls: type, base: type) -> bool:
 _MODULE_OF_CLASS = vars(type)["__module__"]
 
 
-def module_name(obj: Any) -> str:
+def module_name(obj: object) -> str:
     """The module that a class or function says it is from; programs may say anything, and metaclasses by code."""
     try:
         name = _MODULE_OF_CLASS.__get__(obj) if issubclass(type(obj), type) else obj.__module__
@@ -242,7 +244,7 @@ def module_name(obj: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def held_by(cls: type, name: str, default: Any = None) -> Any:
+def held_by(cls: type, name: str, default: object = None) -> Any:
     """What a class or one of its bases holds by this name, unbound; no metaclass is asked, nor told of the question."""
     for base in type.__getattribute__(cls, "__mro__") or ():
         if name in type.__getattribute__(base, "__dict__"):
@@ -250,11 +252,11 @@ def held_by(cls: type, name: str, default: Any = None) -> Any:
     return default
 
 
-def root_package(obj: Any) -> str:
+def root_package(obj: object) -> str:
     return module_name(obj).partition(".")[0]
 
 
-def trusted(obj: Any) -> bool:
+def trusted(obj: object) -> bool:
     """Torch's and the standard library's own code is taken as fixed."""
     name = getattr(obj, "__name__", None) if issubclass(type(obj), ModuleType) else module_name(obj)
     if not name or not isinstance(name, str):
@@ -268,7 +270,7 @@ def is_fixed(cls: type) -> bool:
     return trusted(cls) and torch.nn.Module not in type.__getattribute__(cls, "__mro__")
 
 
-def may_be_replaced(ctx: Tracer, source: Source, obj: Any) -> bool:
+def may_be_replaced(ctx: Tracer, source: Source, obj: object) -> bool:
     """Whether a function is found under a name of torch's, or anything that can be called by the program's own code in
     a module: programs put others there, for a while or for good."""
     if not (isinstance(source, AttrSource) and isinstance(source.parent, ConstSource)):
@@ -328,6 +330,6 @@ def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
     return ctx.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
 
 
-def bind_member(obj: Any, cls: type, name: str) -> Any:
+def bind_member(obj: object, cls: type, name: str) -> object:
     """What ``obj.name`` is where only the type knows it; the rules give it a symbolic meaning."""
     return getattr(obj, name)

@@ -23,7 +23,7 @@ class ConstantValue(Value):
     def constant(self) -> Any:
         return self.value
 
-    def identity(self) -> Any:
+    def identity(self) -> object:
         return self.value
 
     def truth(self, ctx: Tracer) -> bool:
@@ -40,7 +40,7 @@ class ConstantValue(Value):
         return f"<constant {self.value!r}>"
 
 
-def differs_from_itself(value: Any) -> bool:
+def differs_from_itself(value: object) -> bool:
     """NaN: containers find it by its identity alone."""
     return type(value) in (float, complex) and bool(value != value)
 

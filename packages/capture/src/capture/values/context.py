@@ -33,7 +33,7 @@ _GRAD_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled)
 class StateRecorder(Protocol):
     """What contexts need of the graph: a node that switches state, now and at run time."""
 
-    def switch(self, function: Any, *args: Any) -> Any:
+    def switch(self, function: object, *args: object) -> object:
         """Record ``function(*args)``, run it, and return a handle for the switch back."""
 
 
@@ -67,7 +67,7 @@ class TorchContext(Value):
         self.cls = cls
         self.args = tuple(args)
         self.was_left = False  # and not entered again
-        self._handle: Any = None
+        self._handle: object = None
 
     def python_type(self) -> type:
         return self.cls
@@ -177,19 +177,19 @@ class ProfilerRange(TorchContext):
         return iter(self.args)
 
 
-def enter_context(context: Any) -> Any:
+def enter_context(context: Any) -> object:
     return context.__enter__()
 
 
-def leave_context(context: Any, *exception: Any) -> Any:
+def leave_context(context: Any, *exception: object) -> object:
     return context.__exit__(*exception)
 
 
-def decorate_by_context(context: Any, function: Any) -> Any:
+def decorate_by_context(context: Any, function: object) -> object:
     return context(function)
 
 
-def clone_context(context: Any) -> Any:
+def clone_context(context: Any) -> object:
     return context.clone()
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextvars
 import functools
 from collections.abc import Iterator
-from typing import Any
 
 from capture.guards.sources import CallSource, Source
 from capture.values.base import Tracer, Value, realize
 
-_UNSET: Any = object()
+_UNSET: object = object()
 
 
 class ContextVarValue(Value):
     """``pending`` are the tokens of what was set here and not reset yet, oldest first."""
 
-    def __init__(self, var: contextvars.ContextVar[Any], source: Source) -> None:
+    def __init__(self, var: contextvars.ContextVar[object], source: Source) -> None:
         self.var = var
         self.source = source
         self.pending: list[TokenValue] = []
@@ -25,7 +24,7 @@ class ContextVarValue(Value):
     def python_type(self) -> type:
         return contextvars.ContextVar
 
-    def identity(self) -> Any:
+    def identity(self) -> object:
         return self.var
 
     def current(self, ctx: Tracer) -> Value | None:

@@ -7,7 +7,6 @@ are told, so that the graph says it.  Must not know how operators are recorded.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 
@@ -38,7 +37,7 @@ def innermost(contexts: Sequence[Value]) -> DefaultDevice | None:
     return next((context for context in reversed(contexts) if isinstance(context, DefaultDevice)), None)
 
 
-def placed(ctx: Tracer, target: Any, kwargs: Mapping[str, Value]) -> Mapping[str, Value]:
+def placed(ctx: Tracer, target: object, kwargs: Mapping[str, Value]) -> Mapping[str, Value]:
     """The options of an operator, with the device that a context within the function gives it."""
     context = innermost(ctx.effects.contexts)
     if context is None or isinstance(target, str) or target not in device_constructors():

@@ -36,7 +36,7 @@ class Effects:
         self._made: dict[Value, None] = {}  # what exists only here, and was changed
         self.contexts: list[TorchContext] = []
         self.locks = Locks()
-        self.calls: list[tuple[Callable[..., Any], Sequence[Value]]] = []  # made after the graph, in their order
+        self.calls: list[tuple[Callable[..., object], Sequence[Value]]] = []  # made after the graph, in their order
         self.breaks_are_errors = break_errors.set_here()
         self.clocks: list[ClockReading] = []  # in their order
         self.taken: list[Taken] = []

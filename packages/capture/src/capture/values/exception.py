@@ -87,7 +87,7 @@ class ExceptionValue(UserObject):
         super().plain_set(ctx, name, value)
 
 
-def made_in_c(cls: type[BaseException], name: str) -> Any:
+def made_in_c(cls: type[BaseException], name: str) -> object:
     """``__new__`` or ``__init__`` of the class, or of the nearest before it that has one without Python code."""
     found = (vars(base)[name] for base in cls.__mro__ if name in vars(base))
     return next(member for member in found if isinstance(member, (BuiltinFunctionType, WrapperDescriptorType)))

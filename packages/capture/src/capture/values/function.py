@@ -101,7 +101,7 @@ class FunctionValue(Value):
             self._rely_on_identity()
         return self.real
 
-    def identity(self) -> Any:
+    def identity(self) -> object:
         return self if self.function is None else self.function
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -235,7 +235,7 @@ class BuiltinValue(Value):
             raise NotConstant
         return self.function
 
-    def identity(self) -> Any:
+    def identity(self) -> object:
         return self.function if self.receiver is None else self
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -275,7 +275,7 @@ class ClassValue(Value):
     def constant(self) -> Any:
         return self.cls
 
-    def identity(self) -> Any:
+    def identity(self) -> object:
         return self.cls
 
     def parts(self) -> Iterator[Value]:
@@ -410,7 +410,7 @@ def _runs_code(cls: type, name: str) -> bool:
     return isinstance(getattr(type(held), "__get__", None), FunctionType)
 
 
-def _static_lookup(cls: type, name: str) -> tuple[type, Any]:
+def _static_lookup(cls: type, name: str) -> tuple[type, object]:
     """The class that defines a member, and the member as it is held."""
     for owner in cls.__mro__ or ():  # a class that is being made has none yet
         if name in vars(owner):
@@ -453,7 +453,7 @@ class PythonModuleValue(Value):
 
     source: Source
 
-    def __init__(self, module: Any, source: Source) -> None:
+    def __init__(self, module: object, source: Source) -> None:
         self.module = module
         self.source = source
 
@@ -468,7 +468,7 @@ class PythonModuleValue(Value):
     def constant(self) -> Any:
         return self.module
 
-    def identity(self) -> Any:
+    def identity(self) -> object:
         return self.module
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
@@ -531,7 +531,7 @@ class SuperValue(Value):
         return ctx.throw(AttributeError, f"'super' object has no attribute '{name}'")
 
 
-def _bind_to_class(ctx: Tracer, member: Any, owner: type, name: str, cls: ClassValue) -> Value:
+def _bind_to_class(ctx: Tracer, member: object, owner: type, name: str, cls: ClassValue) -> Value:
     """A member of a metaclass seen through one of its classes."""
     source = AttrSource(class_source(ctx, owner), name)
     if isinstance(member, FunctionType):

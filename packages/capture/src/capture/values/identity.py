@@ -29,12 +29,12 @@ class MetObjects:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
         self._values: dict[int, Value] = {}
-        self._alive: list[Any] = []
+        self._alive: list[object] = []
 
-    def find(self, obj: Any) -> Value | None:
+    def find(self, obj: object) -> Value | None:
         return self._values.get(id(obj))
 
-    def remember(self, obj: Any, value: Value) -> None:
+    def remember(self, obj: object, value: Value) -> None:
         self._values[id(obj)] = value
         self._alive.append(obj)
 
@@ -45,7 +45,7 @@ class MetObjects:
         self._alive.clear()
         del self._inputs
 
-    def rely_on_one_object(self, ctx: Tracer, known: Value, obj: Any, source: Source) -> None:
+    def rely_on_one_object(self, ctx: Tracer, known: Value, obj: object, source: Source) -> None:
         """A second path to an object: the graph relies on both leading to the same one."""
         first = known.source
         if first is None or first == source or isinstance(first, ConstSource):
@@ -92,7 +92,7 @@ class MetObjects:
             _rely_on_identity(ctx, (left.source, first), (right.source, second))
         return first is second
 
-    def _object_of(self, ctx: Tracer, value: Value) -> Any:
+    def _object_of(self, ctx: Tracer, value: Value) -> object:
         """The number or text itself, as this call has it."""
         if isinstance(value, ConstantValue):
             return value.value
@@ -100,7 +100,7 @@ class MetObjects:
             ctx.stop(Kind.IDENTITY, f"it is asked which object {value.describe()} is", "compare numbers with `==`")
         return value.source.read(self._inputs)
 
-    def _comes_and_goes(self, source: Source, obj: Any) -> bool:
+    def _comes_and_goes(self, source: Source, obj: object) -> bool:
         """Whether later calls may well bring another object on this path: arguments do, what modules hold does not."""
         root = source.root()
         if not isinstance(root, ArgSource) or issubclass(type(obj), (torch.nn.Module, torch.nn.Parameter, type)):
@@ -173,11 +173,11 @@ def _is_the_only_one(obj: Any) -> bool:
     return type(obj) not in _COPIED
 
 
-def _are_equal(left: Any, right: Any) -> bool:
+def _are_equal(left: object, right: object) -> bool:
     return bool(left == right) or (differs_from_itself(left) and differs_from_itself(right))
 
 
-def _rely_on_identity(ctx: Tracer, left: tuple[Source | None, Any], right: tuple[Source | None, Any]) -> None:
+def _rely_on_identity(ctx: Tracer, left: tuple[Source | None, object], right: tuple[Source | None, object]) -> None:
     """Of an object without a path the code that makes it, or has it as a constant, is relied on already."""
     if all(path is None or isinstance(path.root(), ConstSource) for path, _ in (left, right)):
         return

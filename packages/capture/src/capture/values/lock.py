@@ -23,7 +23,7 @@ class LockValue(Value):
     def python_type(self) -> type:
         return self.cls
 
-    def identity(self) -> Any:
+    def identity(self) -> object:
         return self if self.obj is None else self.obj
 
     def is_held_now(self) -> bool:

@@ -137,7 +137,7 @@ class _Held:
     """Stands for a value that is no function and no constant."""
 
 
-def _dummy(ctx: Tracer, value: Value) -> Any:
+def _dummy(ctx: Tracer, value: Value) -> object:
     """What a dummy class holds in the place of a value."""
     value = realize(ctx, value)
     if isinstance(value, ConstantValue) and _is_fixed(value.value):
@@ -155,7 +155,7 @@ def _dummy(ctx: Tracer, value: Value) -> Any:
     return made
 
 
-def _new_dummy(ctx: Tracer, value: Value) -> Any:
+def _new_dummy(ctx: Tracer, value: Value) -> object:
     if isinstance(value, FunctionValue):
         closure = tuple(CellType() for _ in value.code.co_freevars)
         return FunctionType(value.code, {}, value.code.co_name, None, closure)
@@ -166,11 +166,11 @@ def _new_dummy(ctx: Tracer, value: Value) -> Any:
     return ctx.stop(Kind.CLASS, f"{value.describe()} becomes a member of a class")
 
 
-def _is_fixed(value: Any) -> bool:
+def _is_fixed(value: object) -> bool:
     return type(value) in _FIXED or (type(value) is tuple and all(map(_is_fixed, value)))
 
 
-def _fixed_items(ctx: Tracer, value: TupleValue) -> tuple[Any, ...] | None:
+def _fixed_items(ctx: Tracer, value: TupleValue) -> tuple[object, ...] | None:
     items = [realize(ctx, item) for item in value.items]
     constants = tuple(item.value for item in items if isinstance(item, ConstantValue))
     return constants if len(constants) == len(items) and _is_fixed(constants) else None

@@ -32,7 +32,7 @@ class ObjectKey:
         return id(self.value.identity())
 
 
-def key_of(ctx: Tracer, value: Value) -> Any:
+def key_of(ctx: Tracer, value: Value) -> object:
     """What a value hashes as."""
     value = realize(ctx, value)
     if isinstance(value, TupleValue):
@@ -53,7 +53,7 @@ def key_of(ctx: Tracer, value: Value) -> Any:
         ctx.throw(TypeError, f"unhashable type: '{value.python_type().__name__}'")
 
 
-def is_compared_by_code(key: Any) -> bool:
+def is_compared_by_code(key: object) -> bool:
     """Whether looking for this key runs code of the program; that of an enum is known."""
     if isinstance(key, (tuple, frozenset)):
         return any(is_compared_by_code(item) for item in key)
@@ -67,7 +67,7 @@ def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
         ctx.stop(Kind.HASH, f"{value.describe()} is hashed", "use a constant as key")
     if cls.__hash__ is None:
         ctx.throw(TypeError, f"unhashable type: '{cls.__name__}'")
-    own: Any = cls.__hash__
+    own: object = cls.__hash__
     if own is not object.__hash__ and not _hashes_by_identity(cls):
         ctx.stop(Kind.HASH, f"{value.describe()} is hashed by code of its own", "use a constant as key")
     ctx.keys.add(ctx, value)
@@ -76,7 +76,7 @@ def _identity_key(ctx: Tracer, value: Value) -> ObjectKey:
 
 def _hashes_by_identity(cls: type) -> bool:
     """Torch's classes in Python, and those in C but for what is compared by its value: a class derived from ``str``."""
-    own: Any = cls.__hash__
+    own: object = cls.__hash__
     if root_package(own) == "torch":
         return True
     return not hasattr(own, "__code__") and not issubclass(getattr(own, "__objclass__", object), COMPARED_BY_VALUE)
@@ -129,7 +129,7 @@ class DictValue(Value):
         found = self.entries.get(key_of(ctx, key))
         return None if found is None else realize(ctx, found[1])
 
-    def get_constant(self, ctx: Tracer, key: Any) -> Value | None:
+    def get_constant(self, ctx: Tracer, key: object) -> Value | None:
         found = self.entries.get(key)
         return None if found is None else realize(ctx, found[1])
 

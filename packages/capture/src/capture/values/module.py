@@ -39,7 +39,7 @@ def _as_torch_wrote_it(name: str) -> Any:
     return function if code is not None and code.co_filename == home else object()
 
 
-def _written_for_torch(compiled: Any) -> Any:
+def _written_for_torch(compiled: object) -> Any:
     """What torch's own compiler was given, in this or in older versions."""
     return getattr(compiled, "__dict__", {}).get("_torchdynamo_orig_callable")
 

@@ -20,7 +20,7 @@ _EQUALITY = ("__eq__", "__ne__")
 _ORDER = ("__lt__", "__gt__", "__le__", "__ge__")
 _TRUTH = ("__bool__", "__len__")
 _TEXT = ("__str__", "__repr__", "__format__")
-_ASKED: Mapping[Any, tuple[str, ...]] = {
+_ASKED: Mapping[object, tuple[str, ...]] = {
     operator.contains: ("__contains__", "__iter__", "__getitem__", *_EQUALITY),
     operator.getitem: ("__getitem__", "__class_getitem__", "__index__", "__hash__", *_EQUALITY),
     operator.index: ("__index__",),
@@ -35,7 +35,7 @@ _ASKED: Mapping[Any, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def asked_method(function: Callable[..., Any], operands: Iterable[Any]) -> str | None:
+def asked_method(function: Callable[..., object], operands: Iterable[object]) -> str | None:
     """The method of the program's own that a function would ask of one of the operands, or of what they hold."""
     operands = [operand for operand in operands if type(operand) not in _PLAIN]
     if not operands:
@@ -46,7 +46,7 @@ def asked_method(function: Callable[..., Any], operands: Iterable[Any]) -> str |
     return next(filter(None, (_found(operand, names) for operand in operands)), None)
 
 
-def own_method(obj: Any, *names: str) -> str | None:
+def own_method(obj: object, *names: str) -> str | None:
     """The first of these that its class has from the program, not from torch, the standard library or C."""
     cls = type(obj)
     if cls in _PLAIN:
@@ -54,7 +54,7 @@ def own_method(obj: Any, *names: str) -> str | None:
     return next((name for name in names if _is_programs(cls, name) or _is_made_by_item(obj, name)), None)
 
 
-def tells_of_questions(obj: Any) -> bool:
+def tells_of_questions(obj: object) -> bool:
     """Whether code of the program runs where its class, or the class that it is, is only looked at, as a key for one:
     it must see no other questions than CPython's."""
     cls = type(obj)
@@ -85,7 +85,7 @@ def _is_programs(cls: type, name: str) -> bool:
     return isinstance(member, FunctionType) and not trusted(member)
 
 
-def _is_made_by_item(obj: Any, name: str) -> bool:
+def _is_made_by_item(obj: object, name: str) -> bool:
     if name != "__class_getitem__" or not isinstance(obj, type):
         return False
     member = held_by(obj, name)

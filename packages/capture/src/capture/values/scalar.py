@@ -81,7 +81,7 @@ class ScalarValue(Value):
             if isinstance(operand, ScalarValue):
                 yield from operand._given()
 
-    def _computed(self, number: Any) -> Any:
+    def _computed(self, number: object) -> object:
         if self.function is None:
             return number
         return self.function(*(_operand(op, number) for op in self.operands))
@@ -105,7 +105,7 @@ class ScalarValue(Value):
         return "a number read out of a tensor" if self.function is None else "a number computed from a tensor's"
 
 
-def _operand(value: Value, number: Any) -> Any:
+def _operand(value: Value, number: object) -> object:
     if isinstance(value, ScalarValue):
         return value._computed(number)
     return value.specialized() if isinstance(value, SymbolicNumber) else value.constant()

@@ -37,11 +37,11 @@ class SequenceValue(Value):
     def parts(self) -> Iterator[Value]:
         return iter(self.items)
 
-    def _constants(self) -> list[Any]:
+    def _constants(self) -> list[object]:
         return [_constant_item(item) for item in self.items]
 
 
-def _constant_item(item: Value) -> Any:
+def _constant_item(item: Value) -> object:
     item = settled(item)
     if isinstance(item, LazyValue):
         raise NotConstant  # nobody has guarded it: realize first
@@ -55,7 +55,7 @@ class ListValue(SequenceValue):
         super().__init__(items, source, cls)
         self.maxlen: int | None = None
 
-    def constants(self) -> list[Any]:
+    def constants(self) -> list[object]:
         """The items, where all of them are constants: good for reading at this moment only."""
         return self._constants()
 
@@ -77,7 +77,7 @@ class OutsideList(ListValue):
         self.added: list[Value] = []
         self._read = read
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name != "items":
             raise AttributeError(name)
         self.items = [*self._read(), *self.added]
@@ -105,7 +105,7 @@ class TupleValue(SequenceValue):
             return self.cls(items)
         raise NotConstant
 
-    def identity(self) -> Any:
+    def identity(self) -> object:
         return self if self.items or self.cls is not tuple else ()  # of which CPython has one
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
@@ -169,7 +169,7 @@ class SetValue(Value):
     """A set of hashable values; equal keys are one entry, as in Python."""
 
     def __init__(self, keys: Iterable[Any], source: Source | None = None, cls: type = set) -> None:
-        self.entries: dict[Any, Value] = dict(keys)
+        self.entries: dict[object, Value] = dict(keys)
         self.source = source
         self.cls = cls
 

@@ -13,7 +13,7 @@ from capture.reasons import Kind
 from capture.values.base import Tracer, Value
 
 
-def call_transform(transform: TransformValue, /, *args: Any, **kwargs: Any) -> Any:
+def call_transform(transform: TransformValue, /, *args: object, **kwargs: object) -> object:
     """What calling such a function means; the rules give it a symbolic meaning."""
     raise NotImplementedError
 
@@ -69,7 +69,7 @@ class Body:
 
     module: fx.GraphModule
     given: tuple[Value, ...]
-    arranged: Any  # what it returns, with numbers for its tensors
+    arranged: object  # what it returns, with numbers for its tensors
 
 
 class ModuleOperand(Value):

@@ -75,6 +75,6 @@ class HostFunction(UserObject):
         return ctx.call(ctx.literal(self.obj.fn), args, kwargs)
 
 
-def start(kernel: Any, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+def start(kernel: Any, grid: object, /, *args: Any, **kwargs: object) -> object:
     """What a ``LaunchValue`` does; the rules give it a symbolic meaning."""
     return kernel[grid](*args, **kwargs)

@@ -42,7 +42,7 @@ class UserObject(Value):
     def python_type(self) -> type:
         return self.cls
 
-    def identity(self) -> Any:
+    def identity(self) -> object:
         return self.obj if self.obj is not None else self
 
     def let_go(self) -> None:
@@ -53,7 +53,7 @@ class UserObject(Value):
 
     def attribute(self, ctx: Tracer, name: str) -> Value:
         ctx.rely_on_member(self.cls, name)
-        getter: Any = self.cls.__getattribute__
+        getter: object = self.cls.__getattribute__
         if isinstance(getter, FunctionType):
             return ctx.call(ctx.literal(getter), [self, ConstantValue(name)])
         if issubclass(self.cls, _PROXIES):
@@ -88,7 +88,7 @@ class UserObject(Value):
         self.absent(ctx, name)
         return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
 
-    def _data_descriptor(self, ctx: Tracer, owner: type, member: Any, name: str) -> Value | None:
+    def _data_descriptor(self, ctx: Tracer, owner: type, member: object, name: str) -> Value | None:
         if not isinstance(member, MemberDescriptorType):
             return bind(ctx, member, owner, name, self, self._class_path(ctx, name))
         if name in self.overlay:
@@ -137,10 +137,10 @@ class UserObject(Value):
         elif instance_dict(self.obj) is not None:
             ctx.guard(self._entry(name), "absent")
 
-    def _instance_dict(self) -> dict[str, Any]:
+    def _instance_dict(self) -> dict[str, object]:
         return instance_dict(self.obj) or {}
 
-    def _held(self, ctx: Tracer, name: str) -> Any:
+    def _held(self, ctx: Tracer, name: str) -> object:
         """What the real object's ``__dict__`` has by this name; keys that are no texts may compare by code."""
         held = self._instance_dict()
         if not self._names_are_texts:
@@ -305,14 +305,14 @@ class UserObject(Value):
         return f"{name}an object of class `{self.cls.__qualname__}`"
 
 
-def _no_place(cls: type, name: str, member: Any) -> str:
+def _no_place(cls: type, name: str, member: object) -> str:
     """What CPython says where an object has no ``__dict__`` to keep an attribute in."""
     if member is not _MISSING:
         return f"'{cls.__name__}' object attribute '{name}' is read-only"
     return f"'{cls.__name__}' object has no attribute '{name}'{NO_DICT}"
 
 
-def is_filled(slot: MemberDescriptorType, obj: Any) -> bool:
+def is_filled(slot: MemberDescriptorType, obj: object) -> bool:
     """Whether there is something in a slot, asked past any ``__getattr__``."""
     try:
         slot.__get__(obj)
@@ -321,7 +321,7 @@ def is_filled(slot: MemberDescriptorType, obj: Any) -> bool:
     return True
 
 
-def instance_dict(obj: Any) -> dict[str, Any] | None:
+def instance_dict(obj: Any) -> dict[str, object] | None:
     """The ``__dict__`` of an object, read past any ``__getattribute__`` of its class; None where it has none."""
     try:
         if issubclass(type(obj), threading.local):
@@ -339,10 +339,10 @@ def lookup(cls: type, name: str) -> tuple[type, Any]:
     return cls, _MISSING
 
 
-def is_missing(member: Any) -> bool:
+def is_missing(member: object) -> bool:
     return member is _MISSING
 
 
-def is_data_descriptor(member: Any) -> bool:
+def is_data_descriptor(member: object) -> bool:
     cls = type(member)
     return hasattr(cls, "__get__") and (hasattr(cls, "__set__") or hasattr(cls, "__delete__"))

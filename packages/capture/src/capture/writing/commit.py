@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from capture._engine import Guards, Uninterrupted, has_other_threads
 from capture.bytecode.instructions import Instruction
@@ -102,7 +101,7 @@ class Written:
         return self.holds(guard.source) or (guard.source in self._containers and guard.kind != "type")
 
 
-def _name(source: Source) -> Any:
+def _name(source: Source) -> object:
     return source.name if isinstance(source, AttrSource) else getattr(source, "key", None)
 
 

@@ -171,7 +171,7 @@ class Writer:
         self.emit.load_callable(function)
         self.emit.call(self.load_all(values))
 
-    def call_uninterrupted(self, function: Callable[..., Any], *values: Value) -> None:
+    def call_uninterrupted(self, function: Callable[..., object], *values: Value) -> None:
         """As ``call_const``, and no other thread runs before the next instruction."""
         self.emit.load_uninterrupted(function)
         self.emit.call_uninterrupted(self.load_all(values))
@@ -263,7 +263,7 @@ class Writer:
             case _:
                 raise TypeError(f"no instructions read {source!r}")
 
-    def _call(self, function: Callable[..., Any], *operands: Source) -> None:
+    def _call(self, function: Callable[..., object], *operands: Source) -> None:
         self.emit.load_callable(function)
         for operand in operands:
             self.load_source(operand)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
-from typing import Any
 
 from capture._engine import Guards
 from capture.bytecode.instructions import Instruction
@@ -26,7 +25,7 @@ class Recheck:
 
     guards: Guards
 
-    def __call__(self, function: FunctionType, *args: Any) -> bool:
+    def __call__(self, function: FunctionType, *args: object) -> bool:
         return bool(self.guards.check(function, args))
 
 

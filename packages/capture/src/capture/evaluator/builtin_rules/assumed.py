@@ -31,7 +31,7 @@ def assumed_result(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Ma
     return ctx.literal(function(*operands, **options))
 
 
-def _real(ctx: Tracer, value: Value) -> Any:
+def _real(ctx: Tracer, value: Value) -> object:
     value = realize(ctx, value)
     if isinstance(value, UserObject) and value.obj is not None and not value.overlay:
         return value.obj

@@ -212,7 +212,7 @@ def _grad_mode(ctx: World, enabled: bool, operands: Iterable[Value]) -> Iterator
         ctx.graph.switch(set_grad_enabled, before)
 
 
-def _own(ctx: World, leaf: TensorValue, grad: TensorValue, taken: set[Any], *, create_graph: bool) -> Value:
+def _own(ctx: World, leaf: TensorValue, grad: TensorValue, taken: set[object], *, create_graph: bool) -> Value:
     """A gradient that belongs to its leaf alone, laid out as autograd lays it, and that is no view; ``taken`` is memory
     that others have."""
     with torch.no_grad():

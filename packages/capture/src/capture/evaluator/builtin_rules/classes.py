@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
@@ -24,7 +23,7 @@ def build_class(ctx: World, body: FunctionValue, name: ConstantValue, *bases: Va
     return define(ctx, name.value, bases, namespace, ctx.run_class_body(body, namespace))
 
 
-def _member(kind: Any) -> None:
+def _member(kind: object) -> None:
     @rule(kind)
     def make(ctx: Tracer, *functions: Value) -> Value:
         return MemberValue(kind, functions)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-from typing import Any
 
 from capture.evaluator.builtin_rules.registry import rule
 from capture.reasons import Kind
@@ -20,7 +19,7 @@ def get(ctx: Tracer, var: ContextVarValue, default: Value | None = None) -> Valu
     if default is not None:
         return default
     try:
-        fallback: Any = var.var.get()
+        fallback: object = var.var.get()
     except LookupError:
         ctx.throw(LookupError, var)
     return ctx.literal(fallback)

@@ -79,8 +79,8 @@ def _gradient_like(ctx: Tracer, output: Value) -> Value:
 
 
 @functools.cache
-def _calling(cls: Any) -> Callable[..., Any]:
-    def apply(*args: Any) -> Any:
+def _calling(cls: Any) -> Callable[..., object]:
+    def apply(*args: object) -> object:
         return apply_traced(cls, args)
 
     apply.__name__ = apply.__qualname__ = f"apply_{cls.__name__}"

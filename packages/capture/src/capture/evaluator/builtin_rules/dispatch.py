@@ -32,7 +32,7 @@ def call_builtin(ctx: World, function: Any, args: Sequence[Value], kwargs: Mappi
     return receiver if answer is args[0] else answer  # what gives itself gives the whole object
 
 
-def _call(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+def _call(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     for kinds, handler in _rules_of(function):
         if _fits(kinds, args):
             return _apply(ctx, function, handler, args, kwargs)
@@ -64,7 +64,7 @@ _CHANGES_A_DICT = frozenset(
 )
 
 
-def _apply(ctx: World, function: Any, rule: Rule, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+def _apply(ctx: World, function: object, rule: Rule, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
     try:
         return rule(ctx, *args, **kwargs)
     except TypeError as error:
@@ -74,7 +74,7 @@ def _apply(ctx: World, function: Any, rule: Rule, args: Sequence[Value], kwargs:
         ctx.stop(Kind.CALL, f"{name_of(function)} is called in a way that capture does not know: {error}")
 
 
-def _rules_of(function: Any) -> list[tuple[Kinds, Rule]]:
+def _rules_of(function: object) -> list[tuple[Kinds, Rule]]:
     try:
         return RULES.get(function, [])
     except TypeError:

@@ -21,7 +21,7 @@ from capture.values.scalar import ScalarValue
 from capture.values.tensor import TensorValue
 
 Rule = Callable[[World, Any, Sequence[Value], Mapping[str, Value]], Value | None]
-_RULES: dict[Any, Rule] = {}
+_RULES: dict[object, Rule] = {}
 _MAKERS = {
     torch.full: torch.empty,
     torch.full_like: torch.empty_like,
@@ -29,7 +29,7 @@ _MAKERS = {
 }
 
 
-def dynamic_float(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def dynamic_float(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if not any(map(_is_float, (*args, *kwargs.values()))):
         return None
     try:
@@ -43,7 +43,7 @@ def _is_float(value: Value) -> bool:
     return isinstance(value, ScalarValue) and value.cls is float
 
 
-def _where_given(*functions: Any) -> Callable[[Rule], Rule]:
+def _where_given(*functions: object) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         _RULES.update(dict.fromkeys(functions, rule))
         return rule
@@ -68,7 +68,7 @@ def _like(ctx: World, tensor: TensorValue, number: Value) -> Value:
     *(torch.clamp, torch.Tensor.clamp, torch.Tensor.clamp_, torch.clip, torch.Tensor.clip),
     *(torch.clamp_min, torch.Tensor.clamp_min, torch.clamp_max, torch.Tensor.clamp_max),
 )
-def _with_tensors(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _with_tensors(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """Of a tensor of floats: a tensor of whole numbers and a float may make something else."""
     tensors = [arg for arg in args if isinstance(arg, TensorValue) and arg.fake.is_floating_point()]
     if not tensors:
@@ -79,7 +79,7 @@ def _with_tensors(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapp
 
 
 @_where_given(torch.linspace, torch.logspace)
-def _between(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _between(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """Both take tensors for where they start and end."""
     ends = [tensor_form(ctx, arg) if _is_float(arg) else arg for arg in args[:2]]
     if any(map(_is_float, (*args[2:], *kwargs.values()))):
@@ -88,7 +88,7 @@ def _between(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[s
 
 
 @_where_given(*_MAKERS)
-def _filled(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _filled(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     position = 1 if function is not torch.Tensor.new_full else 2
     if len(args) != position + 1:
         return None
@@ -102,7 +102,7 @@ def _filled(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[st
 
 
 @_where_given(torch.threshold, nnf.threshold, VariableFunctions.threshold)
-def _above(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _above(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if len(args) != 3 or not isinstance(tensor := args[0], TensorValue) or not tensor.fake.is_floating_point():
         return None
     limit, value = (_like(ctx, tensor, number) for number in args[1:])
@@ -110,7 +110,7 @@ def _above(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str
 
 
 @_where_given(nnf.leaky_relu, nn.leaky_relu)
-def _leaking(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _leaking(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if kwargs or len(args) != 2 or not isinstance(tensor := args[0], TensorValue):
         return None
     if tensor.fake.dtype not in (torch.float32, torch.float64):  # which others are computed in

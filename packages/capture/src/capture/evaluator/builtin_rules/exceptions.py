@@ -92,7 +92,7 @@ def _exception_like(ctx: Tracer, value: ExceptionValue) -> BaseException:
     return create(value.cls, *args)
 
 
-def _argument_like(ctx: Tracer, value: Value) -> Any:
+def _argument_like(ctx: Tracer, value: Value) -> object:
     value = realize(ctx, value)
     if isinstance(value, ListValue) and value.cls is list:
         return [_argument_like(ctx, item) for item in value.items]

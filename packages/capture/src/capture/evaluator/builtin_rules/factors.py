@@ -31,7 +31,9 @@ _DOUBLE = ConstantValue(torch.float64)
 _CPU = torch.device("cpu")
 
 
-def numbers_of_the_run(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def numbers_of_the_run(
+    ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value | None:
     name = str(getattr(function, "__name__", ""))
     operation = name.removeprefix("_foreach_").removesuffix("_")
     if name.startswith("_fused_"):
@@ -48,7 +50,7 @@ def numbers_of_the_run(ctx: World, function: Any, args: Sequence[Value], kwargs:
     return None
 
 
-def _fused(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _fused(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """These take a tensor for the learning rate and for no other number."""
     rate = kwargs.get("lr")
     if not isinstance(rate, ScalarValue):
@@ -103,7 +105,7 @@ def _of_one_element(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty((1,) * tensor.dim(), dtype=tensor.dtype, device="meta")
 
 
-def _with_tensors(ctx: World, function: Any, args: Sequence[Value], *, exact: bool) -> Value | None:
+def _with_tensors(ctx: World, function: object, args: Sequence[Value], *, exact: bool) -> Value | None:
     """The last operand is one number for all tensors or one for each; ``exact``: of the tensors' own dtype."""
     targets, numbers = _parts(ctx, args[0]), _parts(ctx, args[-1])
     if not targets or not _needs_help(targets[0], numbers, exact, isinstance(args[0], SequenceValue)):

@@ -34,7 +34,7 @@ _NEVER_RAISE = frozenset({operator.add, operator.sub, operator.mul, operator.neg
 _LIMIT = 2**63
 
 
-def is_of_floats(function: Any, operands: Sequence[Value]) -> bool:
+def is_of_floats(function: object, operands: Sequence[Value]) -> bool:
     """Whether an operator has to do with floats, or may have: the quotient of ints is one, and some of their powers."""
     if any(operand.python_type() is float for operand in operands) or function is operator.truediv:
         return True
@@ -51,7 +51,7 @@ def _is_natural(exponent: Value) -> bool:
     return isinstance(exponent, ConstantValue) and exponent.value >= 0
 
 
-def computed(ctx: World, function: Callable[..., Any], operands: Sequence[Value]) -> Value:
+def computed(ctx: World, function: Callable[..., object], operands: Sequence[Value]) -> Value:
     """A number as Python computes it, in each call."""
     source = _formula(ctx, function, operands)
     result = _outcome(ctx, source, function, operands)
@@ -77,16 +77,16 @@ def computed(ctx: World, function: Callable[..., Any], operands: Sequence[Value]
     return SymbolicNumber(node, node.meta["val"], source)
 
 
-def parts_of(ctx: World, function: Callable[..., Any], operands: Sequence[Value], count: int) -> list[Value]:
+def parts_of(ctx: World, function: Callable[..., object], operands: Sequence[Value], count: int) -> list[Value]:
     """The numbers of which Python makes a tuple."""
     return [computed(ctx, _part(function, place), operands) for place in range(count)]
 
 
-def _part(function: Callable[..., Any], place: int) -> Callable[..., Any]:
+def _part(function: Callable[..., Any], place: int) -> Callable[..., object]:
     return named(f"{_name(function)}[{place}]", lambda *numbers: function(*numbers)[place])
 
 
-def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def named(name: str, function: Callable[..., object]) -> Callable[..., object]:
     """A function that formulas are told apart by."""
     function.__qualname__, function.__module__ = name, "builtins"
     return function
@@ -99,7 +99,7 @@ def is_known_before(ctx: World, operand: Value) -> bool:
     return isinstance(operand, (SymbolicNumber, ScalarValue)) and _source(ctx, operand) is not None
 
 
-def compared(ctx: World, function: Callable[..., Any], operands: Sequence[Value]) -> Value:
+def compared(ctx: World, function: Callable[..., object], operands: Sequence[Value]) -> Value:
     """What Python says of these numbers, from now on relied on."""
     source = _formula(ctx, function, operands)
     answer = bool(_outcome(ctx, source, function, operands))
@@ -107,7 +107,7 @@ def compared(ctx: World, function: Callable[..., Any], operands: Sequence[Value]
     return boolean(answer)
 
 
-def _outcome(ctx: Tracer, source: Source, function: Callable[..., Any], operands: Sequence[Value]) -> Any:
+def _outcome(ctx: Tracer, source: Source, function: Callable[..., object], operands: Sequence[Value]) -> Any:
     try:
         return function(*map(_now, operands))
     except Exception as error:  # noqa: BLE001 - whatever it raises for these numbers
@@ -135,7 +135,7 @@ class _Condition:
     cls: type
     wanted: str | None = None
 
-    def __call__(self, function: Any, *args: Any) -> bool:
+    def __call__(self, function: Any, *args: object) -> bool:
         try:
             found = self.source.read(Inputs(function, args))
         except Exception:  # noqa: BLE001 - whatever it raises, the evaluation of this call will meet it
@@ -156,7 +156,7 @@ class _Raises:
     cls: type[BaseException]
     told: tuple[Any, ...]
 
-    def __call__(self, function: Any, *args: Any) -> bool:
+    def __call__(self, function: Any, *args: object) -> bool:
         try:
             self.source.read(Inputs(function, args))
         except Exception as error:  # noqa: BLE001 - which one is the question
@@ -175,7 +175,7 @@ def _may_be_symbolic(number: float) -> bool:
     return number != 0 and math.isfinite(number)
 
 
-def _never_raises(ctx: Tracer, function: Any, operands: Sequence[Value]) -> bool:
+def _never_raises(ctx: Tracer, function: object, operands: Sequence[Value]) -> bool:
     if function in _NEVER_RAISE:
         return True
     if function is not operator.truediv:
@@ -186,7 +186,7 @@ def _never_raises(ctx: Tracer, function: Any, operands: Sequence[Value]) -> bool
     return divisor.python_type() is int and divisor.truth(ctx)
 
 
-def _now(operand: Value) -> Any:
+def _now(operand: Value) -> object:
     if isinstance(operand, ScalarValue):
         return operand.now if operand.function is None else operand.function(*map(_now, operand.operands))
     return operand.example.node.hint if isinstance(operand, SymbolicNumber) else operand.constant()
@@ -196,7 +196,7 @@ def _relied_on(operand: Value) -> Any:
     return operand.specialized() if isinstance(operand, SymbolicNumber) else operand.constant()
 
 
-def _formula(ctx: World, function: Callable[..., Any], operands: Sequence[Value]) -> FormulaSource:
+def _formula(ctx: World, function: Callable[..., object], operands: Sequence[Value]) -> FormulaSource:
     sources = [_source(ctx, operand) for operand in operands]
     found = tuple(source for source in sources if source is not None)
     if len(found) < len(sources):
@@ -206,7 +206,7 @@ def _formula(ctx: World, function: Callable[..., Any], operands: Sequence[Value]
     return FormulaSource(function, found, f"{_name(function)}({', '.join('{}' for _ in found)})")
 
 
-def _name(function: Callable[..., Any]) -> str:
+def _name(function: Callable[..., object]) -> str:
     """``math.pow`` is not ``pow``."""
     return f"math.{function.__name__}" if getattr(function, "__module__", "") == "math" else function.__qualname__
 

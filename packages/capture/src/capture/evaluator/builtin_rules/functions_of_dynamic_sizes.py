@@ -48,7 +48,7 @@ def _says_nothing(name: str, value: Value) -> bool:
     return name in _NOTHING and isinstance(value, ConstantValue) and value.value is _NOTHING[name]
 
 
-def as_a_program(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def as_a_program(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     try:
         program, of_numbers = dynamic_sizes.PROGRAMS.get(function), dynamic_sizes.PROGRAMS_OF_NUMBERS.get(function)
     except TypeError:  # it has no hash

@@ -32,7 +32,9 @@ _QUESTIONS = frozenset({math.isclose, math.isfinite, math.isinf, math.isnan, flo
 _PAIRS = frozenset({math.frexp, math.modf, float.as_integer_ratio, int.as_integer_ratio})
 
 
-def functions_of_numbers(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def functions_of_numbers(
+    ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value | None:
     operands = [*args, *kwargs.values()]
     if not any(isinstance(operand, (SymbolicNumber, ScalarValue)) for operand in operands):
         return None
@@ -46,7 +48,7 @@ def functions_of_numbers(ctx: World, function: Any, args: Sequence[Value], kwarg
     return computed(ctx, called, operands)
 
 
-def _is_known(function: Any, args: Sequence[Value]) -> bool:
+def _is_known(function: object, args: Sequence[Value]) -> bool:
     try:
         known = function in _OF_NUMBERS
     except TypeError:  # it has no hash
@@ -67,16 +69,16 @@ def _leaves(operand: Value) -> Iterator[Value]:
         yield operand
 
 
-def _plain(function: Any) -> Any:
+def _plain(function: object) -> Any:
     return plain_in_place(function) if isinstance(function, type(operator.add)) else function
 
 
-def _with_names(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
+def _with_names(function: Callable[..., object], names: Sequence[str]) -> Callable[..., Any]:
     """The function, the last of whose operands have names."""
     if not names:
         return function
 
-    def called(*operands: Any) -> Any:
+    def called(*operands: object) -> Any:
         plain = len(operands) - len(names)
         return function(*operands[:plain], **dict(zip(names, operands[plain:], strict=True)))
 

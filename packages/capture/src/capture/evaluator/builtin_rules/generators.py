@@ -27,7 +27,7 @@ from capture.values.iterator import is_none, taken_result
 from capture.values.user_object import UserObject
 
 
-def _result(ctx: Tracer, found: Value | None, ended: Any) -> Value:
+def _result(ctx: Tracer, found: Value | None, ended: object) -> Value:
     """A value that came out, or the end with its result, which is told once."""
     if found is not None:
         return found

@@ -320,7 +320,7 @@ def all_true(ctx: Tracer, iterable: Value) -> Value:
     return boolean(True)
 
 
-def _extreme(function: Any, better: Any) -> Any:
+def _extreme(function: Any, better: object) -> Any:
     def extreme(ctx: Tracer, *operands: Value, key: Value = NONE, default: Value | None = None) -> Value:
         values = iterate(ctx, operands[0]).rest(ctx) if len(operands) == 1 else list(operands)
         if not values:
@@ -347,7 +347,7 @@ def _are_whole_numbers(values: list[Value]) -> bool:
     return all(isinstance(value, known) and value.python_type() is int for value in values)
 
 
-def _extreme_number(ctx: Tracer, function: Any, better: Any, values: list[Value]) -> Value:
+def _extreme_number(ctx: Tracer, function: object, better: object, values: list[Value]) -> Value:
     best = values[0]
     for value in values[1:]:
         if ctx.call_builtin(better, [value, best], {}).truth(ctx):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import FunctionType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from torch.optim import lr_scheduler
 
@@ -35,12 +35,12 @@ def leave_to_python(ctx: Tracer, function: FunctionType) -> None:
     leave_event_loop(ctx, function)
 
 
-def disabled(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def disabled(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """What `disable` made of a function."""
     return _stop_as_asked(ctx, function) if isinstance(function, Outside) else None
 
 
-def _stop_as_asked(ctx: Tracer, function: Any) -> NoReturn:
+def _stop_as_asked(ctx: Tracer, function: object) -> NoReturn:
     ctx.stop_for(why_disabled(function))
 
 

@@ -23,7 +23,7 @@ from capture.values.user_object import UserObject
 _MUTABLE = (list, dict, set)
 
 
-def memoised(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def memoised(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if not isinstance(function, functools._lru_cache_wrapper):
         return None
     if not (ctx.options.nopython or ctx.in_library() or trusted(function.__wrapped__)):
@@ -44,7 +44,7 @@ def memoised(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[
     return ctx.literal(answer)
 
 
-def _keeps_as_it_is(obj: Any) -> bool:
+def _keeps_as_it_is(obj: object) -> bool:
     """Loggers, of which libraries ask for a warning once, and what annotations are made of."""
     return isinstance(obj, logging.Logger) or type(obj).__module__ == "typing"
 

@@ -87,7 +87,7 @@ def _give(ctx: World, notice: Notice) -> None:
     ctx.effects.calls.append((notice, ()))
 
 
-def noticed(ctx: World, make: Callable[[], Any]) -> Any:
+def noticed(ctx: World, make: Callable[[], object]) -> Any:
     """What ``make`` gives of a library's.  What the library says of that is said at every call."""
     try:
         with raised():
@@ -98,7 +98,7 @@ def noticed(ctx: World, make: Callable[[], Any]) -> Any:
         return make()
 
 
-def _is_deprecation(kind: Any) -> TypeGuard[type[Warning]]:
+def _is_deprecation(kind: object) -> TypeGuard[type[Warning]]:
     return isinstance(kind, type) and issubclass(kind, (DeprecationWarning, FutureWarning))
 
 

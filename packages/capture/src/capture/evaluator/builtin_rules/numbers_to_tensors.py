@@ -6,7 +6,6 @@ Torch would take each for a constant.  A symbol fills a tensor without dimension
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 
@@ -24,7 +23,7 @@ _FROM_NUMBERS = (torch.tensor, torch.as_tensor)
 _NAMES = {"data", "dtype", "device"}
 
 
-def made_of_numbers(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def made_of_numbers(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """``torch.tensor`` and ``Tensor.new_tensor`` where a number among the data is a symbol."""
     like = args[0] if function is torch.Tensor.new_tensor and args else None
     if not any(function is known for known in _FROM_NUMBERS) and not isinstance(like, TensorValue):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from capture.evaluator.builtin_rules.registry import constant_of
 from capture.values.base import NotConstant, Tracer, Value
 from capture.values.constant import ConstantValue
 
 
-def numpy_function(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def numpy_function(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """A ufunc of numbers is a number; arrays are left to numpy."""
     numpy = sys.modules.get("numpy")
     if numpy is None:

@@ -77,7 +77,7 @@ def is_instance(ctx: World, value: Value, classes: Value) -> Value:
     return _ask(ctx, issubclass, value.python_type(), candidates)
 
 
-def _ask(ctx: World, question: Any, obj: Any, candidate: Any) -> Value:
+def _ask(ctx: World, question: Any, obj: object, candidate: Any) -> Value:
     owner, _ = lookup(candidate, "__subclasshook__") if isinstance(candidate, type) else (object, None)
     if not trusted(owner):
         ctx.stop(Kind.CLASS, f"the class `{owner.__qualname__}` has code that says what is a subclass")
@@ -108,11 +108,11 @@ def is_subclass(ctx: World, cls: ClassValue, candidate: ClassValue) -> Value:
     return to_bool(ctx, realize(ctx, ctx.call(ctx.literal(check), [candidate, cls])))
 
 
-def _is_like_a_class(candidate: Any) -> bool:
+def _is_like_a_class(candidate: object) -> bool:
     return isinstance(candidate, (type, UnionType)) or not is_missing(lookup(type(candidate), "__instancecheck__")[1])
 
 
-def _code_that_answers(candidate: Any, name: str) -> FunctionType | None:
+def _code_that_answers(candidate: object, name: str) -> FunctionType | None:
     """The method by which a program says what is an instance or a subclass; those of these modules only look."""
     _, check = lookup(type(candidate), name)
     looks = ("abc", "typing", "typing_extensions", "torch")
@@ -130,7 +130,7 @@ def _empty_tensor(value: TensorValue) -> Any:
 _FLAGS = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
 
 
-def _is_flagged(ctx: Tracer, value: TensorValue, candidate: Any) -> bool:
+def _is_flagged(ctx: Tracer, value: TensorValue, candidate: object) -> bool:
     """A tensor may be marked as a parameter or buffer by an attribute of its own."""
     flag = _FLAGS.get(candidate)
     if flag is None or (flag not in value.written and not hasattr(value.obj, flag)):
@@ -270,7 +270,7 @@ def bind_plain_member(ctx: Tracer, value: Value, cls: ClassValue, name: Constant
 
 
 def methods_of_constants(
-    ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
     """Methods of strings, numbers and the like on constant operands: immutable receivers make them pure."""
     owner = None if isinstance(function, type) else getattr(function, "__objclass__", None)
@@ -381,7 +381,7 @@ def container_to_text(ctx: Tracer, value: Value) -> Value:
         ctx.stop(Kind.TEXT, f"{value.describe()} is turned into text")
 
 
-def plain_data(ctx: Tracer, value: Value, *around: Value) -> Any:
+def plain_data(ctx: Tracer, value: Value, *around: Value) -> object:
     """A fresh Python object equal to a container of constants, for looking at now."""
     value = realize(ctx, value)
     if any(value is container for container in around):
@@ -515,7 +515,7 @@ def default_equality(ctx: Tracer, left: Value, right: Value) -> Value:
     return TRUE if ctx.is_one_object(left, right) else NOT_IMPLEMENTED
 
 
-def construct(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def construct(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """``cls(...)`` for classes without a rule: exceptions, named tuples, and classes whose code can be evaluated."""
     if not isinstance(function, type):
         return None
@@ -557,8 +557,8 @@ def _owner(cls: type, name: str) -> type:
 
 def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     refuse_finalizer(ctx, cls)
-    new: Any = cls.__new__
-    init: Any = cls.__init__  # type: ignore[misc]
+    new: object = cls.__new__
+    init: object = cls.__init__  # type: ignore[misc]
     target = ctx.literal(cls)
     if isinstance(new, FunctionType):
         made = ctx.call(ctx.literal(new), [target, *args], kwargs)

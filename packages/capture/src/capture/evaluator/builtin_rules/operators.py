@@ -47,7 +47,7 @@ _MUTABLE = (ListValue, DictValue, SetValue)
 pure(*_ALL, operator.index, operator.truth)
 
 
-def plain_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+def plain_in_place(function: Callable[..., object]) -> Callable[..., object]:
     """``iadd`` on immutable operands is ``add``."""
     name = function.__name__
     return getattr(operator, {"iand": "and_", "ior": "or_"}.get(name, name[1:])) if name in _IN_PLACE else function
@@ -56,7 +56,7 @@ def plain_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 _IN_PLACE = frozenset(f.__name__ for symbol, f in BINARY.items() if symbol.endswith("=") and symbol not in ("==",))
 
 
-def operators(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """Operators on operands that no rule knows: tensors, symbolic numbers, objects with special methods."""
     if not isinstance(function, type(operator.add)) or function not in _ALL:
         return None
@@ -95,7 +95,7 @@ def _refuse(ctx: Tracer, function: Any, args: Sequence[Value]) -> NoReturn:
 _WITHOUT_ARITHMETIC = (ConstantValue, SequenceValue, DictValue)
 
 
-def _in_place_union(function: Any, args: Sequence[Value]) -> bool:
+def _in_place_union(function: object, args: Sequence[Value]) -> bool:
     return all(isinstance(arg, (DictValue, SetValue, DictView)) for arg in args)
 
 
@@ -178,7 +178,7 @@ def _not_implemented(value: Value) -> bool:
 def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Value | None:
     if not isinstance(receiver, UserObject):
         return None
-    members: dict[str, Any] = {known: getattr(receiver.cls, known) for known in ("__eq__", "__ne__")}
+    members: dict[str, object] = {known: getattr(receiver.cls, known) for known in ("__eq__", "__ne__")}
     if name in members and members[name] is getattr(object, name):
         if name == "__ne__" and members["__eq__"] is not getattr(object, "__eq__"):  # noqa: B009
             equal = _try_method(ctx, receiver, "__eq__", *operands)
@@ -191,7 +191,7 @@ def _try_method(ctx: Tracer, receiver: Value, name: str, *operands: Value) -> Va
 # -- equality of containers --------------------------------------------------------------------------------------
 
 
-def _equality(ctx: Tracer, function: Any, left: Value, right: Value) -> Value:
+def _equality(ctx: Tracer, function: object, left: Value, right: Value) -> Value:
     return boolean(values_equal(ctx, left, right) == (function is operator.eq))
 
 
@@ -241,7 +241,7 @@ _COMPARED_BY_KIND: tuple[type[Value], ...] = (
 )  # fmt: skip
 
 
-def keys_like_a_set(ctx: Tracer, value: Value) -> dict[Any, Value] | None:
+def keys_like_a_set(ctx: Tracer, value: Value) -> dict[object, Value] | None:
     """The items of a set, of a frozenset or of a view of keys, by what they hash as."""
     if isinstance(value, SetValue):
         return value.entries
@@ -299,7 +299,7 @@ def add_tuples(ctx: Tracer, left: TupleValue, right: TupleValue) -> Value:
     return _tuple(ctx, [*left.items, *right.items], type(_empty(left.cls) + _empty(right.cls)))
 
 
-def _empty(cls: type) -> tuple[Any, ...]:
+def _empty(cls: type) -> tuple[object, ...]:
     """Which sums and products of sizes are sizes differs between torch's releases."""
     return torch.Size() if cls is torch.Size else ()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from capture.evaluator.builtin_rules.registry import rule
 from capture.reasons import Kind
 from capture.torch_versions import get_value, group_tensors_by_device_and_dtype
@@ -20,7 +18,7 @@ def grouped(ctx: Tracer, lists: ListValue, with_indices: Value = FALSE) -> Value
     columns = [realize(ctx, column).elements(ctx) for column in lists.items]
     if not columns or not columns[0]:
         ctx.stop(Kind.OPTIMIZER, "tensors are grouped where there are none, which eager refuses")
-    rows: dict[Any, list[int]] = {}
+    rows: dict[object, list[int]] = {}
     for index, tensor in enumerate(columns[0]):
         tensor = realize(ctx, tensor)
         if not isinstance(tensor, TensorValue):

@@ -18,11 +18,11 @@ from capture.values.own_methods import asked_method
 
 Kinds = tuple[Any, ...]
 Rule = Callable[Concatenate[World, ...], Value]
-RULES: dict[Any, list[tuple[Kinds, Rule]]] = {}
-PURE: set[Any] = set()
+RULES: dict[object, list[tuple[Kinds, Rule]]] = {}
+PURE: set[object] = set()
 
 
-def rule(*functions: Any, kinds: Kinds = ()) -> Callable[[Rule], Rule]:
+def rule(*functions: object, kinds: Kinds = ()) -> Callable[[Rule], Rule]:
     """Registers a rule for ``functions`` where each operand is of its kind; None stands for any value."""
 
     def register(handler: Rule) -> Rule:
@@ -33,12 +33,12 @@ def rule(*functions: Any, kinds: Kinds = ()) -> Callable[[Rule], Rule]:
     return register
 
 
-def pure(*functions: Any) -> None:
+def pure(*functions: object) -> None:
     """Marks functions whose answer depends on nothing but constant operands."""
     PURE.update(functions)
 
 
-def hashable_in(function: Any, functions: set[Any]) -> bool:
+def hashable_in(function: object, functions: set[object]) -> bool:
     try:
         return function in functions
     except TypeError:
@@ -65,10 +65,10 @@ def fold(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str,
     return next(same, None) or ctx.literal(result)
 
 
-_COMPARE_ITEMS: set[Any] = {operator.eq, operator.ne, operator.contains, operator.countOf, operator.indexOf}
+_COMPARE_ITEMS: set[object] = {operator.eq, operator.ne, operator.contains, operator.countOf, operator.indexOf}
 
 
-def _holds_nan(operand: Any) -> bool:
+def _holds_nan(operand: object) -> bool:
     if isinstance(operand, dict):
         return any(map(_holds_nan, operand.values()))
     return isinstance(operand, (tuple, list)) and any(differs_from_itself(it) or _holds_nan(it) for it in operand)
@@ -82,7 +82,7 @@ def constant_of(ctx: Tracer, value: Value) -> Any:
     return value.constant()
 
 
-def name_of(function: Any) -> str:
+def name_of(function: object) -> str:
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
     module = module_name(function)
     return f"`{module}.{name}`" if module and module != "builtins" else f"`{name}`"

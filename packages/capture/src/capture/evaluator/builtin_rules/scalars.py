@@ -73,19 +73,19 @@ def to_list(ctx: World, tensor: TensorValue) -> Value:
 # -- arithmetic of Python ----------------------------------------------------------------------------------------
 
 
-def _combine(ctx: Tracer, function: Callable[..., Any], operands: Sequence[Value]) -> Value:
+def _combine(ctx: Tracer, function: Callable[..., object], operands: Sequence[Value]) -> Value:
     samples = [_sample(operand) for operand in operands]
     if any(sample is None for sample in samples):
         ctx.stop(Kind.TENSOR_VALUE, f"`{function.__name__}` of {operands[0].describe()}")
     return ScalarValue(type(function(*samples)), function=function, operands=operands)
 
 
-def _sample(operand: Value) -> Any:
+def _sample(operand: Value) -> object:
     """A number of the operand's type."""
     return operand.python_type()(1) if operand.python_type() in (int, float, bool) else None
 
 
-def number_operators(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def number_operators(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     if not any(isinstance(arg, ScalarValue) for arg in args):
         return None
     if any(isinstance(arg, TensorValue) for arg in args):
@@ -157,7 +157,7 @@ def to_int(ctx: World, value: ScalarValue) -> Value:
 # -- operands of tensors -----------------------------------------------------------------------------------------
 
 
-def with_tensor(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def with_tensor(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """``tensor * number``, where a tensor without dimensions in the number's place gives the same to the bit.  Other
     operators take whole numbers as symbols of the graph."""
     name = getattr(function, "__name__", "")

@@ -45,7 +45,7 @@ def _both(ctx: Tracer, function: Any, left: Value, right: Value) -> tuple[_Keys,
     return first, second
 
 
-def _set_operator(function: Any, in_place: Any, combine: Callable[[_Keys, _Keys], _Keys]) -> None:
+def _set_operator(function: object, in_place: object, combine: Callable[[_Keys, _Keys], _Keys]) -> None:
     def apply(ctx: Tracer, left: Value, right: Value) -> Value:
         cls = frozenset if left.python_type() is frozenset else set
         return SetValue(combine(*_both(ctx, function, left, right)).items(), cls=cls)

@@ -8,7 +8,6 @@ import collections
 import operator
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any
 
 from capture.evaluator.builtin_rules.containers import update
 from capture.evaluator.builtin_rules.registry import RULES, rule
@@ -19,7 +18,7 @@ from capture.values.container_object import STORAGE, contents_of
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SequenceValue, SetValue
 
-_OPERATORS: dict[str, Callable[..., Any]] = {
+_OPERATORS: dict[str, Callable[..., object]] = {
     "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__delitem__": operator.delitem,
     "__contains__": operator.contains, "__len__": len, "__iter__": iter, "__reversed__": reversed,
     "__eq__": operator.eq, "__ne__": operator.ne, "__lt__": operator.lt, "__le__": operator.le, "__gt__": operator.gt,
@@ -29,7 +28,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _through(function: Callable[..., Any]) -> Callable[..., Value]:
+def _through(function: Callable[..., object]) -> Callable[..., Value]:
     def apply(ctx: Tracer, *operands: Value) -> Value:
         return ctx.call_builtin(function, [contents_of(operand) for operand in operands], {})
 

@@ -21,7 +21,7 @@ pure(os.fspath, re.escape, sys.intern)
 pure(*(f for name in ("splitroot", "normpath") if isinstance(f := getattr(os.path, name, None), BuiltinFunctionType)))
 
 
-def _of_texts(function: Callable[..., Any]) -> None:
+def _of_texts(function: Callable[..., object]) -> None:
     @rule(function)
     def compute(ctx: Tracer, *args: Value, **options: Value) -> Value:
         _insist_on_quiet(ctx, function, [*args, *options.values()])

@@ -73,7 +73,7 @@ _PYTHON_MODULES = ("torch.functional", "torch.nn.functional", "torch._lowrank")
 _NOT_OPERATIONS = frozenset({"boolean_dispatch", "handle_torch_function", "has_torch_function", "assert_int_or_pair"})
 
 
-def _named_operations() -> dict[tuple[ModuleType, str], Any]:
+def _named_operations() -> dict[tuple[ModuleType, str], object]:
     """Torch's own operations by the names under which they are found: every builtin of the variable namespace and its
     kin."""
     found = [(torch, name, getattr(torch, name)) for name in dir(VariableFunctions) if hasattr(torch, name)]
@@ -84,7 +84,7 @@ def _named_operations() -> dict[tuple[ModuleType, str], Any]:
     return {(home, name): function for home, name, function in found if _is_of_torch(function)}
 
 
-def _is_of_torch(function: Any) -> bool:
+def _is_of_torch(function: object) -> bool:
     """What a program put there is not, nor what torch's modules import: ``typing.Optional`` can be called, too."""
     return callable(function) and not isinstance(function, type) and root_package(function) == "torch"
 
@@ -96,7 +96,7 @@ def _operations() -> dict[int, list[tuple[ModuleType, str]]]:
     return homes
 
 
-def _is_operation(name: str, value: Any) -> bool:
+def _is_operation(name: str, value: object) -> bool:
     if name in _NOT_OPERATIONS or isinstance(value, type) or not callable(value):
         return False
     return not isinstance(value, FunctionType) or value.__module__ in (*_PYTHON_MODULES, "torch._jit_internal")
@@ -115,7 +115,7 @@ def is_operation(function: Any) -> bool:
     return id(function) in OPERATIONS or id(function) in process.allowed or isinstance(function, _OVERLOADS)
 
 
-def rely_on_names(ctx: Tracer, function: Any) -> None:
+def rely_on_names(ctx: Tracer, function: object) -> None:
     """What runs a graph may look its functions up by their names, and torch's functions in Python do so among
     themselves: where a program has put others there, it runs as in eager."""
     for home, name, original in _names_behind(function):
@@ -125,7 +125,7 @@ def rely_on_names(ctx: Tracer, function: Any) -> None:
 
 
 @cache
-def _names_behind(function: Any) -> list[tuple[ModuleType, str, Any]]:
+def _names_behind(function: object) -> list[tuple[ModuleType, str, object]]:
     """The names of a function, and those of operations that its code calls."""
     found: dict[tuple[ModuleType, str], Any] = {}
     waiting = [function]
@@ -140,7 +140,7 @@ def _names_behind(function: Any) -> list[tuple[ModuleType, str, Any]]:
     return [(home, name, original) for (home, name), original in found.items()]
 
 
-def record_operations(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def record_operations(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = getattr(function, "__name__", "")
     if name in QUESTIONS and args and isinstance(asked := args[0], TensorValue) and len(args) == 1 and not kwargs:
         return ctx.literal(answer_of(ctx, asked, name))
@@ -154,7 +154,7 @@ def record_operations(ctx: World, function: Any, args: Sequence[Value], kwargs: 
     return None
 
 
-def _tensor_method(ctx: World, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def _tensor_method(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     name = getattr(function, "__name__", "")
     if getattr(torch.Tensor, name, None) is not function:
         if getattr(TensorBase, name, None) is function:
@@ -357,7 +357,7 @@ rule(log_api_usage_once)(_answer(NONE))
 # -- state -------------------------------------------------------------------------------------------------------
 
 
-def _reading(function: Callable[..., Any], *, guarded: bool) -> None:
+def _reading(function: Callable[..., object], *, guarded: bool) -> None:
     def read(ctx: World, *args: Value, **kwargs: Value) -> Value:
         operands = [constant_of(ctx, arg) for arg in args]
         try:
@@ -384,7 +384,7 @@ def _rely_on_autocast_dtype(ctx: World, device: str) -> None:
 
 
 @cache
-def _raised_by(function: Callable[..., Any]) -> Callable[[], str]:
+def _raised_by(function: Callable[..., object]) -> Callable[[], str]:
     """What tells the error of a function that reads state; nothing where it has an answer."""
 
     def raised() -> str:
@@ -546,7 +546,7 @@ def clone(ctx: World, context: TorchContext) -> Value:
     return TorchContext(context.cls, context.args)
 
 
-def torch_constants(ctx: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+def torch_constants(ctx: Tracer, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
     """Small questions about dtypes and devices that torch answers in C."""
     name = getattr(function, "__name__", "")
     if root_package(function) == "torch" and name in ("promote_types", "result_type", "can_cast", "type"):

@@ -178,7 +178,7 @@ class _Inner:
         self.dims = dims
         argnums = made.options.get("argnums", 0)
         self.differentiated = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-        self.entries: list[Any] = []
+        self.entries: list[object] = []
 
     def see(self, value: Value, number: int | None) -> Value:
         value = realize(self.ctx, value)
@@ -212,7 +212,7 @@ class _Inner:
 
 
 def _dims(
-    ctx: World, made: TransformValue, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ctx: World, made: TransformValue, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> Iterator[int | None] | None:
     """Of each leaf of the arguments, the dimension that is mapped over; None where nothing is."""
     if made.name != "vmap":
@@ -225,14 +225,14 @@ def _dims(
     return iter([*dims, *[None for _ in pytree.tree_leaves(dict(kwargs))]])  # whatever has a name is not mapped
 
 
-def _has_parts(leaf: Any, dim: Any) -> bool:
+def _has_parts(leaf: object, dim: object) -> bool:
     """Whether there is a first part along a dimension, of which a fake can be made."""
     if not isinstance(leaf, torch.Tensor) or not isinstance(dim, int):
         return False
     return -leaf.dim() <= dim < leaf.dim() and leaf.shape[dim] > 0
 
 
-def _tree(ctx: Tracer, value: Value) -> Any:
+def _tree(ctx: Tracer, value: Value) -> object:
     """The tree that torch sees, with tensors without data in it and None for whatever is no tensor."""
     value = realize(ctx, value)
     if isinstance(value, TensorValue):
@@ -262,7 +262,7 @@ def _dict(items: Mapping[str, Value]) -> DictValue:
     return made
 
 
-def _arranged(ctx: Tracer, returned: Value, results: list[TensorValue]) -> Any:
+def _arranged(ctx: Tracer, returned: Value, results: list[TensorValue]) -> object:
     """What the function returned, with numbers for its tensors; those are added to ``results``."""
     returned = realize(ctx, returned)
     arrange = functools.partial(_arranged, ctx, results=results)

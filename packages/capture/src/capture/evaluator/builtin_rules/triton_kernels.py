@@ -62,7 +62,7 @@ class _Evaluator:
         except NotConstant:
             raise Refused(f"it is given {value.describe()}") from None
 
-    def _number(self, value: ScalarValue) -> Any:
+    def _number(self, value: ScalarValue) -> object:
         number = value.of_this_call()
         if number is not None:
             return number
@@ -73,7 +73,7 @@ class _Evaluator:
             raise Refused(f"it is given {value.describe()}")
         return symbol.example
 
-    def _object(self, value: UserObject) -> Any:
+    def _object(self, value: UserObject) -> object:
         if value.source is None or value.overlay:
             raise Refused(f"it is given {value.describe()}")
         self.ctx.guard(value.source, "is", value.obj)

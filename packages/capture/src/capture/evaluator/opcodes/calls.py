@@ -59,7 +59,7 @@ def _keywords(ctx: Tracer, mapping: Value) -> list[tuple[Any, Value]]:
     return [(key.constant(), value) for key, value in pairs_of(ctx, mapping)]
 
 
-def _keyword(ctx: Tracer, function: Value, key: Any) -> str:
+def _keyword(ctx: Tracer, function: Value, key: object) -> str:
     """A member of a text enum is the name of a parameter; ``**kwargs`` would keep the member itself."""
     if type(key) is str:
         return key

@@ -41,7 +41,7 @@ def _define_overloads(name: str, shape: Shape) -> None:
         without_gradient(define(operator, _fake_kernel(operator, shape), functools.partial(_of_its_own, operator)))
 
 
-def _of_its_own(operator: OpOverload, *args: Any, **kwargs: Any) -> Tensor:
+def _of_its_own(operator: OpOverload, *args: object, **kwargs: object) -> Tensor:
     """No view, as what torch's function gives is none; its operator cuts a window that is periodic out of another."""
     made: Tensor = operator(*args, **kwargs)
     return aten._unsafe_view(made, made.shape) if is_view(made) else made
@@ -52,7 +52,7 @@ def _fake_kernel(operator: OpOverload, shape: Shape) -> Callable[..., Tensor]:
     names = [argument.name for argument in schema_of(operator).arguments]
     lengths = {argument.name: 2 for argument in schema_of(operator).arguments if str(argument.type) == "int"}
 
-    def tell(*args: Any, **kwargs: Any) -> Tensor:
+    def tell(*args: object, **kwargs: object) -> Tensor:
         given = dict(zip(names, args, strict=False)) | kwargs
         plain = {name: _plain(value) for name, value in given.items()} | lengths
         like = operator(**{**plain, "device": torch.device("meta"), "pin_memory": None})
@@ -62,7 +62,7 @@ def _fake_kernel(operator: OpOverload, shape: Shape) -> Callable[..., Tensor]:
     return tell
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, Tensor):
         return torch.empty((), dtype=value.dtype, device="meta")
     return 1.0 if isinstance(value, (torch.SymInt, torch.SymFloat)) else value
@@ -132,7 +132,7 @@ def histc() -> None:
 
 @defines("histogram", torch.histogram, Tensor.histogram)
 def histogram() -> None:
-    def fake_kernel(self: Tensor, bins: Any = 100, **options: Any) -> tuple[Tensor, Tensor]:
+    def fake_kernel(self: Tensor, bins: Any = 100, **options: object) -> tuple[Tensor, Tensor]:
         edges = bins.shape[0] if isinstance(bins, Tensor) else bins + 1
         return self.new_empty(edges - 1), self.new_empty(edges)
 

@@ -41,10 +41,10 @@ def _define_max_pool(name: str, dims: int) -> None:
 
     def fake_kernel(
         self: Tensor,
-        kernel_size: Any,
-        stride: Any = (),
-        padding: Any = (0,),
-        dilation: Any = (1,),
+        kernel_size: object,
+        stride: object = (),
+        padding: object = (0,),
+        dilation: object = (1,),
         ceil_mode: bool = False,
     ) -> tuple[Tensor, Tensor]:
         sizes = _pooled(self, kernel_size, stride, padding, dilation, ceil_mode, dims)
@@ -55,16 +55,16 @@ def _define_max_pool(name: str, dims: int) -> None:
         ctx.options = inputs[1:]
         ctx.mark_non_differentiable(output[1])
 
-    def spread(ctx: Any, grad: Tensor, _: Any) -> Any:
+    def spread(ctx: Any, grad: Tensor, _: object) -> object:
         x, places = ctx.saved_tensors
         kernel, stride, padding, dilation, ceil_mode = ctx.options
         run = getattr(torch.ops.symint, f"{name}_backward")
         return run(grad, x, kernel, stride, padding, dilation, ceil_mode, places), *[None] * 5
 
-    def keep_places(ctx: Any, inputs: Any, output: Any) -> None:
+    def keep_places(ctx: Any, inputs: Any, output: object) -> None:
         ctx.save_for_backward(inputs[-1])
 
-    def collect(ctx: Any, grad: Tensor) -> Any:
+    def collect(ctx: Any, grad: Tensor) -> object:
         places = ctx.saved_tensors[0]
         found = grad.flatten(-dims).gather(-1, places.flatten(-dims)).view_as(places)
         return found, *[None] * 7
@@ -80,22 +80,27 @@ def _define_avg_pool(name: str, dims: int) -> None:
     )
 
     def fake_kernel(
-        self: Tensor, kernel_size: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False, *rest: Any
+        self: Tensor,
+        kernel_size: object,
+        stride: object = (),
+        padding: object = (0,),
+        ceil_mode: bool = False,
+        *rest: object,
     ) -> Tensor:
         return _like(self, _pooled(self, kernel_size, stride, padding, (1,), ceil_mode, dims))
 
-    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+    def keep(ctx: Any, inputs: Any, output: object) -> None:
         ctx.save_for_backward(inputs[0])
         ctx.options = inputs[1:]
 
-    def spread(ctx: Any, grad: Tensor) -> Any:
+    def spread(ctx: Any, grad: Tensor) -> object:
         run = getattr(torch.ops.symint, f"{name}_backward")
         return run(grad, *ctx.saved_tensors, *ctx.options), *[None] * 6
 
-    def keep_options(ctx: Any, inputs: Any, output: Any) -> None:
+    def keep_options(ctx: Any, inputs: Any, output: object) -> None:
         ctx.options = inputs[2:]
 
-    def collect(ctx: Any, grad: Tensor) -> Any:
+    def collect(ctx: Any, grad: Tensor) -> object:
         return getattr(torch.ops.symint, name)(grad, *ctx.options), *[None] * 7
 
     torch.library.register_autograd(backward, collect, setup_context=keep_options)

@@ -18,21 +18,21 @@ from torch.nn import functional as nnf
 from capture.torch_versions import aten
 
 Program = Callable[..., Any]
-PROGRAMS: dict[Any, Program] = {}
+PROGRAMS: dict[object, Program] = {}
 """Where a size or a number varies."""
-PROGRAMS_OF_NUMBERS: dict[Any, Program] = {}
+PROGRAMS_OF_NUMBERS: dict[object, Program] = {}
 """Where a number varies."""
 
 
-def _in_place_of(*functions: Any) -> Callable[[Program], Program]:
+def _in_place_of(*functions: object) -> Callable[[Program], Program]:
     return functools.partial(_register, PROGRAMS, functions)
 
 
-def _for_dynamic_numbers(*functions: Any) -> Callable[[Program], Program]:
+def _for_dynamic_numbers(*functions: object) -> Callable[[Program], Program]:
     return functools.partial(_register, PROGRAMS_OF_NUMBERS, functions)
 
 
-def _register(table: dict[Any, Program], functions: Sequence[Any], program: Program) -> Program:
+def _register(table: dict[object, Program], functions: Sequence[object], program: Program) -> Program:
     table.update(dict.fromkeys(functions, program))
     return program
 
@@ -40,7 +40,7 @@ def _register(table: dict[Any, Program], functions: Sequence[Any], program: Prog
 _unsafe_view = aten._unsafe_view
 
 
-def _of_its_own(made: Tensor, sizes: Sequence[int]) -> Any:
+def _of_its_own(made: Tensor, sizes: Sequence[int]) -> object:
     """In another shape, and no view: nobody else has what was made."""
     return _unsafe_view(made, sizes)
 
@@ -56,7 +56,7 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
 
 
 @_in_place_of(torch.take_along_dim, torch.Tensor.take_along_dim)
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Any:
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> object:
     if indices.dtype is not torch.int64:  # which the function refuses, and `gather` may take
         return NotImplemented
     if dim is None:
@@ -70,7 +70,9 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> An
 
 
 @_in_place_of(torch.diff, torch.Tensor.diff)
-def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Any:
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> object:
     parts = [part for part in (prepend, input, append) if part is not None]
     if n < 0 or any(part.dim() != input.dim() for part in parts):  # the function refuses them
         return NotImplemented
@@ -86,7 +88,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
 
 
 @_in_place_of(torch.combinations)
-def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> object:
     if input.dim() != 1 or r < 1:
         return NotImplemented
     places = torch.ops.symint.combinations_of(input.shape[0], r, with_replacement, device=input.device)
@@ -94,7 +96,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> A
 
 
 @_in_place_of(torch.unravel_index)
-def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> Any:
+def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> object:
     sizes = [shape] if isinstance(shape, int) else list(shape)
     if indices.is_floating_point() or indices.is_complex() or indices.dtype is torch.bool or min(sizes) < 0:
         return NotImplemented
@@ -107,7 +109,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> Any:
 
 @_in_place_of(torch.gradient)
 def gradient(
-    input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
+    input: Tensor, *, spacing: object = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
     if edge_order not in (1, 2) or len({dim % input.dim() for dim in dims}) < len(dims):  # the function refuses them
@@ -144,7 +146,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 
 @_in_place_of(nnf.affine_grid)
-def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Any:
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> object:
     """The places of all pixels, as rows of a matrix with a one at the end, times the matrix of each image."""
     if not theta.is_floating_point():
         return NotImplemented
@@ -186,9 +188,9 @@ def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
 @_for_dynamic_numbers(torch.avg_pool1d)
 def avg_pool1d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = (),
-    padding: Any = 0,
+    kernel_size: object,
+    stride: object = (),
+    padding: object = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
@@ -200,13 +202,13 @@ def avg_pool1d(
 @_in_place_of(nnf.max_pool1d)
 def max_pool1d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: object,
+    stride: object = None,
+    padding: object = 0,
+    dilation: object = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> object:
     """Over an image of one line."""
     window, step = (1, *spread(kernel_size, 1)), (1, *spread(stride or kernel_size, 1))
     beside, gap = (0, *spread(padding, 1)), (1, *spread(dilation, 1))
@@ -218,13 +220,13 @@ def max_pool1d(
 @_for_dynamic_numbers(nnf.max_pool2d)
 def max_pool2d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: object,
+    stride: object = None,
+    padding: object = 0,
+    dilation: object = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> object:
     run = torch.ops.symint.max_pool2d_with_indices
     return _max_pool(run, 2, input, (kernel_size, stride or kernel_size, padding, dilation), ceil_mode, return_indices)
 
@@ -232,18 +234,20 @@ def max_pool2d(
 @_for_dynamic_numbers(nnf.max_pool3d)
 def max_pool3d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    kernel_size: object,
+    stride: object = None,
+    padding: object = 0,
+    dilation: object = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> object:
     run = torch.ops.symint.max_pool3d_with_indices
     return _max_pool(run, 3, input, (kernel_size, stride or kernel_size, padding, dilation), ceil_mode, return_indices)
 
 
-def _max_pool(run: Any, dims: int, x: Tensor, options: Sequence[Any], ceil_mode: bool, return_indices: bool) -> Any:
+def _max_pool(
+    run: Any, dims: int, x: Tensor, options: Sequence[object], ceil_mode: bool, return_indices: bool
+) -> object:
     pooled, places = run(x, *[spread(option, dims) for option in options], ceil_mode)
     return (pooled, places) if return_indices else pooled
 
@@ -251,9 +255,9 @@ def _max_pool(run: Any, dims: int, x: Tensor, options: Sequence[Any], ceil_mode:
 @_for_dynamic_numbers(nnf.avg_pool2d)
 def avg_pool2d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: object,
+    stride: object = None,
+    padding: object = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -265,9 +269,9 @@ def avg_pool2d(
 @_for_dynamic_numbers(nnf.avg_pool3d)
 def avg_pool3d(
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: object,
+    stride: object = None,
+    padding: object = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -276,7 +280,7 @@ def avg_pool3d(
     return torch.ops.symint.avg_pool3d(input, *options, ceil_mode, count_include_pad, divisor_override)
 
 
-def spread(option: Any, dims: int) -> list[Any]:
+def spread(option: Any, dims: int) -> list[object]:
     """An option for each dimension, of which one may be given for all."""
     if isinstance(option, int):
         return [option] * dims

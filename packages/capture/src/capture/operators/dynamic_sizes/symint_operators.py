@@ -21,10 +21,10 @@ Size = Any
 """A number, or the symbol for one."""
 Definition = Callable[[], Any]
 
-_DEFINITIONS: dict[Any, tuple[str, Definition]] = {}
+_DEFINITIONS: dict[object, tuple[str, Definition]] = {}
 
 
-def defines(name: str, *functions: Any) -> Callable[[Definition], Definition]:
+def defines(name: str, *functions: object) -> Callable[[Definition], Definition]:
     """Registers what defines an operator, which stands for functions of torch's where their lengths vary."""
 
     def register(definition: Definition) -> Definition:
@@ -34,7 +34,7 @@ def defines(name: str, *functions: Any) -> Callable[[Definition], Definition]:
     return register
 
 
-def operator_of(function: Any) -> OpOverloadPacket | None:
+def operator_of(function: object) -> OpOverloadPacket | None:
     """The operator that stands for a function of torch's, or the one of this name."""
     found = next((entry for known, entry in _DEFINITIONS.items() if known is function or known == function), None)
     return None if found is None else _defined(*found)
@@ -54,7 +54,7 @@ def _defined(name: str, definition: Definition) -> OpOverloadPacket:
     return operator_for((name, definition), define)
 
 
-def define(operator: OpOverload, fake_kernel: Callable[..., Any], computes: Callable[..., Any] | None = None) -> str:
+def define(operator: OpOverload, fake_kernel: Callable[..., Any], computes: Callable[..., object] | None = None) -> str:
     """One of torch's operators with symbols for its numbers; ``fake_kernel`` computes on tensors without data, and
     ``computes``, where it is given, in place of the operator."""
     schema = re.sub(r"^aten::", "", re.sub(r"\bint\b", "SymInt", str(schema_of(operator))))
@@ -68,5 +68,5 @@ def overloads_of(name: str) -> list[OpOverload]:
     return [getattr(packet, overload) for overload in packet.overloads() if "out" not in overload]
 
 
-def define_as(name: str, schema: str, computes: Callable[..., Any], fake_kernel: Callable[..., Any]) -> None:
+def define_as(name: str, schema: str, computes: Callable[..., object], fake_kernel: Callable[..., object]) -> None:
     install(name, schema, computes, fake_kernel, tags=(torch.Tag.pt2_compliant_tag,))

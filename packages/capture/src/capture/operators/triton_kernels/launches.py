@@ -81,10 +81,10 @@ class Constant:
     """Anything else, fixed when the operator is made: a type, a text, a truth, another kernel."""
 
     kind: type
-    held: Any
+    held: object
 
     @staticmethod
-    def of(value: Any) -> Constant:
+    def of(value: object) -> Constant:
         plain = value is None or isinstance(value, (bool, int, float, str, torch.dtype))
         return Constant(type(value), value if plain else Held(value))
 
@@ -92,7 +92,7 @@ class Constant:
     def value(self) -> Any:
         return self.held.object if isinstance(self.held, Held) else self.held
 
-    def is_like(self, found: Any) -> bool:
+    def is_like(self, found: object) -> bool:
         return found is self.value or (type(found) is self.kind and bool(found == self.value))
 
 
@@ -184,7 +184,7 @@ def _starter(launch: Launch) -> Callable[..., None]:
     return start
 
 
-def _text(slot: Slot, known: dict[str, Any]) -> str:
+def _text(slot: Slot, known: dict[str, object]) -> str:
     match slot:
         case Operand(index):
             return f"t{index}"
@@ -206,7 +206,7 @@ def _window(base: torch.Tensor, dims: int, numbers: Sequence[int]) -> torch.Tens
     return base.as_strided(numbers[:dims], numbers[dims : 2 * dims], base.storage_offset() + numbers[2 * dims])
 
 
-def _choice(branches: Sequence[Branch], extents: Sequence[int]) -> Callable[[Any], tuple[int, ...]]:
+def _choice(branches: Sequence[Branch], extents: Sequence[int]) -> Callable[[object], tuple[int, ...]]:
     """A grid as Triton asks for it: by the meta-parameters that it settled on."""
     grids, at = [], 0
     for branch in branches:
@@ -222,12 +222,12 @@ def _choice(branches: Sequence[Branch], extents: Sequence[int]) -> Callable[[Any
     return grid
 
 
-def is_kernel(obj: Any) -> bool:
+def is_kernel(obj: object) -> bool:
     """Whether it is started by ``obj[grid](...)``."""
     return _is_a("KernelInterface", obj)
 
 
-def is_host_function(obj: Any) -> bool:
+def is_host_function(obj: object) -> bool:
     """Whether it is a function of Triton's for kernels and programs alike."""
     return _is_a("ConstexprFunction", obj)
 
@@ -239,7 +239,7 @@ def is_interpreted(kernel: Any) -> bool:
     return type(kernel).__name__ == "InterpretedFunction"
 
 
-def _is_a(name: str, obj: Any) -> bool:
+def _is_a(name: str, obj: object) -> bool:
     """Asked of anything, long before anybody has imported Triton; isinstance would ask the object, too."""
     module = sys.modules.get("triton.runtime.jit")
     cls = None if module is None else vars(module).get(name)

@@ -76,7 +76,7 @@ class Caller(Protocol[Item]):
 
 
 def plan(
-    caller: Caller[Item], kernel: Any, grid: Item, args: Sequence[Item], kwargs: Mapping[str, Item]
+    caller: Caller[Item], kernel: object, grid: Item, args: Sequence[Item], kwargs: Mapping[str, Item]
 ) -> tuple[OpOverload, list[Item], list[Item], list[Item], list[Item]]:
     """The operator, and what to call it with: tensors, numbers, reals, grid."""
     layers = list(_layers(kernel))
@@ -104,7 +104,7 @@ def plan(
     return operator_of(launch), plan.tensors, plan.numbers, plan.reals, extents
 
 
-def _layers(kernel: Any) -> Iterator[Any]:
+def _layers(kernel: Any) -> Iterator[object]:
     """From what the program calls to the kernel itself."""
     while not isinstance(kernel, FunctionType):
         kind = type(kernel)
@@ -131,7 +131,7 @@ def _reached(layers: Sequence[Any], function: FunctionType) -> tuple[frozenset[s
     return written, found.types
 
 
-def _tunes(layer: Any) -> bool:
+def _tunes(layer: object) -> bool:
     return type(layer).__qualname__ == "Autotuner"
 
 
@@ -139,7 +139,7 @@ def _tunes(layer: Any) -> bool:
 
 
 def _branches(
-    caller: Caller[Item], layers: Sequence[Any], function: FunctionType, grid: Item, named: Mapping[str, Item]
+    caller: Caller[Item], layers: Sequence[object], function: FunctionType, grid: Item, named: Mapping[str, Item]
 ) -> Iterator[tuple[Branch, list[Item]]]:
     if not caller.is_function(grid):
         found = _extents(caller, grid)
@@ -162,8 +162,8 @@ def _branches(
 
 
 def _settings(
-    caller: Caller[Item], layers: Sequence[Any], meta: dict[str, Item], chosen: tuple[tuple[str, Any], ...]
-) -> Iterator[tuple[tuple[tuple[str, Any], ...], dict[str, Item]]]:
+    caller: Caller[Item], layers: Sequence[Any], meta: dict[str, Item], chosen: tuple[tuple[str, object], ...]
+) -> Iterator[tuple[tuple[tuple[str, object], ...], dict[str, Item]]]:
     """Every choice of meta-parameters, with what tells it from the others."""
     layer, *rest = layers
     if _tunes(layer):
@@ -189,7 +189,7 @@ def _extents(caller: Caller[Item], grid: Item) -> list[Item]:
     return found
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
 
 
@@ -272,7 +272,7 @@ class _Plan(Generic[Item]):
         raise Refused(f"its argument `{name}` is a {type(value).__qualname__}")
 
 
-def _is_tritons(value: Any) -> bool:
+def _is_tritons(value: object) -> bool:
     """A type of numbers, another kernel, a constant wrapped for it."""
     kind = type(value)
     return str(kind.__module__).startswith("triton.") and kind.__name__ != "pointer_type" and not hasattr(value, "base")

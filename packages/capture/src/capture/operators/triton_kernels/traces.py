@@ -23,14 +23,14 @@ from capture.torch_versions import base_of, is_functional_tensor
 _REAL = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-def is_fake(value: Any) -> bool:
+def is_fake(value: object) -> bool:
     """Whether it is a tensor without data of its own, or holds one."""
     if isinstance(value, (list, tuple)):
         return any(map(is_fake, value))
     return isinstance(value, torch.Tensor) and (type(value) not in _REAL or is_functional_tensor(value))
 
 
-def apply_traced(function: Any, args: Sequence[Any]) -> Any:
+def apply_traced(function: Any, args: Sequence[object]) -> Any:
     """``function.apply``, a ``torch.autograd.Function``'s, whose kernels are operators forward and backward."""
     if "triton.runtime.jit" not in sys.modules or not is_fake(args):
         return function.apply(*args)
@@ -42,7 +42,7 @@ def apply_traced(function: Any, args: Sequence[Any]) -> Any:
 def _traceable(function: Any) -> Any:
     """The same function by the same name; autograd calls its backward later, and perhaps on another thread."""
 
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: Any, *grads: object) -> Any:
         if not is_fake(grads):
             return function.backward(ctx, *grads)
         with _ways_for_fakes():
@@ -76,15 +76,15 @@ def _put_in(replaced: state.ReplacedMethods) -> None:
         _replace(replaced, interpreter.InterpretedFunction, "run", _only_with_data)
 
 
-def _replace(replaced: state.ReplacedMethods, cls: type, name: str, by: Callable[[Any], Any]) -> None:
+def _replace(replaced: state.ReplacedMethods, cls: type, name: str, by: Callable[[Any], object]) -> None:
     original = vars(cls)[name]
     replaced.originals.append((cls, name, original))
     setattr(cls, name, by(original))
 
 
-def _launcher(original: Callable[[Any, Any], Callable[..., Any]]) -> Callable[[Any, Any], Callable[..., Any]]:
-    def with_grid(kernel: Any, grid: Any) -> Callable[..., Any]:
-        def launch(*args: Any, **kwargs: Any) -> Any:
+def _launcher(original: Callable[[Any, Any], Callable[..., object]]) -> Callable[[Any, Any], Callable[..., Any]]:
+    def with_grid(kernel: object, grid: object) -> Callable[..., Any]:
+        def launch(*args: object, **kwargs: object) -> Any:
             if is_fake([*args, *kwargs.values()]):
                 return start(kernel, grid, args, kwargs)
             return original(kernel, grid)(*args, **kwargs)
@@ -94,8 +94,8 @@ def _launcher(original: Callable[[Any, Any], Callable[..., Any]]) -> Callable[[A
     return with_grid
 
 
-def _only_with_data(original: Callable[..., Any]) -> Callable[..., Any]:
-    def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+def _only_with_data(original: Callable[..., object]) -> Callable[..., Any]:
+    def run(kernel: Any, *args: Any, **kwargs: object) -> Any:
         if is_fake([*args, *kwargs.values()]):
             raise Refused("a Triton kernel is started by `run` on tensors without data")
         return original(kernel, *args, **kwargs)
@@ -103,7 +103,7 @@ def _only_with_data(original: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def start(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def start(kernel: object, grid: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     operator, tensors, *numbers = plan(_Python(), kernel, grid, args, kwargs)
     operator(*tensors, *numbers)
 
@@ -111,7 +111,7 @@ def start(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 class _Python:
     """Calls of kernels by Python itself: every item is the object."""
 
-    def seen(self, item: Any) -> Any:
+    def seen(self, item: object) -> Any:
         return item
 
     item = seen
@@ -125,7 +125,7 @@ class _Python:
     def call(self, function: Any, meta: Mapping[str, Any]) -> Any:
         return function(dict(meta))
 
-    def is_function(self, item: Any) -> bool:
+    def is_function(self, item: object) -> bool:
         return callable(item)
 
     def parts(self, item: Any) -> list[Any]:

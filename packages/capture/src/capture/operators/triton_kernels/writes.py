@@ -55,7 +55,7 @@ class Reach:
     types: Names
 
 
-def function_of(kernel: Any) -> FunctionType | None:
+def function_of(kernel: object) -> FunctionType | None:
     """The Python function that a kernel, or whatever was put around it, was made of."""
     while kernel is not None and not isinstance(kernel, FunctionType):
         kernel = vars(kernel).get("fn") if hasattr(kernel, "__dict__") else None
@@ -261,7 +261,7 @@ class _Body:
         self._written |= found
         return found
 
-    def _outside(self, node: ast.expr) -> Any:
+    def _outside(self, node: ast.expr) -> object:
         """The object that a name, or an attribute of a module, stands for; None for what the kernel made itself."""
         if isinstance(node, ast.Attribute):
             owner = self._outside(node.value)
@@ -285,7 +285,7 @@ def _strange(node: ast.AST) -> Unfollowed:
     return Unfollowed(f"`{ast.unparse(node)}` is in it, line {getattr(node, 'lineno', 0)}")
 
 
-def _content(cell: CellType) -> Any:
+def _content(cell: CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # empty

@@ -8,7 +8,6 @@ the order in which the program entered it and in the modes that it found.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import torch
 
@@ -44,7 +43,7 @@ def build_range(writer: Writer, value: ProfilerRange) -> None:
     writer.keep(value, "context")
 
 
-def _made(cls: type, args: tuple[Any, ...], device: str | None, before: Modes | None, was_left: bool) -> Any:
+def _made(cls: type, args: tuple[object, ...], device: str | None, before: Modes | None, was_left: bool) -> object:
     """The object with what entering it left in it; the library's modes stay as they are."""
     with modes_kept(() if device is None else (device,)):
         if before is not None:

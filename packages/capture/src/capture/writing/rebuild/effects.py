@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from capture._engine import refill_mapping, refill_sequence
 from capture.values.base import Value
@@ -88,7 +87,7 @@ def replay_set(writer: Writer, value: SetValue) -> None:
     _refill(writer, value, refill_sequence)
 
 
-def _refill(writer: Writer, value: Value, how: Callable[..., Any]) -> None:
+def _refill(writer: Writer, value: Value, how: Callable[..., object]) -> None:
     """Make what is on top of the stack all that the container holds."""
     emit, contents = writer.emit, writer.fresh("contents")
     emit.store_fast(contents)
