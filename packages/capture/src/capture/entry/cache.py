@@ -9,10 +9,11 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
+from capture import _engine
 from capture._engine import GuardedCode, drop_entries
 from capture.errors import Location
 from capture.evaluator.assumptions import Learnt
@@ -23,6 +24,9 @@ from capture.options import Options
 from capture.reasons import Kind, Reason
 from capture.records import FallbackRecord
 from capture.silence import looking, silenced
+
+Verdict: TypeAlias = "GuardedCode | CodeType | _engine.Decision"
+"""What the engine is told of a frame: code under guards, other code for CPython to run, or that it runs as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ class CodeState:
     learnt: Learnt = field(default_factory=Learnt)
     reasons: list[str] = field(default_factory=list)
     left_idle: int = 0  # calls that CPython ran because no tensor was within their reach
-    decided: object = None  # by a call that ended in a warning that is an error
+    decided: Verdict | None = None  # by a call that ended in a warning that is an error
     loops_let_go: list[frozenset[int]] = field(default_factory=list)
 
     def add(self, entry: GuardedCode, guards: tuple[Guard, ...], piece: Piece) -> None:

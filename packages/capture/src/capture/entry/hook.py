@@ -12,14 +12,13 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterable
 from types import FunctionType
-from typing import Any
 
 import torch
 
 from capture import _engine, state
 from capture.bytecode.resume import Continuations
 from capture.entry import stance
-from capture.entry.cache import Cache, CodeState, too_many, without_objects
+from capture.entry.cache import Cache, CodeState, Verdict, too_many, without_objects
 from capture.entry.lean_frames import Leanness
 from capture.entry.left_alone import is_captured
 from capture.entry.translate import Backend, Translation, translate
@@ -107,7 +106,7 @@ class Config:
 _engine.run_outside(importlib._bootstrap._find_and_load.__code__)  # type: ignore[attr-defined]
 
 
-def translate_frame(config: Config, function: FunctionType, args: tuple[object, ...]) -> Any:
+def translate_frame(config: Config, function: FunctionType, args: tuple[object, ...]) -> Verdict:
     """What the engine calls on a miss."""
     code = function.__code__
     if is_disabled(function):
@@ -139,7 +138,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[object, 
         return raising  # what surrounds the place in the user's function handles it
 
 
-def _told_of(config: Config, inputs: Inputs, location: Location) -> object:
+def _told_of(config: Config, inputs: Inputs, location: Location) -> Verdict:
     """The verdict.  Of what it came to the user is told when all is kept: where that is an error, the next call goes on
     as this one would have."""
     state, told = config.cache.state(inputs.function.__code__), Waiting()
@@ -161,7 +160,7 @@ def _told_of(config: Config, inputs: Inputs, location: Location) -> object:
     return verdict
 
 
-def _verdict(config: Config, inputs: Inputs, location: Location) -> object:
+def _verdict(config: Config, inputs: Inputs, location: Location) -> Verdict:
     try:
         _require_insides()
         with config.lock.held(), config.signals.held(), state.PROCESS.collection_pause.held():
@@ -233,18 +232,18 @@ def _is_transformed() -> bool:
     return default_devices.is_overridden()
 
 
-def _give_up(config: Config, record: FallbackRecord) -> object:
+def _give_up(config: Config, record: FallbackRecord) -> Verdict:
     config.log.add(record)
     return _engine.SKIP_ALWAYS
 
 
-def _run_eagerly(config: Config, location: Location, error: BackendError) -> object:
+def _run_eagerly(config: Config, location: Location, error: BackendError) -> Verdict:
     reason = Reason(Kind.BACKEND, str(error), "its own exception says more where failures are not suppressed")
     inform(CaptureWarning(f"{location}: {error} (the function runs uncompiled)"), location)
     return _give_up(config, FallbackRecord(location, reason))
 
 
-def _translate(config: Config, inputs: Inputs, location: Location) -> object:
+def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     code = inputs.function.__code__
     state = config.cache.state(code)
     if (due := state.due(inputs)) is not None:
@@ -323,7 +322,7 @@ def _note_recompilation(config: Config, location: Location, state: CodeState, se
     config.log.add(RecompileRecord(location, sentence))
 
 
-def _leave_idle(config: Config, record: FallbackRecord, state: CodeState) -> object:
+def _leave_idle(config: Config, record: FallbackRecord, state: CodeState) -> Verdict:
     state.left_idle += 1
     if state.left_idle == 1:
         config.log.add(record)
@@ -339,7 +338,7 @@ def _may_open(config: Config, state: CodeState) -> bool:
     return True
 
 
-def _too_many(config: Config, location: Location, state: CodeState) -> object:
+def _too_many(config: Config, location: Location, state: CodeState) -> Verdict:
     record = too_many(location, state, config.recompile_limit)
     if not state.is_idle():
         inform(CaptureWarning(f"{location}: {record.reason.explanation}"), location)

@@ -22,7 +22,7 @@ from capture import _engine
 from capture._engine import GuardedCode, Guards
 from capture.bytecode.loops import LoopInCPython
 from capture.bytecode.resume import NOWHERE, Continuations, NotResumable
-from capture.entry.cache import Cache, CodeState, Piece, Version
+from capture.entry.cache import Cache, CodeState, Piece, Verdict, Version
 from capture.entry.translate import Translation
 from capture.errors import Location
 from capture.options import Options
@@ -61,7 +61,7 @@ class Leanness:
             entry.review = REVIEWED_AFTER
         return piece
 
-    def review(self, code: CodeType, version: Version, location: Location) -> object:
+    def review(self, code: CodeType, version: Version, location: Location) -> Verdict:
         """What is to be done with a call of a piece from now on."""
         root = self._owner().continuations.original(code)
         pieces = self._pieces(root.code)
@@ -88,7 +88,9 @@ class Leanness:
         loop = next((each for each in self._state(root).loops_let_go if point.index in each), None)
         return None if loop is None else self._in_cpython(code, loop)
 
-    def _let_go_of(self, root: CodeType, loop: frozenset[int], location: Location, asked: CodeType) -> object:
+    def _let_go_of(
+        self, root: CodeType, loop: frozenset[int], location: Location, asked: CodeType
+    ) -> GuardedCode | None:
         owner = self._owner()
         inside = [code for code, _ in self._codes(root) if _is_at(owner.continuations.point_of(code), loop)]
         found = {}

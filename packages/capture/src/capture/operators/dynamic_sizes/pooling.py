@@ -12,13 +12,16 @@ from capture.operators.dynamic_sizes.symint_operators import Size, define, defin
 from capture.torch_versions import suggest_memory_format
 
 aten = torch.ops.aten
+Sizes = Sequence[Size]
 
 
 def _spread(option: Sequence[Size], dims: int) -> list[Size]:
     return list(option) * dims if len(option) == 1 else list(option)
 
 
-def _pooled(x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, dims: int) -> list[Size]:
+def _pooled(
+    x: Tensor, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool, dims: int
+) -> list[Size]:
     """The shape of what pooling gives: how often the window fits, a part of it counted in where ``ceil_mode`` says."""
     options = [_spread(option, dims) for option in (kernel, stride or kernel, padding, dilation)]
     sizes = []
@@ -41,10 +44,10 @@ def _define_max_pool(name: str, dims: int) -> None:
 
     def fake_kernel(
         self: Tensor,
-        kernel_size: object,
-        stride: object = (),
-        padding: object = (0,),
-        dilation: object = (1,),
+        kernel_size: Sizes,
+        stride: Sizes = (),
+        padding: Sizes = (0,),
+        dilation: Sizes = (1,),
         ceil_mode: bool = False,
     ) -> tuple[Tensor, Tensor]:
         sizes = _pooled(self, kernel_size, stride, padding, dilation, ceil_mode, dims)
@@ -81,9 +84,9 @@ def _define_avg_pool(name: str, dims: int) -> None:
 
     def fake_kernel(
         self: Tensor,
-        kernel_size: object,
-        stride: object = (),
-        padding: object = (0,),
+        kernel_size: Sizes,
+        stride: Sizes = (),
+        padding: Sizes = (0,),
         ceil_mode: bool = False,
         *rest: object,
     ) -> Tensor:
