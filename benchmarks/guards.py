@@ -151,7 +151,7 @@ class Layer(torch.nn.Module):
 
 
 def show_decoder(layers: int = 80) -> None:
-    """The guards of a whole model, walked as a tree and along the trail of the walk before."""
+    """The guards of a whole model, walked as a tree and along the dependency chain of the walk before."""
     model, x = torch.nn.Sequential(*(Layer(16) for _ in range(layers))), torch.randn(1, 4, 16)
     calls: list[tuple[Any, tuple[Any, ...]]] = []
 
@@ -166,14 +166,14 @@ def show_decoder(layers: int = 80) -> None:
     guards = _engine.entries(function.__code__)[0].guards
     walked = nanoseconds(lambda: guards.first_failure(function, args))
     followed = nanoseconds(lambda: guards.check(function, args))
-    print(f"\n{layers} layers of a decoder: {walked / 1e3:.0f} us walked, {followed / 1e3:.0f} us along a trail")
+    print(f"\n{layers} layers of a decoder: {walked / 1e3:.0f} us walked, {followed / 1e3:.0f} us along a chain")
     counts = itertools.count()
 
     def written() -> bool:
         model[3].calls = next(counts)
         return guards.check(function, args)
 
-    for _ in range(3000):  # a layer's trail is tried after fewer and fewer changes
+    for _ in range(3000):  # a layer's chain is tried after fewer and fewer changes
         written()
     print(f"where a layer counts its calls: {nanoseconds(written) / 1e3:.0f} us")
 

@@ -42,7 +42,7 @@ class Seen:
         asked = [guard for guard in guards if guard.kind in IN_PYTHON]
         alone = _engine.Guards(*to_spec(asked))
         empty = _engine.Guards(*to_spec([]))
-        for _ in range(3):  # a trail is made on the second walk
+        for _ in range(3):  # a dependency chain is made on the second walk
             assert built.check(function, args), guards[built.first_failure(function, args) or 0].sentence()
         nothing = nanoseconds(lambda: empty.check(function, args))
         self.whole += nanoseconds(lambda: built.check(function, args)) - nothing

@@ -140,7 +140,7 @@ TABLES = """
     capture.evaluator.wrap_rules.RULES capture.operators.definitions._DEFINED
     capture.operators.dynamic_sizes.symint_operators._DEFINITIONS capture.operators.dynamic_sizes.programs.PROGRAMS
     capture.operators.dynamic_sizes.programs.PROGRAMS_OF_NUMBERS capture.recording.refusals._DOUBTS
-    capture.writing.emit._BUILDERS capture.writing.emit._REPLAYS
+    capture.writing.writer._BUILDERS capture.writing.writer._REPLAYS
     compile_api.backends._BACKENDS compile_api.runtimes.onnx.model.RULES
     inductor.lowerings.registry.LIBRARY inductor.lowerings.registry.LOWERINGS inductor.lowerings.registry.OF_ANY_SIZE
 """
@@ -215,7 +215,7 @@ ANY = {
         symbols 32, torch_versions 1, views 1, wrapper 3,
     """,
     "capture": """
-        _engine 12, bytecode.assembler 3, bytecode.instructions 4, bytecode.writer 1, entry.api 22, entry.cache 4,
+        _engine 12, bytecode.assembler 3, bytecode.emitter 1, bytecode.instructions 4, entry.api 22, entry.cache 4,
         entry.lean_frames 2, entry.steering 5, entry.translate 5, errors 1, evaluator.assumptions 1,
         evaluator.builtin_rules.assumed 2, evaluator.builtin_rules.autograd 1, evaluator.builtin_rules.containers 2,
         evaluator.builtin_rules.copying 3, evaluator.builtin_rules.custom_functions 4,
@@ -244,8 +244,8 @@ ANY = {
         values.finalizers 2, values.function 7, values.generator 6, values.identity 1, values.instance_dict 1,
         values.iterator 1, values.lock 1, values.made_class 1, values.mapping 1, values.module 2,
         values.own_methods 1, values.scalar 3, values.sequence 3, values.symint 2, values.tensor 4,
-        values.transform 1, values.triton_kernel 2, values.user_object 3, writing.emit 2,
-        writing.iterator_positions 3, writing.rebuild.iterators 1, writing.restart 1,
+        values.transform 1, values.triton_kernel 2, values.user_object 3, writing.iterator_positions 3,
+        writing.rebuild.iterators 1, writing.restart 1, writing.writer 2,
     """,
     "compile_api": """
         accuracy 35, backends 3, break_costs 3, commands.programs 2, commands.walking 3, compile 23, controls 7,

@@ -289,7 +289,7 @@ static const struct {
     int (*parse)(PyObject *, Check *);
     Lasts lasts;
 } kinds[] = {
-    {"type", passes_type, parse_type, WHILE_SAME_OBJECT}, /* a trail looks at its class */
+    {"type", passes_type, parse_type, WHILE_SAME_OBJECT}, /* a chain looks at its class */
     {"is", passes_identity, parse_identity, WHILE_SAME_OBJECT},
     {"equals", passes_equality, parse_constant, WHILE_SAME_CONSTANT},
     {"length", passes_length, parse_number, WHILE_SAME_DICT},

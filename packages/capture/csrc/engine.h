@@ -12,7 +12,7 @@
      cache.c     what is known about a code object, kept in the code object's extra slot
      guarded.c   GuardedCode: transformed code and the guards it relies on
      guards.c    the guard tree: built from plain data, walked on every call
-     trail.c     what a walk relied on, so that where nothing changed there is no need for another
+     chain.c     dependency chains: what a walk relied on, so that where nothing changed there is no need for another
      watch.c     the states of dicts where CPython keeps no numbers of them
      checks.c    the single checks a guard tree is made of
      accessors.c how one value is reached from another
@@ -55,7 +55,7 @@ typedef struct {
     Relation *relations;
     Py_ssize_t relation_count, slot_count;
     int walkers; /* walks under way; the tree may be reordered only by the last one */
-    unsigned long long followed; /* trails that answered in the place of a walk */
+    unsigned long long followed; /* chains that answered in the place of a walk */
 } Guards;
 
 typedef struct {

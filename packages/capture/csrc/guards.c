@@ -24,7 +24,7 @@ node_free(Node *node)
         node_free(node->children[i]);
     }
     Py_XDECREF(node->object);
-    trail_free(node->trail);
+    chain_free(node->chain);
     PyMem_Free(node->checks);
     PyMem_Free(node->children);
     PyMem_Free(node);
@@ -197,7 +197,7 @@ walk_below(Guards *guards, Node *node, PyObject *value, const Call *call)
     return NULL;
 }
 
-/* What changes all the time is mostly one dict of many: what lies below, and beside it, gets trails of its own. */
+/* What changes all the time is mostly one dict of many: what lies below, and beside it, gets chains of its own. */
 static void
 let_children_follow(Node *node)
 {
@@ -206,7 +206,7 @@ let_children_follow(Node *node)
     }
 }
 
-/* The same, with a trail for the next time.  Where something changes all the time there are fewer and fewer of them. */
+/* The same, with a chain for the next time.  Where something changes all the time there are fewer and fewer of them. */
 static const Check *
 walk_and_record(Guards *guards, Node *node, PyObject *value, const Call *call)
 {
@@ -214,7 +214,7 @@ walk_and_record(Guards *guards, Node *node, PyObject *value, const Call *call)
         node->waiting--;
         return walk_below(guards, node, value, call);
     }
-    Trail *trail = trail_record(node, value);
+    Chain *chain = chain_record(node, value);
     const Check *failed = walk_below(guards, node, value, call);
     node->unused = node->unused < 10 ? node->unused + 1 : 10;
     if (node->unused > 1) {
@@ -222,12 +222,12 @@ walk_and_record(Guards *guards, Node *node, PyObject *value, const Call *call)
     }
     node->waiting = (1u << node->unused) - 2;
     /* Somebody else may be following the old one, and what was walked may have changed what was recorded. */
-    if (failed != NULL || trail == NULL || guards->walkers != 1 || !trail_holds(trail, value)) {
-        trail_free(trail);
+    if (failed != NULL || chain == NULL || guards->walkers != 1 || !chain_holds(chain, value)) {
+        chain_free(chain);
         return failed;
     }
-    trail_free(node->trail);
-    node->trail = trail;
+    chain_free(node->chain);
+    node->chain = chain;
     return NULL;
 }
 
@@ -239,13 +239,13 @@ guards_walk(Guards *guards, Node *node, PyObject *parent, const Call *call)
         return is_missing() ? node->if_missing : any_check(node);
     }
     const Check *failed;
-    if (guards == NULL || !trail_is_worth_it(node)) {
+    if (guards == NULL || !chain_is_worth_it(node)) {
         failed = walk_below(guards, node, value, call);
     }
-    else if (node->trail != NULL && trail_holds(node->trail, value)) {
+    else if (node->chain != NULL && chain_holds(node->chain, value)) {
         node->unused = node->waiting = 0;
         guards->followed++;
-        failed = trail_follow(node->trail, guards, call);
+        failed = chain_follow(node->chain, guards, call);
     }
     else {
         failed = walk_and_record(guards, node, value, call);
@@ -490,7 +490,7 @@ static PyMethodDef guards_methods[] = {
 
 static PyMemberDef guards_members[] = {
     {"followed", T_ULONGLONG, offsetof(Guards, followed), READONLY,
-     "How often a trail answered in the place of a walk."},
+     "How often a dependency chain answered in the place of a walk."},
     {NULL},
 };
 

@@ -5,9 +5,9 @@
 #include "engine.h"
 #include "object_compat.h"
 
-typedef struct Trail Trail;
+typedef struct Chain Chain;
 
-/* Whether the value a node reaches is given by the states of dicts (trail.c). */
+/* Whether the value a node reaches is given by the states of dicts (chain.c). */
 typedef enum { BY_ANYTHING, BY_INSTANCE_DICT, BY_KEY } Reach;
 
 /* How a node's value is reached from its parent's; fetch returns a new reference, or NULL (with or without an error
@@ -15,9 +15,9 @@ typedef enum { BY_ANYTHING, BY_INSTANCE_DICT, BY_KEY } Reach;
 struct Node {
     Reach reach;
     Py_ssize_t weight;  /* nodes of the subtree */
-    bool follows;       /* may have a trail of its own: an ancestor's has been in vain, or cannot include it */
-    Trail *trail;       /* of the last walk from here, or NULL */
-    unsigned unused;    /* trails in vain: how many walks to go without a new one */
+    bool follows;       /* may have a chain of its own: an ancestor's has been in vain, or cannot include it */
+    Chain *chain;       /* of the last walk from here, or NULL */
+    unsigned unused;    /* chains in vain: how many walks to go without a new one */
     unsigned waiting;
     PyObject *(*fetch)(const Node *node, PyObject *parent, const Call *call);
     PyObject *object;   /* the name, key, constant or callable of the accessor */
@@ -57,12 +57,12 @@ void keep(const Check *check, PyObject *value, const Call *call); /* in its slot
 /* guards.c: the first check that fails at or below the node, or NULL. */
 const Check *guards_walk(Guards *guards, Node *node, PyObject *parent, const Call *call);
 
-/* trail.c */
-bool trail_is_worth_it(const Node *node);
-Trail *trail_record(const Node *node, PyObject *value);
-bool trail_holds(const Trail *trail, PyObject *value);
-const Check *trail_follow(const Trail *trail, Guards *guards, const Call *call);
-void trail_free(Trail *trail);
+/* chain.c */
+bool chain_is_worth_it(const Node *node);
+Chain *chain_record(const Node *node, PyObject *value);
+bool chain_holds(const Chain *chain, PyObject *value);
+const Check *chain_follow(const Chain *chain, Guards *guards, const Call *call);
+void chain_free(Chain *chain);
 
 /* tensors.c */
 bool tensor_is_read_in_c(const TensorSpec *spec, PyObject *value); /* without running any code */

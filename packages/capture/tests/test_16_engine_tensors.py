@@ -184,7 +184,7 @@ def test_global_state_is_guarded_by_calling_for_it():
 
 
 class Holder:
-    """Tensors in the dict of an object: what a trail leads over."""
+    """Tensors in the dict of an object: what a chain leads over."""
 
     def __init__(self):
         self.tensors = {str(i): Parameter(torch.zeros(2, 3)) for i in range(12)}
@@ -215,7 +215,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_tensors_below_a_trail_change_without_any_dict(reading, change):
+def test_tensors_below_a_chain_change_without_any_dict(reading, change):
     holder = Holder()
     below = tuple((("key", n), (("tensor", 0, spec_of(t, extras=())),), ()) for n, t in holder.tensors.items())
     guards = Guards((("arg", 0), (), ((("dict",), (), ((("key", "tensors"), (), below),)),)))
@@ -224,7 +224,7 @@ def test_tensors_below_a_trail_change_without_any_dict(reading, change):
     assert not guards.check(None, (holder,))
 
 
-def test_tensors_below_a_trail_when_they_are_read_in_another_way():
+def test_tensors_below_a_chain_when_they_are_read_in_another_way():
     holder = Holder()
     below = tuple((("key", n), (("tensor", 0, spec_of(t, extras=())),), ()) for n, t in holder.tensors.items())
     guards = Guards((("arg", 0), (), ((("dict",), (), ((("key", "tensors"), (), below),)),)))

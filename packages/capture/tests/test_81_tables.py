@@ -20,7 +20,7 @@ from capture.evaluator.builtin_rules.families import FAMILIES
 from capture.evaluator.opcodes import HANDLERS
 from capture.reasons import Kind, Reason
 from capture.values.base import Value
-from capture.writing import emit
+from capture.writing import writer
 
 # -- opcodes ----------------------------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ WRITTEN = {
     "values": [kind for name in NAMES for kind in vars(import_module(name)).values() if inspect.isclass(kind)],
     "wraps": list(wrap_rules.RULES.values()),
     "rules": [handler for handler in [*RULES, *FAMILIES] if handler.__module__ != "capture.entry.steering"],
-    "builds": [*emit._BUILDERS.values(), *emit._REPLAYS.values()],
+    "builds": [*writer._BUILDERS.values(), *writer._REPLAYS.values()],
 }
 
 
@@ -123,7 +123,7 @@ def test_what_builds_a_kind_is_in_its_row(kind):
     own = [
         cls for cls in classes if issubclass(cls, Value) and cls.__module__ in {each.__name__ for each in parts.values}
     ]
-    writers = [table[cls] for cls in own for table in (emit._BUILDERS, emit._REPLAYS) if cls in table]
+    writers = [table[cls] for cls in own for table in (writer._BUILDERS, writer._REPLAYS) if cls in table]
     assert {each.__module__ for each in writers} == {module.__name__ for module in parts.builds}
 
 

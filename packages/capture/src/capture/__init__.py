@@ -44,16 +44,16 @@ from capture.errors import (
     words_of,
 )
 from capture.evaluator.builtin_rules.notices import remark
-from capture.evaluator.foreign_markers import is_left_out
+from capture.evaluator.foreign_marks import is_left_out
 from capture.evaluator.size_marks import mark_dynamic, mark_static
 from capture.informing import Waiting as WaitingNotices
 from capture.informing import inform
+from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord
 from capture.operators.dynamic_sizes import define_all as define_operators
 from capture.operators.triton_kernels.launches import kernel_name as triton_kernel_name
 from capture.options import Options, ProgramSettings
 from capture.program_settings import heed
 from capture.reasons import Reason
-from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord
 from capture.signals import carried as carry_deliveries
 from capture.signals import let_through as let_deliveries_through
 

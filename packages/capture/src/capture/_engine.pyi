@@ -41,7 +41,7 @@ class Guards:
     def failures(self, function: object, args: tuple[object, ...], /) -> list[int]: ...
     @property
     def followed(self) -> int:
-        """How often a trail answered in the place of a walk."""
+        """How often a dependency chain answered in the place of a walk."""
 
 class GuardedCode:
     """Transformed code and the guards under which it may run; None: the original runs, with capture off.

@@ -14,11 +14,11 @@ if find_spec("torch") is None:
     sys.modules["capture"].__path__ = [str(Path(__file__).parents[2] / "src" / "capture")]
 
 from capture.bytecode.assembler import assemble
+from capture.bytecode.emitter import Emitter
 from capture.bytecode.flow import JUMPS, NO_FALL_THROUGH, Flow, stack_effect
 from capture.bytecode.instructions import Body
 from capture.bytecode.resume import Continuations, Point, Slot
 from capture.bytecode.versions import NULL_UNDER_CALLABLE
-from capture.bytecode.writer import Emitter
 
 PAIR = [Slot.NULL, Slot.VALUE] if NULL_UNDER_CALLABLE else [Slot.VALUE, Slot.NULL]
 

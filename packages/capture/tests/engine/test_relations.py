@@ -78,7 +78,7 @@ def attribute(name, *below, keep=None):
     return (("dict",), (), ((("key", name), () if keep is None else (("keep", 0, keep),), below),))
 
 
-def test_values_below_a_trail_are_kept_too():
+def test_values_below_a_chain_are_kept_too():
     model = Part(**{f"part{i}": Part(held=OBJECTS[i]) for i in range(20)})
     parts = tuple(attribute(f"part{i}", attribute("held", keep=i)) for i in range(20))
     guards = Guards((("arg", 0), (), parts), (("distinct", 3, tuple(range(20)), 20, None),))

@@ -15,11 +15,11 @@ from dataclasses import replace
 from types import CodeType
 
 from capture import _engine
+from capture.bytecode.emitter import Emitter
 from capture.bytecode.flow import JUMPS, NO_FALL_THROUGH, Flow
 from capture.bytecode.instructions import Handler, Instruction
 from capture.bytecode.resume import Continuation, NotResumable, Point, Slot, reads_frames
 from capture.bytecode.versions import OPERANDS, Operand
-from capture.bytecode.writer import Emitter
 
 Continue = Callable[[CodeType, Point], Continuation]
 

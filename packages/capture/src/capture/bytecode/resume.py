@@ -27,10 +27,10 @@ from types import CodeType
 from typing import Protocol
 
 from capture.bytecode.assembler import OffsetOf, assemble
+from capture.bytecode.emitter import Emitter
 from capture.bytecode.flow import Flow
 from capture.bytecode.instructions import Body, Instruction, slot_names
 from capture.bytecode.versions import OPERANDS, Operand
-from capture.bytecode.writer import Emitter
 from capture.errors import CaptureError
 
 NOWHERE = -1

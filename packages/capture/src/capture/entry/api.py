@@ -17,11 +17,11 @@ from capture.entry.hook import Config
 from capture.entry.steering import named_after
 from capture.entry.translate import Backend
 from capture.errors import CaptureError, Location, Unsupported
-from capture.evaluator.foreign_markers import is_left_out
+from capture.evaluator.foreign_marks import is_left_out
 from capture.evaluator.stepping import as_it_was, in_steps
+from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord, Record
 from capture.options import Options
 from capture.reasons import Kind, Reason
-from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord, Record
 
 LOG = Log()
 """What happened in this process, through all uses of ``optimize``."""

@@ -20,9 +20,9 @@ from capture.evaluator.assumptions import Learnt
 from capture.guards.guard import Guard, answers_by_code
 from capture.guards.layouts import CLOSED, varied
 from capture.guards.sources import Inputs, MadeSource
+from capture.log import FallbackRecord
 from capture.options import Options
 from capture.reasons import Kind, Reason
-from capture.records import FallbackRecord
 from capture.silence import looking, silenced
 
 Verdict: TypeAlias = "GuardedCode | CodeType | _engine.Decision"

@@ -35,19 +35,19 @@ from capture.errors import (
     words_of,
 )
 from capture.evaluator.assumptions import SizesFixed
-from capture.evaluator.foreign_markers import is_disabled, is_triton_kernel
+from capture.evaluator.foreign_marks import is_disabled, is_triton_kernel
 from capture.evaluator.frame_queries import stack_depth
 from capture.evaluator.idle_frames import Idleness, LeftIdle, is_left_for_good
 from capture.forks import ProcessLock
 from capture.guards.guard import RELATIONS, to_spec
 from capture.guards.sources import Inputs
 from capture.informing import Waiting, inform
+from capture.log import FallbackRecord, Log, RecompileRecord
 from capture.options import Options
 from capture.origins import TORCH
 from capture.program_settings import program_settings
 from capture.reasons import Kind, Reason
 from capture.recording import forward_mode, saved_tensors
-from capture.records import FallbackRecord, Log, RecompileRecord
 from capture.signals import Delivered, HeldSignals, carrying, let_through
 from capture.silence import looking
 from capture.torch_versions import (

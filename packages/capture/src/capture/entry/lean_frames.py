@@ -25,9 +25,9 @@ from capture.bytecode.resume import NOWHERE, Continuations, NotResumable
 from capture.entry.cache import Cache, CodeState, Piece, Verdict, Version
 from capture.entry.translate import Translation
 from capture.errors import Location
+from capture.log import FallbackRecord, Log
 from capture.options import Options
 from capture.reasons import Kind, Reason
-from capture.records import FallbackRecord, Log
 
 REVIEWED_AFTER = 64
 """How often a lean piece runs before it is looked at what it is a part of."""

@@ -15,7 +15,7 @@ from capture._engine import Outside
 from capture.break_errors import switch
 from capture.entry.stance import set_stance
 from capture.evaluator.builtin_rules.registry import rule
-from capture.evaluator.foreign_markers import MARK, WHY
+from capture.evaluator.foreign_marks import MARK, WHY
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value

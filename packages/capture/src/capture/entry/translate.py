@@ -23,9 +23,9 @@ from torch import fx
 
 from capture._engine import Outside, has_other_threads
 from capture.bytecode.assembler import assemble
+from capture.bytecode.emitter import Emitter
 from capture.bytecode.instructions import Instruction
 from capture.bytecode.resume import Continuations, NotResumable
-from capture.bytecode.writer import Emitter
 from capture.entry import kinds_of_values  # noqa: F401 - its parts write themselves into the tables
 from capture.errors import BackendError, CaptureWarning, Location, SkipFrame, Unsupported, words_of
 from capture.evaluator.assumptions import Learnt, Restart, Returned, SizesFixed, Stopped
@@ -34,6 +34,7 @@ from capture.evaluator.machine import Machine
 from capture.guards.guard import Guard
 from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
 from capture.informing import inform
+from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log
 from capture.options import Options
 from capture.reasons import RAISES, Kind, Reason, UsedUp
 from capture.recording import forward_mode, saved_tensors, shared_memory
@@ -43,7 +44,6 @@ from capture.recording.library_modes import modes_kept, with_modes_put_back
 from capture.recording.library_state import library_state
 from capture.recording.rollback import CannotTakeBack, undoing
 from capture.recording.tensor_queries import rely_on_who_may_write
-from capture.records import BreakRecord, FallbackRecord, GraphRecord, Log
 from capture.signals import HeldSignals
 from capture.torch_versions import is_view
 from capture.values.autograd_leaves import History, are_needed
@@ -53,11 +53,11 @@ from capture.values.parameters import all_positional, keywords_of
 from capture.values.tensor import TensorValue
 from capture.writing.breaks import Stop
 from capture.writing.commit import LOST, Commit, Written
-from capture.writing.emit import Writer, is_result
 from capture.writing.lock_blocks import Holding, Recheck
 from capture.writing.rebuild.contexts import enter_contexts
 from capture.writing.restart import Failures, StartingOver, run_the_frame
 from capture.writing.results import Results
+from capture.writing.writer import Writer, is_result
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 # What eager raises too: CPython runs the instruction and raises the real thing, so nothing is left uncaptured.  Where

@@ -27,7 +27,7 @@ from capture.evaluator.builtin_rules.torch_functions import is_operation
 from capture.evaluator.builtin_rules.transforms import transform_of
 from capture.evaluator.decisions import decided_by_arguments
 from capture.evaluator.expectations import Expectations, add_expectation
-from capture.evaluator.foreign_markers import is_torchs_own
+from capture.evaluator.foreign_marks import is_torchs_own
 from capture.evaluator.frame import Frame
 from capture.evaluator.frame_queries import may_handle_an_error
 from capture.evaluator.stepper import Stepper

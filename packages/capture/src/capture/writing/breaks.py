@@ -32,7 +32,7 @@ from capture.reasons import Kind
 from capture.values.base import Value, settled
 from capture.values.constant import NONE, UNBOUND
 from capture.values.finalizers import end_is_noticed, has_history
-from capture.writing.emit import Writer
+from capture.writing.writer import Writer
 
 # These push two places, of which one may be NULL; it is known which after the plain attribute was read.
 _AS_ATTRIBUTE = {

@@ -42,8 +42,8 @@ from capture.values.lock import LockValue
 from capture.values.parameters import all_positional, argument_names
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
-from capture.writing.emit import Writer
 from capture.writing.restart import run_the_frame
+from capture.writing.writer import Writer
 
 LOST = Reason(
     Kind.SHARED_STATE,

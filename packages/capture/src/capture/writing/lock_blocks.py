@@ -16,8 +16,8 @@ from capture._engine import Guards
 from capture.bytecode.instructions import Instruction
 from capture.values.held_locks import Hold, Locks
 from capture.values.parameters import all_positional, argument_names
-from capture.writing.emit import Writer
 from capture.writing.restart import run_the_frame
+from capture.writing.writer import Writer
 
 
 class Recheck:

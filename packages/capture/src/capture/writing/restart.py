@@ -19,14 +19,14 @@ from capture._engine import Outside
 from capture.bytecode.instructions import Instruction
 from capture.errors import CaptureError, CaptureWarning, InternalError, Location, words_of
 from capture.informing import inform
+from capture.log import FallbackRecord
 from capture.reasons import Kind, Reason
 from capture.recording.draws import put_back, states_of
 from capture.recording.rollback import Undoing
-from capture.records import FallbackRecord
 from capture.signals import comes_from_elsewhere
 from capture.values.base import Value
 from capture.values.parameters import all_positional, argument_names
-from capture.writing.emit import Writer
+from capture.writing.writer import Writer
 
 Tell = Callable[[FallbackRecord], None]
 _OFTEN = 3

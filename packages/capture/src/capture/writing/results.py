@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from capture.errors import BackendError
-from capture.writing.emit import Writer
+from capture.writing.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from torch.optim import lr_scheduler
 
 from capture import state
 from capture._engine import Outside
-from capture.evaluator.foreign_markers import is_disabled, runs_torchs_compiler, starts_triton_kernels, why_disabled
+from capture.evaluator.foreign_marks import is_disabled, runs_torchs_compiler, starts_triton_kernels, why_disabled
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, module_name
 

@@ -25,8 +25,8 @@ from capture.values.made_class import MemberValue
 from capture.values.tensor import TensorMethod
 from capture.values.transform import TransformValue
 from capture.values.triton_kernel import LaunchValue
-from capture.writing.emit import Writer, builds
 from capture.writing.rebuild.contexts import CONTEXT_METHODS
+from capture.writing.writer import Writer, builds
 
 
 @builds(FunctionValue)

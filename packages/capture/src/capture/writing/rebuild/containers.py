@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capture.values.mapping import DictValue, DictView
 from capture.values.sequence import ListValue, SetValue, SliceValue, TupleValue
-from capture.writing.emit import Writer, builds
+from capture.writing.writer import Writer, builds
 
 
 @builds(TupleValue)

@@ -14,7 +14,7 @@ import torch
 from capture.recording.library_modes import modes_kept
 from capture.torch_versions import set_grad_enabled
 from capture.values.context import DefaultDevice, GradModeSwitch, Modes, ProfilerRange, TorchContext
-from capture.writing.emit import Writer, builds
+from capture.writing.writer import Writer, builds
 
 CONTEXT_METHODS = {
     "enter_context": "__enter__",

@@ -17,9 +17,9 @@ from capture.values.module import ModuleValue
 from capture.values.sequence import ListValue, OutsideList, SetValue
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
-from capture.writing.emit import Writer, replays
 from capture.writing.rebuild.containers import write_attributes_of_dict
 from capture.writing.rebuild.objects import fill_contents, set_pending, write_attributes
+from capture.writing.writer import Writer, replays
 
 
 @replays(UserObject, ModuleValue, ExceptionValue, ExceptionGroupValue, ContainerObject)

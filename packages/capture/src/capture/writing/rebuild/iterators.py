@@ -28,8 +28,8 @@ from capture.values.iterator import (
     ZipIterator,
 )
 from capture.values.sequence import ListValue, SetValue, TupleValue
-from capture.writing.emit import Builder, Writer, builds
 from capture.writing.iterator_positions import advanced, dict_iterator, exhausted, reverse_iterator, sequence_iterator
+from capture.writing.writer import Builder, Writer, builds
 
 
 def _kept(build: Builder) -> Builder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from capture.values.lock import RLOCK, LockValue
-from capture.writing.emit import Writer, builds, replays
+from capture.writing.writer import Writer, builds, replays
 
 
 @builds(LockValue)

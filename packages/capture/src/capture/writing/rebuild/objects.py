@@ -19,7 +19,7 @@ from capture.values.instance_dict import InstanceDict
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
 from capture.values.user_object import UserObject, is_data_descriptor, lookup
-from capture.writing.emit import Writer, builds
+from capture.writing.writer import Writer, builds
 
 
 @builds(UserObject, ModuleValue)

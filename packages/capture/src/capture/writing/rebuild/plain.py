@@ -13,7 +13,7 @@ from capture.values.function import (
 from capture.values.scalar import ScalarValue
 from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
-from capture.writing.emit import Writer, builds
+from capture.writing.writer import Writer, builds
 
 
 @builds(ConstantValue)

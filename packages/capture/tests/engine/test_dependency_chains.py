@@ -1,4 +1,4 @@
-"""Trails: guards that passed before say the same of a changed object as guards that never saw it."""
+"""Dependency chains: guards that passed before say the same of a changed object as guards that never saw it."""
 
 import collections
 import gc
@@ -129,7 +129,7 @@ def test_a_program_sees_nothing_of_it():
 
 
 WITHOUT_WATCHERS = """
-import ctypes, test_trails
+import ctypes, test_dependency_chains
 watch = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, *[ctypes.py_object] * 3)(lambda *event: 0)
 add = getattr(ctypes.pythonapi, "PyDict_AddWatcher", None)
 while add is not None:
@@ -137,8 +137,8 @@ while add is not None:
         add(watch)
     except RuntimeError:
         break
-root = test_trails.model()
-guards = test_trails.guards_of(root)
+root = test_dependency_chains.model()
+guards = test_dependency_chains.guards_of(root)
 assert all(guards.check(None, (root,)) for _ in range(5))
 root.size = 5
 assert not guards.check(None, (root,))
@@ -261,7 +261,7 @@ class Slots:
         self.size = 4
 
 
-def test_slots_below_a_trail_are_read_each_time():
+def test_slots_below_a_chain_are_read_each_time():
     root = model()
     root.slots = Slots()
     accessor, checks, ((below, empty, attributes),) = layer_spec(("arg", 0), root)
@@ -272,7 +272,7 @@ def test_slots_below_a_trail_are_read_each_time():
     assert not guards.check(None, (root,))
 
 
-def test_lists_ordered_dicts_and_modules_below_a_trail():
+def test_lists_ordered_dicts_and_modules_below_a_chain():
     root = model()
     root.items, root.order, root.module = [1, 2], collections.OrderedDict(a=1, b=2), types.ModuleType("some")
     accessor, checks, ((below, empty, attributes),) = layer_spec(("arg", 0), root)

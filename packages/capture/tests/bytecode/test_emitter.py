@@ -6,9 +6,9 @@ from types import FunctionType
 import pytest
 
 from capture.bytecode.assembler import OffsetOf, assemble
+from capture.bytecode.emitter import Emitter
 from capture.bytecode.flow import MalformedBody
 from capture.bytecode.instructions import Body, Instruction
-from capture.bytecode.writer import Emitter
 
 
 def function(write, *parameters, closure=(), freevars=()):

@@ -1,7 +1,7 @@
-/* Trails: what a walk over a large subtree relied on, so that the next one need not be walked where nothing changed.
+/* Dependency chains: what a walk over a large subtree relied on, so that the next one need not be walked where nothing changed.
 
    Models are trees of objects whose attributes, parameters and hooks lie in dicts.  Each state of a dict has a number
-   of its own (object_compat.h).  A trail lists, for one value and parents before children:
+   of its own (object_compat.h).  A chain lists, for one value and parents before children:
 
    * steps: words in memory and what they were: the state of a dict, the type of an object, the dict of an object;
    * kept: values that relations ask for, put in their slots again;
@@ -32,7 +32,7 @@ typedef struct {
     PyObject *object;   /* borrowed */
 } Due;
 
-struct Trail {
+struct Chain {
     PyObject *value; /* borrowed, and only compared */
     struct {
         PyTypeObject *type; /* borrowed, and only compared */
@@ -45,31 +45,31 @@ struct Trail {
     Py_ssize_t step_count, state_count, kept_count, tensor_count, rest_count;
 };
 
-#define FEWEST 8 /* nodes that make a trail worth its while */
+#define FEWEST 8 /* nodes that make a chain worth its while */
 
 void
-trail_free(Trail *trail)
+chain_free(Chain *chain)
 {
-    if (trail != NULL) {
-        for (Py_ssize_t i = 0; i < trail->class_count; i++) {
-            Py_DECREF(trail->classes[i].alive);
+    if (chain != NULL) {
+        for (Py_ssize_t i = 0; i < chain->class_count; i++) {
+            Py_DECREF(chain->classes[i].alive);
         }
-        for (Py_ssize_t i = 0; i < trail->state_count; i++) {
-            dict_state_release(trail->states[i]);
+        for (Py_ssize_t i = 0; i < chain->state_count; i++) {
+            dict_state_release(chain->states[i]);
         }
-        PyMem_Free(trail->classes);
-        PyMem_Free(trail->states);
-        PyMem_Free(trail->steps);
-        PyMem_Free(trail->kept);
-        PyMem_Free(trail->tensors);
-        PyMem_Free(trail->rest);
-        PyMem_Free(trail);
+        PyMem_Free(chain->classes);
+        PyMem_Free(chain->states);
+        PyMem_Free(chain->steps);
+        PyMem_Free(chain->kept);
+        PyMem_Free(chain->tensors);
+        PyMem_Free(chain->rest);
+        PyMem_Free(chain);
     }
 }
 
 /* -- recording: runs no code ------------------------------------------------------------------------------------- */
 
-/* A place for one more item of an array that grows by doubling; NULL without memory, and then there is no trail.  The
+/* A place for one more item of an array that grows by doubling; NULL without memory, and then there is no chain.  The
    array is given by the address of the pointer to it, whatever its items are. */
 static void *
 one_more(void *array, Py_ssize_t *count, size_t size)
@@ -96,9 +96,9 @@ word_at(const void *place)
 }
 
 static bool
-add_step(Trail *trail, const void *place)
+add_step(Chain *chain, const void *place)
 {
-    Step *step = one_more(&trail->steps, &trail->step_count, sizeof(Step));
+    Step *step = one_more(&chain->steps, &chain->step_count, sizeof(Step));
     if (step == NULL) {
         return false;
     }
@@ -107,58 +107,58 @@ add_step(Trail *trail, const void *place)
 }
 
 static bool
-add_state(Trail *trail, PyObject *dict)
+add_state(Chain *chain, PyObject *dict)
 {
     const Word *state = dict_state_hold(dict);
     if (state == NULL) {
         return false;
     }
-    const Word **held = one_more(&trail->states, &trail->state_count, sizeof *trail->states);
+    const Word **held = one_more(&chain->states, &chain->state_count, sizeof *chain->states);
     if (held == NULL) {
         dict_state_release(state);
         return false;
     }
     *held = state;
-    return add_step(trail, state);
+    return add_step(chain, state);
 }
 
 static bool
-add_class(Trail *trail, PyTypeObject *type)
+add_class(Chain *chain, PyTypeObject *type)
 {
     if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
         return true; /* there for good */
     }
-    for (Py_ssize_t i = 0; i < trail->class_count; i++) {
-        if (trail->classes[i].type == type) {
+    for (Py_ssize_t i = 0; i < chain->class_count; i++) {
+        if (chain->classes[i].type == type) {
             return true;
         }
     }
     PyObject *alive = PyWeakref_NewRef((PyObject *)type, NULL);
-    if (alive == NULL || one_more(&trail->classes, &trail->class_count, sizeof *trail->classes) == NULL) {
+    if (alive == NULL || one_more(&chain->classes, &chain->class_count, sizeof *chain->classes) == NULL) {
         Py_XDECREF(alive);
         return false;
     }
-    trail->classes[trail->class_count - 1].type = type;
-    trail->classes[trail->class_count - 1].alive = alive;
+    chain->classes[chain->class_count - 1].type = type;
+    chain->classes[chain->class_count - 1].alive = alive;
     return true;
 }
 
 static bool
-add_type(Trail *trail, PyObject *object)
+add_type(Chain *chain, PyObject *object)
 {
-    return add_class(trail, Py_TYPE(object)) && add_step(trail, &object->ob_type);
+    return add_class(chain, Py_TYPE(object)) && add_step(chain, &object->ob_type);
 }
 
 /* An object of a class made in Python may get another class, as a module may; and another dict. */
 static bool
-add_object(Trail *trail, PyObject *object, bool with_dict)
+add_object(Chain *chain, PyObject *object, bool with_dict)
 {
     bool fixed = !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) && !PyModule_Check(object);
-    if (!fixed && !add_type(trail, object)) {
+    if (!fixed && !add_type(chain, object)) {
         return false;
     }
     PyObject **place = with_dict ? _PyObject_GetDictPtr(object) : NULL;
-    return !with_dict || (place != NULL && *place != NULL && add_step(trail, place));
+    return !with_dict || (place != NULL && *place != NULL && add_step(chain, place));
 }
 
 /* Looking something up may run the code of keys, unless they are what keys usually are. */
@@ -175,27 +175,27 @@ has_plain_keys(PyObject *dict)
 }
 
 static bool
-add_dict(Trail *trail, PyObject *dict)
+add_dict(Chain *chain, PyObject *dict)
 {
-    return add_object(trail, dict, false) && has_plain_keys(dict) && add_state(trail, dict);
+    return add_object(chain, dict, false) && has_plain_keys(dict) && add_state(chain, dict);
 }
 
 static Due *
-place_for(Trail *trail, const Check *check, PyObject *value)
+place_for(Chain *chain, const Check *check, PyObject *value)
 {
     if (check->lasts == KEEPS) {
-        return one_more(&trail->kept, &trail->kept_count, sizeof(Due));
+        return one_more(&chain->kept, &chain->kept_count, sizeof(Due));
     }
     if (check->tensor != NULL && tensor_is_read_in_c(check->tensor, value)) {
-        return one_more(&trail->tensors, &trail->tensor_count, sizeof(Due));
+        return one_more(&chain->tensors, &chain->tensor_count, sizeof(Due));
     }
-    return one_more(&trail->rest, &trail->rest_count, sizeof(Due));
+    return one_more(&chain->rest, &chain->rest_count, sizeof(Due));
 }
 
 static bool
-add_check(Trail *trail, const Check *check, PyObject *value)
+add_check(Chain *chain, const Check *check, PyObject *value)
 {
-    Due *due = place_for(trail, check, value);
+    Due *due = place_for(chain, check, value);
     if (due == NULL) {
         return false;
     }
@@ -204,9 +204,9 @@ add_check(Trail *trail, const Check *check, PyObject *value)
 }
 
 static bool
-add_walk(Trail *trail, const Node *node, PyObject *parent)
+add_walk(Chain *chain, const Node *node, PyObject *parent)
 {
-    Due *due = one_more(&trail->rest, &trail->rest_count, sizeof(Due));
+    Due *due = one_more(&chain->rest, &chain->rest_count, sizeof(Due));
     if (due == NULL) {
         return false;
     }
@@ -215,12 +215,12 @@ add_walk(Trail *trail, const Node *node, PyObject *parent)
 }
 
 static bool
-add_held_dicts(Trail *trail, PyObject *dict, PyObject *keys)
+add_held_dicts(Chain *chain, PyObject *dict, PyObject *keys)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
         PyObject *key = PyTuple_GET_ITEM(keys, i);
         PyObject *held = PyUnicode_CheckExact(key) ? PyDict_GetItemWithError(dict, key) : NULL;
-        if (held == NULL || !PyDict_Check(held) || !add_state(trail, held)) {
+        if (held == NULL || !PyDict_Check(held) || !add_state(chain, held)) {
             return false;
         }
     }
@@ -245,38 +245,38 @@ never_changes(PyObject *constant)
 }
 
 static bool
-record_check(Trail *trail, const Check *check, PyObject *value)
+record_check(Chain *chain, const Check *check, PyObject *value)
 {
     switch (check->lasts) {
     case WHILE_SAME_OBJECT:
         return true;
     case WHILE_SAME_CONSTANT:
-        return never_changes(check->object) || add_check(trail, check, value);
+        return never_changes(check->object) || add_check(chain, check, value);
     case WHILE_SAME_DICT: /* the dict is a step already */
-        return PyDict_CheckExact(value) || add_check(trail, check, value);
+        return PyDict_CheckExact(value) || add_check(chain, check, value);
     case WHILE_SAME_HELD_DICTS:
-        return PyDict_CheckExact(value) && add_held_dicts(trail, value, check->object);
+        return PyDict_CheckExact(value) && add_held_dicts(chain, value, check->object);
     default:
-        return add_check(trail, check, value);
+        return add_check(chain, check, value);
     }
 }
 
-static bool record_below(Trail *trail, const Node *node, PyObject *value);
+static bool record_below(Chain *chain, const Node *node, PyObject *value);
 
 static bool
-record_child(Trail *trail, const Node *node, PyObject *parent)
+record_child(Chain *chain, const Node *node, PyObject *parent)
 {
     PyObject *value;
     switch (node->reach) {
     case BY_INSTANCE_DICT:
         if (PyType_Check(parent) || PyDict_Check(parent)) {
-            return add_walk(trail, node, parent);
+            return add_walk(chain, node, parent);
         }
         value = *_PyObject_GetDictPtr(parent); /* a step by now */
         break;
     case BY_KEY:
         if (!PyDict_Check(parent) || !PyUnicode_CheckExact(node->object)) {
-            return add_walk(trail, node, parent);
+            return add_walk(chain, node, parent);
         }
         value = PyDict_GetItemWithError(parent, node->object);
         if (value == NULL) {
@@ -284,9 +284,9 @@ record_child(Trail *trail, const Node *node, PyObject *parent)
         }
         break;
     default:
-        return add_walk(trail, node, parent);
+        return add_walk(chain, node, parent);
     }
-    return record_below(trail, node, value);
+    return record_below(chain, node, value);
 }
 
 static bool
@@ -300,18 +300,18 @@ has_instance_dict(const Node *node, PyObject *value)
 }
 
 static bool
-record_below(Trail *trail, const Node *node, PyObject *value)
+record_below(Chain *chain, const Node *node, PyObject *value)
 {
-    if (PyDict_Check(value) ? !add_dict(trail, value) : !add_object(trail, value, has_instance_dict(node, value))) {
+    if (PyDict_Check(value) ? !add_dict(chain, value) : !add_object(chain, value, has_instance_dict(node, value))) {
         return false;
     }
     for (Py_ssize_t i = 0; i < node->check_count; i++) {
-        if (!record_check(trail, &node->checks[i], value)) {
+        if (!record_check(chain, &node->checks[i], value)) {
             return false;
         }
     }
     for (Py_ssize_t i = 0; i < node->child_count; i++) {
-        if (!record_child(trail, node->children[i], value)) {
+        if (!record_child(chain, node->children[i], value)) {
             return false;
         }
     }
@@ -319,47 +319,47 @@ record_below(Trail *trail, const Node *node, PyObject *value)
 }
 
 bool
-trail_is_worth_it(const Node *node)
+chain_is_worth_it(const Node *node)
 {
     return node->follows && node->weight >= FEWEST;
 }
 
 /* What the walk of a node's value will rely on, as things are; NULL where that cannot be told. */
-Trail *
-trail_record(const Node *node, PyObject *value)
+Chain *
+chain_record(const Node *node, PyObject *value)
 {
-    Trail *trail = PyMem_Calloc(1, sizeof(Trail));
-    if (trail == NULL) {
+    Chain *chain = PyMem_Calloc(1, sizeof(Chain));
+    if (chain == NULL) {
         PyErr_Clear();
         return NULL;
     }
-    trail->value = value;
+    chain->value = value;
     /* Only the state of its dict tells an object from a later one at the same address. */
     bool anchored = PyDict_Check(value) || has_instance_dict(node, value);
-    if (!anchored || !add_step(trail, &binding.generation) || !add_type(trail, value)
-        || !record_below(trail, node, value) || trail->step_count < FEWEST) {
+    if (!anchored || !add_step(chain, &binding.generation) || !add_type(chain, value)
+        || !record_below(chain, node, value) || chain->step_count < FEWEST) {
         PyErr_Clear();
-        trail_free(trail);
+        chain_free(chain);
         return NULL;
     }
-    return trail;
+    return chain;
 }
 
 /* -- following --------------------------------------------------------------------------------------------------- */
 
 /* Whether nothing has changed since; runs no code. */
 bool
-trail_holds(const Trail *trail, PyObject *value)
+chain_holds(const Chain *chain, PyObject *value)
 {
-    if (trail->value != value) {
+    if (chain->value != value) {
         return false;
     }
-    for (Py_ssize_t i = 0; i < trail->class_count; i++) {
-        if (held(trail->classes[i].alive) != (PyObject *)trail->classes[i].type) {
+    for (Py_ssize_t i = 0; i < chain->class_count; i++) {
+        if (held(chain->classes[i].alive) != (PyObject *)chain->classes[i].type) {
             return false;
         }
     }
-    for (const Step *step = trail->steps, *end = step + trail->step_count; step < end; step++) {
+    for (const Step *step = chain->steps, *end = step + chain->step_count; step < end; step++) {
         if (word_at(step->place) != step->content) {
             return false;
         }
@@ -369,23 +369,23 @@ trail_holds(const Trail *trail, PyObject *value)
 
 /* What has to be looked at in any case; the first check that fails, or NULL. */
 const Check *
-trail_follow(const Trail *trail, Guards *guards, const Call *call)
+chain_follow(const Chain *chain, Guards *guards, const Call *call)
 {
-    for (Py_ssize_t i = 0; i < trail->kept_count; i++) {
-        keep(trail->kept[i].check, trail->kept[i].object, call);
+    for (Py_ssize_t i = 0; i < chain->kept_count; i++) {
+        keep(chain->kept[i].check, chain->kept[i].object, call);
     }
-    for (Py_ssize_t i = 0; i < trail->tensor_count; i++) {
-        const Due *tensor = &trail->tensors[i];
+    for (Py_ssize_t i = 0; i < chain->tensor_count; i++) {
+        const Due *tensor = &chain->tensors[i];
         if (!tensor->check->passes(tensor->check, tensor->object, call)) {
             return tensor->check;
         }
     }
-    for (Py_ssize_t i = 0; i < trail->rest_count; i++) {
-        Py_INCREF(trail->rest[i].object);
+    for (Py_ssize_t i = 0; i < chain->rest_count; i++) {
+        Py_INCREF(chain->rest[i].object);
     }
     const Check *failed = NULL;
-    for (Py_ssize_t i = 0; failed == NULL && i < trail->rest_count; i++) {
-        const Due *due = &trail->rest[i];
+    for (Py_ssize_t i = 0; failed == NULL && i < chain->rest_count; i++) {
+        const Due *due = &chain->rest[i];
         if (due->node != NULL) {
             failed = guards_walk(guards, (Node *)due->node, due->object, call);
         }
@@ -393,8 +393,8 @@ trail_follow(const Trail *trail, Guards *guards, const Call *call)
             failed = due->check;
         }
     }
-    for (Py_ssize_t i = 0; i < trail->rest_count; i++) {
-        Py_DECREF(trail->rest[i].object);
+    for (Py_ssize_t i = 0; i < chain->rest_count; i++) {
+        Py_DECREF(chain->rest[i].object);
     }
     return failed;
 }

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any
 
-from capture.bytecode.writer import Emitter
+from capture.bytecode.emitter import Emitter
 from capture.errors import SkipFrame
 from capture.guards.sources import (
     ArgSource,
