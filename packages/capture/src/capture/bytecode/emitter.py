@@ -121,17 +121,8 @@ class Emitter:
     def store_deref(self, name: str) -> None:
         self.emit("STORE_DEREF", name)
 
-    def delete_deref(self, name: str) -> None:
-        self.emit("DELETE_DEREF", name)
-
     def load_global(self, name: str) -> None:
         self.emit("LOAD_GLOBAL", name)
-
-    def store_global(self, name: str) -> None:
-        self.emit("STORE_GLOBAL", name)
-
-    def delete_global(self, name: str) -> None:
-        self.emit("DELETE_GLOBAL", name)
 
     def load_attr(self, name: str) -> None:
         self.emit("LOAD_ATTR", name)
@@ -238,12 +229,6 @@ class Emitter:
         """Pops an iterable and extends with it the list that is then at `depth`."""
         self.emit("LIST_EXTEND", depth)
 
-    def dict_update(self, depth: int = 1) -> None:
-        self.emit("DICT_UPDATE", depth)
-
-    def list_to_tuple(self) -> None:
-        self.emit("LIST_TO_TUPLE")
-
     def unpack_sequence(self, count: int) -> None:
         """[sequence] -> its `count` items, the first on top."""
         self.emit("UNPACK_SEQUENCE", count)
@@ -293,9 +278,6 @@ class Emitter:
 
     def jump_if_none(self, target: Instruction) -> None:
         self.emit("POP_JUMP_IF_NONE", target)
-
-    def jump_if_not_none(self, target: Instruction) -> None:
-        self.emit("POP_JUMP_IF_NOT_NONE", target)
 
     def get_iter(self) -> None:
         self.emit("GET_ITER")

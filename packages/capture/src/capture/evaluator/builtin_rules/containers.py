@@ -19,7 +19,7 @@ from capture.values.function import BuiltinValue
 from capture.values.iterating import iterate
 from capture.values.iterator import IteratorValue
 from capture.values.mapping import DictValue, DictView, key_of
-from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue, field_names, require_plain_tuple
+from capture.values.sequence import ListValue, SequenceValue, SetValue, TupleValue, require_plain_tuple
 from capture.values.user_object import UserObject
 
 _CONTAINERS = (SequenceValue, DictValue, SetValue)
@@ -357,13 +357,6 @@ def new_tuple(ctx: Tracer, cls: Value, iterable: Value) -> Value:
     made = cls.constant()
     require_plain_tuple(ctx, made)
     return TupleValue(iterate(ctx, iterable).rest(ctx), cls=made)
-
-
-def named_tuple_as_dict(ctx: Tracer, items: TupleValue) -> Value:
-    made = DictValue()
-    for name, item in zip(field_names(items.cls), items.items, strict=True):
-        made.put(ctx, ConstantValue(name), item)
-    return made
 
 
 # -- strings -----------------------------------------------------------------------------------------------------

@@ -220,12 +220,6 @@ def _computed_form(ctx: World, number: ScalarValue) -> TensorValue:
     return made
 
 
-def _in_double(ctx: Tracer, form: Value) -> Value:
-    if not isinstance(form, TensorValue) or form.fake.dtype is torch.float64:
-        return form
-    return ctx.record("to", [form, ConstantValue(torch.float64)], {}, method=True)
-
-
 def _given_form(ctx: World, number: ScalarValue) -> TensorValue:
     assert number.source is not None
     source = MadeSource(number.source, as_double)
