@@ -50,7 +50,7 @@ def test_formatting(check, x):
 
 
 def test_division_by_zero_is_the_users_error(check, x):
-    check(lambda a: a + 1 / 0, x, graphs=None)
+    check(lambda a: a + 1 / 0, x, graphs=0)
 
 
 def test_unsupported_operands_raise_what_python_raises(check):

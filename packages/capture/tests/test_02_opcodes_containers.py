@@ -178,9 +178,9 @@ class Word(str):
 
 
 def test_keys_that_are_equal_but_not_the_same_object(check, x):
-    check(lambda a: {"key": a, 2.0: a + 1}[Word("key")], x, graphs=None, breaks=None)
-    check(lambda a, word: {word: a + 1}["key"], x, Word("key"), graphs=None, breaks=None)
-    check(lambda a, word: {Word("key"): a + 1}.get(word), x, Word("key"), graphs=None, breaks=None)
+    check(lambda a: {"key": a, 2.0: a + 1}[Word("key")], x, breaks=2)
+    check(lambda a, word: {word: a + 1}["key"], x, Word("key"), breaks=1)
+    check(lambda a, word: {Word("key"): a + 1}.get(word), x, Word("key"), breaks=3)
 
 
 def test_text_of_containers_that_contain_themselves(x):
@@ -199,8 +199,8 @@ class Lying(tuple):
 
 
 def test_tuples_with_methods_of_their_own(check, x):
-    check(lambda a: (a + 1, list(Lying((2,))), [*Lying((3, 4))]), x, graphs=None, breaks=None)
-    check(lambda a, lying: (a + 1, list(lying), lying[0]), x, Lying((2,)), graphs=None, breaks=None)
+    check(lambda a: (a + 1, list(Lying((2,))), [*Lying((3, 4))]), x, breaks=1)
+    check(lambda a, lying: (a + 1, list(lying), lying[0]), x, Lying((2,)), breaks=1)
 
 
 def test_slices_that_are_assigned_to(check, x):
@@ -226,4 +226,4 @@ def test_sums_and_products_of_sizes(check, x):
         ),
         x,
     )
-    check(lambda a: (a + 1, a.shape + ("a",)), x, graphs=None, breaks=None)
+    check(lambda a: (a + 1, a.shape + ("a",)), x, breaks=1)

@@ -104,7 +104,7 @@ def test_an_exception_that_leaves_is_the_same(check, x):
             raise AssertionError(f"n is {n}")
         return b
 
-    check(fail, x, 3, graphs=None)
+    check(fail, x, 3)
 
 
 def test_errors_of_torch_are_torchs_own(check, x):
@@ -226,13 +226,13 @@ def test_names_that_are_attributes_of_the_builtins_but_no_names(check, x):
         except NameError as error:
             return a + 1, str(error), error.name
 
-    check(play, x, graphs=None, breaks=None)
+    check(play, x, breaks=1)
 
 
 def test_builtins_of_ones_own(check, x):
     namespace = {"__builtins__": {"len": lambda a: "own"}}
     exec("def play(a): return len(a), a + 1", namespace)
-    check(namespace["play"], x, breaks=None)
+    check(namespace["play"], x, breaks=1)
 
 
 def test_what_an_exception_of_pythons_tells(check, x):
@@ -246,4 +246,4 @@ def test_what_an_exception_of_pythons_tells(check, x):
         except AttributeError as error:
             return a + 1, told, error.name, error.obj is a
 
-    check(play, x, graphs=None, breaks=None)
+    check(play, x, breaks=1)

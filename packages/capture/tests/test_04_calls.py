@@ -138,9 +138,9 @@ def test_builtins(check, x):
 
 
 def test_wrong_arguments_raise_what_python_raises(check, x):
-    check(lambda a: scaled(), x, graphs=0, breaks=None)
-    check(lambda a, more: scaled(a + 1, k=a, **more), x, {"k": 3}, graphs=None, breaks=None)
-    check(lambda a, more: (a, scaled(*[a], k=a, **more)), x, [], graphs=None, breaks=None)
+    check(lambda a: scaled(), x, graphs=0, breaks=1)
+    check(lambda a, more: scaled(a + 1, k=a, **more), x, {"k": 3})
+    check(lambda a, more: (a, scaled(*[a], k=a, **more)), x, [], graphs=0)
 
 
 class Tagging(type):

@@ -144,7 +144,7 @@ def test_attributes_of_an_ordered_dict(check, x):
 
     given = collections.OrderedDict(b=1)
     given.version = 5
-    log = check(tagged, x, given, graphs=None, breaks=None)
+    log = check(tagged, x, given, breaks=1)
     assert [record for record in log.records() if isinstance(record, capture.GraphRecord)]
 
 

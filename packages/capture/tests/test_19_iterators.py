@@ -244,4 +244,4 @@ def test_modules_in_reverse_across_a_break(check, x):
         return a, seen
 
     layers = torch.nn.ModuleList([torch.nn.Linear(n, n + 1) for n in (5, 4, 3)])
-    check(play, x, layers, graphs=None, breaks=None)
+    check(play, x, layers, graphs=3, breaks=1)

@@ -214,6 +214,6 @@ def test_an_exception_comes_after_the_writes_before_it(x):
 
 @pytest.mark.parametrize("name", [b"count", 3])
 def test_names_that_are_no_texts(check, x, name):
-    check(lambda a: (a + 1, setattr(Base, name, 1)), x, graphs=None, breaks=None)
-    check(lambda a: (a + 1, delattr(Base, name)), x, graphs=None, breaks=None)
-    check(lambda a: (a + 1, type.__setattr__(Base, name, 1)), x, graphs=None, breaks=None)
+    check(lambda a: (a + 1, setattr(Base, name, 1)), x)
+    check(lambda a: (a + 1, delattr(Base, name)), x)
+    check(lambda a: (a + 1, type.__setattr__(Base, name, 1)), x)

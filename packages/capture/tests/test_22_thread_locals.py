@@ -68,4 +68,4 @@ def test_what_stands_for_another_object_is_asked_by_cpython(check, x):
 
     held = Held()
     proxy = weakref.proxy(held)
-    check(lambda a: (a + 1) * proxy.scale + hasattr(proxy, "nothing"), x, graphs=None, breaks=None)
+    check(lambda a: (a + 1) * proxy.scale + hasattr(proxy, "nothing"), x, graphs=3, breaks=2)

@@ -255,9 +255,9 @@ class Nameless:
 
 def test_protocols_look_at_the_object(check, x):
     """And a class may say anything of where it is from."""
-    check(lambda a, thing: (isinstance(thing, Named), a + 1), x, Nameless(), breaks=None)
-    check(lambda a: (isinstance(Nameless("n"), Named), isinstance(Nameless(), Named), a + 1), x, breaks=None)
-    check(lambda a: (a + 1, issubclass(Nameless, Named)), x, graphs=None, breaks=None)
+    check(lambda a, thing: (isinstance(thing, Named), a + 1), x, Nameless(), breaks=1)
+    check(lambda a: (isinstance(Nameless("n"), Named), isinstance(Nameless(), Named), a + 1), x, breaks=1)
+    check(lambda a: (a + 1, issubclass(Nameless, Named)), x, breaks=1)
 
 
 def test_two_objects_of_one_class_and_a_protocol(x):
@@ -277,7 +277,7 @@ def test_a_class_that_is_asked_while_it_is_changed(check, x):
         Hooked.wanted = wanted
         return isinstance(a, Hooked), issubclass(Nameless, Hooked), a + 1
 
-    check(play, x, "__init__", graphs=None, breaks=None)
+    check(play, x, "__init__", breaks=1)
 
 
 class Measured:

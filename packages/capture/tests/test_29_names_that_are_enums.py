@@ -132,7 +132,7 @@ def test_a_member_names_what_is_read_in_one_graph(check, x):
 
 @pytest.mark.parametrize("keywords", [{1: 2}, {None: 2}, {("a",): 2}], ids=str)
 def test_keywords_that_are_no_texts(keywords, check, x):
-    check(lambda x: by_keyword(x + 1, **keywords), x, graphs=None, breaks=None)
+    check(lambda x: by_keyword(x + 1, **keywords), x, breaks=1)
 
 
 @pytest.mark.parametrize("flags", [Flags(0), Flags.A, Flags.A | Flags.B, Flags(4)], ids=int)

@@ -90,7 +90,7 @@ def test_is_one_graph(check, x, function):
 
 
 def test_a_check_of_a_number_raises_as_in_cpython(check, x):
-    check(finite, (x + 1) * math.inf, graphs=None, breaks=None)
+    check(finite, (x + 1) * math.inf)
 
 
 def test_a_decorated_function_that_is_returned(same, x):

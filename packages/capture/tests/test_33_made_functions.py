@@ -11,7 +11,7 @@ def test_annotations_defaults_and_docstrings_of_functions_that_leave(check, x):
 
         return a + 1, function
 
-    log = check(lambda a: (play(a)[0], *described(play(a)[1])), x, graphs=None, breaks=None)
+    log = check(lambda a: (play(a)[0], *described(play(a)[1])), x, breaks=1)
     assert log.records()
 
 
@@ -22,7 +22,7 @@ def test_functions_without_any_of_these(check, x):
 
         return (a + 1, *described(function), function.__doc__)
 
-    check(play, x, graphs=None, breaks=None)
+    check(play, x, breaks=1)
 
 
 def described(function):
@@ -62,4 +62,4 @@ def test_a_proxy_shows_what_its_dict_holds_now(check, x):
         del SHOWN["b"]
         return a + 1, seen, len(PROXY)
 
-    check(play, x, graphs=None, breaks=None)
+    check(play, x, graphs=1, breaks=None)

@@ -185,7 +185,7 @@ def test_a_part_of_a_package_is_imported_where_the_program_does(check, x):
 
         return a + 1, util.__name__
 
-    check(first_import, x, graphs=None, breaks=None)
+    check(first_import, x)
 
 
 def test_a_chain_of_contexts_that_the_program_closed(check, x):

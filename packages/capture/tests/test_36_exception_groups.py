@@ -324,7 +324,7 @@ def test_a_break_in_a_clause(check, x):
             a = a - 1
         return a * 3, names
 
-    check(handle, x, graphs=None, breaks=1)
+    check(handle, x, graphs=2, breaks=1)
 
 
 def test_a_real_group_is_split_without_a_break(check, x):
