@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from capture import state
 from capture.errors import Location
@@ -23,14 +23,20 @@ _MODULE = "capture"
 _ABOVE_US = frozenset({*OURS, "torch", "contextlib", "functools"})
 
 
+class Pattern(Protocol):
+    """One of ``re``, or what is put in its place."""
+
+    def match(self, text: str, /) -> object: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """One of ``warnings.filters``, and how Python reads it."""
 
     action: str
-    text: Any
+    text: str | Pattern | None
     category: type[Warning] | tuple[type[Warning], ...]
-    module: object
+    module: str | Pattern | None
     line: int
 
     def holds_for(self, text: str, category: type[Warning], module: str, line: int) -> bool:
@@ -54,7 +60,7 @@ def filter_for(text: str, category: type[Warning], module: str, line: int) -> Fi
     return next((each for each in known if each.holds_for(text, category, module, line)), None)
 
 
-def _matches(pattern: Any, text: str) -> bool:
+def _matches(pattern: str | Pattern, text: str) -> bool:
     return bool(re.match(pattern, text) if isinstance(pattern, str) else pattern.match(text))
 
 

@@ -7,12 +7,12 @@ A source says three things about one path: how the user would write it (``expres
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar, dataclass_transform
 
-Accessor = tuple[Any, ...]
+Accessor = tuple[object, ...]
 _REMEMBERED = frozenset({"_hash", "_root"})
 S = TypeVar("S")
 
@@ -148,11 +148,11 @@ class GlobalSource(Source):
 class ConstSource(Source):
     """An object that outlives every frame (a module, a class of torch); compared by identity."""
 
-    def __init__(self, obj: Any, name: str) -> None:
+    def __init__(self, obj: object, name: str) -> None:
         object.__setattr__(self, "obj", obj)
         object.__setattr__(self, "name", name)
 
-    obj: Any
+    obj: object
     name: str
 
     def __eq__(self, other: object) -> bool:
@@ -174,11 +174,11 @@ class ConstSource(Source):
 class CallSource(Source):
     """The answer of a function without arguments: the way to read torch's global state."""
 
-    def __init__(self, function: Any, name: str) -> None:
+    def __init__(self, function: Callable[[], object], name: str) -> None:
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "name", name)
 
-    function: Any
+    function: Callable[[], object]
     name: str
 
     def __eq__(self, other: object) -> bool:
@@ -284,7 +284,7 @@ class ObjectKeySource(Derived):
         object.__setattr__(self, "key", key)
 
     parent: Source
-    key: Any
+    key: object
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ObjectKeySource) and other.key is self.key and other.parent == self.parent
@@ -336,7 +336,7 @@ class ShownSource(Derived):
 class MadeSource(Derived):
     """What a function makes, for each call anew, of what is found on another path."""
 
-    function: Any
+    function: Callable[..., object]
 
     def expression(self) -> str:
         return self.parent.expression()
@@ -374,12 +374,12 @@ class FormulaSource(Source):
     computed from sizes and from dynamic ints.  ``text`` says the formula, with a ``{}`` for each operand.
     """
 
-    def __init__(self, function: Any, operands: tuple[Source, ...], text: str) -> None:
+    def __init__(self, function: Callable[..., object], operands: tuple[Source, ...], text: str) -> None:
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "operands", operands)
         object.__setattr__(self, "text", text)
 
-    function: Any
+    function: Callable[..., object]
     operands: tuple[Source, ...]
     text: str
 
@@ -404,7 +404,7 @@ class FormulaSource(Source):
 class StorageSource(Derived):
     """An item of an instance of a subclass of list or dict, read past any method of the subclass."""
 
-    key: Any
+    key: object
     base_class: Any
 
     def expression(self) -> str:
@@ -421,7 +421,7 @@ class StorageSource(Derived):
 class GetitemSource(Derived):
     """An item reached through ``__getitem__`` of any type."""
 
-    key: Any
+    key: object
 
     def expression(self) -> str:
         return f"{self.parent.expression()}[{self.key!r}]"

@@ -5,13 +5,13 @@ Fakes draw nothing, but the operators on them say that they would.  Must not kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from capture.operators.fake_kernels_of_dynamic_sizes import SymbolicSizesMode
-from capture.torch_versions import pytree, schema_of
+from capture.torch_versions import OpOverload, pytree, schema_of
 
 States = list[tuple[torch.Generator, torch.Tensor]]
 
@@ -24,7 +24,9 @@ class NotingDraws(SymbolicSizesMode):
         self.drawn_on: set[torch.device] = set()
         self.draws = 0  # how often
 
-    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: object = None) -> object:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: object, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
+    ) -> object:
         result = super().__torch_dispatch__(func, types, args, kwargs)
         if torch.Tag.nondeterministic_seeded in func.tags and _draws(func, args, kwargs or {}):
             tensors = pytree.tree_leaves((result, args))
@@ -33,7 +35,7 @@ class NotingDraws(SymbolicSizesMode):
         return result
 
 
-def _draws(func: object, args: Any, kwargs: Any) -> bool:
+def _draws(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     """Attention draws where it drops something."""
     for position, argument in enumerate(schema_of(func).arguments):
         if argument.name == "dropout_p":

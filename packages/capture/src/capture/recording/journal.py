@@ -6,6 +6,7 @@ Must not know how a frame starts over.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,7 +17,7 @@ from capture.recording.draws import NotingDraws
 from capture.recording.refusals import doubtful
 from capture.recording.result_layouts import corrected
 from capture.recording.sparse_counts import SparseCounts
-from capture.torch_versions import cdata_of, pytree, schema_of, version_of
+from capture.torch_versions import OpOverload, cdata_of, pytree, schema_of, version_of
 
 # Operators that look at the values of floats, as the others do at positions only: by how their names begin.
 _LOOKS_AT_VALUES = (
@@ -59,7 +60,7 @@ class Traits:
 
 
 @cache
-def traits_of(func: Any) -> Traits:
+def traits_of(func: OpOverload) -> Traits:
     name = schema_of(func).name.rpartition("::")[2]
     plain = name.rstrip("_")
     of_torch = func.namespace in ("aten", "prims")
@@ -79,7 +80,7 @@ def traits_of(func: Any) -> Traits:
     )
 
 
-def _work_of(func: Any, plain: str) -> int:
+def _work_of(func: OpOverload, plain: str) -> int:
     """Views, numbers that are read, and types that are changed to read one, are nothing.  Of a program's own operators
     nothing is known."""
     gives_tensors = any("Tensor" in str(returned.type) for returned in schema_of(func).returns)
@@ -88,7 +89,7 @@ def _work_of(func: Any, plain: str) -> int:
     return 1 if func.namespace in ("aten", "prims") else 2
 
 
-def _is_view(func: object) -> bool:
+def _is_view(func: OpOverload) -> bool:
     infos = [argument.alias_info for argument in (*schema_of(func).arguments, *schema_of(func).returns)]
     return any(info is not None and not info.is_write for info in infos)
 
@@ -104,7 +105,7 @@ def _has_unusual_types(operands: object) -> bool:
     return len(kinds) > 1 or not kinds <= _USUAL
 
 
-def _has_plain_numbers(args: Any, kwargs: Any) -> bool:
+def _has_plain_numbers(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     return not any(isinstance(each, bool) for each in (*args, *kwargs.values()))
 
 
@@ -127,7 +128,7 @@ class Journal:
         self.raisers = 0  # how many operators may raise, for what data holds or for their operands' types
         self.work = 0  # how many kernels the operators would be in eager, about
 
-    def note(self, func: object, args: object, kwargs: object) -> None:
+    def note(self, func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         if self.closed:
             return
         traits = traits_of(func)
@@ -155,7 +156,9 @@ class Journal:
         if uncounted:
             torch.autograd.graph.increment_version(uncounted)
 
-    def _written(self, func: object, traits: Traits, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    def _written(
+        self, func: OpOverload, traits: Traits, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> list[torch.Tensor]:
         given = [args[place] if place < len(args) else kwargs.get(name) for place, name in traits.writes]
         if traits.statistics:
             arguments = schema_of(func).arguments
@@ -177,7 +180,9 @@ class Noting(NotingDraws):
         self._counts = SparseCounts()
         self._depth = 0  # of dispatches: an operator's fake kernel may be made of other operators
 
-    def __torch_dispatch__(self, func: object, types: object, args: object = (), kwargs: object = None) -> object:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: object, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
+    ) -> object:
         if self._depth == 0:
             self.journal.work += traits_of(func).work
         self._depth += 1

@@ -6,13 +6,13 @@ is run as in eager.  Must not know how operations are recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 
-from capture.torch_versions import aten, cdata_of, pytree, schema_of
+from capture.torch_versions import OpOverload, aten, cdata_of, pytree, schema_of
 
 Doubt = Callable[..., bool]
 _DOUBTS: dict[object, list[Doubt]] = {}
@@ -27,7 +27,9 @@ def _doubt(*packets: object) -> Callable[[Doubt], Doubt]:
     return register
 
 
-def doubtful(func: Any, args: Any, kwargs: Any, written: Sequence[torch.Tensor]) -> bool:
+def doubtful(
+    func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object], written: Sequence[torch.Tensor]
+) -> bool:
     """Whether eager may refuse this; ``written`` are the operands that it writes to."""
     if any(doubt(*args, **kwargs) for doubt in _DOUBTS.get(func.overloadpacket, ())):
         return True
@@ -42,7 +44,7 @@ def doubtful(func: Any, args: Any, kwargs: Any, written: Sequence[torch.Tensor])
 
 
 @cache
-def _traits(func: object) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...]]:
+def _traits(func: OpOverload) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...]]:
     """Arguments that are numbers of a tensor's type, by place and name, and those that results are written to."""
     arguments = list(enumerate(schema_of(func).arguments))
     numbers = tuple((place, each.name) for place, each in arguments if "number" in str(each.type).lower())
@@ -52,7 +54,7 @@ def _traits(func: object) -> tuple[tuple[tuple[int, str], ...], tuple[str, ...]]
 # -- memory ------------------------------------------------------------------------------------------------------
 
 
-def _overlaps(func: Any, operands: object, written: Sequence[torch.Tensor]) -> bool:
+def _overlaps(func: OpOverload, operands: object, written: Sequence[torch.Tensor]) -> bool:
     """What is written lies over itself, or in part over something that is read."""
     tensors = [leaf for leaf in pytree.tree_leaves(operands) if isinstance(leaf, torch.Tensor)]
     tensors = [tensor for tensor in tensors if tensor.layout is torch.strided]
@@ -124,7 +126,9 @@ def _beyond_memory(x: torch.Tensor, *given: object, **named: object) -> bool:
 # -- values ------------------------------------------------------------------------------------------------------
 
 
-def _is_out_of_range(numbers: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> bool:
+def _is_out_of_range(
+    numbers: tuple[tuple[int, str], ...], args: Sequence[object], kwargs: Mapping[str, object]
+) -> bool:
     """A number that a tensor of whole numbers cannot hold."""
     given = [args[place] if place < len(args) else kwargs.get(name) for place, name in numbers]
     given = [number for number in given if type(number) in (int, float)]
@@ -140,7 +144,7 @@ def _is_whole(dtype: torch.dtype) -> bool:
     return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
 
 
-def _is_of_another_type(result: object, args: Any) -> bool:
+def _is_of_another_type(result: object, args: Sequence[object]) -> bool:
     """Not every kernel converts what it writes."""
     first = next((arg for arg in args if isinstance(arg, torch.Tensor)), None)
     return isinstance(result, torch.Tensor) and first is not None and result.dtype is not first.dtype

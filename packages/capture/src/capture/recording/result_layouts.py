@@ -6,15 +6,15 @@ alone, because to look at their strides would fix them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from capture.torch_versions import aten
+from capture.torch_versions import OpOverload, aten
 
 
-def corrected(func: object, args: Any, result: object) -> object:
+def corrected(func: OpOverload, args: Sequence[object], result: object) -> object:
     """What a fake kernel gave, laid out as the operator's own kernel lays it out."""
     rule = _CORRECTIONS.get(func)
     return result if rule is None else rule(result, *args)

@@ -81,7 +81,7 @@ def sharing(tensors: Sequence[object]) -> tuple[tuple[int, int, int], ...]:
     )
 
 
-def _span(tensor: Any) -> tuple[int, int]:
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
     """The addresses of a tensor's memory; of what has none of its own, nothing."""
     if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
         return 0, 0
@@ -90,7 +90,7 @@ def _span(tensor: Any) -> tuple[int, int]:
     return start, start + int(storage.nbytes())
 
 
-def _address(tensor: Any) -> int:
+def _address(tensor: torch.Tensor) -> int:
     return _span(tensor)[0] + int(tensor.storage_offset()) * int(tensor.element_size())
 
 

@@ -7,11 +7,12 @@ indices and values is known: it has the fakes of those.  Must not know how opera
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from capture.torch_versions import DataDependentOutputException, aten, pytree, schema_of
+from capture.torch_versions import DataDependentOutputException, OpOverload, aten, pytree, schema_of
 
 _LAYOUTS = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
 _INDICES = ("indices", "_indices", "crow_indices", "col_indices", "ccol_indices", "row_indices")
@@ -28,7 +29,7 @@ class SparseCounts:
     def __init__(self) -> None:
         self._known: dict[int, torch.Tensor] = {}
 
-    def insist_on_known(self, func: object, args: Any, kwargs: Any) -> None:
+    def insist_on_known(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Before an operator runs on fakes."""
         if func in _QUESTIONS:
             asked = args[0] if args else kwargs["self"]
@@ -38,7 +39,7 @@ class SparseCounts:
             for leaf in pytree.tree_leaves((args, kwargs)):
                 self._known.pop(id(leaf), None)
 
-    def note(self, func: object, made: object) -> None:
+    def note(self, func: OpOverload, made: object) -> None:
         """After it ran: what it gave."""
         if func is _OF_PARTS:
             self._known[id(made)] = made

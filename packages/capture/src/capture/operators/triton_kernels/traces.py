@@ -42,7 +42,7 @@ def apply_traced(function: Any, args: Sequence[object]) -> Any:
 def _traceable(function: Any) -> Any:
     """The same function by the same name; autograd calls its backward later, and perhaps on another thread."""
 
-    def backward(ctx: Any, *grads: object) -> Any:
+    def backward(ctx: Any, *grads: object) -> object:
         if not is_fake(grads):
             return function.backward(ctx, *grads)
         with _ways_for_fakes():
@@ -82,8 +82,8 @@ def _replace(replaced: state.ReplacedMethods, cls: type, name: str, by: Callable
     setattr(cls, name, by(original))
 
 
-def _launcher(original: Callable[[Any, Any], Callable[..., object]]) -> Callable[[Any, Any], Callable[..., Any]]:
-    def with_grid(kernel: object, grid: object) -> Callable[..., Any]:
+def _launcher(original: Callable[..., Callable[..., object]]) -> Callable[[object, object], Callable[..., object]]:
+    def with_grid(kernel: object, grid: object) -> Callable[..., object]:
         def launch(*args: object, **kwargs: object) -> Any:
             if is_fake([*args, *kwargs.values()]):
                 return start(kernel, grid, args, kwargs)
@@ -94,8 +94,8 @@ def _launcher(original: Callable[[Any, Any], Callable[..., object]]) -> Callable
     return with_grid
 
 
-def _only_with_data(original: Callable[..., object]) -> Callable[..., Any]:
-    def run(kernel: Any, *args: Any, **kwargs: object) -> Any:
+def _only_with_data(original: Callable[..., object]) -> Callable[..., object]:
+    def run(kernel: object, *args: object, **kwargs: object) -> object:
         if is_fake([*args, *kwargs.values()]):
             raise Refused("a Triton kernel is started by `run` on tensors without data")
         return original(kernel, *args, **kwargs)
@@ -119,10 +119,10 @@ class _Python:
     def holder(self, item: torch.Tensor, *, written: bool) -> torch.Tensor | None:
         return next((tensor for tensor in (item, base_of(item)) if tensor is not None and covers(tensor)), None)
 
-    def layout(self, item: torch.Tensor, holder: torch.Tensor) -> list[Any]:
+    def layout(self, item: torch.Tensor, holder: torch.Tensor) -> list[object]:
         return [*item.size(), *item.stride(), item.storage_offset() - holder.storage_offset()]
 
-    def call(self, function: Any, meta: Mapping[str, Any]) -> Any:
+    def call(self, function: Callable[[dict[str, object]], object], meta: Mapping[str, object]) -> object:
         return function(dict(meta))
 
     def is_function(self, item: object) -> bool:
