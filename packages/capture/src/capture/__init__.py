@@ -48,7 +48,7 @@ from capture.evaluator.foreign_marks import is_left_out
 from capture.evaluator.size_marks import mark_dynamic, mark_static
 from capture.informing import Waiting as WaitingNotices
 from capture.informing import inform
-from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord
+from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log, RecompileRecord, SingleRunRecord
 from capture.operators.dynamic_sizes import define_all as define_operators
 from capture.operators.triton_kernels.launches import kernel_name as triton_kernel_name
 from capture.options import Options, ProgramSettings
@@ -79,6 +79,7 @@ __all__ = [
     "RecompileRecord",
     "RecompileRefused",
     "Region",
+    "SingleRunRecord",
     "Unsupported",
     "WaitingNotices",
     "allow_in_graph",

@@ -1,4 +1,4 @@
-"""Records of what happened, as data: graphs, breaks, recompilations, frames given up.
+"""Records of what happened, as data: graphs, breaks, recompilations, graphs that run once, frames given up.
 
 A record is frozen and refers to no tensor, frame or module, so that keeping it keeps nothing alive.  Rendering
 belongs to
@@ -19,7 +19,7 @@ from capture.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """A graph was recorded and given to the backend."""
+    """A graph was recorded, and given to the backend unless a ``SingleRunRecord`` follows."""
 
     location: Location
     operators: tuple[str, ...]
@@ -55,6 +55,14 @@ class RecompileRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SingleRunRecord:
+    """A graph was run as it was recorded, and not given to the backend: calls like this one find other code."""
+
+    location: Location
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class FallbackRecord:
     """A frame that CPython runs as if we were not there."""
 
@@ -63,7 +71,7 @@ class FallbackRecord:
     traceback: str = field(repr=False, default="")
 
 
-Record = GraphRecord | BreakRecord | RecompileRecord | FallbackRecord
+Record = GraphRecord | BreakRecord | RecompileRecord | SingleRunRecord | FallbackRecord
 Subscriber = Callable[[Record], None]
 
 

@@ -110,6 +110,7 @@ class Kind(StrEnum):
     FEW_OPERATORS = "few operators"
     IDLE = "idle"
     INTERNAL_ERROR = "internal error"
+    OWN_EFFECTS = "own effects"
     REBUILD = "rebuild"
     RECOMPILE_LIMIT = "recompile limit"
     RESUME = "resume"

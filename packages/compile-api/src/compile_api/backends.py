@@ -65,6 +65,8 @@ class Backend:
     lacks: Callable[[], str] = nothing_lacks
     function: CompilerFn | None = None
     """What it was made of, if that was a function with the public contract."""
+    spares_single_runs: bool = False
+    """Whether it takes so long that a graph which can run only once is better run as it is."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -97,12 +99,16 @@ def backend(
     devices: str = "CPU, GPU",
     training: bool = True,
     lacks: Callable[[], str] = nothing_lacks,
+    spares_single_runs: bool = False,
 ) -> Callable[[Callable[[Context], CompilerFn]], Callable[[Context], CompilerFn]]:
     """Registers a backend made from a context: the decorator of the built-in ones."""
 
     def register(make: Callable[[Context], CompilerFn]) -> Callable[[Context], CompilerFn]:
         for each in (name, *aliases):
-            _BACKENDS[each] = Backend(each, make, note, tuple(needs), install, devices, training, lacks)
+            _BACKENDS[each] = Backend(
+                *(each, make, note, tuple(needs), install, devices, training, lacks),
+                spares_single_runs=spares_single_runs,
+            )
         return make
 
     return register
@@ -135,7 +141,8 @@ def register_backend(function: CompilerFn | None = None, *, name: str | None = N
 def plain(name: str, compiler: CompilerFn, install: str = "") -> Backend:
     """A function with the public contract, as an entry of the table."""
     note = (compiler.__doc__ or "").strip().partition("\n")[0]
-    return Backend(name, lambda ctx: compiler, note, install=install, function=compiler)
+    spares = bool(getattr(compiler, "spares_single_runs", False))
+    return Backend(name, lambda ctx: compiler, note, install=install, function=compiler, spares_single_runs=spares)
 
 
 @cache

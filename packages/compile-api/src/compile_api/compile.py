@@ -16,7 +16,7 @@ from compile_api.backends import CompilerFn, Context, lookup
 from compile_api.ledger import GraphRefused, Ledger
 from compile_api.logs import follow
 from compile_api.module import SameModule, compiled_module
-from compile_api.observing import observed
+from compile_api.observing import observed, spares_single_runs
 from compile_api.options import Overrides, resolve, tell_of_unused
 from compile_api.progress import Progress
 from compile_api.state import STATE
@@ -86,7 +86,9 @@ def compile(
     ctx = Context(chosen, Ledger(), Progress.for_terminal(), guarded=True)
     follow(ctx.ledger)
     _tell_of_script(model, ctx.ledger)
-    optimized = _captured_for(observed(entry, ctx), ctx)
+    called: Any = observed(entry, ctx)
+    called.spares_single_runs = spares_single_runs(entry, chosen)
+    optimized = _captured_for(called, ctx)
     if isinstance(model, type):
         return _compiled_class(model, optimized, ctx.ledger)
     is_module = isinstance(model, torch.nn.Module)

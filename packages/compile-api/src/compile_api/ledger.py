@@ -128,6 +128,9 @@ class Ledger:
     def recompiled(self) -> tuple[capture.RecompileRecord, ...]:
         return tuple(record for record in self.frames.records() if isinstance(record, capture.RecompileRecord))
 
+    def run_once(self) -> tuple[capture.SingleRunRecord, ...]:
+        return tuple(record for record in self.frames.records() if isinstance(record, capture.SingleRunRecord))
+
     def left_alone(self) -> tuple[capture.FallbackRecord, ...]:
         return tuple(record for record in self.frames.records() if isinstance(record, capture.FallbackRecord))
 

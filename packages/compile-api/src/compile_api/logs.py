@@ -150,6 +150,10 @@ def _of_recompile(record: capture.RecompileRecord) -> Iterable[tuple[str, str]]:
     yield "recompiles", f"{record.location}: {record.failed}"
 
 
+def _of_single_run(record: capture.SingleRunRecord) -> Iterable[tuple[str, str]]:
+    yield "recompiles", f"{record.location}: {record.reason.explanation}"
+
+
 def _of_frame(record: capture.GraphRecord) -> Iterable[tuple[str, str]]:
     yield "guards", "\n".join([f"{len(record.guards)} of {record.location}", *(f"    {g}" for g in record.guards)])
 
@@ -177,6 +181,7 @@ _TEXTS: Mapping[type, Callable[[Any], Iterable[tuple[str, str]]]] = {
     capture.BreakRecord: _of_break,
     capture.FallbackRecord: _of_break,
     capture.RecompileRecord: _of_recompile,
+    capture.SingleRunRecord: _of_single_run,
     capture.GraphRecord: _of_frame,
     GraphCaptured: _of_captured,
     GraphCompiled: _of_compiled,

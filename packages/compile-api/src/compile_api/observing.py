@@ -18,6 +18,7 @@ from compile_api.accuracy import checked
 from compile_api.backends import Backend, CompilerFn, Context
 from compile_api.errors import BackendCannot
 from compile_api.ledger import GraphCaptured, GraphRefused, Ledger
+from compile_api.options import CompileOptions
 from compile_api.stored_graph import Maker
 
 
@@ -46,6 +47,11 @@ def observed(entry: Backend, ctx: Context) -> CompilerFn:
 
     compile_graph.__qualname__ = entry.name  # what capture calls the backend
     return compile_graph
+
+
+def spares_single_runs(entry: Backend, options: CompileOptions) -> bool:
+    """Whether graphs that can run only once are kept from a backend; who looks into each graph gets all of them."""
+    return entry.spares_single_runs and not (options.check or options.debug or options.trace)
 
 
 def _compiled(entry: Backend, ctx: Context, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:

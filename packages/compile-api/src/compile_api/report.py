@@ -33,6 +33,7 @@ class Report:
     left_alone: tuple[capture.FallbackRecord, ...] = ()
     inaccurate: tuple[GraphInaccurate, ...] = ()
     frames: tuple[capture.GraphRecord, ...] = ()
+    run_once: tuple[capture.SingleRunRecord, ...] = ()
     parts: tuple[str, ...] = ()
     """Where the compiled ones are, if there are several."""
 
@@ -102,6 +103,9 @@ class Report:
         yield from section(
             "recompiled",
             [f"{place(each.location)}: {each.failed.partition(' (assumed')[0]}" for each in self.recompiled],
+        )
+        yield from section(
+            "not compiled", [f"{place(each.location)}: {each.reason.explanation}" for each in self.run_once]
         )
         yield from section("left to Python", [_told(each.location, each.reason) for each in self.left_alone])
         yield from section(
@@ -189,6 +193,7 @@ def of_ledger(ledger: Ledger) -> Report:
         ledger.left_alone(),
         ledger.inaccurate(),
         ledger.frames_captured(),
+        ledger.run_once(),
     )
 
 

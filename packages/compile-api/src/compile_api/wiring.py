@@ -44,7 +44,11 @@ def aot_eager(ctx: Context) -> CompilerFn:
     return through_aotgrad(ctx, interpret, decompositions=None)
 
 
-@backend("inductor", note="fused kernels: C++ on CPUs, Triton on GPUs; inference and training")
+@backend(
+    "inductor",
+    note="fused kernels: C++ on CPUs, Triton on GPUs; inference and training",
+    spares_single_runs=True,
+)
 def inductor_backend(ctx: Context) -> CompilerFn:
     try:
         decompositions = inductor.decompositions()
@@ -59,6 +63,7 @@ def inductor_backend(ctx: Context) -> CompilerFn:
     "cudagraphs",
     aliases=("aot_cudagraphs",),
     note="ATen graphs recorded as CUDA graphs without generated kernels; eager on CPUs",
+    spares_single_runs=True,
 )
 def cudagraphs_backend(ctx: Context) -> CompilerFn:
     def record(direction: str) -> FxCompiler:

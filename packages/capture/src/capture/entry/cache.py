@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 import torch
 
 from capture import _engine
-from capture._engine import GuardedCode, drop_entries
+from capture._engine import GuardedCode, add_entry, drop_entries
 from capture.errors import Location
 from capture.evaluator.assumptions import Learnt
 from capture.guards.guard import Guard, answers_by_code
 from capture.guards.layouts import CLOSED, varied
-from capture.guards.sources import Inputs, MadeSource
+from capture.guards.sources import Inputs, MadeSource, Source
 from capture.log import FallbackRecord
 from capture.options import Options
 from capture.reasons import Kind, Reason
@@ -45,6 +45,16 @@ class Version:
     entry: GuardedCode
     guards: tuple[Guard, ...]
     piece: Piece
+    once: bool = False
+    """Its graph runs as it was recorded, for no other call is expected that it fits: the first one is up for review."""
+    changed: frozenset[Source] = frozenset()
+    """What its own effects change.  That this differs later says nothing of the calls."""
+
+    def stays(self) -> GuardedCode:
+        """Its code, which is reviewed later if it still has to be."""
+        if self.once:
+            self.entry.review = self.entry.hits + 1
+        return self.entry
 
     def first_failure(self, inputs: Inputs) -> Guard | None:
         index = self.entry.guards.first_failure(inputs.function, inputs.args)
@@ -56,6 +66,8 @@ class Version:
         with silenced():
             failures = self.entry.guards.failures(inputs.function, inputs.args)
         for guard in map(self.guards.__getitem__, failures):
+            if self._is_our_own(guard):
+                continue
             if guard.kind in ("tensor", "equals"):
                 actual, expected = _read(guard, inputs), guard.payload[0]
                 if not _is_another_number(guard.kind, expected, actual):
@@ -66,14 +78,22 @@ class Version:
                 return []
         return found
 
+    def _is_our_own(self, guard: Guard) -> bool:
+        """Whether it fails for what this version wrote; sizes and numbers that it wrote may vary as others do."""
+        if not self.changed or guard.source is None or self.changed.isdisjoint(guard.source.chain()):
+            return False
+        varies = guard.kind == "tensor" or (guard.kind == "equals" and type(guard.payload[0]) in _VARYING)
+        return not (guard.source in self.changed and varies)
+
 
 def _is_another_number(kind: str, expected: Any, actual: object) -> bool:
     if kind == "tensor":
         return _is_like(actual, expected)
-    return type(actual) is type(expected) and type(actual) in (int, float)
+    return type(actual) is type(expected) and type(actual) in _VARYING
 
 
 _ABSENT = object()
+_VARYING = (int, float)
 
 
 def _read(guard: Guard, inputs: Inputs) -> object:
@@ -107,8 +127,25 @@ class CodeState:
     decided: Verdict | None = None  # by a call that ended in a warning that is an error
     loops_let_go: list[frozenset[int]] = field(default_factory=list)
 
-    def add(self, entry: GuardedCode, guards: tuple[Guard, ...], piece: Piece) -> None:
-        self.versions.append(Version(entry, guards, piece))
+    def add(self, version: Version) -> None:
+        self.versions.append(version)
+        version.stays()
+
+    def drop(self, gone: Version, code: CodeType, owner: object) -> None:
+        """Another one is to be made in the place of this version."""
+        self.versions = [version for version in self.versions if version is not gone]
+        drop_entries(code, owner)
+        for version in self.versions:
+            add_entry(code, version.entry)
+
+    def is_compiled(self) -> bool:
+        """Whether a backend was asked for this code."""
+        return any(version.entry.code is not None and not version.once for version in self.versions)
+
+    def reaches(self, limit: int) -> bool:
+        """Whether there are as many versions as may be, of those to stay or of those that run once."""
+        once = sum(version.once for version in self.versions)
+        return max(once, len(self.versions) - once) >= limit
 
     def due(self, inputs: Inputs) -> Version | None:
         """The version that fits and is up for review."""
@@ -151,6 +188,8 @@ class CodeState:
     def _generalize(self, failed: Guard, actual: object, options: Options) -> None:
         assert failed.source is not None
         known = self.learnt.assumptions
+        if failed.kind == "equals" and self._is_our_own(failed.source, actual):
+            return
         if failed.kind == "equals" and type(failed.payload[0]) is type(actual):
             if type(actual) is int and not options.specialize_int:
                 self.learnt.learn(ints=known.ints | {failed.source})
@@ -162,6 +201,11 @@ class CodeState:
             sizes, strides = failed.payload[0][4:6]
             layout = known.layouts.get(failed.source, CLOSED) | varied(sizes, strides, actual)
             self.learnt.remember(known.with_layout(failed.source, layout))
+
+    def _is_our_own(self, source: Source, actual: Any) -> bool:
+        """Whether a number is another one because the frame itself wrote it, which it may have done for good."""
+        written = self.learnt.written.get(source)
+        return type(written) is type(actual) and repr(written) == repr(actual)
 
 
 class Cache:

@@ -18,7 +18,7 @@ import torch
 from capture import _engine, state
 from capture.bytecode.resume import Continuations
 from capture.entry import stance
-from capture.entry.cache import Cache, CodeState, Verdict, too_many, without_objects
+from capture.entry.cache import Cache, CodeState, Verdict, Version, too_many, without_objects
 from capture.entry.lean_frames import Leanness
 from capture.entry.left_alone import is_captured
 from capture.entry.translate import Backend, Translation, translate
@@ -121,7 +121,7 @@ def translate_frame(config: Config, function: FunctionType, args: tuple[object, 
     state, inputs = config.cache.state(code), Inputs(function, args)
     due = state.due(inputs)
     if due is not None and not stance.is_default():
-        return due.entry
+        return due.stays()
     if due is None and not stance.may_translate(location, lambda: state.why(inputs)):
         return _engine.SKIP_ONCE
     try:
@@ -246,24 +246,27 @@ def _run_eagerly(config: Config, location: Location, error: BackendError) -> Ver
 def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     code = inputs.function.__code__
     state = config.cache.state(code)
-    if (due := state.due(inputs)) is not None:
+    due = state.due(inputs)
+    if due is not None and due.once:
+        state.drop(due, code, config)
+    elif due is not None:
         return config.leanness.review(code, due, location)
     if (in_cpython := config.leanness.left(code)) is not None:
         return in_cpython
     known = state.fitting(inputs)
     if known is not None:  # another thread was faster; or this one was interrupted before the engine had it
         return _engine.SKIP_ONCE if known in _engine.entries(code) else known
-    sentence, allowance = state.why(inputs), config.idleness.allowance(inputs)
-    if sentence is not None:
-        if not state.is_idle():
+    allowance = config.idleness.allowance(inputs)
+    if due is None and (sentence := state.why(inputs)) is not None:
+        if state.is_compiled() or (state.reaches(config.recompile_limit) and not state.is_idle()):
             _note_recompilation(config, location, state, sentence)
-        if len(state.versions) >= config.recompile_limit and not _may_open(config, state):
+        if state.reaches(config.recompile_limit) and not _may_open(config, state):
             return _too_many(config, location, state)
         if config.options.dynamic is not False and allowance is None:
             state.learn(inputs, config.options)
     state.learnt.learn(all_sizes=config.options.dynamic is True)
     try:
-        made = _made_of_what_stays(lambda: translate(config, inputs, state.learnt, allowance))
+        made = _made_of_what_stays(lambda: translate(config, inputs, state.learnt, allowance, due is not None))
     except SizesFixed:
         return _too_many(config, location, state)
     except LeftIdle as left:
@@ -279,7 +282,8 @@ def _translate(config: Config, inputs: Inputs, location: Location) -> Verdict:
     with looking():  # from here on the engine knows the tensors by their numbers: it asks nothing that a mode would see
         holds = guards.check(inputs.function, inputs.args)
     entry = _engine.GuardedCode(made.code, guards, config)
-    state.add(entry, without_objects(made.guards), config.leanness.piece(code, made, entry))
+    piece = config.leanness.piece(code, made, entry)
+    state.add(Version(entry, without_objects(made.guards), piece, made.once, made.changed))
     if not holds and _is_outdated(made, guards, inputs):  # it is for calls to come
         _engine.add_entry(code, entry)
         return _engine.SKIP_ONCE
@@ -317,7 +321,7 @@ def _note_recompilation(config: Config, location: Location, state: CodeState, se
     asked = program_settings()
     if asked.recompiling_is_an_error:
         raise RecompileRefused(f"{location} would be captured again, which is an error by the settings: {sentence}")
-    if asked.limit_is_an_error and len(state.versions) >= config.recompile_limit:
+    if asked.limit_is_an_error and state.reaches(config.recompile_limit):
         raise RecompileLimitHit(f"{location}: {too_many(location, state, config.recompile_limit).reason.explanation}")
     config.log.add(RecompileRecord(location, sentence))
 

@@ -27,6 +27,7 @@ from capture.bytecode.emitter import Emitter
 from capture.bytecode.instructions import Instruction
 from capture.bytecode.resume import Continuations, NotResumable
 from capture.entry import kinds_of_values  # noqa: F401 - its parts write themselves into the tables
+from capture.entry.single_runs import numbers_that_vary, reason_of, remember_numbers, spares
 from capture.errors import BackendError, CaptureWarning, Location, SkipFrame, Unsupported, words_of
 from capture.evaluator.assumptions import Learnt, Restart, Returned, SizesFixed, Stopped
 from capture.evaluator.idle_frames import Allowance, insist_on_some, leave_at_a_break, most_idle_steps, spend
@@ -34,7 +35,7 @@ from capture.evaluator.machine import Machine
 from capture.guards.guard import Guard
 from capture.guards.sources import ArgSource, AttrSource, CallSource, ConstSource, Inputs, Source
 from capture.informing import inform
-from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log
+from capture.log import BreakRecord, FallbackRecord, GraphRecord, Log, SingleRunRecord
 from capture.options import Options
 from capture.reasons import RAISES, Kind, Reason, UsedUp
 from capture.recording import forward_mode, saved_tensors, shared_memory
@@ -54,6 +55,7 @@ from capture.values.tensor import TensorValue
 from capture.writing.breaks import Stop
 from capture.writing.commit import LOST, Commit, Written
 from capture.writing.lock_blocks import Holding, Recheck
+from capture.writing.own_effects import OwnChange, own_changes
 from capture.writing.rebuild.contexts import enter_contexts
 from capture.writing.restart import Failures, StartingOver, run_the_frame
 from capture.writing.results import Results
@@ -92,13 +94,20 @@ class Translation:
     visited: frozenset[int]
     """Which instructions of the frame were evaluated."""
     recheck: Recheck | None = None
+    once: bool = False
+    """Its graph runs as it was recorded."""
+    changed: frozenset[Source] = frozenset()
+    """What it relies on and its own effects change."""
 
 
-def translate(settings: Settings, inputs: Inputs, learnt: Learnt, allowance: Allowance | None = None) -> Translation:
+def translate(
+    settings: Settings, inputs: Inputs, learnt: Learnt, allowance: Allowance | None = None, again: bool = False
+) -> Translation:
     """Evaluate the frame, compile its graph, write its code; where something is found out on the way, once more.
 
     What is found out is in the assumptions of the next evaluation: a dynamic size taken as fixed, a step that CPython
-    has to take because what it makes cannot be made by our code, a check that would come too late.
+    has to take because what it makes cannot be made by our code, a check that would come too late.  ``again``: such
+    a call came before, so that its graph is worth compiling whatever the frame writes.
     """
     started, hooked = time.perf_counter(), saved_tensors.innermost() is not None
     assumptions = learnt.assumptions
@@ -108,7 +117,9 @@ def translate(settings: Settings, inputs: Inputs, learnt: Learnt, allowance: All
             machine = Machine(inputs, assumptions, settings.options, settings.signals)
             try:
                 outcome = _evaluate(machine, allowance)
-                return _Translator(settings, inputs, machine, learnt, started, hooked).translate(outcome, allowance)
+                translator = _Translator(settings, inputs, machine, learnt, started, hooked)
+                translator.may_spare = not again and spares(settings.backend)
+                return translator.translate(outcome, allowance)
             except Restart as restart:
                 assumptions = restart.assumptions
                 learnt.remember(assumptions)
@@ -147,6 +158,8 @@ class _Translator:
         self.graph: fx.GraphModule | None = None
         self.starting_over: StartingOver | None = None
         self.results: Results | None = None
+        self.may_spare = False
+        self.changes: list[OwnChange] = []
         self.location = Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
 
     def translate(self, outcome: Returned | Stopped, allowance: Allowance | None) -> Translation:
@@ -205,9 +218,10 @@ class _Translator:
         stopped = outcome if isinstance(outcome, Stopped) else None
         guards = tuple(self.guards())
         self._record_graph(guards)
-        return Translation(
-            self._assemble(), guards, self.graph, stopped, frozenset(self.machine.stepper.visited), holding.recheck
-        )
+        remember_numbers(self.learnt, self.changes)
+        visited = frozenset(self.machine.stepper.visited)
+        once, changed = self._runs_once, frozenset(change.source for change in self.changes)
+        return Translation(self._assemble(), guards, self.graph, stopped, visited, holding.recheck, once, changed)
 
     def _assemble(self) -> CodeType:
         template = all_positional(self.code)
@@ -238,6 +252,7 @@ class _Translator:
         machine.balance()
         if not machine.graph.operations:
             return
+        self._look_at_own_changes()
         outputs = [_without_history(value) if value in spent else _node_of(value) for value in results]
         unread = machine.graph.unread(outputs)
         outputs += unread
@@ -257,6 +272,18 @@ class _Translator:
         for value, truth in machine.checks:
             assert self.starting_over is not None
             self.starting_over.unless(value, truth)
+
+    def _look_at_own_changes(self) -> None:
+        machine = self.machine
+        self.changes = own_changes(machine.effects.changed(), machine.guards.all())
+        varying, symbols = numbers_that_vary(self.learnt, self.changes, self.settings.options)
+        if symbols:
+            machine.restart(**varying)
+        self.learnt.learn(**varying)
+
+    @property
+    def _runs_once(self) -> bool:
+        return self.may_spare and bool(self.changes)
 
     def _holds_over_graph(self, locks: Locks) -> bool:
         """Where the graph cannot simply be called again, the locks are taken before it, too."""
@@ -299,6 +326,8 @@ class _Translator:
         return self.starting_over.around_the_graph()
 
     def _compile(self, module: fx.GraphModule, examples: list[object]) -> Callable[..., object]:
+        if self._runs_once:
+            return with_modes_put_back(module.forward, module)
         try:
             with modes_kept(), self.settings.signals.let_through():
                 compiled = self.settings.backend(module, examples)
@@ -525,6 +554,8 @@ class _Translator:
                 tuple(value.describe() for value in self.machine.effects.changed()),
             )
         )
+        if self._runs_once:
+            self.settings.log.add(SingleRunRecord(self.location, reason_of(self.changes)))
 
 
 def _insist_on_backward_once(outcome: Returned | Stopped, spent: Collection[Value]) -> None:

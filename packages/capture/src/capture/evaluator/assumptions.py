@@ -90,6 +90,8 @@ class Learnt:
     def __init__(self) -> None:
         self.assumptions = Assumptions()
         self.defines_classes = False  # whose dummies are garbage after the evaluation
+        self.written: dict[Source, Any] = {}
+        """The numbers that the frames themselves wrote where another was relied on; None for one of the graph's."""
 
     def learn(self, **changes: Any) -> None:
         self.assumptions = replace(self.assumptions, **changes)

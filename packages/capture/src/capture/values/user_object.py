@@ -256,6 +256,12 @@ class UserObject(Value):
             return is_filled(member, self.obj)
         return name in self._instance_dict()
 
+    def current_names(self) -> list[str]:
+        """The names in the instance's dict as they are by now, in its order."""
+        held = self._instance_dict()
+        names = [name for name in held if self.overlay.get(name, self) is not None and name not in self.deleted]
+        return names + [name for name, value in self.overlay.items() if value is not None and name not in names]
+
     # -- the rest of Python's questions --------------------------------------------------------------------------
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
