@@ -107,3 +107,24 @@ def test_another_layout_of_a_view_is_no_write(name):
     x = torch.ones(4, requires_grad=True)
     aotgrad.function(program, forward=aotgrad.run_eagerly)(x * 1).sum().backward()
     assert torch.allclose(x.grad, torch.ones(4).cos())
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_view_that_is_used_after_a_write_to_what_it_views(whole):
+    """Autograd no longer comes by an argument that is a view itself."""
+
+    def program(v, w):
+        view = v[1:]
+        view.mul_(w)
+        return view / 2
+
+    def compiled():
+        w = torch.full((3,), 3.0, requires_grad=True)
+        base = w * torch.ones(3)
+        return aotgrad.function(program, forward=aotgrad.run_eagerly)(base if whole else base.view(3), w[1:])
+
+    if whole:
+        compiled().sum().backward()
+    else:
+        with pytest.raises(aotgrad.AotgradError, match="is a view is used after a write"):
+            compiled()

@@ -74,6 +74,7 @@ class Mutation:
     data: bool
     tracked: bool  # autograd saw the change, so the write-back must be seen too
     layout: Restride | None
+    writes: int = 1  # how many autograd counted
 
 
 @dataclass(frozen=True, slots=True)

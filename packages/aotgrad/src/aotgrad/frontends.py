@@ -143,11 +143,13 @@ def input_kinds(leaves: Sequence[Any], *, dynamic: bool) -> Iterator[Any]:
     """One hashable entry for each leaf: what it is, and who is the same tensor or shares memory with whom."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     sharing = Counter(map(_memory, tensors)) if len(tensors) > 1 else Counter()
+    followed = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     order: dict[int, int] = {}
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             strided = leaf.layout is torch.strided
             yield type(leaf), leaf.dtype, leaf.device, leaf.requires_grad, leaf.is_leaf, leaf.is_conj(), leaf.is_neg()
+            yield followed and leaf._is_view()
             yield (leaf.shape, leaf.stride()) if strided and not dynamic else leaf.dim()
             if sharing[_memory(leaf)] > 1:
                 objects = order.setdefault(id(leaf), len(order)), order.setdefault(_memory(leaf), len(order))

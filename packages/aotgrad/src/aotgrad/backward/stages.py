@@ -56,6 +56,7 @@ class Staged:
         self.fixed_sizes = has_fixed_sizes(pair.backward)
         self.fewer = FewerTangents(pair.backward, compile_backward)
         self.early = early_writes(joint, pair)
+        self.writes = {mutation.input: mutation.writes for mutation in pair.facts.mutations}
         self.reached_later = reached_later(self.stages, self.early)
         self._whole: Boxed | None = None
         self._saved = [role for role in pair.backward.inputs if isinstance(role, Saved)]
@@ -104,7 +105,7 @@ class Staged:
             for number, value in zip(stage.outputs, made, strict=True):
                 values[layout.differentiable[number]] = arrived[number] = value
                 if number in self.early:
-                    arrived[number] = write_back(given[self.early[number]], value)
+                    arrived[number] = write_back(given[self.early[number]], value, self.writes[self.early[number]])
         return tuple(values)
 
     def gradients(

@@ -15,7 +15,7 @@ import torch
 from aotgrad.autograd_graph.saved_inputs import Noted, SavedInput, note_saved
 from aotgrad.calling.storage_sizes import storage_numel
 from aotgrad.calling.view_replay import Outputs, layout_arguments
-from aotgrad.calling.written_inputs import write_back
+from aotgrad.calling.written_inputs import note_changes, write_back
 from aotgrad.errors import InputChanged, refuse_miscount
 from aotgrad.facts import (
     Facts,
@@ -23,7 +23,6 @@ from aotgrad.facts import (
     OfResult,
     Output,
 )
-from aotgrad.partitioning.input_writes import note_changes
 from aotgrad.source import Source
 from aotgrad.tensors.symbols import size_hint
 from aotgrad.torch_versions import foreach_copy_, unsafe_set_version_counter
@@ -157,8 +156,8 @@ def _write_mutations(
             copied[entry.position] += 1
         if mutation.data and mutation.tracked:
             if mutation.input not in early:
-                source.add(f"{source.constant(write_back, 'write_back')}({name}, {new})", 1)
-            copied[entry.position] += 1
+                source.add(f"{source.constant(write_back, 'write_back')}({name}, {new}, {mutation.writes})", 1)
+            copied[entry.position] += max(mutation.writes, 1)
         elif mutation.data:
             seen = counts.get(entry.position, 0) > copied[entry.position] and not entry.members
             target = f"{name}.data" if not seen else f"{name}.detach()" if entry.requires_grad else name

@@ -5,12 +5,28 @@ Must not know: graphs, how the new values were computed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 
 
-def write_back(written: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+def write_back(written: torch.Tensor, new: torch.Tensor, writes: int) -> torch.Tensor:
     """The new values know where the old ones come from, if they come from those: `copy_` alone would bring zeros there
-    in any case.  Of a view autograd needs the base's history, and a gradient that is kept hangs on its own."""
+    in any case.  Of a view autograd needs the base's history, and a gradient that is kept hangs on its own.
+
+    Of several writes the last is this one: each gives a view another step of autograd's.
+    """
     if not (written._is_view() or written.is_leaf or written.retains_grad):
         written.detach_()
+    if writes > 1:
+        note_changes([written] * (writes - 1))
     return written.copy_(new)
+
+
+def note_changes(tensors: Iterable[torch.Tensor]) -> None:
+    """Autograd learns that tensors were written behind its back."""
+    changed = list(tensors)
+    try:
+        torch.autograd.graph.increment_version(changed)
+    except RuntimeError:  # tensors of inference mode have no versions; to count others twice does no harm
+        torch.autograd.graph.increment_version([tensor for tensor in changed if not tensor.is_inference()])

@@ -6,8 +6,6 @@ Must not know: how the copies are compiled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import fx
 
@@ -42,12 +40,3 @@ def write_inside(half: Half, signature: Signature, facts: Facts) -> tuple[Half, 
     half.module.recompile()
     outputs = tuple(half.outputs[place] for place in kept)
     return Half(half.module, half.inputs, outputs), frozenset(updates[place].input for place in written)
-
-
-def note_changes(tensors: Iterable[torch.Tensor]) -> None:
-    """Autograd learns that tensors were written behind its back."""
-    changed = list(tensors)
-    try:
-        torch.autograd.graph.increment_version(changed)
-    except RuntimeError:  # tensors of inference mode have no versions; to count others twice does no harm
-        torch.autograd.graph.increment_version([tensor for tensor in changed if not tensor.is_inference()])

@@ -33,6 +33,7 @@ from aotgrad.recording.memory_order import (
     refuse_normal,
     symbolic_out_of_order,
 )
+from aotgrad.recording.watched_views import Watched
 from aotgrad.tensors import functional
 from aotgrad.torch_versions import (
     DisablePythonDispatcher,
@@ -75,15 +76,21 @@ class EarlyRules(TorchFunctionMode):
         writing: Writing,
         versions: dict[int, tuple[torch.Tensor, int]],
         histories: Histories,
+        watched: Watched,
     ) -> None:
         super().__init__()
         self._layouts, self._arrived, self._writing, self._versions = layouts, arrived, writing, versions
-        self._histories = histories
+        self._histories, self._watched = histories, watched
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        kwargs, func = dict(kwargs or {}), _torchs_own(func)
+        result = self._run(_torchs_own(func), args, dict(kwargs or {}))
+        if func != _FORGETS_HOOKS:
+            self._watched.look()
+        return result
+
+    def _run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if func == _FORGETS_HOOKS:
             return func(*args, **kwargs)
         refuse_overlaps(func, args, kwargs)

@@ -26,6 +26,7 @@ from aotgrad.recording.histories import Histories
 from aotgrad.recording.lost_writes import BY_STRIDES, WINDOWS, refuse_lost_writes
 from aotgrad.recording.memory_order import corrected, has_gaps, may_be_laid_out, order_of, refuse_normal
 from aotgrad.recording.recomputed import REPEATS
+from aotgrad.recording.watched_views import Watched
 from aotgrad.roles import MAY_RAISE
 from aotgrad.tensors import functional
 from aotgrad.tensors.dense import oddity
@@ -90,6 +91,7 @@ class Recorder(TorchDispatchMode):
         self.layouts: dict[int, torch.Tensor] = {}  # of inputs, by the id of what the program sees
         self.arrived: dict[Any, torch.Tensor] = {}  # what the program sees of inputs with a history, by its end here
         self.view_versions: dict[int, tuple[torch.Tensor, int]] = {}  # of views the program made, when it made them
+        self.watched = Watched()
         self.opened_leaves: list[Opened] = []
         self.opened_results: list[Opened] = []
         self.taken: set[OpOverload] = set()  # kinds of views that are hard to write through, of those the program took

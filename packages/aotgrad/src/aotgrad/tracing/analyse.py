@@ -168,7 +168,7 @@ def _mutation(index: int, entry: TracedInput) -> Mutation | None:
         )
     if tracked and len(entry.seen) > 1:
         raise Unsupported("inputs that share memory get a history by a change in place", "change copies of them")
-    return Mutation(index, data, tracked, new_layout)
+    return Mutation(index, data, tracked, new_layout, _counted(entry))
 
 
 def _counts(inputs: Sequence[TracedInput]) -> Iterator[tuple[int, int]]:
@@ -261,7 +261,7 @@ def _has_function_between(view: torch.Tensor, base: torch.Tensor) -> bool:
     return False
 
 
-def _has_history(output: torch.Tensor) -> bool:
+def has_history(output: torch.Tensor) -> bool:
     try:
         return output.grad_fn is not None
     except RuntimeError:  # torch allows no use of it any more, which whoever returns it is told
@@ -293,7 +293,7 @@ class _Outputs:
         tensors = {id(o): o for o in outputs if isinstance(o, torch.Tensor) and functional.is_functional(o)}
         for output in tensors.values():
             self._sharing[functional.memory_of(output)].append(output)
-        followed = [output for output in tensors.values() if self.training and _has_history(output)]
+        followed = [output for output in tensors.values() if self.training and has_history(output)]
         self._passed = {id(followed[number]) for numbers in behind(followed) for number in numbers}
 
     def read(self, output: Any) -> Output:
@@ -435,7 +435,7 @@ class _Outputs:
 
     def _path(self, base: torch.Tensor, view: torch.Tensor, *, restrided: bool = False) -> tuple[Any, ...]:
         """Steps that make `view` from the real counterpart of `base`."""
-        if view.requires_grad and _has_history(view) and _has_function_between(view, base):
+        if view.requires_grad and has_history(view) and _has_function_between(view, base):
             raise Unsupported("a function with a backward of its own returns what it was given", "return a copy of it")
         inner, outer = functional.current(base), functional.current(view)
         steps: Sequence[Any] | None = None

@@ -42,6 +42,7 @@ class GraphInput:
     is_leaf: bool = True
     members: tuple[Member, ...] = ()
     within: bool = False  # within a tensor subclass object, which is what autograd follows
+    view: bool = False  # of another tensor, as autograd knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def _tensor_input(position: int, value: torch.Tensor, fakes: Fakes, dynamic: boo
         raise Unsupported(f"argument {position} {odd}", "only strided tensors are compiled")
     # Detached: the graph's own autograd history must not hang on the caller's tensor.
     fake = _detached(value) if isinstance(value, FakeTensor) else fakes.of(value.detach(), dynamic=dynamic)
-    return GraphInput(position, fake, value.requires_grad, value.is_leaf)
+    return GraphInput(position, fake, value.requires_grad, value.is_leaf, view=value._is_view())
 
 
 def _detached(fake: FakeTensor) -> FakeTensor:

@@ -51,6 +51,7 @@ from aotgrad.torch_versions import (
 )
 from aotgrad.tracing.analyse import Analysis, TracedInput, analyse
 from aotgrad.tracing.inputs import GraphInput, Signature
+from aotgrad.tracing.written_views import refuse_written_views
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ def trace_joint(
     with _tracing(recorder):
         for entry, given in zip(inputs, signature.inputs, strict=True):
             _present(entry, given, training)
+            if training and given.view and not entry.value.is_inference():
+                recorder.watched.add(entry.value)
         if training:
             recorder.until_traced.enter_context(numbered_versions(_alone_in_memory(inputs)))
             recorder.histories.leaves.update(entry.node for entry in inputs if entry.tracked or entry.within)
@@ -115,6 +118,8 @@ def trace_joint(
             refuse_windows(inputs[index].fake for index in analysis.facts.updates)
         candidates = zip([*analysis.updates, *analysis.results], analysis.differentiable, strict=True)
         differentiable = [value for value, follows in candidates if follows]
+        if training:
+            refuse_written_views(recorder, zip(inputs, signature.inputs, strict=True), outputs, differentiable)
         returned = _returned(recorder, analysis)
         _refuse_told(differentiable)
         stops = _Stops(recorder, inputs, differentiable if training else ())
@@ -226,7 +231,12 @@ def _tracing(recorder: Recorder) -> Iterator[None]:
         stack.enter_context(recorder)
         stack.enter_context(functional.functionalization())
         rules = EarlyRules(
-            recorder.layouts, recorder.arrived, recorder.writing, recorder.view_versions, recorder.histories
+            recorder.layouts,
+            recorder.arrived,
+            recorder.writing,
+            recorder.view_versions,
+            recorder.histories,
+            recorder.watched,
         )
         stack.enter_context(rules)
         stack.enter_context(recorder.until_traced)

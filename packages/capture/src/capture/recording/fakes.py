@@ -81,6 +81,11 @@ class Fakes:
                 return copy.as_strided(size, stride)
             return torch.empty_strided(size, stride, dtype=fake.dtype, device=fake.device).copy_(fake)
 
+    def viewed(self, fake: torch.Tensor) -> torch.Tensor:
+        """The same as a view."""
+        with torch.enable_grad(), self.mode:
+            return torch.ops.aten.alias.default(fake)
+
     def like_its_base(self, base: torch.Tensor) -> torch.Tensor:
         """Of what wants gradients only because its base does, which ``base`` stands for."""
         base.requires_grad_(True)
@@ -135,7 +140,7 @@ class Arrived:
         if _memory_of(fake) != self._memory or (same and str(layout) == str(self._layout)):
             return fake
         with torch.no_grad(), fakes.mode:
-            came = fake.detach().as_strided(*self._layout)
+            came = fake.detach().as_strided(*self._layout).data  # no view
         wanted_gradients, was_leaf = self._gradients
         came.requires_grad_(wanted_gradients)
         return came if was_leaf else fakes.with_history(came)

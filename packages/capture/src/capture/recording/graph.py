@@ -90,6 +90,8 @@ class GraphRecorder:
         self.operations = 0
         self.views_without_history: dict[int | None, list[torch.Tensor]] = {}
         self.lost_histories: dict[int, object] = {}  # views of which torch tells nothing more, and since where
+        self.views: set[fx.Node] = set()  # inputs with a history that are views, and were written to
+        self.told: set[int] = set()  # inputs of which is known whether they are
         self.arrived: dict[int, tuple[Any, Any]] = {}  # inputs with a history, and the last step of it
         self.readers: set[type] = set()  # functions with a backward of their own that looks at what was kept for it
         self.used_up: set[object] = set()  # steps of autograd's history that a backward in the graph has freed
@@ -132,7 +134,8 @@ class GraphRecorder:
         """What stands for an input, as it comes with the call."""
         node = self.inputs[source]
         value = node.meta["val"]
-        return self._came[node].again(value, self.fakes) if node in self._came else value
+        came = self._came[node].again(value, self.fakes) if node in self._came else value
+        return self.fakes.viewed(came) if node in self.views else came
 
     def fake_input(self, tensor: torch.Tensor, source: Source, layout: OpenLayout) -> torch.Tensor:
         """The metadata of a real tensor; what is open of its sizes and strides becomes symbols."""

@@ -15,6 +15,7 @@ import torch
 from capture.guards.sources import AttrSource
 from capture.reasons import Kind
 from capture.recording.graph import memory_of
+from capture.recording.tensor_queries import answer_of
 from capture.recording.world import Recording
 from capture.torch_versions import is_view
 from capture.values.autograd_leaves import has_known_history
@@ -31,6 +32,8 @@ def insist_on_known_histories(ctx: Recording, name: str, operands: Collection[to
         for fake in inputs:
             if _is_first_of_a_view(_last_step(ctx, name, fake)):
                 _insist_on_being_no_view(ctx, name, fake)
+        if memory in ctx.graph.mode.journal.written:
+            _tell_views(ctx, inputs)
         if len(inputs) > 1 and any(_has_another_history(ctx, fake) for fake in inputs):
             _spoilt(ctx, f"`{name}` changes the history of tensors that share memory")
         for view in ctx.graph.views_without_history.get(memory, ()):
@@ -77,6 +80,19 @@ def _insist_on_being_no_view(ctx: Recording, name: str, fake: torch.Tensor) -> N
     if is_view(value.obj):
         _spoilt(ctx, f"`{name}` gives {value.describe()}, a view, a history through another view")
     ctx.wrap(None, AttrSource(value.source, "_base"))
+
+
+def _tell_views(ctx: Recording, written: Iterable[torch.Tensor]) -> None:
+    """Backends are told which inputs with a history are views, once there was a write to them: autograd gives these
+    another history then, and others not in the same way."""
+    for fake in written:
+        value = ctx.tensors.get(id(fake))
+        if value is None or value.source is None or id(fake) in ctx.graph.told or not has_known_history(fake):
+            continue
+        if fake.grad_fn is not None:
+            ctx.graph.told.add(id(fake))
+            if answer_of(ctx, value, "_is_view"):
+                ctx.graph.views.add(value.node)
 
 
 def _insist_that_nobody_watches(ctx: Recording, name: str) -> None:
