@@ -155,22 +155,23 @@ static const struct {
     Operand operand;
     PyObject *(*fetch)(const Node *, PyObject *, const Call *);
     Reach reach;
+    bool runs_code;
 } accessors[] = {
     {"root", NOTHING, fetch_root},
     {"arg", NUMBER, fetch_argument},
     {"closure", NUMBER, fetch_closure},
     {"cell", NUMBER, fetch_cell},
     {"global", NAME, fetch_global},
-    {"attr", NAME, fetch_attribute},
+    {"attr", NAME, fetch_attribute, BY_ANYTHING, true},
     {"dict", NOTHING, fetch_instance_dict, BY_INSTANCE_DICT},
     {"key", OBJECT, fetch_key, BY_KEY},
     {"item", NUMBER, fetch_item},
-    {"getitem", OBJECT, fetch_getitem},
+    {"getitem", OBJECT, fetch_getitem, BY_ANYTHING, true},
     {"type", NOTHING, fetch_type},
     {"const", OBJECT, fetch_constant},
-    {"call", OBJECT, fetch_call},
-    {"method", NAME, fetch_method},
-    {"made", OBJECT, fetch_made},
+    {"call", OBJECT, fetch_call, BY_ANYTHING, true},
+    {"method", NAME, fetch_method, BY_ANYTHING, true},
+    {"made", OBJECT, fetch_made, BY_ANYTHING, true},
     {"shown", NOTHING, fetch_shown},
 };
 
@@ -218,6 +219,7 @@ accessor_parse(PyObject *spec, Node *node)
         if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(spec, 0), accessors[i].name) == 0) {
             node->fetch = accessors[i].fetch;
             node->reach = accessors[i].reach;
+            node->runs_code = accessors[i].runs_code;
             return parse_operand(spec, accessors[i].operand, node);
         }
     }

@@ -176,7 +176,7 @@ any_check(const Node *node)
     return check;
 }
 
-/* The first check that fails on a node's value or below, or NULL.  What failed goes to the front. */
+/* The first check that fails on a node's value or below, or NULL.  What failed goes to the front, if it may. */
 static const Check *
 walk_below(Guards *guards, Node *node, PyObject *value, const Call *call)
 {
@@ -188,7 +188,7 @@ walk_below(Guards *guards, Node *node, PyObject *value, const Call *call)
     for (Py_ssize_t i = 0; i < node->child_count; i++) {
         const Check *failed = guards_walk(guards, node->children[i], value, call);
         if (failed != NULL) {
-            if (i > 0 && guards != NULL && guards->walkers == 1) {
+            if (i > 0 && !node->children[i]->runs_code && guards != NULL && guards->walkers == 1) {
                 move_to_front(node, i);
             }
             return failed;

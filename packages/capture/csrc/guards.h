@@ -14,6 +14,7 @@ typedef enum { BY_ANYTHING, BY_INSTANCE_DICT, BY_KEY } Reach;
    set) where there is no such value. */
 struct Node {
     Reach reach;
+    bool runs_code;     /* to be reached: what was asked before may be what allows it, so it stays behind that */
     Py_ssize_t weight;  /* nodes of the subtree */
     bool follows;       /* may have a chain of its own: an ancestor's has been in vain, or cannot include it */
     Chain *chain;       /* of the last walk from here, or NULL */

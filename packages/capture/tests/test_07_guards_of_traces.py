@@ -303,6 +303,19 @@ def test_asking_what_varied_runs_no_code_of_a_class_that_was_not_expected(x):
     assert asked == [Other]
 
 
+def test_the_gradient_of_what_is_no_leaf_any_more_is_not_read():
+    def program(w):
+        w.backward()
+
+    region, w = capture.optimize("eager", strict=True)(program), torch.tensor(1.0, requires_grad=True)
+    region(w)
+    region(w)  # the gradient is there, which differs first
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        region(w * 1)
+    assert w.grad == 3
+
+
 # -- what guards say, in explanations and where they fail -------------------------------------------------------------
 
 
