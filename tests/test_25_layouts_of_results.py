@@ -30,6 +30,10 @@ OPERATORS = {
     "clone": lambda x: x.clone(),
     "gelu": F.gelu,
     "index_add": lambda x: x.index_add(2, torch.tensor([0]), x[:, :, :1] * 1),
+    "index_fill": lambda x: x.index_fill(1, torch.tensor([0]), 3.0),
+    "slice_scatter": lambda x: x.slice_scatter(x[:, :1] * 2, 1, 0, 1),
+    "batch norm in inference": lambda x: F.batch_norm(x, torch.zeros(3), torch.ones(3)),
+    "channel_shuffle": lambda x: F.channel_shuffle(x, 3),
     "cumsum": lambda x: x.cumsum(1),
     "sum": lambda x: x.sum(2),
 }
@@ -92,3 +96,40 @@ def test_batch_norms_lie_as_in_eager_where_sizes_vary(training, backend):
     compiled = compile_api.compile(lambda x: normalised(x, training), backend=backend)
     for x in (torch.rand(3, 4), torch.rand(3, 5).t(), torch.rand(3, 6).t(), torch.rand(4, 3), torch.rand(5, 7, 3).mT):
         assert compiled(x).stride() == torch.empty_like(x, memory_format=torch.contiguous_format).stride()
+
+
+SEQUENCES = {
+    "contiguous": torch.rand(2, 4, 6),
+    "channels last": torch.rand(2, 6, 4).transpose(1, 2),
+    "turned around": torch.rand(6, 4, 2).permute(2, 1, 0),
+    "every second": torch.rand(2, 8, 12).transpose(1, 2)[:, ::2, ::2],
+}
+OF_SEQUENCES = {
+    "max_pool1d": lambda x: F.max_pool1d(x, 2),
+    "max_pool1d with positions": lambda x: F.max_pool1d(x, 2, return_indices=True)[0],
+    "avg_pool1d": lambda x: F.avg_pool1d(x, 2),
+    "ldexp": lambda x: torch.ldexp(x, torch.ones(x.shape, dtype=torch.int)),
+    "index_fill": lambda x: x.index_fill(1, torch.tensor([0]), 3.0),
+    "index_fill by a tensor": lambda x: x.index_fill(2, torch.tensor([0]), torch.tensor(3.0)),
+    "roll": lambda x: x.roll(1, 1),
+    "select_scatter": lambda x: x.select_scatter(x[:, 0] * 2, 1, 0),
+    "interpolate": lambda x: F.interpolate(x, scale_factor=2),
+    "pad": lambda x: F.pad(x, (1, 1), mode="reflect"),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("followed", [True, False])
+@pytest.mark.parametrize("layout", SEQUENCES)
+def test_sequences_lie_as_in_eager(layout, followed, backend):
+    """And the function is told so while it runs."""
+
+    def program(x):
+        made = [operator(x) for operator in OF_SEQUENCES.values()]
+        return made, [each.stride() for each in made]
+
+    x = SEQUENCES[layout].detach().requires_grad_(followed)
+    (found, told), (expected, _) = compile_api.compile(program, backend=backend)(x), program(x)
+    strides = [each.stride() for each in expected]
+    assert dict(zip(OF_SEQUENCES, told, strict=True)) == dict(zip(OF_SEQUENCES, strides, strict=True))
+    assert [each.stride() for each in found] == strides

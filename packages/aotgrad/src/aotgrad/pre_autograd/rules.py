@@ -28,6 +28,7 @@ from aotgrad.recording.custom_ops import call_functional, writing_overload
 from aotgrad.recording.histories import Histories
 from aotgrad.recording.memory_order import (
     has_gaps,
+    has_known_layout,
     lies_as_normalized,
     lies_in_order,
     refuse_normal,
@@ -368,10 +369,14 @@ def interpolate(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 @early(torch.max_pool1d, nnf.max_pool1d)
 def max_pool1d(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Without gradients torch has a kernel of its own on CPUs, which takes less than what is traced in its place."""
+    """Without gradients torch has a kernel of its own on CPUs, which takes less than what is traced in its place, and
+    gives what is contiguous."""
     if input.device.type == "cpu" and not input.dtype.is_floating_point:
         raise FailsOnFakes(f"max_pool1d of {input.dtype}", "run it eagerly: the result or the error is its own")
-    return nnf.max_pool1d(input, *args, **kwargs)
+    pooled = nnf.max_pool1d(input, *args, **kwargs)
+    if input.device.type != "cpu" or (torch.is_grad_enabled() and input.requires_grad):
+        return pooled
+    return pooled.contiguous() if isinstance(pooled, torch.Tensor) and has_known_layout(pooled) else pooled
 
 
 @early(nnf.one_hot)

@@ -17,17 +17,17 @@ from aotgrad.torch_versions import OpOverload, aten
 def may_be_laid_out(args: Sequence[Any], result: torch.Tensor) -> bool:
     """Whether an operator and what it is taken apart into may lay out the result otherwise: of contiguous tensors both
     make contiguous ones.  Dynamic sizes are left alone, because to look at their strides would fix them."""
-    if result.dim() < 2 or result.layout is not torch.strided or not _known(result):
+    if result.dim() < 2 or result.layout is not torch.strided or not has_known_layout(result):
         return False
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.layout is torch.strided]
-    return all(map(_known, tensors)) and not all(tensor.is_contiguous() for tensor in tensors)
+    return all(map(has_known_layout, tensors)) and not all(tensor.is_contiguous() for tensor in tensors)
 
 
 def lies_in_order(tensor: torch.Tensor) -> bool:
     """Whether every operator would lay out its result as this lies, or nothing is known of it."""
     if tensor.layout is not torch.strided or not tensor.dim():
         return True
-    if tensor.dim() < 2 or not _known(tensor):
+    if tensor.dim() < 2 or not has_known_layout(tensor):
         return not has_gaps(tensor)
     return tensor.is_contiguous()
 
@@ -50,7 +50,12 @@ def has_gaps(tensor: torch.Tensor) -> bool:
 
 def symbolic_out_of_order(tensor: torch.Tensor) -> bool:
     """Whether an operator may lay out its result otherwise, and what is between dynamic sizes cannot be told."""
-    return tensor.dim() > 1 and tensor.layout is torch.strided and not _known(tensor) and not tensor.is_contiguous()
+    return (
+        tensor.dim() > 1
+        and tensor.layout is torch.strided
+        and not has_known_layout(tensor)
+        and not tensor.is_contiguous()
+    )
 
 
 def refuse_normal(drawn: torch.Tensor) -> None:
@@ -68,7 +73,7 @@ def corrected(func: OpOverload, args: Sequence[Any], result: Any) -> Any:
 
 
 def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> torch.Tensor:
-    if not _known(x) or x.is_contiguous() or not x.numel():
+    if not has_known_layout(x) or x.is_contiguous() or not x.numel():
         return result
     if not dims:
         return x.contiguous()
@@ -122,7 +127,7 @@ def lies_as_normalized(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 def _has_known_format(x: torch.Tensor) -> bool:
     """Dynamic sizes need not be looked at where there is one format alone."""
-    return x.dim() not in _INNERMOST or _known(x)
+    return x.dim() not in _INNERMOST or has_known_layout(x)
 
 
 _INNERMOST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -146,24 +151,24 @@ def memory_format_of(x: torch.Tensor) -> torch.memory_format:
 
 
 def _unpooled(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
-    if x.device.type != "cpu" or not _known(x) or not _has_channels_innermost(x):
+    if x.device.type != "cpu" or not has_known_layout(x) or not _has_channels_innermost(x):
         return result
     return _laid_out_as(result, torch.channels_last)
 
 
 def _contiguous(result: torch.Tensor, *_: Any) -> torch.Tensor:
-    return _laid_out_as(result, torch.contiguous_format) if _known(result) else result
+    return _laid_out_as(result, torch.contiguous_format) if has_known_layout(result) else result
 
 
 def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
-    """As the operand lies; torch 2.11 says contiguous."""
-    return torch.empty_like(x, dtype=result.dtype) if _known(x) else result
+    """As the operand lies, without its gaps; torch 2.11 says contiguous of some, and all of others."""
+    return torch.empty_like(x, dtype=result.dtype) if has_known_layout(x) else result
 
 
 def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
     """Element by element, as all such kernels; torch's rules in Python spread the operands out first."""
     operands = [each for each in (x, y) if isinstance(each, torch.Tensor)]
-    if len(operands) < 2 or not all(map(_known, operands)) or all(each.is_contiguous() for each in operands):
+    if len(operands) < 2 or not all(map(has_known_layout, operands)) or all(each.is_contiguous() for each in operands):
         return result
     return torch.empty_like(torch.mul(x, y), dtype=result.dtype)
 
@@ -171,7 +176,7 @@ def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
 def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: Any, noise: torch.Tensor, *rest: Any) -> torch.Tensor:
     """In training the noise is multiplied by what arrives, in this order; torch's rule in Python has the other."""
     training = rest[2]
-    if not training or not _known(grad) or not _known(noise):
+    if not training or not has_known_layout(grad) or not has_known_layout(noise):
         return result
     return torch.empty_like(torch.mul(noise, grad), dtype=result.dtype)
 
@@ -203,7 +208,7 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.channel_shuffle.default: _unpooled,
     aten.pow.Scalar: _contiguous,
     aten.rrelu_with_noise_backward.default: _as_noise,
-    aten.zero.default: _as_it_lies,
+    **dict.fromkeys((aten.zero.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _as_it_lies),
     aten.slice_scatter.default: _with_gaps,
     **dict.fromkeys(
         (
@@ -243,7 +248,8 @@ def _is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _known(tensor: torch.Tensor) -> bool:
+def has_known_layout(tensor: torch.Tensor) -> bool:
+    """Sizes and strides without symbols."""
     return all(isinstance(number, int) for number in (*tensor.shape, *tensor.stride()))
 
 

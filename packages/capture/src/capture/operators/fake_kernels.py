@@ -63,11 +63,22 @@ def _one_hot(function: Callable[..., Any], *args: object, **options: Any) -> obj
     return function(*args, **options).contiguous()
 
 
+def _pooled(function: Callable[..., object], input: torch.Tensor, *args: object, **options: object) -> object:
+    """Without gradients torch has a kernel of its own on CPUs, which lays out what it gives contiguously."""
+    pooled = function(input, *args, **options)
+    if not isinstance(pooled, torch.Tensor) or pooled.device.type != "cpu":
+        return pooled
+    followed = torch.is_grad_enabled() and input.requires_grad
+    known = all(isinstance(number, int) for number in (*pooled.shape, *pooled.stride()))
+    return pooled.contiguous() if known and not followed else pooled
+
+
 _FAKE_KERNELS: Mapping[Callable[..., object], FakeKernel] = {
     function: partial(rule, function)
     for rule, functions in (
         (_recurrent, (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)),
         (_dropped, (torch.dropout, torch.nn.functional.dropout)),
+        (_pooled, (torch.max_pool1d, torch.nn.functional.max_pool1d)),
         (_one_hot, (torch.nn.functional.one_hot,)),
     )
     for function in functions

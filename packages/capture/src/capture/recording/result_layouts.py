@@ -50,6 +50,11 @@ def _normalized(result: Any, x: torch.Tensor, *rest: object) -> object:
     return _contiguous(result[0]), *result[1:]
 
 
+def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+    """As the operand lies, without its gaps; torch's rule in Python says contiguous."""
+    return torch.empty_like(x, dtype=result.dtype) if _known(x) else result
+
+
 def _known(x: torch.Tensor) -> bool:
     return all(isinstance(number, int) for number in (*x.shape, *x.stride()))
 
@@ -70,6 +75,8 @@ _CORRECTIONS: dict[object, Callable[..., object]] = {
     aten.max_unpool2d.default: _with_channels_innermost,
     aten.channel_shuffle.default: _with_channels_innermost,
     aten.native_channel_shuffle.default: _with_channels_innermost,
+    aten.index_fill.int_Scalar: _as_it_lies,
+    aten.index_fill.int_Tensor: _as_it_lies,
     aten.normal.Tensor_Tensor: _contiguous_on_cpus,
     aten.pow.Scalar: _contiguous,
     aten.native_batch_norm.default: _normalized,
