@@ -10,6 +10,7 @@ from capture.reasons import Kind, Reason
 
 _NOTHING = "nothing is captured and every function runs in CPython"
 _BREAK = "a call of it is a break"
+_EACH_TIME = "operators run on fakes each time that a graph has them"
 _SIZES = "functions whose sizes vary run in CPython"
 _KERNELS = "functions that start Triton kernels run in CPython"
 _HINT = "install a torch that was tested with this release, or a newer release of capture"
@@ -51,6 +52,8 @@ INSIDES = Insides(
         Inside("torch.library._impls", "which tells operators in Python from others", _BREAK),
         Inside("torch.utils._pytree", "which flattens arguments and results", _NOTHING, essential=True),
         Inside("torch._C._DisableTorchDispatch", "which looks below a tensor subclass", _NOTHING, essential=True),
+        Inside("torch.Tensor._make_subclass", "which fakes are made again by", _EACH_TIME),
+        Inside("torch._C._set_throw_on_mutable_data_ptr", "which says that a fake has no data", _EACH_TIME),
         Inside(
             "torch._C.DisableTorchFunctionSubclass",
             "which programs open to look at a tensor without code of its class",

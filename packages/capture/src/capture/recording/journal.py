@@ -6,18 +6,21 @@ Must not know how a frame starts over.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import torch
 
 from capture.recording.draws import NotingDraws
+from capture.recording.nests import tensors_in
 from capture.recording.refusals import doubtful
+from capture.recording.remembered import Call, Effects, Remembered
 from capture.recording.result_layouts import corrected
 from capture.recording.sparse_counts import SparseCounts
-from capture.torch_versions import OpOverload, cdata_of, pytree, schema_of, version_of
+from capture.torch_versions import OpOverload, cdata_of, schema_of, version_of
 
 # Operators that look at the values of floats, as the others do at positions only: by how their names begin.
 _LOOKS_AT_VALUES = (
@@ -42,6 +45,7 @@ _OF_ALL_TYPES = frozenset((
 _OF_LISTS = ("_foreach_", "_fused_")
 _KEEPS_NUMBERS = ("copy", "fill", "zero")
 _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
+_DEVICE = torch.ops.prim.device.default
 _USUAL = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16))
 
 
@@ -95,13 +99,12 @@ def _is_view(func: OpOverload) -> bool:
 
 
 def _has_integers(operands: object) -> bool:
-    leaves = pytree.tree_leaves(operands)
-    return any(isinstance(leaf, torch.Tensor) and leaf.dtype in _INTEGERS for leaf in leaves)
+    return any(tensor.dtype in _INTEGERS for tensor in tensors_in(operands))
 
 
 def _has_unusual_types(operands: object) -> bool:
     """Whether the types of tensors differ, or are no common ones of floats."""
-    kinds = {leaf.dtype for leaf in pytree.tree_leaves(operands) if isinstance(leaf, torch.Tensor)}
+    kinds = {tensor.dtype for tensor in tensors_in(operands)}
     return len(kinds) > 1 or not kinds <= _USUAL
 
 
@@ -126,6 +129,8 @@ class Journal:
         self.doubts = 0
         self._in_lists: list[tuple[torch.Tensor, int]] = []  # written as part of one, with how often before that
         self.raisers = 0  # how many operators may raise, for what data holds or for their operands' types
+        self._raising = 0  # of these, those that raise for what data holds
+        self._doubtful = 0
         self.work = 0  # how many kernels the operators would be in eager, about
 
     def note(self, func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
@@ -139,15 +144,38 @@ class Journal:
             self.written.setdefault(int(cdata_of(memory)), memory)
             self.order.append(int(cdata_of(memory)))
         raises = traits.always or (traits.of_integers and _has_integers((args, kwargs)))
-        self.raisers += raises or (traits.of_some_types and _has_unusual_types((args, kwargs)))
-        if self.written and not (traits.simple and _has_plain_numbers(args, kwargs)):
+        raiser = raises or (traits.of_some_types and _has_unusual_types((args, kwargs)))
+        self._note_what_may_happen(raiser, raises, not (traits.simple and _has_plain_numbers(args, kwargs)))
+        if traits.list_is_written:
+            self._in_lists += [(tensor, version_of(tensor)) for tensor in written if not tensor.is_inference()]
+
+    def _note_what_may_happen(self, raisers: int, raises: bool, is_doubtful: bool) -> None:
+        self.raisers += raisers
+        self._raising += raises
+        self._doubtful += is_doubtful
+        if self.written and is_doubtful:
             self.before_doubtful.update(self.written)
         if self.written and raises:
             for key in self.written.keys() - self.before_raising.keys():
                 self.raising_after[key] = self.place
             self.before_raising.update(self.written)
-        if traits.list_is_written:
-            self._in_lists += [(tensor, version_of(tensor)) for tensor in written if not tensor.is_inference()]
+
+    def counts(self) -> tuple[int, ...]:
+        """How often what happened."""
+        return self.doubts, self.raisers, self._raising, self._doubtful, len(self.order)
+
+    def effects_since(self, before: tuple[int, ...], draws: int) -> Effects | None:
+        """None where memory was written: that cannot be told again."""
+        doubts, raisers, raising, doubtful_, written = map(operator.sub, self.counts(), before)
+        if written or self.closed:
+            return None
+        return Effects(doubts, raisers, raising > 0, doubtful_ > 0, draws)
+
+    def note_again(self, effects: Effects) -> None:
+        """An operator that does what it did before."""
+        if not self.closed:
+            self.doubts += effects.doubts
+            self._note_what_may_happen(effects.raisers, effects.raises, effects.doubtful)
 
     def count_lists(self) -> None:
         """Torch's kernels count a change of each tensor of a list that they write; its fakes count none."""
@@ -167,30 +195,75 @@ class Journal:
                 for place, argument in enumerate(arguments)
                 if argument.name.startswith("running_")
             ]
-        tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
-        return [tensor for tensor in tensors if tensor.layout is torch.strided]
+        return [tensor for tensor in tensors_in(given) if tensor.layout is torch.strided]
 
 
 class Noting(NotingDraws):
     """A fake tensor mode that keeps a journal."""
 
+    cache_enabled: bool
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.journal = Journal()
         self._counts = SparseCounts()
+        self.remembered = Remembered(self) if self.shape_env is None else None
         self._depth = 0  # of dispatches: an operator's fake kernel may be made of other operators
 
-    def __torch_dispatch__(
-        self, func: OpOverload, types: object, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
+    @cached_property
+    def avoid_device_init(self) -> bool:
+        """Torch looks for devices each time that the mode is entered; none come while a graph is recorded."""
+        return bool(super().avoid_device_init)
+
+    def dispatched(
+        self, func: OpOverload, types: object, args: Any = (), kwargs: Mapping[str, object] | None = None
     ) -> object:
+        if func is _DEVICE:  # asked many times, by torch's functions in C++
+            return args[0].device
+        call = None if self.remembered is None else self.remembered.call(func, args, kwargs or {})
+        if call is None or self.remembered is None:
+            return self._run(func, types, args, kwargs or {})
+        if call.outcome is None:
+            return self._run_and_remember(call, self.remembered, func, types, args, kwargs or {})
+        if self._depth == 0:
+            self.journal.work += call.outcome.work
+        self.journal.note_again(call.outcome.effects)
+        self.draws += call.outcome.effects.draws
+        return self.remembered.again(call.outcome, call.tensors)
+
+    def _run_and_remember(
+        self,
+        call: Call,
+        remembered: Remembered,
+        func: OpOverload,
+        types: object,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+    ) -> object:
+        before, draws = self.journal.counts(), self.draws
+        # Torch's own memory would hide which operators a fake kernel is made of, from the second graph on.
+        kept, self.cache_enabled = self.cache_enabled, False
+        try:
+            result = self._run(func, types, args, kwargs)
+        finally:
+            self.cache_enabled = kept
+        remembered.keep(call, result, self.journal.effects_since(before, self.draws - draws), traits_of(func).work)
+        return result
+
+    def _run(self, func: OpOverload, types: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         if self._depth == 0:
             self.journal.work += traits_of(func).work
         self._depth += 1
         try:
-            self._counts.insist_on_known(func, args, kwargs or {})
-            self.journal.note(func, args, kwargs or {})
+            self._counts.insist_on_known(func, args, kwargs)
+            self.journal.note(func, args, kwargs)
             result = corrected(func, args, super().__torch_dispatch__(func, types, args, kwargs))
             self._counts.note(func, result)
             return result
         finally:
             self._depth -= 1
+
+
+# Torch keeps its own compiler out of such a method by a wrapper around each call if it finds it in the class; while a
+# frame is captured it is kept out anyway.
+Noting.__torch_dispatch__ = Noting.dispatched  # type: ignore[method-assign]

@@ -18,6 +18,7 @@ from capture.operators.fake_kernels import fake_kernel
 from capture.reasons import Kind, Reason, UsedUp
 from capture.recording.graph import GONE
 from capture.recording.histories import insist_on_known_histories, note_view
+from capture.recording.nests import tensors_in
 from capture.recording.world import Recording
 from capture.signals import let_through
 from capture.silence import silenced
@@ -28,7 +29,6 @@ from capture.torch_versions import (
     cdata_of,
     enable_python_dispatcher,
     is_view,
-    pytree,
 )
 from capture.values import default_devices
 from capture.values.autograd_leaves import is_leaf, is_used_up
@@ -114,11 +114,10 @@ class _Checked:
     evaluation starts again."""
 
     def __init__(self, ctx: Recording, name: str, options: Mapping[str, Value], operands: object) -> None:
-        leaves = pytree.tree_leaves(operands)
         self.ctx = ctx
         self.name = name
         self.with_shape = "out" in options or name in ("resize_", "resize_as_", "set_")
-        self.tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided]
+        self.tensors = [tensor for tensor in tensors_in(operands) if tensor.layout is torch.strided]
         self.before = self._extents()
         self.doubts = ctx.graph.mode.journal.doubts
         self._raisers = ctx.graph.mode.journal.raisers

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from capture.recording.nests import tensors_in
 from capture.torch_versions import OpOverload, aten, cdata_of, pytree, schema_of
 
 Doubt = Callable[..., bool]
@@ -56,8 +57,7 @@ def _traits(func: OpOverload) -> tuple[tuple[tuple[int, str], ...], tuple[str, .
 
 def _overlaps(func: OpOverload, operands: object, written: Sequence[torch.Tensor]) -> bool:
     """What is written lies over itself, or in part over something that is read."""
-    tensors = [leaf for leaf in pytree.tree_leaves(operands) if isinstance(leaf, torch.Tensor)]
-    tensors = [tensor for tensor in tensors if tensor.layout is torch.strided]
+    tensors = [tensor for tensor in tensors_in(operands) if tensor.layout is torch.strided]
     for target in written:
         if not _is_known(target):
             continue

@@ -22,6 +22,7 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 _OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _HOLDER_OF_HOOKS = ConstSource(torch_module, "torch.nn.modules.module")
 _CALLS = ("__call__", "_call_impl")
+_PATHS_OF_CALLS = {name: AttrSource(ConstSource(torch.nn.Module, "torch.nn.Module"), name) for name in _CALLS}
 _OWN_CALLS = ("_call_impl", "_compiled_call_impl")  # which torch's call asks the module itself for
 _KNOWN = (*_CALLS, "__getattr__", "__setattr__", "__delattr__")
 _GLOBAL_HOOKS = tuple(
@@ -56,7 +57,7 @@ class ModuleValue(UserObject):
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         held = [name for name in _CALLS if getattr(torch.nn.Module, name) is TORCHS[name]]
         for name in held:
-            ctx.guard(AttrSource(ConstSource(torch.nn.Module, "torch.nn.Module"), name), "is", TORCHS[name])
+            ctx.guard(_PATHS_OF_CALLS[name], "is", TORCHS[name])
             ctx.rely_on_member(self.cls, name)
         own_call = any(getattr(self.cls, name) is not TORCHS[name] for name in _CALLS)
         if own_call or self.source is None or self.overlay:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterator
 from types import FunctionType, MethodType
@@ -25,6 +26,16 @@ _METADATA = frozenset(
     }
 )  # fmt: skip
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+
+
+def _path_of_member(cls: type, name: str) -> AttrSource:
+    return AttrSource(ConstSource(cls, f"torch.{cls.__name__}"), name)
+
+
+@functools.cache
+def _path_of_method(name: str) -> AttrSource:
+    """One object for each: paths are compared, and keep their hashes."""
+    return _path_of_member(torch.Tensor, name)
 
 
 class TensorValue(Value):
@@ -101,7 +112,7 @@ class TensorValue(Value):
         if member is None:
             return self._own_attribute(ctx, name)
         if callable(member):
-            source = AttrSource(ConstSource(self.cls, f"torch.{self.cls.__name__}"), name)
+            source = _path_of_method(name) if self.cls is torch.Tensor else _path_of_member(self.cls, name)
             if isinstance(member, FunctionType) and not trusted(member):  # the program's, in place of torch's
                 return ctx.call_builtin(MethodType, [ctx.wrap(member, source), self], {})
             ctx.guard(source, "is", member)

@@ -38,6 +38,7 @@ class UserObject(Value):
         self.class_source: Source | None = None
         self._view: InstanceDict | None = None
         self._names_are_texts = False
+        self._entries: dict[str, Source] = {}
 
     def python_type(self) -> type:
         return self.cls
@@ -150,6 +151,12 @@ class UserObject(Value):
         return held.get(name, _MISSING)
 
     def _entry(self, name: str) -> Source:
+        known = self._entries.get(name)
+        if known is None:
+            known = self._entries[name] = self._path_of_entry(name)
+        return known
+
+    def _path_of_entry(self, name: str) -> Source:
         assert self.source is not None
         if self.is_of_thread:  # each has a ``__dict__`` of its own, which only the object can find
             return AttrSource(self.source, name)

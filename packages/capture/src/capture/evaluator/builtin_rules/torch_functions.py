@@ -118,14 +118,15 @@ def is_operation(function: Any) -> bool:
 def rely_on_names(ctx: Tracer, function: object) -> None:
     """What runs a graph may look its functions up by their names, and torch's functions in Python do so among
     themselves: where a program has put others there, it runs as in eager."""
-    for home, name, original in _names_behind(function):
-        if vars(home).get(name) is not original:
-            ctx.stop(Kind.REPLACED_FUNCTION, f"`{home.__name__}.{name}` is another function now", "it runs as in eager")
-        ctx.guard(AttrSource(ConstSource(home, home.__name__), name), "is", original)
+    for path, home, original in _names_behind(function):
+        if vars(home).get(path.name) is not original:
+            explanation = f"`{home.__name__}.{path.name}` is another function now"
+            ctx.stop(Kind.REPLACED_FUNCTION, explanation, "it runs as in eager")
+        ctx.guard(path, "is", original)
 
 
 @cache
-def _names_behind(function: object) -> list[tuple[ModuleType, str, object]]:
+def _names_behind(function: object) -> list[tuple[AttrSource, ModuleType, object]]:
     """The names of a function, and those of operations that its code calls."""
     found: dict[tuple[ModuleType, str], Any] = {}
     waiting = [function]
@@ -137,7 +138,9 @@ def _names_behind(function: object) -> list[tuple[ModuleType, str, object]]:
             homes = (torch, nn, torch.nn.functional)
             called = [_NAMED[home, name] for home in homes if (home, name) in _NAMED]
             waiting += [one for one in called if not any(one is known for known in found.values())]
-    return [(home, name, original) for (home, name), original in found.items()]
+    return [
+        (AttrSource(ConstSource(home, home.__name__), name), home, original) for (home, name), original in found.items()
+    ]
 
 
 def record_operations(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
