@@ -33,6 +33,44 @@ def test_compiling_does_not_import_the_peer(prints):
     assert prints(program) == ["False", "True"]
 
 
+OVER_KNOWN_SIZES = """
+import torch, compile_api
+from torch.nn import functional as F
+
+statistics = lambda: (torch.zeros(4), torch.ones(4))
+FUNCTIONS = [
+    lambda a: F.layer_norm(a, (6,), torch.ones(6), torch.zeros(6)),
+    lambda a: F.rms_norm(a, (6,)),
+    lambda a: F.group_norm(a, 2),
+    lambda a: F.batch_norm(a, *statistics()),
+    lambda a: F.batch_norm(a, *statistics(), training=True),
+    lambda a: F.instance_norm(a),
+    lambda a: F.local_response_norm(a, 2),
+    lambda a: F.normalize(a, dim=-1),
+    lambda a: a.softmax(-1) + a.log_softmax(1),
+    lambda a: a.sum((1, 2)) + a.mean() + a.prod(-1).sum(1),
+    lambda a: a.var(-1) + a.std(-1) + torch.std_mean(a, -1)[0],
+    lambda a: a.amax(-1) + a.max(-1).values + a.median(-1).values,
+    lambda a: a.logsumexp(-1) + torch.linalg.vector_norm(a, dim=-1),
+    lambda a: a.cumsum(-1) + a.sort(-1).values,
+    lambda a: a * (a > 0).any() + a.argmax(-1, keepdim=True),
+    lambda a: F.cross_entropy(a.flatten(0, 1), torch.zeros(8, dtype=torch.long)) + F.mse_loss(a, torch.zeros(2, 4, 6)),
+    lambda a: F.scaled_dot_product_attention(a[None], a[None], a[None], is_causal=True),
+    lambda a: F.max_pool1d(F.conv1d(a, torch.ones(3, 4, 3)), 2),
+    lambda a: F.dropout(F.gelu(a)) + F.embedding(torch.zeros(2, 4, dtype=torch.long), torch.ones(3, 6)),
+]
+for function in FUNCTIONS[: COUNT]:
+    compile_api.compile(function, backend=BACKEND)(torch.randn(2, 4, 6, requires_grad=True)).sum().backward()
+print(*(compile_api.importing.is_waiting(name) for name in ("torch._dynamo", "sympy")))
+"""
+
+
+@pytest.mark.parametrize(("backend", "count"), [("eager", 19), ("aot_eager", 19), ("inductor", 4)])
+def test_no_known_size_waits_for_sympy_or_the_peer(backend, count, prints):
+    program = OVER_KNOWN_SIZES.replace("BACKEND", repr(backend)).replace("COUNT", str(count))
+    assert prints(program) == ["True", "True"]
+
+
 @pytest.mark.parametrize(
     "use",
     [

@@ -11,6 +11,7 @@ package                                answered to torch's functions            
 =====================================  =======================================================  ==============
 ``torch._dynamo``                      markers, its wrapper; its settings are imported alone    ``peer``
 ``torch.fx…symbolic_shapes``, sympy    questions about sizes: those of plain numbers            ``sizes``
+``torch.utils._sympy.functions``       the larger of two numbers                                ``sizes``
 ``torch._dynamo.source``               origins of symbols                                       ``sources``
 ``torch._inductor``                    which of its lines made a frame: none                    ``sources``
 ``torch.distributed.tensor``           the class that no tensor is of                           ``tensors``

@@ -16,6 +16,7 @@ import torch
 from compile_api.importing.deferred import Deferral, defer
 
 NAME = "torch.fx.experimental.symbolic_shapes"
+FUNCTIONS = "torch.utils._sympy.functions"
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -77,8 +78,10 @@ def _late(name: str, plain: Callable[..., Any]) -> Callable[[Deferral], Callable
 
 
 def put_off() -> None:
-    """Torch's module, and sympy itself: type promotion asks whether a number is one of its expressions."""
+    """Torch's module, and sympy itself: type promotion asks whether a number is one of its expressions, and who asks
+    whether a tensor fills its memory imports the larger of two of them."""
     answers: dict[str, Callable[[Deferral], Any]] = {name: _late(name, plain) for name, plain in ANSWERS.items()}
     answers["GuardOnDataDependentSymNode"] = lambda real: NothingUndecided
     defer(NAME, answers)
+    defer(FUNCTIONS, {"Max": _late("Max", max)})
     defer("sympy", {"Basic": lambda real: NoExpression})
