@@ -13,8 +13,8 @@ from types import FunctionType
 from typing import Any, TypeVar, dataclass_transform
 
 Accessor = tuple[object, ...]
-_REMEMBERED = frozenset({"_hash", "_root"})
-S = TypeVar("S")
+_REMEMBERED = frozenset({"_hash", "_root", "_expression"})
+S = TypeVar("S", bound="Source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,25 @@ class Source:
 
 @dataclass_transform(frozen_default=True)
 def _path(cls: type[S]) -> type[S]:
-    """A frozen dataclass that keeps the cached hash of ``Source``."""
+    """A frozen dataclass that keeps the cached hash of ``Source``, and writes its text once."""
     made = dataclass(frozen=True, eq=True)(cls)
     setattr(made, "__hash__", Source.__hash__)  # noqa: B010 - mypy forbids the assignment of a method
+    if "expression" in vars(made):
+        setattr(made, "expression", _written_once(made.expression))  # noqa: B010
     return made
+
+
+def _written_once(write: Callable[[S], str]) -> Callable[[S], str]:
+    """Texts of long paths are made of those of short ones, which many share."""
+
+    def expression(path: S) -> str:
+        known: str | None = path.__dict__.get("_expression")
+        if known is None:
+            known = write(path)
+            object.__setattr__(path, "_expression", known)
+        return known
+
+    return expression
 
 
 @_path
