@@ -109,7 +109,7 @@ def test_new_results_have_memory_of_their_own_and_views_that_of_their_operand():
     assert memory[2:5] == [memory[5], memory[6], memory[5]]
 
 
-def test_the_default_type_and_autocast_count():
+def test_the_default_type_counts():
     mode = Noting()
     (x,) = fakes(mode, torch.ones(2, 3).int())
     with mode:
@@ -138,3 +138,19 @@ def test_tensors_are_found_in_nests():
     a, b, c = torch.ones(3)
     assert [id(each) for each in tensors_in(((a, [b, 1]), {"x": (c,)}))] == [id(a), id(b), id(c)]
     assert [id(each) for each in tensors_in({"x": a, "y": None})] == [id(a)]
+
+
+def test_a_backend_that_computes_on_the_fakes_is_served_too(monkeypatch):
+    ran = []
+    run_ = Noting._run
+    monkeypatch.setattr(Noting, "_run", lambda mode, func, *rest: (ran.append(str(func)), run_(mode, func, *rest))[1])
+
+    def backend(gm, inputs):
+        ran.clear()
+        with inputs[0].fake_mode:
+            gm(*inputs)
+            inputs[0].tanh(), inputs[0].tanh()
+        return gm.forward
+
+    capture.optimize(backend)(lambda x: (x * 2).relu())(torch.ones(3))
+    assert ran == ["aten.tanh.default"]

@@ -165,9 +165,9 @@ class Journal:
         return self.doubts, self.raisers, self._raising, self._doubtful, len(self.order)
 
     def effects_since(self, before: tuple[int, ...], draws: int) -> Effects | None:
-        """None where memory was written: that cannot be told again."""
+        """None where memory was written: that cannot be told again.  Nobody asks for those that a backend has."""
         doubts, raisers, raising, doubtful_, written = map(operator.sub, self.counts(), before)
-        if written or self.closed:
+        if written:
             return None
         return Effects(doubts, raisers, raising > 0, doubtful_ > 0, draws)
 
