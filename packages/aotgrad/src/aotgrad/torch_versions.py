@@ -71,6 +71,12 @@ INSIDES = Insides(
         Inside("torch._C._DisablePythonDispatcher", "which ends that preference", _NOTHING, essential=True),
         Inside("torch._C._DisableTorchDispatch", "which looks below a tensor subclass", _NOTHING, essential=True),
         Inside(
+            "torch._C.DisableTorchFunction",
+            "which looks at a tensor without code of its class or of a mode",
+            _NOTHING,
+            essential=True,
+        ),
+        Inside(
             "torch._C._autograd._get_sequence_nr",
             "which numbers what autograd makes",
             "gradients of gradients of functions with a backward of their own go through what forward computes",

@@ -34,6 +34,7 @@ from aotgrad.tensors.fakes import Fakes
 from aotgrad.tensors.subclasses import Wrapping
 from aotgrad.tensors.symbols import SYM_TYPES, SizeNodes
 from aotgrad.torch_versions import (
+    DisableTorchFunction,
     FakeTensor,
     FakeTensorMode,
     OpOverload,
@@ -322,7 +323,9 @@ class Recorder(TorchDispatchMode):
             self.sizes.bind(result, node)
 
     def _refuse_odd(self, what: str, value: torch.Tensor) -> None:
-        if odd := oddity(value):
+        with DisableTorchFunction():  # else each question goes through the mode above autograd
+            odd = oddity(value)
+        if odd:
             raise Unsupported(f"{what} {odd}", "keep such tensors out of the graph, or leave it uncompiled")
 
     def _remember(self, value: torch.Tensor, node: fx.Node) -> None:
