@@ -85,10 +85,10 @@ class Absent(type):
 
     complain: Callable[[], NoReturn]
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
         cls.complain()
 
-    def __getitem__(cls, key: Any) -> Any:
+    def __getitem__(cls, key: object) -> Any:
         cls.complain()
 
     def __getattr__(cls, name: str) -> Any:
