@@ -12,8 +12,9 @@ from torch import fx, nn
 
 from aotgrad.argument_checks import check_compilers, check_function, check_graph, check_module, check_tables
 from aotgrad.frontends import CompiledFunction, CompiledModule
+from aotgrad.layered import compile_graph
 from aotgrad.partitioning.partition import Partition, default_partition
-from aotgrad.pipeline import Compiler, LayOut, Options, compile_program, graph_program
+from aotgrad.pipeline import Compiler, LayOut, Options
 from aotgrad.torch_versions import OpOverload
 
 
@@ -29,6 +30,7 @@ def compile(
     dynamic: bool = False,
     in_place: bool = False,
     lay_out: LayOut | None = None,
+    layers: bool = False,
 ) -> Callable[..., Sequence[Any]]:
     """Compile a torch-level graph whose parameters and buffers are inputs.
 
@@ -39,12 +41,15 @@ def compile(
 
     `lay_out` sees the graph of forward and backward before it is cut, and may change the strides of values inside:
     what compiles forward has to save them so, and what compiles backward finds them so.
+
+    With `layers`, equal layers of a graph whose nodes say in ``meta["example_value"]`` what they give are traced and
+    compiled once, and called one after another.
     """
     check_graph(gm, example_inputs)
     check_compilers(forward=forward, backward=backward, inference=inference)
     check_tables(partition, decompositions)
     options = Options(forward, backward, inference, partition, decompositions, dynamic, in_place, lay_out)
-    return compile_program(graph_program(gm), example_inputs, options)[0]
+    return compile_graph(gm, example_inputs, options, layers=layers)
 
 
 def function(

@@ -56,6 +56,8 @@ class Options:
     dynamic: bool = False
     in_place: bool = False
     lay_out: LayOut | None = None
+    insist: Callable[[Signature, Facts], None] | None = None
+    """Sees what a traced program does to its inputs, and may raise."""
 
 
 def _without_history(inner: Boxed) -> Boxed:
@@ -159,6 +161,8 @@ def _compile_packed(program: BoundProgram, args: Sequence[Any], options: Options
 def compile_signature(program: BoundProgram, signature: Signature, options: Options) -> Call:
     """The same for inputs already read."""
     joint = trace(program, signature, options)
+    if options.insist is not None:
+        options.insist(signature, joint.facts)
     followed = torch.is_grad_enabled() or joint.followed
     changed = _changed(joint.facts, signature, followed=followed)
     shared = [group for group in signature.alias_groups() if not changed.isdisjoint(group)]

@@ -49,6 +49,14 @@ class GraphCaptured:
 
 
 @dataclass(frozen=True, slots=True)
+class LayersShared:
+    """So many equal layers of a graph, each of so many operators, were traced and compiled once."""
+
+    layers: int
+    operators: int
+
+
+@dataclass(frozen=True, slots=True)
 class GraphRefused:
     """A stage could not take a graph, which therefore runs a slower way."""
 
@@ -80,7 +88,7 @@ class GraphInaccurate:
         )
 
 
-Record: TypeAlias = GraphCaptured | GraphCompiled | GraphRefused | GraphInaccurate
+Record: TypeAlias = GraphCaptured | GraphCompiled | LayersShared | GraphRefused | GraphInaccurate
 Subscriber: TypeAlias = Callable[[Record], None]
 
 
@@ -112,6 +120,9 @@ class Ledger:
 
     def captured(self) -> tuple[GraphCaptured, ...]:
         return tuple(record for record in self.records() if isinstance(record, GraphCaptured))
+
+    def layers_shared(self) -> tuple[LayersShared, ...]:
+        return tuple(record for record in self.records() if isinstance(record, LayersShared))
 
     def refused(self) -> tuple[GraphRefused, ...]:
         return tuple(record for record in self.records() if isinstance(record, GraphRefused))

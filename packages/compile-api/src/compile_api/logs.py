@@ -15,7 +15,7 @@ from typing import Any
 import capture
 from capture import CaptureWarning, inform
 from compile_api.errors import BadOption
-from compile_api.ledger import GraphCaptured, GraphCompiled, GraphInaccurate, GraphRefused, Ledger
+from compile_api.ledger import GraphCaptured, GraphCompiled, GraphInaccurate, GraphRefused, LayersShared, Ledger
 from compile_api.options import nearest
 
 ARTIFACTS: Mapping[str, str] = {
@@ -169,6 +169,10 @@ def _of_compiled(record: GraphCompiled) -> Iterable[tuple[str, str]]:
         yield "kernels", f"{kernel.name} from {', '.join(kernel.operators)}, in {kernel.path}\n{kernel.source}"
 
 
+def _of_layers(record: LayersShared) -> Iterable[tuple[str, str]]:
+    yield "graphs", f"{record.layers} equal layers of {record.operators} operators are compiled once"
+
+
 def _of_refused(record: GraphRefused) -> Iterable[tuple[str, str]]:
     yield "breaks", f"refused by {record.stage}: {record.reason}; {record.consequence}"
 
@@ -185,6 +189,7 @@ _TEXTS: Mapping[type, Callable[[Any], Iterable[tuple[str, str]]]] = {
     capture.GraphRecord: _of_frame,
     GraphCaptured: _of_captured,
     GraphCompiled: _of_compiled,
+    LayersShared: _of_layers,
     GraphRefused: _of_refused,
     GraphInaccurate: _of_inaccurate,
 }

@@ -42,6 +42,8 @@ class CompileOptions:
     and the graph runs eagerly."""
     min_cut: bool = True
     """Backward recomputes what is cheap instead of saving it."""
+    equal_layers: bool = True
+    """Layers of a graph that are equal but for their weights are traced and compiled once; not with ``cuda_graphs``."""
     strict: bool = False
     """A mistake inside the compiler is raised instead of worked around; ``COMPILE_API_STRICT=1`` does the same."""
     recompile_limit: int = 8

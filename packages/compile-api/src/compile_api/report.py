@@ -14,7 +14,16 @@ import torch
 import capture
 from capture import Location, Reason, triton_kernel_name
 from compile_api.errors import CompileApiError
-from compile_api.ledger import GraphCaptured, GraphCompiled, GraphInaccurate, GraphRefused, Kernel, Ledger, total
+from compile_api.ledger import (
+    GraphCaptured,
+    GraphCompiled,
+    GraphInaccurate,
+    GraphRefused,
+    Kernel,
+    LayersShared,
+    Ledger,
+    total,
+)
 from compile_api.memory import Written
 
 _SHOWN = 6
@@ -34,6 +43,7 @@ class Report:
     inaccurate: tuple[GraphInaccurate, ...] = ()
     frames: tuple[capture.GraphRecord, ...] = ()
     run_once: tuple[capture.SingleRunRecord, ...] = ()
+    layers: tuple[LayersShared, ...] = ()
     parts: tuple[str, ...] = ()
     """Where the compiled ones are, if there are several."""
 
@@ -90,6 +100,9 @@ class Report:
             f"fallback operators {_names(self.compiled)}",
             f"compile time       {sum(self.stages.values()):.2f} s" + (f" ({stages})" if stages else ""),
         ]
+        if self.layers:
+            stacks = ", ".join(f"{stack.layers} of {stack.operators} operators" for stack in self.layers)
+            lines.insert(len(lines) - 4, f"equal layers       {stacks}, compiled once")
         if own := self.own_kernels:
             lines.insert(
                 len(lines) - 2, f"your Triton kernels {len(own)} ({', '.join(sorted(set(own)))}), called as they are"
@@ -194,6 +207,7 @@ def of_ledger(ledger: Ledger) -> Report:
         ledger.inaccurate(),
         ledger.frames_captured(),
         ledger.run_once(),
+        ledger.layers_shared(),
     )
 
 

@@ -14,7 +14,7 @@ from capture import CaptureWarning, WaitingNotices, carry_deliveries, inform, le
 from compile_api import logs
 from compile_api.backends import CompilerFn, Context, backend
 from compile_api.errors import BackendCannot
-from compile_api.ledger import GraphCompiled, GraphRefused, Kernel
+from compile_api.ledger import GraphCompiled, GraphRefused, Kernel, LayersShared
 from compile_api.memory import written
 from compile_api.page import readable
 
@@ -169,7 +169,7 @@ def through_aotgrad(
     def compile_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         ctx.progress.stage("tracing forward and backward")
         try:
-            return aotgrad.compile(
+            compiled = aotgrad.compile(
                 gm,
                 example_inputs,
                 forward=forgiving(ctx, "forward", compiler),
@@ -179,7 +179,11 @@ def through_aotgrad(
                 decompositions=decompositions,
                 in_place=in_place,
                 lay_out=lay_out,
+                layers=ctx.options.equal_layers and not ctx.options.cuda_graphs,
             )
+            for layers, operators in getattr(compiled, "stacks", ()):
+                ctx.ledger.add(LayersShared(layers, operators))
+            return compiled
         except aotgrad.AotgradError as error:
             let_deliveries_through(error)
             ctx.ledger.add(GraphRefused("aotgrad", str(error), "this graph runs eagerly"))

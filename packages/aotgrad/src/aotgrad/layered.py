@@ -1,0 +1,57 @@
+"""A graph of equal layers, each compiled once; any other as a whole.
+
+Must not know: how layers are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotgrad.calling.wrapper import Call
+from aotgrad.errors import AotgradError
+from aotgrad.facts import Facts
+from aotgrad.pipeline import Options, compile_program, graph_program
+from aotgrad.stacks.program import compile_parts
+from aotgrad.stacks.split import Part, Split, split
+from aotgrad.tensors.subclasses import is_wrapped
+from aotgrad.tracing.inputs import Signature
+
+
+def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options, *, layers: bool) -> Call:
+    """The graph as a callable; where `layers`, in parts if it has equal ones.  ``call.stacks`` says of how many layers
+    of how many operators each stack is."""
+    found = _layers_of(gm, example_inputs, images=options.lay_out is None) if layers else None
+    call = None if found is None else _in_parts(gm, found, options)
+    if call is None:
+        return compile_program(graph_program(gm), example_inputs, options)[0]
+    return call
+
+
+def _layers_of(gm: fx.GraphModule, example_inputs: Sequence[Any], *, images: bool) -> Split | None:
+    """Only of graphs whose nodes say what they give, of the very inputs that are meant."""
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    told = [node.meta.get("example_value") for node in placeholders]
+    if len(told) != len(example_inputs) or any(a is not b for a, b in zip(told, example_inputs, strict=True)):
+        return None
+    if any(map(is_wrapped, example_inputs)):
+        return None
+    return split(gm, images=images)
+
+
+def _in_parts(gm: fx.GraphModule, found: Split, options: Options) -> Call | None:
+    def compile_part(part: Part, examples: list[Any], insist: Callable[[Signature, Facts], None]) -> Call:
+        with torch.set_grad_enabled(part.grad):
+            return compile_program(graph_program(part.module), examples, replace(options, insist=insist))[0]
+
+    try:
+        call = compile_parts(gm, found, compile_part)
+    except AotgradError:  # the whole may do what its parts may not
+        return None
+    repeated = ((found.times(number), part) for number, part in enumerate(found.parts))
+    call.stacks = tuple((times, len(part.module.graph.nodes)) for times, part in repeated if times > 1)  # type: ignore[attr-defined]
+    return call
