@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 
@@ -36,13 +37,13 @@ print(json.dumps(clock() - start))
 """
 
 
-def first_call(text: str, arguments: Sequence[str], cache: str, byte_code: str) -> float:
-    """What a program prints last: seconds, measured in a process of its own with its caches in a folder."""
+def first_call(text: str, arguments: Sequence[str], cache: str, byte_code: str) -> Any:
+    """What a program prints last as JSON: seconds, measured in a process of its own with its caches in a folder."""
     env = {**os.environ, "COMPILE_API_CACHE": f"{cache}/ours", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/theirs"}
     env |= {"TRITON_CACHE_DIR": f"{cache}/triton", "PYTHONPYCACHEPREFIX": byte_code, "PYTHONDONTWRITEBYTECODE": ""}
     command = [sys.executable, "-c", text, *arguments]
     done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout.splitlines()[-1]))
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def cold_and_warm_of(text: str, *arguments: str) -> tuple[float, float]:
