@@ -2,9 +2,9 @@
 
     python -m benchmarks.depth --layers 2 8 32 80 --modes inference training step --device cpu
 
-A process of its own for each; `warm` is a second one that finds on disk what the first one left.  Seconds are those on the
-wall, and of the processors in this process and in the compilers that it starts.  ``step`` is forward, loss, backward
-and AdamW in one compiled function: its first two calls, as only the second finds all there that it relies on.
+Each in a process of its own; ``warm`` is a second one that finds on disk what the first one left.  Seconds are those on
+the wall, and of the processors in this process and in the compilers that it starts.  ``step`` is forward, loss,
+backward and AdamW in one compiled function: its first two calls, as only the second finds all there that it relies on.
 """
 
 from __future__ import annotations

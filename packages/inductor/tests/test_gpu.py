@@ -158,7 +158,7 @@ def test_tuned_products_agree_with_eager(rows, tmp_path):
         compiled = inductor.compile(make_fx(function)(x, w, v, b), [x, w, v, b], options=options)
         (found,), expected = compiled(x, w, v, b), function(*(tensor.double() for tensor in (x, w, v, b)))
         assert (found.double() - expected).norm() / expected.norm() < 2e-2
-    assert len(list((tmp_path / "kernels").glob("*.product"))) == 2
+    assert len(list((tmp_path / "kernels").glob("*.tiling"))) == 2
 
 
 def test_tuned_kernels_agree_with_eager(tmp_path):

@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import inductor
-from inductor import toolchain
+from inductor import cache, toolchain
 from inductor.errors import BuildError
 from inductor.options import Options
 from inductor.state import STATE
@@ -170,3 +171,15 @@ def test_texts_and_data_go_to_the_spare_cache(tmp_path, monkeypatch, untold):
 
 def test_a_folder_with_room_is_said_to_have_some(tmp_path):
     assert toolchain.Cache(tmp_path, 1 << 20).has_room()
+
+
+def test_all_kinds_of_files_that_are_kept_are_known_to_the_cache(tmp_path):
+    """What it does not know it neither counts, nor lets go, nor clears."""
+    texts = [path.read_text() for path in Path(inductor.__file__).parent.glob("*.py")]
+    kinds = {kind for text in texts for kind in re.findall(r"key\w*(?:\([^\n]*\))?\}\.(\w+)\"", text)}
+    assert kinds >= {"so", "cpp", "py", "cubin", "shape", "tiling"}
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    for kind in kinds:
+        (folder / f"{'0' * 40}.{kind}").touch()
+    assert {path.suffix[1:] for path in cache.cached_files(tmp_path)} == kinds
