@@ -1,6 +1,11 @@
 """What a function keeps alive lives as long under capture: breaks let nothing go whose end is noticed."""
 
+import collections
+import contextlib
 import gc
+import itertools
+import sys
+import threading
 import weakref
 from collections import OrderedDict
 
@@ -409,3 +414,158 @@ def test_a_module_that_torch_knows_weakly_outlives_breaks(x):
     eager, captured = outcome(play, x)
     assert torch.equal(eager[0], captured[0])
     assert captured[1] == 0
+
+
+# -- generators that are let go under way: closed at that place, with what they hold open ------------------------------
+
+_HOLDS = {
+    "finally": "try: {}\n    finally: log.append('closed')",
+    "told": "try: {}\n    except GeneratorExit:\n        log.append('told')\n        raise",
+    "manager": "with Listed(): {}",
+    "no_grad": "with torch.no_grad(): {}",
+    "autocast": "with torch.autocast('cpu', torch.bfloat16): {}",
+    "lock": "with lock: {}",
+    "delegated": "yield from inner(x)",
+    "held": "for value in inner(x): yield value",
+    "error": "try: {}\n    finally:\n        log.append('closed')\n        x.nothing",
+}
+_NEXT = "; v = next({}); log.append('next'); "
+_LET_GO = {
+    "break": "for v in made(x): break",
+    "break else": "for v in made(x): break\n    else: v = None",
+    "break when": "for v in made(x):\n        if v.dim() == 2: break",
+    "next": "v = next(made(x))",
+    "del": "it = made(x)" + _NEXT.format("it") + "del it",
+    "rebind": "it = made(x)" + _NEXT.format("it") + "it = None",
+    "last of two": "it = other = made(x)" + _NEXT.format("it") + "del it; log.append('one'); del other",
+    "return": "v = first(x)",
+    "variable of a helper": "v = keeps(x)",
+    "own variable": "it = made(x); v = next(it)",
+    "anew": "for _ in range(2): it = made(x); v = next(it)",
+    "enumerate": "for i, v in enumerate(made(x)): break",
+    "zip": "for v, w in zip(made(x), [1, 2]): break",
+    "zip of two": "for v, w in zip(made(x), made(x) if not shared else [1]): break",
+    "map": "for v in map(lambda t: t + 1, made(x)): break",
+    "chain": "for v in itertools.chain(made(x), [x]): break",
+    "islice": "v, *w = itertools.islice(made(x), 1)",
+    "comprehension": "v = [next(made(x)) for i in range(2)][0]",
+    "generator expression": "v = next(t + 1 for t in made(x))",
+    "list": "box = [made(x)]" + _NEXT.format("box[0]") + "box.clear()",
+    "list that grew": "box = []; box.append(made(x))" + _NEXT.format("box[0]") + "del box",
+    "pop": "box = [made(x)]" + _NEXT.format("box[0]") + "box.pop()",
+    "dict": "box = dict(a=made(x))" + _NEXT.format("box['a']") + "del box['a']",
+    "tuple": "box = (made(x), 1)" + _NEXT.format("box[0]") + "box = None",
+    "deque": "box = collections.deque([made(x)])" + _NEXT.format("box[0]") + "box.popleft()",
+    "attribute": "box = Plain(); box.it = made(x)" + _NEXT.format("box.it") + "box.it = None",
+    "object": "box = Plain(); box.it = made(x)" + _NEXT.format("box.it") + "del box",
+    "cell": "it = made(x)\n    def use(): return next(it)\n    v = use(); log.append('next'); del use; it = None",
+    "default": "it = made(x); v = (lambda i=it: next(i))(); log.append('next'); del it",
+    "send": "it = made(x); it.send(None); v = it.send(1); it = log.append('sent')",
+    "close": "it = made(x)" + _NEXT.format("it") + "it.close() if not fails else 0; log.append('again'); del it",
+    "error": "try:\n        for v in made(x): raise ValueError(1)\n    except ValueError: log.append('caught')",
+    "error in a helper": "v = x\n    try: raises(x)\n    except ValueError: log.append('caught')",
+    "error by a variable": "v = x\n    try: keeps(x, 1 / 0)\n    except ZeroDivisionError: log.append('caught')",
+    "error past a variable": "v = x\n    try: keeps(x, None)\n    except TypeError: log.append('caught')",
+    "argument": "v = next_of(made(x)); log.append('next')",
+    "argument and variable": "it = made(x); v = next_of(it); log.append('next'); it = None",
+    "argument of who lets it go": "v = lets_go(made(x)) if not fails else x; log.append('next')",
+    "argument in stars": "v = next_of(*[made(x)]); log.append('next')",
+    "argument that is mapped": "v = list(map(lets_go, [made(x)]))[0]",
+    "variable let go by a helper": "it = made(x); v = lets_go(it); log.append('next'); it = None",
+    "context manager": "c = contextlib.contextmanager(once)(x); v = c.__enter__(); log.append('next'); del c",
+    "iterated object": "v = any(Iterated(x)) and x",
+    "searched object": "v = x; log.append(1 in Iterated(x))",
+    "break of the graph": "it = made(x)" + _NEXT.format("it") + "capture.graph_break(); log.append('on'); del it",
+    "break in a handler": "try: 1 / 0\n    except ZeroDivisionError:\n        for v in made(x):\n"
+    "            capture.graph_break()\n            break\n        log.append('handled')",
+    "break in the loop": "for v in made(x):\n        capture.graph_break()\n        break",
+}
+_AROUND = """
+def first(x):
+    for v in made(x): return v
+def keeps(x, n=1):
+    it = made(x); v = next(it); log.append('keeps')
+    return v + n
+def next_of(it): return next(it)
+def lets_go(it):
+    v = next(it); del it; log.append('within')
+    return v
+def raises(x):
+    for v in made(x): raise ValueError(2)
+def once(x): yield from made(x)
+def inner(x):
+    try:
+        yield x * 2
+        yield x * 3
+    finally: log.append('inner')
+class Truth:
+    def __bool__(self): return log.append('bool') is None
+    def __eq__(self, other): return log.append('eq') is None
+class Iterated:
+    def __init__(self, x): self.x = x
+    def __iter__(self):
+        for v in made(self.x): yield Truth()
+def made(x):
+    {}
+def play(x):
+    {}
+    log.append('after'); y = x * 3; log.append(y.requires_grad); log.append((x @ x).dtype)
+    return y, v, len(log)
+"""
+
+
+class _Listed:
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append("enter")
+
+    def __exit__(self, *error):
+        self.log.append("exit")
+
+
+def _what_happens(way, held, monkeypatch, around=lambda play: play):
+    log, lock = [], threading.Lock()
+    body = _HOLDS[held].format("yield x * 2; yield x * 3")
+    names = {
+        "log": log,
+        "lock": lock,
+        "Listed": lambda: _Listed(log),
+        "shared": held == "lock",
+        "fails": held == "error",
+    }
+    names |= {"torch": torch, "capture": capture, "collections": collections, "contextlib": contextlib}
+    names |= {"itertools": itertools, "Plain": Plain}
+    exec(_AROUND.format(body, _LET_GO[way]), names)
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: log.append(str(told.exc_value)))
+    play, seen = around(names["play"]), []
+    for _ in range(2):
+        log.clear()
+        x = torch.ones(2, 2, requires_grad=True)
+        y, v, count = play(x)
+        assert torch.is_grad_enabled()
+        assert not torch.is_autocast_enabled("cpu")
+        assert not lock.locked()
+        seen.append((y.requires_grad, y.tolist(), v.requires_grad, v.dtype, v.tolist(), count, list(log)))
+    return seen
+
+
+@pytest.mark.parametrize("held", _HOLDS)
+def test_a_generator_ends_where_it_is_let_go(held, monkeypatch):
+    eager_and_captured = {
+        way: [
+            _what_happens(way, held, monkeypatch, around)
+            for around in (lambda play: play, capture.optimize("eager", strict=True))
+        ]
+        for way in _LET_GO
+    }
+    assert {way: pair for way, pair in eager_and_captured.items() if pair[0] != pair[1]} == {}
+
+
+@pytest.mark.parametrize("way", ["break", "next", "del", "return", "enumerate", "list", "argument", "error"])
+def test_a_generator_that_is_let_go_is_part_of_the_graph(way, monkeypatch):
+    for held in ("finally", "manager", "no_grad", "autocast", "delegated"):
+        log = capture.Log()
+        _what_happens(way, held, monkeypatch, capture.optimize("eager", strict=True, nopython=True, log=log))
+        assert len(log.records()) == 1

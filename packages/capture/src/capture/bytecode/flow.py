@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 
-from capture.bytecode.instructions import Body, Instruction
+from capture.bytecode.instructions import Body, Handler, Instruction
 from capture.bytecode.versions import OPERANDS, PY312, PY313, Operand
 from capture.errors import CaptureError
 
@@ -329,3 +329,14 @@ def raises_again(instruction: Instruction) -> bool:
     """Whether this raises what was being handled, which leaves the traceback as it is."""
     again = instruction.op in ("RERAISE", "END_ASYNC_FOR", "CLEANUP_THROW")
     return again or (instruction.op == "RAISE_VARARGS" and instruction.arg == 0)
+
+
+def acts_when_closed(handler: Handler | None) -> bool:
+    """Whether a generator that is closed where it waits, under this handler, has something to do.
+
+    From 3.12 on a handler around every generator turns StopIteration into another error: that one does not count,
+    nor does the one that passes an exception on to what is waited for.
+    """
+    while handler is not None and handler.target.op == "CLEANUP_THROW":
+        handler = handler.target.handler
+    return handler is not None and handler.target.op != "CALL_INTRINSIC_1"

@@ -53,6 +53,12 @@ class Frame:
         self.names = names
         self.returned: Value | None = None
         self.yielded: Value | None = None
+        self.is_given_suspended = False
+        """Whether generators are among its arguments, to which the evaluation of its call refers as well."""
+        self.takes_its_arguments = False
+        """Whether, in CPython, nobody else refers to them on account of the call."""
+        self.calling: CodeType | None = None
+        """The function of Python's that it calls by itself."""
 
     def reads_variables(self) -> bool:
         """Whether its code, or code within, reads the variables of a frame, be it its own or its caller's."""
@@ -97,6 +103,11 @@ class Frame:
 
     def location(self) -> Location:
         return Location(self.code.co_filename, self.current.line or self.code.co_firstlineno, self.code.co_qualname)
+
+    def forget(self) -> None:
+        """Let go of its variables, as when it ends."""
+        self.stack.clear()
+        self.slots.clear()
 
     def let_go(self) -> None:
         """Forget the program's objects, and who waits for this frame."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 
+from capture.bytecode.flow import acts_when_closed
 from capture.bytecode.instructions import Handler
 from capture.evaluator.frame import Frame
 from capture.values.base import Value, settled
@@ -34,15 +35,8 @@ def _is_torchs_own_exit(frame: Frame, handler: Handler) -> bool:
 
 
 def has_something_to_do_at_the_end(frame: Frame) -> bool:
-    """From 3.12 on a handler around every generator turns StopIteration into another error: that one does not count,
-    nor does the one that passes an exception on to what is waited for.
-    """
-    handler = frame.current.handler
-    while handler is not None and handler.target.op == "CLEANUP_THROW":
-        handler = handler.target.handler
-    if handler is not None and handler.target.op != "CALL_INTRINSIC_1":
-        return True
-    return isinstance(waits_for(frame), (OutsideIterator, UserIterator))
+    """When a suspended one is closed."""
+    return acts_when_closed(frame.current.handler) or isinstance(waits_for(frame), (OutsideIterator, UserIterator))
 
 
 def waits_for(frame: Frame) -> Value | None:

@@ -63,6 +63,7 @@ from capture.values.constant import NONE, UNBOUND, ConstantValue, boolean
 from capture.values.context import TorchContext
 from capture.values.effects import Effects
 from capture.values.exception import ExceptionValue
+from capture.values.finalizers import require_quiet_change
 from capture.values.function import CellValue, FunctionValue, NamespaceValue
 from capture.values.generator import SuspendableValue
 from capture.values.identity import MetObjects, SearchedKeys
@@ -206,7 +207,9 @@ class Machine:
             made = kind(frame, (function, list(args), dict(kwargs)))
             frame.generator = made
             self.stops.note_suspendable(made)
+            self.stepper.forgotten.note(made)
             return made
+        self.stepper.forgotten.note_call(frame, (*args, *kwargs.values()))
         result = self.run(frame)
         assert result is not None
         return result
@@ -381,6 +384,7 @@ class Machine:
     def changed(self, value: Value) -> None:
         if value in self.effects.final:
             self.stop_earlier(self.effects.final[value])
+        require_quiet_change(self, value)
         self.stops.note_change()
         self.effects.note(value)
 

@@ -13,6 +13,7 @@ from capture.bytecode.flow import raises_again
 from capture.bytecode.instructions import Body, Instruction
 from capture.errors import Break, SkipFrame, UserRaised
 from capture.evaluator.assumptions import Restart, Returned, Stopped
+from capture.evaluator.forgotten import Forgotten
 from capture.evaluator.frame import Frame
 from capture.evaluator.frame_queries import stack_depth
 from capture.evaluator.idle_frames import MOST_STEPS
@@ -24,6 +25,7 @@ from capture.recording.operations import undecided
 from capture.signals import HeldSignals
 from capture.values.base import NotConstant, Value
 from capture.values.constant import ConstantValue
+from capture.values.finalizers import require_quiet_pop
 
 _DEEPEST = 150
 _FRAMES_PER_CALL = 14  # of Python's, at most, that evaluating a call takes
@@ -36,6 +38,7 @@ class Stepper:
         self._world = world
         self._signals = signals
         self.frames: list[Frame] = []
+        self.forgotten = Forgotten(world)
         self.steps, self.most_idle = 0, MOST_STEPS
         self.visited: set[int] = set()
         self._bodies: dict[CodeType, list[Instruction]] = {}
@@ -66,6 +69,8 @@ class Stepper:
                     raise Restart(world.assumptions.stopping(stopped)) from None
                 frame.stack, frame.pc = stack, pc
                 return stops.insist_on_leaving(frame, stopped)
+            stack.clear()
+            self.forgotten.look(frame)
             if frame.returned is not None:
                 stops.leave_none_open([frame.returned])
                 return Returned(frame.returned)
@@ -78,8 +83,15 @@ class Stepper:
         try:
             while frame.returned is None and frame.yielded is None:
                 self.step(frame)
-        finally:
+                self.forgotten.look(frame)
+        except UserRaised:
             self.frames.pop()
+            self.forgotten.left_by_an_error(frame)
+            raise
+        except BaseException:
+            self.frames.pop()
+            raise
+        self.frames.pop()
         return frame.returned
 
     def step(self, frame: Frame) -> None:
@@ -125,6 +137,8 @@ class Stepper:
         raised.was_caught()
         self._world.note_origin(raised.value)
         raised.value.caught = True
+        for dropped in frame.stack[handler.depth :]:
+            require_quiet_pop(self._world, dropped)
         del frame.stack[handler.depth :]
         if handler.lasti:
             frame.push(ConstantValue(instruction.offset))
@@ -135,3 +149,4 @@ class Stepper:
         for frame in self.frames:
             frame.let_go()
         self.frames.clear()
+        self.forgotten.let_go()

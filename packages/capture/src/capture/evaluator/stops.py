@@ -81,11 +81,16 @@ class Stops:
         for value in self._suspended:
             if id(value) in alive and not value.started:
                 continue
-            if does_something_at_the_end(world, value, lambda: (self._changes, world.graph.operations)):
+            if does_something_at_the_end(world, value, self._happened):
                 reason = Reason(Kind.GENERATOR, f"{value.describe()} is left before its end")
                 earlier = self.before(value, stopped or Stopped(world.root.current, 0, reason, world.location()))
                 assert earlier is not None
                 self.stop_earlier(earlier)
+
+    def _happened(self) -> tuple[object, ...]:
+        effects = self._world.effects
+        calls = len(effects.calls), len(effects.clocks)
+        return self._changes, self._world.graph.operations, *calls, *map(id, effects.contexts)
 
     def _insist_on_real_exceptions(self, frame: Frame, stopped: Stopped) -> None:
         """What handles an exception may look at its traceback: CPython has to raise it where CPython goes on."""

@@ -60,7 +60,6 @@ def throw_into(ctx: World, suspended: SuspendableValue, raised: UserRaised, *, c
     if found is None:
         made = ExceptionValue(StopIteration, [inner.returned])  # type: ignore[attr-defined]
         return _go_on(ctx, suspended, _end_of_inner(ctx, UserRaised(made)))
-    suspended.frame.yielded = found
     return found
 
 
@@ -103,7 +102,7 @@ def _go_on(ctx: World, suspended: SuspendableValue, enter: Callable[[Frame], Non
     frame.yielded = None
     try:
         enter(frame)
-        suspended.started = True
+        suspended.start()
         ctx.run(frame)
     except UserRaised as raised:
         suspended.finished = True
@@ -112,10 +111,11 @@ def _go_on(ctx: World, suspended: SuspendableValue, enter: Callable[[Frame], Non
     finally:
         suspended.running = False
     if frame.returned is not None:
-        suspended.finished = True
         suspended.returned = realize(ctx, frame.returned)
+        suspended.end()
         return None
-    return frame.yielded
+    found, frame.yielded = frame.yielded, None
+    return found
 
 
 def _refuse_ends_as_errors(ctx: World, suspended: SuspendableValue, error: Any) -> None:

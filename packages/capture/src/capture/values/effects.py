@@ -52,7 +52,7 @@ class Effects:
         if value.source is not None or isinstance(value, NamespaceValue):
             self._changed.setdefault(value)
             self.classes |= isinstance(value, ClassValue)
-        else:
+        elif type(value).let_go is not Value.let_go:
             self._made.setdefault(value)
 
     def take(self, ctx: Tracer, container: Value, item: Value) -> None:

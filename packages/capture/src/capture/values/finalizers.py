@@ -9,19 +9,24 @@ them.
 from __future__ import annotations
 
 import enum
+import gc
 import sys
 from collections.abc import Collection
-from types import FunctionType, MethodType, ModuleType
+from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 import torch
 
+from capture.bytecode.flow import acts_when_closed
+from capture.bytecode.instructions import Body
 from capture.errors import SkipFrame
-from capture.guards.sources import ArgSource, ClosureSource, Source
+from capture.guards.sources import ArgSource, AttrSource, ClosureSource, Source
 from capture.reasons import Kind, Reason
 from capture.values.autograd_leaves import is_leaf
-from capture.values.base import LazyValue, Value, held_by, module_name, reachable, settled
+from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, reachable, realize, settled
 from capture.values.function import CellValue, ClassValue
+from capture.values.generator import SuspendableValue
+from capture.values.iterator import IteratorValue, OutsideIterator
 from capture.values.mapping import DictValue
 from capture.values.sequence import SequenceValue, SetValue
 from capture.values.tensor import TensorValue
@@ -29,12 +34,15 @@ from capture.values.user_object import UserObject
 
 _QUIET = (
     *(type(None), bool, int, float, complex, str, bytes, range, slice, enum.Enum),
-    *(FunctionType, MethodType, ModuleType, type(len)),
+    *(FunctionType, MethodType, ModuleType, CodeType, type(len)),
     *(torch.Tensor, torch.dtype, torch.device, torch.layout, torch.memory_format),
 )
 _CONTAINERS = (list, tuple, dict, set, frozenset, torch.Size)
-_MADE_OF_OTHERS = (SequenceValue, DictValue, SetValue, UserObject, CellValue)
+_CONTAINER_KINDS = (SequenceValue, DictValue, SetValue)
+_MADE_OF_OTHERS = (SequenceValue, DictValue, SetValue, UserObject, CellValue, IteratorValue)
 _LONGEST = 64
+_MOST = 1000
+_CODE = {GeneratorType: "gi_code", CoroutineType: "cr_code", AsyncGeneratorType: "ag_code"}
 _NAME = vars(type)["__name__"]  # read past metaclasses, which may have code of their own for it
 
 
@@ -54,11 +62,15 @@ def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
         if isinstance(value, LazyValue) or (isinstance(value, UserObject) and value.obj is not None):
             if _end_of_object_is_noticed(value.obj):
                 return True
-        elif isinstance(value, ClassValue) and not _is_held_by_its_module(value.cls):
+        elif _is_under_way(value) or (isinstance(value, ClassValue) and not _is_held_by_its_module(value.cls)):
             return True
         elif value.source is None and isinstance(value, _MADE_OF_OTHERS):
             todo += value.parts()
     return False
+
+
+def _is_under_way(value: Value) -> bool:
+    return isinstance(value, OutsideIterator) or (isinstance(value, SuspendableValue) and not value.finished)
 
 
 def has_history(value: Value) -> bool:
@@ -72,15 +84,85 @@ def _has_steps(value: Value) -> bool:
     return isinstance(tensor, torch.Tensor) and tensor.requires_grad and not is_leaf(tensor)
 
 
-def require_quiet_end(value: Value) -> None:
+def require_quiet_end(ctx: Tracer, value: Value) -> None:
     """Leaves a frame to CPython that unbinds an argument whose end may run code: nothing else may refer to it."""
     value = settled(value)
-    if isinstance(value, (LazyValue, UserObject)) and _may_be_the_last(value.source):
-        cls = type(value.obj)
-        if isinstance(held_by(cls, "__del__"), FunctionType):
-            raise SkipFrame(
-                Reason(Kind.FINALIZER, f"an object of class `{cls.__qualname__}` may end here, with its `__del__`")
-            )
+    if not _may_be_the_last(value.source):
+        return
+    obj = _object_of(ctx, value)
+    if isinstance(value, (LazyValue, UserObject)) and isinstance(held_by(type(obj), "__del__"), FunctionType):
+        raise SkipFrame(
+            Reason(Kind.FINALIZER, f"an object of class `{type(obj).__qualname__}` may end here, with its `__del__`")
+        )
+    if holds_suspended(obj):
+        raise SkipFrame(
+            Reason(Kind.GENERATOR, f"{value.describe()} ends here, and with it a generator that is under way")
+        )
+    _rely_on_what_it_is(ctx, value, obj)
+
+
+def require_quiet_pop(ctx: Tracer, value: Value) -> None:
+    """The same, of what a break left on the stack: CPython takes it away."""
+    source = settled(value).source
+    if isinstance(source, ArgSource) and source.name.startswith("."):
+        obj = _object_of(ctx, value)
+        if holds_suspended(obj) and not isinstance(obj, BaseException):  # which is being handled still
+            ctx.stop(Kind.GENERATOR, f"{value.describe()} ends here, and with it a generator that is under way")
+        _rely_on_what_it_is(ctx, settled(value), obj)
+
+
+def require_quiet_change(ctx: Tracer, value: Value) -> None:
+    """Breaks where a container from outside changes that holds a generator under way: it may be let go."""
+    if value.source is not None and isinstance(value, _CONTAINER_KINDS):
+        held = gc.get_referents(_object_of(ctx, value))
+        if any(type(each) in _CODE and _acts_when_closed(each) for each in held):
+            ctx.stop(Kind.GENERATOR, f"{value.describe()} changes, which holds a generator that is under way")
+
+
+def require_quiet_attribute(ctx: Tracer, owner: Value, name: str) -> None:
+    """The same, of an attribute that is assigned or deleted."""
+    if owner.source is not None and isinstance(owner, UserObject):
+        held = vars(owner.obj).get(name) if hasattr(owner.obj, "__dict__") else None
+        if type(held) in _CODE and _acts_when_closed(held):
+            ctx.stop(Kind.GENERATOR, f"`{name}` of {owner.describe()} changes, a generator that is under way")
+
+
+def _object_of(ctx: Tracer, value: Value) -> object:
+    """The real object of an argument, or of a part of one."""
+    assert value.source is not None
+    try:
+        return value.source.read(ctx.inputs)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None
+
+
+def _rely_on_what_it_is(ctx: Tracer, value: Value, obj: object) -> None:
+    code = _CODE.get(type(obj))
+    if code is not None and value.source is not None:
+        realize(ctx, value)
+        ctx.guard(AttrSource(value.source, code), "is", getattr(obj, code))
+
+
+def holds_suspended(obj: object) -> bool:
+    """Whether an object is, or refers to, a suspended generator or coroutine that does something when it is closed."""
+    todo, seen = [obj], set[int]()
+    while todo and len(seen) < _MOST:
+        obj = todo.pop()
+        if id(obj) in seen or issubclass(type(obj), (*_QUIET, type)):
+            continue
+        seen.add(id(obj))
+        if type(obj) in _CODE and _acts_when_closed(obj):
+            return True
+        todo += gc.get_referents(obj)
+    return False
+
+
+def _acts_when_closed(generator: object) -> bool:
+    frame = getattr(generator, _CODE[type(generator)].replace("code", "frame"))
+    if frame is None or frame.f_lasti < 0:
+        return False
+    body = Body.from_code(frame.f_code).instructions
+    return any(each.offset == frame.f_lasti and acts_when_closed(each.handler) for each in body)
 
 
 def _may_be_the_last(source: Source | None) -> bool:
@@ -88,7 +170,8 @@ def _may_be_the_last(source: Source | None) -> bool:
     if source is None or isinstance(source, (ArgSource, ClosureSource)):
         return source is not None
     root = source.root()
-    return isinstance(root, ArgSource) and root.name.startswith(".")
+    is_content = isinstance(source, AttrSource) and source.name == "cell_contents"
+    return isinstance(root, ArgSource) and (is_content or root.name.startswith("."))
 
 
 def _end_of_object_is_noticed(obj: Any) -> bool:

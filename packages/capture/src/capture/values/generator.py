@@ -52,9 +52,25 @@ class SuspendableValue(Value):
         return ctx.throw_into(self, raised)
 
     def parts(self) -> Iterator[Value]:
-        yield self.function
-        yield from self.args
-        yield from self.kwargs.values()
+        """From its start on it refers to what its frame does."""
+        if not self.started:
+            yield self.function
+            yield from self.args
+            yield from self.kwargs.values()
+        elif not self.finished:
+            yield from self.frame.stack
+            yield from self.frame.slots.values()
+
+    def start(self) -> None:
+        """Its frame refers to the arguments from here on."""
+        self.started = True
+        self.args, self.kwargs = (), {}
+
+    def end(self) -> None:
+        """Nobody will resume it."""
+        self.finished = True
+        self.args, self.kwargs = (), {}
+        self.frame.forget()
 
     def describe(self) -> str:
         return f"the {self.word} `{self.function.qualname}`"

@@ -150,7 +150,11 @@ class Stop:
     # -- what that needs -----------------------------------------------------------------------------------------
 
     def values(self) -> list[Value]:
-        found = [_object(value) for value in self.stack if value is not NULL]
+        operands = [_object(value) for value in self.shown if value is not NULL]
+        return operands + self._wanted_afterwards()
+
+    def _wanted_afterwards(self) -> list[Value]:
+        found = [_object(value) for value in self.stack[: self.first] if value is not NULL]
         for made in (self.after, self.jumped, self.handling):
             if made is not None:
                 found += [self.frame.slots[p] for p in made.parameters if isinstance(p, str)]
@@ -168,6 +172,8 @@ class Stop:
         shown = outer + self.stack[self.first :]
         for value in shown:
             _show(writer, value)
+        if self.instruction.op == "POP_TOP":
+            writer.let_go(self._wanted_afterwards())
         target, stub = emit.label(), emit.label()
         with emit.handled_by(stub, _handled_depth(shown)) if self.handling else contextlib.nullcontext():
             self._run(writer, target)

@@ -74,6 +74,10 @@ def _keyword(ctx: Tracer, function: Value, key: object) -> str:
 def _call(ctx: Tracer, frame: Frame, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(function, ClassValue) and function.cls is super and not args:
         return _super_here(ctx, frame)
+    called = function.function if isinstance(function, BoundMethod) else function
+    frame.calling = (
+        called.code if isinstance(called, FunctionValue) and frame.current.op != "CALL_FUNCTION_EX" else None
+    )
     return ctx.call(function, args, kwargs)
 
 

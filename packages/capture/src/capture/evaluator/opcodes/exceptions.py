@@ -12,6 +12,7 @@ from capture.values.base import Tracer, Value, realize
 from capture.values.constant import NONE, boolean
 from capture.values.exception import ExceptionValue
 from capture.values.exception_group import ExceptionGroupValue, has_same_history, leaves, make_group, split, wrapped
+from capture.values.finalizers import require_quiet_end
 from capture.values.function import ClassValue
 from capture.values.sequence import ListValue, TupleValue
 
@@ -69,6 +70,7 @@ class HandledValue(ExceptionValue):
 def pop_except(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     place = frame.pop()
     assert isinstance(place, HandledValue)
+    require_quiet_end(ctx, place.handled)
     place.put_away = True
     frame.handling.pop()
 

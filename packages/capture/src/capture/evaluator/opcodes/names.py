@@ -17,7 +17,7 @@ from capture.guards.sources import AttrSource, ConstSource, KeySource
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize, trusted
 from capture.values.constant import UNBOUND, ConstantValue
-from capture.values.finalizers import require_quiet_end
+from capture.values.finalizers import require_quiet_attribute, require_quiet_end
 from capture.values.function import (
     BuiltinValue,
     CellValue,
@@ -48,7 +48,7 @@ def load_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def store_fast(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     value, replaced = frame.pop_unseen(), frame.slots.get(inst.arg)
     if replaced is not None and replaced is not value:
-        require_quiet_end(replaced)
+        require_quiet_end(ctx, replaced)
     frame.slots[inst.arg] = UNBOUND if value is NULL else value  # a comprehension puts back what was not bound
 
 
@@ -57,7 +57,7 @@ def delete_fast(ctx: World, frame: Frame, inst: Instruction) -> None:
     load_fast(ctx, frame, inst)
     value = frame.pop_unseen()
     if not inst.arg.startswith("."):  # a continuation moves what it is handed to the stack
-        require_quiet_end(value)
+        require_quiet_end(ctx, value)
     frame.slots[inst.arg] = UNBOUND
 
 
@@ -101,7 +101,7 @@ def bound_cell(ctx: Tracer, frame: Frame, name: str) -> CellValue:
 def store_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     cell, value = frame.cell(inst.arg), frame.pop_unseen()
     if cell.content is not value:
-        require_quiet_end(cell.content)
+        require_quiet_end(ctx, cell.content)
     ctx.changed(cell)
     cell.content = value
 
@@ -109,7 +109,7 @@ def store_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 @opcode("DELETE_DEREF")
 def delete_deref(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     cell = bound_cell(ctx, frame, inst.arg)
-    require_quiet_end(cell.content)
+    require_quiet_end(ctx, cell.content)
     ctx.changed(cell)
     cell.content = UNBOUND
 
@@ -229,12 +229,15 @@ def _push_callable(frame: Frame, function: Value) -> None:
 @opcode("STORE_ATTR")
 def store_attr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     owner = frame.pop()
+    require_quiet_attribute(ctx, owner, inst.arg)
     owner.set_attribute(ctx, inst.arg, frame.pop_unseen())
 
 
 @opcode("DELETE_ATTR")
 def delete_attr(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.pop().set_attribute(ctx, inst.arg, None)
+    owner = frame.pop()
+    require_quiet_attribute(ctx, owner, inst.arg)
+    owner.set_attribute(ctx, inst.arg, None)
 
 
 def _super_attribute(ctx: Tracer, frame: Frame, inst: Instruction) -> Value:

@@ -6,6 +6,7 @@ from capture.bytecode.instructions import Instruction
 from capture.evaluator.frame import NULL, Frame
 from capture.evaluator.opcodes.registry import opcode
 from capture.values.base import Tracer
+from capture.values.finalizers import require_quiet_pop
 
 
 @opcode("NOP", "RESUME")
@@ -15,7 +16,7 @@ def do_nothing(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 
 @opcode("POP_TOP")
 def pop_top(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
-    frame.pop_unseen()
+    require_quiet_pop(ctx, frame.pop_unseen())
 
 
 @opcode("PUSH_NULL")
