@@ -1,6 +1,8 @@
 """Exceptions that the program keeps after it caught them are the ones that CPython raises."""
 
+import abc
 import collections
+import contextlib
 import math
 import traceback
 
@@ -229,3 +231,216 @@ def test_an_item_that_is_not_there(items):
             return x * 2, str(error)
 
     assert capture.optimize()(take)(torch.ones(1)) == take(torch.ones(1))
+
+
+# -- what CPython refuses, it refuses at its place, in its words -------------------------------------------------------
+
+_CLASSES = """
+import abc, enum, collections, dataclasses, typing, functools, torch, types
+import torch.nn as nn
+class Abstract(abc.ABC):
+    def __init__(self, w): self.w = w
+    @abc.abstractmethod
+    def go(self, x): ...
+    @classmethod
+    def make(cls, *a): return cls(*a)
+    @staticmethod
+    def build(): return Abstract(1)
+class Half(Abstract):
+    @property
+    @abc.abstractmethod
+    def size(self): ...
+    def go(self, x): return x
+class Whole(Half):
+    size = 3
+class OwnNew(abc.ABC):
+    def __new__(cls, *a): return super().__new__(cls)
+    @abc.abstractmethod
+    def go(self): ...
+class OwnNewArgs(object):
+    def __new__(cls, *a): return super().__new__(cls, *a)
+class OwnNewAndInit(object):
+    def __new__(cls, *a): return object.__new__(cls, *a)
+    def __init__(self, *a): pass
+class InitArgs(object):
+    def __init__(self, *a): super().__init__(*a)
+class InitArgsKw(object):
+    def __init__(self, **a): super().__init__(**a)
+class NewOnly(object):
+    def __new__(cls, a): return super().__new__(cls)
+class Mixed(NewOnly):
+    def __init__(self, a): super().__init__(a)
+class Plain: pass
+class Slots:
+    __slots__ = ("a",)
+class Slots2(Slots):
+    __slots__ = ("b",)
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    a: int = 1
+@dataclasses.dataclass
+class Data:
+    a: int
+    b: int = 2
+@dataclasses.dataclass(slots=True, frozen=True)
+class FS:
+    a: int = 1
+@dataclasses.dataclass(kw_only=True)
+class KW:
+    a: int
+class Color(enum.Enum):
+    RED = 1
+class Num(enum.IntEnum):
+    ONE = 1
+class Flag(enum.Flag):
+    A = 1
+class Named(typing.NamedTuple):
+    a: int
+    b: int = 3
+Point = collections.namedtuple("Point", "x y")
+class Proto(typing.Protocol):
+    def go(self): ...
+class ProtoInit(typing.Protocol):
+    w: int
+    def __init__(self, w): self.w = w
+class Impl(Proto): pass
+class ReadOnly:
+    @property
+    def a(self): return 1
+    @functools.cached_property
+    def b(self): return 2
+class NoDel:
+    @property
+    def a(self): return 1
+    @a.setter
+    def a(self, v): self.v = v
+class Module(nn.Module, abc.ABC):
+    def __init__(self): super().__init__()
+    @abc.abstractmethod
+    def forward(self, x): ...
+class ListA(list, abc.ABC):
+    @abc.abstractmethod
+    def go(self): ...
+class Meta(type):
+    def __call__(cls, *a): raise TypeError("no instances")
+class NoInst(metaclass=Meta): pass
+class Gen(typing.Generic[typing.TypeVar("T")]): pass
+class TD(typing.TypedDict):
+    a: int
+class Req:
+    def __init__(self, a, *, b): pass
+class IntSub(int): pass
+class Final(metaclass=abc.ABCMeta):
+    @abc.abstractmethod
+    def a(self): ...
+    @abc.abstractmethod
+    def b(self): ...
+def raise_(text): raise ValueError(text)
+"""
+_MAKING = """
+    Abstract(2.) ; Abstract.make(2) ; Abstract.build() ; Abstract() ; Half(1) ; Whole(1) ; OwnNew() ;
+    OwnNew(1) ; OwnNewArgs() ; OwnNewArgs(1) ; OwnNewAndInit(1) ; OwnNewAndInit() ; InitArgs() ; InitArgs(1) ;
+    InitArgsKw(a=1) ; NewOnly() ; NewOnly(1) ; Mixed(1) ; Plain(1) ; Plain(a=1) ; object.__new__(Plain, 1) ;
+    object.__new__(Abstract) ; object.__new__(InitArgs, 1) ; object.__new__(1) ; object.__new__() ;
+    object.__new__(list) ; object.__new__(int) ; Plain.__new__(Plain, 1) ; list.__new__(dict) ;
+    Plain().__init__(1) ; object.__init__(Plain(), 1) ; InitArgs().__init__(1) ; Slots().b ; Slots().a ;
+    setattr(Slots(), 'b', 1) ; setattr(Slots2(), 'c', 1) ; delattr(Slots(), 'a') ; Slots(1) ; vars(Slots()) ;
+    setattr(Frozen(), 'a', 2) ; setattr(Frozen(), 'q', 2) ; delattr(Frozen(), 'a') ; setattr(FS(), 'a', 2) ;
+    setattr(FS(), 'q', 2) ; Frozen(1, 2) ; Frozen(b=1) ; Data() ; Data(1, 2, 3) ; Data(1, a=2) ; KW(1) ; KW() ;
+    Color(2) ; Color('RED') ; Color() ; Color['X'] ; Num(2) ; Flag(8) ; Color.RED.value.x ;
+    setattr(Color, 'RED', 2) ; setattr(Color.RED, 'value', 2) ; setattr(Color.RED,'name',2) ;
+    delattr(Color, 'RED') ; Color(1, 2) ; Named() ; Named(1, 2, 3) ; Named(c=1) ; Point(1) ; Point(1, 2, 3) ;
+    Point(1, y=2, z=3) ; Point(1, 2)._replace(q=1) ; Point._make([1]) ; setattr(Point(1, 2), 'x', 1) ;
+    setattr(Point(1,2), 'q', 1) ; Named(1).c ; Proto() ; ProtoInit(1) ; Impl() ; setattr(ReadOnly(), 'a', 1) ;
+    delattr(ReadOnly(), 'a') ; delattr(ReadOnly(), 'b') ; delattr(NoDel(), 'a') ; ReadOnly().c ; ReadOnly(1) ;
+    Module() ; ListA() ; ListA(1) ; NoInst() ; NoInst(1) ; Gen(1) ; Gen() ; TD(1) ; Req() ; Req(1) ; Req(1, 2) ;
+    Req(1, b=2, c=3) ; super(Plain, 1) ; None.x ; None() ; None[0] ; IntSub('x') ; IntSub(1).q ; Final() ;
+    BaseException.__new__(int) ; ValueError(a=1) ; StopIteration(1).x ; KeyError().args[0] ;
+    ExceptionGroup('a', []) ; ExceptionGroup('a') ; ExceptionGroup(1, [ValueError()]) ; int.__new__(str)
+"""
+_BUILTINS = """
+    object(1) ; range() ; range(1.5) ; range(1, 2, 0) ; slice() ; slice(1, 2, 3, 4) ; complex('x') ;
+    bool(1, 2) ; str(1, 2) ; str(b'', 'x') ; tuple(1) ; tuple([1], 2) ; list(1) ; dict(1) ; dict([1]) ;
+    dict([(1, 2, 3)]) ; set(1) ; frozenset(1) ; set([[]]) ; {[]: 1} ; {}[[]] ; type(1, 2) ; type() ;
+    enumerate() ; enumerate(1) ; zip(1) ; zip([1], [1, 2], strict=True) ; list(zip([1], [1, 2], strict=True)) ;
+    map() ; map(1) ; list(map(1, [1])) ; filter(1) ; reversed(1) ; reversed({1}) ; iter(1) ; iter(1, 2) ;
+    next(1) ; len(1) ; len() ; abs('x') ; sum(1) ; sum(['a']) ; sum(['a'], '') ; min() ; min([]) ; max(1) ;
+    max([], key=1) ; sorted(1) ; sorted([1, 'a']) ; sorted([1], 2) ; isinstance(1, 1) ; issubclass(1, int) ;
+    hash([]) ; ord('ab') ; ord(1) ; chr(-1) ; divmod(1, 0) ; round('x') ; pow(0, -1) ; 1 // 0 ; 1 % 0 ;
+    1.0 / 0 ; 'a' + 1 ; 1 + 'a' ; [] + () ; [1] * 'a' ; '%d' % 'a' ; '%d %d' % 1 ; '{}'.format() ;
+    '{a}'.format(1) ; '{:d}'.format('a') ; f'{1:q}' ; [1][2] ; [1]['a'] ; (1,)[5] ; 'a'[3] ; {}['a'] ;
+    [1].index(2) ; [1].remove(2) ; [].pop() ; [1].pop(5) ; {}.pop('a') ; {}.popitem() ; set().pop() ;
+    {1}.remove(2) ; [].insert('a', 1) ; [1].pop('a') ; ''.join([1]) ; 'a'.index('b') ; 'a,b'.split('') ;
+    'a'.encode('nope') ; getattr(1, 'x') ; getattr(1, 2) ; setattr(1, 'x', 2) ; delattr(1, 'x') ; (1).x ; 1() ;
+    'a'() ; []() ; 1[0] ; (lambda a: a)() ; (lambda a: a)(1, 2) ; (lambda: 1)(a=1) ; (lambda a, /: a)(a=1) ;
+    (lambda *, a: a)() ; (lambda a: a)(1, a=2) ; (lambda a: a)(**{'a': 1, 'b': 2}) ;
+    dict(**{'a': 1}, **{'a': 2}) ; print(**{'q': 1}) ; functools.partial() ; functools.partial(1) ;
+    functools.reduce(max, []) ; collections.deque(1) ; collections.deque([1], -1) ;
+    collections.deque([1], 'a') ; collections.deque([]).pop() ; collections.deque([]).popleft() ;
+    collections.deque([1]).remove(3) ; collections.deque([1])[4] ; collections.OrderedDict().popitem() ;
+    collections.OrderedDict(a=1).move_to_end('b') ; collections.Counter(1) ; collections.defaultdict(1) ;
+    collections.defaultdict()[1] ; collections.ChainMap()['a'] ; collections.UserDict()['a'] ;
+    types.SimpleNamespace(1) ; types.SimpleNamespace().a ; types.MappingProxyType(1) ;
+    types.MappingProxyType({}).x ; setattr(object(), 'a', 1) ; setattr(list, 'a', 1) ;
+    setattr(torch.float32, 'a', 1) ; setattr(torch.nn.Linear(1, 1), 'weight', 3) ; raise_('x') ;
+    int.from_bytes(1) ; (1).to_bytes(-1) ; list.append(1, 2) ; list.append([]) ; [].append() ; [].append(1, 2) ;
+    [].sort(1) ; [].extend(1) ; {}.update(1) ; {}.get() ; str.join('a') ; dict.fromkeys(1) ;
+    dict.fromkeys([[]]) ; x['a'] ; x[5] ; x + 'a' ; x @ 1 ; len(x.sum()) ; bool(x) ; x(1) ; a, b, c = x ;
+    a, b = 1 ; a, b = [1] ; a, b = [1, 2, 3] ; a, *b, c = [1] ; assert False ; assert 0, 'text' ;
+    raise ValueError ; raise 1 ; raise None ; raise ValueError('a') from 1 ; del nope ; nope ; with 1: pass ;
+    for i in 1: pass ; match_ = {**1} ; [*1] ; f = [*[1], *2] ; print(*1)
+"""
+_PROGRAM = """
+def play(x, told):
+    y = x + 1
+    try:
+        told.append("before")
+        {}
+    except Exception as error:
+        told += [type(error), str(error), type(error.__cause__)]
+    else:
+        told.append("nothing")
+    return y * 2
+"""
+
+
+def _refused(statement, around):
+    with contextlib.suppress(SyntaxError):
+        statement = "told.append(type({}))".format(compile(statement, "", "eval") and statement)
+    names = {}
+    exec(_CLASSES + _PROGRAM.format(statement), names)
+    play, seen = around(names["play"]), []
+    for _ in range(2):
+        told = []
+        play(torch.ones(2), told)
+        seen.append([getattr(each, "__qualname__", each) for each in told])
+    return seen
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("statements", [_MAKING, _BUILTINS], ids=["making", "builtins"])
+def test_what_is_refused_is_refused_where_it_stands(statements):
+    statements = [each.strip() for each in statements.split(" ;")]
+    both = {
+        each: [_refused(each, around) for around in (lambda f: f, capture.optimize("eager"))] for each in statements
+    }
+    assert {each: pair for each, pair in both.items() if pair[0] != pair[1]} == {}
+
+
+def test_a_class_that_becomes_abstract():
+    class Loss(abc.ABC):
+        def __init__(self, scale):
+            self.scale = scale
+
+    def play(x):
+        try:
+            return Loss(2.0).scale * x
+        except TypeError:
+            return "abstract"
+
+    captured = capture.optimize("eager", strict=True, nopython=True)(play)
+    assert captured(torch.ones(1)).item() == 2
+    Loss.__abstractmethods__ = frozenset({"forward"})
+    assert captured(torch.ones(1)) == "abstract"
+    Loss.__abstractmethods__ = frozenset()
+    assert captured(torch.ones(1)).item() == 2

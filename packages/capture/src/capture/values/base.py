@@ -171,6 +171,8 @@ class Value:
         ctx.stop(Kind.ATTRIBUTE, f"an attribute of {self.describe()} is assigned")
 
     def call(self, ctx: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if not callable_type(self):
+            ctx.throw(TypeError, f"'{type_name(self.python_type())}' object is not callable")
         return ctx.call(self.attribute(ctx, "__call__"), args, kwargs)
 
     def truth(self, ctx: Tracer) -> bool:
@@ -327,7 +329,24 @@ def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
         if name in vars(owner):
             return ctx.call_builtin(bind_member, [value, ctx.literal(cls), ctx.literal(name)], {})
     rely_on_no_member(ctx, cls.__mro__, name)
-    return ctx.throw(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+    return ctx.throw(AttributeError, f"'{type_name(cls)}' object has no attribute '{name}'")
+
+
+def callable_type(value: Value) -> bool:
+    """What ``callable`` says by the class."""
+    return held_by(value.python_type(), "__call__") is not None
+
+
+def is_iterable(value: Value) -> bool:
+    """What ``iter()`` takes, by the class."""
+    cls = value.python_type()
+    return held_by(cls, "__iter__") is not None or held_by(cls, "__getitem__") is not None
+
+
+def type_name(cls: type) -> str:
+    """The name of a class in Python's own errors: those made in C have one with their module, if they say so."""
+    is_heap = cls.__flags__ & (1 << 9)
+    return cls.__name__ if is_heap or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 
 
 def bind_member(obj: object, cls: type, name: str) -> object:

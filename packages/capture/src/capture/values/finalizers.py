@@ -122,7 +122,9 @@ def require_quiet_change(ctx: Tracer, value: Value) -> None:
 def require_quiet_attribute(ctx: Tracer, owner: Value, name: str) -> None:
     """The same, of an attribute that is assigned or deleted."""
     if owner.source is not None and isinstance(owner, UserObject):
-        held = vars(owner.obj).get(name) if hasattr(owner.obj, "__dict__") else None
+        held = None
+        if type(owner.obj).__dictoffset__:
+            held = object.__getattribute__(owner.obj, "__dict__").get(name)
         if type(held) in _CODE and _acts_when_closed(held):
             ctx.stop(Kind.GENERATOR, f"`{name}` of {owner.describe()} changes, a generator that is under way")
 

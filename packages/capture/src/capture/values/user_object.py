@@ -15,7 +15,7 @@ from typing import Any
 from capture.bytecode.versions import NO_DICT, PY313
 from capture.guards.sources import AttrSource, DictSource, HiddenEntrySource, KeySource, Source, TypeSource
 from capture.reasons import Kind
-from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, realize, rely_on_no_member
+from capture.values.base import LazyValue, Tracer, Value, held_by, module_name, realize, rely_on_no_member, type_name
 from capture.values.constant import ConstantValue
 from capture.values.function import bind, is_made_by_code, written_member
 from capture.values.instance_dict import InstanceDict
@@ -119,7 +119,7 @@ class UserObject(Value):
         """From 3.13 on an empty slot says where its class is from."""
         full = PY313 and isinstance(lookup(self.cls, attribute)[1], MemberDescriptorType)
         module = module_name(self.cls)
-        return f"{module}.{self.cls.__qualname__}" if full and module != "__main__" else self.cls.__name__
+        return f"{module}.{self.cls.__qualname__}" if full and module != "__main__" else type_name(self.cls)
 
     def absent(self, ctx: Tracer, name: str) -> None:
         _, member = lookup(self.cls, name)

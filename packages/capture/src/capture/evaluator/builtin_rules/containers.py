@@ -12,7 +12,7 @@ from capture.evaluator.builtin_rules.operators import index_of, values_equal
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, callable_type, derives, is_iterable, realize
 from capture.values.constant import NONE, ConstantValue
 from capture.values.container_object import ContainerObject, contents_of, leave_subclass
 from capture.values.function import BuiltinValue
@@ -189,6 +189,9 @@ def ask_for_length(ctx: Tracer, iterable: Value) -> None:
 
 @rule(collections.deque)
 def make_deque(ctx: Tracer, iterable: Value | None = None, maxlen: Value = NONE) -> Value:
+    most = maxlen.constant()
+    if most is not None and not (isinstance(most, int) and most >= 0):
+        ctx.stop(Kind.CONTAINER, f"a deque is made of at most {maxlen.describe()}")
     made = ListValue([] if iterable is None else iterate(ctx, iterable).rest(ctx), cls=collections.deque)
     made.maxlen = maxlen.constant()
     _respect_maxlen(made)
@@ -225,7 +228,8 @@ def pop_key(ctx: Tracer, mapping: DictValue, key: Value, default: Value | None =
 @rule(dict.popitem, collections.OrderedDict.popitem, kinds=(DictValue,))
 def pop_item(ctx: Tracer, mapping: DictValue, last: Value | None = None) -> Value:
     if not mapping.entries:
-        ctx.throw(KeyError, "popitem(): dictionary is empty")
+        is_ordered = derives(mapping.cls, collections.OrderedDict)
+        ctx.throw(KeyError, "dictionary is empty" if is_ordered else "popitem(): dictionary is empty")
     first = last is not None and not last.truth(ctx)
     key, value = mapping.entries[next(iter(mapping.entries)) if first else next(reversed(mapping.entries))]
     mapping.remove(ctx, key)
@@ -270,6 +274,8 @@ def _looked_up(ctx: Tracer, mapping: UserObject) -> Iterator[tuple[Value, Value]
 def _pairs(ctx: Tracer, items: IteratorValue) -> Iterator[tuple[Value, Value]]:
     position = 0
     while (item := items.step(ctx)) is not None:
+        if not is_iterable(item):
+            ctx.throw(TypeError, f"cannot convert dictionary update sequence element #{position} to a sequence")
         pair = iterate(ctx, item).rest(ctx)
         if len(pair) != 2:
             message = f"dictionary update sequence element #{position} has length {len(pair)}; 2 is required"
@@ -343,6 +349,8 @@ rule(collections.OrderedDict)(_make_dict(collections.OrderedDict))
 
 @rule(collections.defaultdict)
 def make_defaultdict(ctx: World, factory: Value = NONE, other: Value | None = None, /, **named: Value) -> Value:
+    if factory is not NONE and not callable_type(factory):
+        ctx.throw(TypeError, "first argument must be callable or None")
     made = DictValue(cls=collections.defaultdict)
     made.default_factory = factory
     update(ctx, made, other, **named)

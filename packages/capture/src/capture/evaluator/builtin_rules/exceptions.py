@@ -50,6 +50,8 @@ _CLASSES = [cls for cls in vars(builtins).values() if isinstance(cls, type) and 
 
 @rule(*{cls.__new__ for cls in _CLASSES}, kinds=(ClassValue,))
 def new_exception(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+    if not derives(cls.cls, BaseException):
+        ctx.stop(Kind.EXCEPTION_VALUE, f"an exception of {cls.describe()} is made")
     if derives(cls.cls, BaseExceptionGroup):
         if len(args) != 2 or kwargs:
             ctx.stop(Kind.EXCEPTION_VALUE, "a group of exceptions is made of something else")

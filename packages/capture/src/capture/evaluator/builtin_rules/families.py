@@ -14,13 +14,14 @@ from capture.evaluator.builtin_rules.dynamic_floats import dynamic_float
 from capture.evaluator.builtin_rules.factors import numbers_of_the_run
 from capture.evaluator.builtin_rules.functions_of_dynamic_sizes import as_a_program, operator_of_dynamic_sizes
 from capture.evaluator.builtin_rules.functions_of_numbers import functions_of_numbers
+from capture.evaluator.builtin_rules.instances import construct
 from capture.evaluator.builtin_rules.left_to_python import disabled
 from capture.evaluator.builtin_rules.memoised import memoised
 from capture.evaluator.builtin_rules.notices import say_later
 from capture.evaluator.builtin_rules.numbers_that_fit import numbers_that_may_not_fit
 from capture.evaluator.builtin_rules.numbers_to_tensors import made_of_numbers
 from capture.evaluator.builtin_rules.numpy_scalars import numpy_function
-from capture.evaluator.builtin_rules.objects import construct, methods_of_constants
+from capture.evaluator.builtin_rules.objects import methods_of_constants
 from capture.evaluator.builtin_rules.operators import operators
 from capture.evaluator.builtin_rules.quantiles import quantiles_within_range
 from capture.evaluator.builtin_rules.scalars import number_operators, relied_on

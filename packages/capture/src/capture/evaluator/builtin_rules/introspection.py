@@ -10,7 +10,7 @@ from typing import Any
 from capture.evaluator.builtin_rules.registry import rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Value
+from capture.values.base import Value, held_by
 from capture.values.constant import ConstantValue
 from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue
@@ -31,6 +31,8 @@ def variables(ctx: World, *operands: Value) -> Value:
         return local_variables(ctx)
     if not isinstance(operands[0], UserObject):
         ctx.stop(Kind.ATTRIBUTE, f"`vars()` of {operands[0].describe()}")
+    if not operands[0].cls.__dictoffset__ and held_by(operands[0].cls, "__dict__") is None:
+        ctx.throw(TypeError, "vars() argument must have __dict__ attribute")
     return operands[0].attribute(ctx, "__dict__")
 
 

@@ -17,7 +17,7 @@ from capture.evaluator.builtin_rules.operators import index_of
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, callable_type, realize
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.iterating import CallableIterator, ChainIterator, UserIterator, iterate
 from capture.values.iterator import (
@@ -113,6 +113,8 @@ def make_range(ctx: Tracer, first: Value, stop: Value | None = None, step: Value
 
 @rule(iter, kinds=(None,))
 def make_iter(ctx: Tracer, value: Value, sentinel: Value | None = None) -> Value:
+    if sentinel is not None and not callable_type(value):
+        ctx.throw(TypeError, "iter(v, w): v must be callable")
     if sentinel is not None:
         return CallableIterator(value, sentinel)
     made = iterate(ctx, value)
@@ -258,6 +260,8 @@ def make_pairwise(ctx: Tracer, iterable: Value) -> Value:
 @rule(sum, kinds=(None,))
 def total(ctx: World, iterable: Value, start: Value | None = None) -> Value:
     result = start or ConstantValue(0)
+    if isinstance(result, ConstantValue) and isinstance(result.value, (str, bytes)):
+        ctx.stop(Kind.BUILTIN, "`sum` is given a text to begin with")
     iterator = iterate(ctx, iterable)
     value = iterator.step(ctx)
     if _LOSES_NO_DIGITS:
@@ -323,6 +327,8 @@ def all_true(ctx: Tracer, iterable: Value) -> Value:
 def _extreme(function: Any, better: object) -> Any:
     def extreme(ctx: Tracer, *operands: Value, key: Value = NONE, default: Value | None = None) -> Value:
         values = iterate(ctx, operands[0]).rest(ctx) if len(operands) == 1 else list(operands)
+        if not operands:
+            ctx.throw(TypeError, f"{function.__name__} expected at least 1 argument, got 0")
         if not values:
             if default is not None:
                 return default

@@ -15,7 +15,7 @@ from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
 from capture.signals import let_through
-from capture.values.base import Tracer, Value, derives, realize
+from capture.values.base import Tracer, Value, derives, held_by, realize, type_name
 from capture.values.constant import NONE, NOT_IMPLEMENTED, ConstantValue, boolean, differs_from_itself
 from capture.values.container_object import leave_subclass
 from capture.values.function import BuiltinValue, CellValue, ClassValue, FunctionValue, PartialValue, PythonModuleValue
@@ -396,7 +396,7 @@ def slice_sequence(ctx: Tracer, items: SequenceValue, index: SliceValue) -> Valu
 
 @rule(operator.getitem, kinds=(SequenceValue, None))
 def index_sequence(ctx: Tracer, items: SequenceValue, index: Value) -> Value:
-    position = index_of(ctx, index)
+    position = _position(ctx, items, index)
     if not -len(items.items) <= position < len(items.items):
         kind = next(cls for cls in (list, deque, tuple) if issubclass(items.python_type(), cls))
         ctx.throw(IndexError, f"{kind.__name__} index out of range")
@@ -418,7 +418,7 @@ def assign_slice(ctx: Tracer, items: ListValue, index: SliceValue, value: Value)
 
 @rule(operator.setitem, kinds=(ListValue, None, None))
 def assign_item(ctx: Tracer, items: ListValue, index: Value, value: Value) -> Value:
-    position = index_of(ctx, index)
+    position = _position(ctx, items, index)
     if not -len(items.items) <= position < len(items.items):
         ctx.throw(IndexError, "list assignment index out of range")
     ctx.changed(items)
@@ -430,7 +430,7 @@ def assign_item(ctx: Tracer, items: ListValue, index: Value, value: Value) -> Va
 def delete_item(ctx: Tracer, items: ListValue, index: Value) -> Value:
     if isinstance(index, SliceValue):
         _refuse_slices_of_deques(ctx, items)
-    chosen: Any = slice_of(ctx, index) if isinstance(index, SliceValue) else index_of(ctx, index)
+    chosen: Any = slice_of(ctx, index) if isinstance(index, SliceValue) else _position(ctx, items, index)
     if isinstance(chosen, int) and not -len(items.items) <= chosen < len(items.items):
         ctx.throw(IndexError, "list assignment index out of range")
     ctx.changed(items)
@@ -447,6 +447,15 @@ def index_of(ctx: Tracer, value: Value) -> int:
     position = answer.constant()
     assert isinstance(position, int)
     return position
+
+
+def _position(ctx: Tracer, items: SequenceValue, index: Value) -> int:
+    if not isinstance(index, SymbolicNumber) and held_by(index.python_type(), "__index__") is None:
+        name, kind = type_name(index.python_type()), "list" if issubclass(items.python_type(), list) else "tuple"
+        if issubclass(items.python_type(), deque):
+            ctx.throw(TypeError, f"sequence index must be integer, not '{name}'")
+        ctx.throw(TypeError, f"{kind} indices must be integers or slices, not {name}")
+    return index_of(ctx, index)
 
 
 def slice_of(ctx: Tracer, value: SliceValue) -> slice:

@@ -274,6 +274,8 @@ def copy_of_tensor(ctx: Tracer, value: TensorValue, *rest: Value, **options: Val
 @rule(torch.Size)
 def make_size(ctx: Tracer, items: Value | None = None) -> Value:
     made = ctx.call_builtin(tuple, [] if items is None else [items], {})
+    if not all(realize(ctx, item).python_type() is int for item in made.elements(ctx)):
+        ctx.stop(Kind.CONTAINER, "a `torch.Size` is made of other things than integers")
     made.cls = torch.Size  # type: ignore[attr-defined]
     return made
 

@@ -10,7 +10,7 @@ from capture.evaluator.builtin_rules.containers import pairs_of
 from capture.evaluator.frame import NULL, Frame
 from capture.evaluator.opcodes.registry import opcode
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, is_iterable, realize
 from capture.values.constant import UNBOUND, plain_text
 from capture.values.function import BoundMethod, CellValue, ClassValue, FunctionValue, SuperValue
 from capture.values.iterating import iterate
@@ -47,7 +47,10 @@ def call_kw(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     named = _keywords(ctx, frame.pop()) if inst.arg & 1 else []
-    args = iterate(ctx, frame.pop()).rest(ctx)
+    given = frame.pop()
+    if not is_iterable(given):
+        ctx.stop(Kind.CALL, f"{given.describe()} is to be the arguments of a call")
+    args = iterate(ctx, given).rest(ctx)
     function, first = _callee(ctx, frame)
     kwargs = {_keyword(ctx, function, key): value for key, value in named}
     frame.push(_call(ctx, frame, function, first + args, kwargs))

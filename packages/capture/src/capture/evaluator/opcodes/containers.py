@@ -12,7 +12,7 @@ from capture.evaluator.frame import Frame
 from capture.evaluator.opcodes.registry import opcode
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, is_iterable, realize, type_name
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.container_object import ContainerObject
 from capture.values.function import ClassValue
@@ -70,6 +70,8 @@ def list_append(ctx: World, frame: Frame, inst: Instruction) -> None:
 @opcode("LIST_EXTEND")
 def list_extend(ctx: World, frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
+    if not is_iterable(more):
+        ctx.throw(TypeError, f"Value after * must be an iterable, not {type_name(more.python_type())}")
     extend(ctx, _at(frame, inst.arg), more)
 
 
@@ -156,6 +158,8 @@ def unpack_ex(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
 def _unpacked(ctx: Tracer, value: Value) -> list[Value]:
     if isinstance(value, SequenceValue):
         return list(value.items)
+    if not is_iterable(value):
+        ctx.throw(TypeError, f"cannot unpack non-iterable {type_name(value.python_type())} object")
     return iterate(ctx, value).rest(ctx)
 
 

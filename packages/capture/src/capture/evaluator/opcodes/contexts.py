@@ -5,25 +5,25 @@ from __future__ import annotations
 from capture.bytecode.instructions import Instruction
 from capture.evaluator.frame import Frame
 from capture.evaluator.opcodes.registry import opcode
-from capture.values.base import Tracer, Value, realize
+from capture.values.base import Tracer, Value, held_by, realize, type_name
 from capture.values.user_object import UserObject
 
 
 @opcode("BEFORE_WITH")
 def before_with(ctx: Tracer, frame: Frame, inst: Instruction) -> None:
     manager = frame.pop()
-    leave = _method(ctx, manager, "__exit__")
-    entered = ctx.call(_method(ctx, manager, "__enter__"), [])
+    enter, leave = _method(ctx, manager, "__enter__"), _method(ctx, manager, "__exit__")
     frame.push(leave)
-    frame.push(entered)
+    frame.push(ctx.call(enter, []))
 
 
 def _method(ctx: Tracer, manager: Value, name: str) -> Value:
-    if not isinstance(manager, UserObject):
-        return manager.attribute(ctx, name)
-    method = manager.special(ctx, name)
-    if method is None:
-        ctx.throw(TypeError, f"'{manager.cls.__name__}' object does not support the context manager protocol")
+    cls = manager.python_type()
+    if held_by(cls, name) is None:
+        missed = " (missed __exit__ method)" if name == "__exit__" else ""
+        ctx.throw(TypeError, f"'{type_name(cls)}' object does not support the context manager protocol{missed}")
+    method = manager.special(ctx, name) if isinstance(manager, UserObject) else manager.attribute(ctx, name)
+    assert method is not None
     return method
 
 

@@ -1,0 +1,201 @@
+"""Making objects: instances of classes, what ``object`` refuses to make, slices, partials, methods."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, MethodType
+
+import torch
+
+from capture.evaluator.builtin_rules.exceptions import make_exception
+from capture.evaluator.builtin_rules.registry import fold, rule
+from capture.evaluator.world import World
+from capture.reasons import Kind
+from capture.values.base import (
+    Tracer,
+    Value,
+    callable_type,
+    derives,
+    held_by,
+    module_name,
+)
+from capture.values.constant import NONE, NOT_IMPLEMENTED, TRUE
+from capture.values.container_object import ContainerObject, empty_contents, storage_class
+from capture.values.function import BoundMethod, ClassValue, FunctionValue, PartialValue, SuperValue, bind
+from capture.values.module import ModuleValue
+from capture.values.sequence import SliceValue, TupleValue, require_plain_tuple
+from capture.values.user_object import UserObject, lookup
+
+
+@rule(slice)
+def make_slice(ctx: Tracer, first: Value, stop: Value | None = None, step: Value = NONE, /) -> Value:
+    return SliceValue(NONE, first, step) if stop is None else SliceValue(first, stop, step)
+
+
+@rule(object)
+def make_object(ctx: Tracer) -> Value:
+    return UserObject(object)
+
+
+@rule(functools.partial, kinds=(None,))
+def make_partial(ctx: Tracer, function: Value, *args: Value, **kwargs: Value) -> Value:
+    if isinstance(function, PartialValue) and function.source is None:  # one that has no attributes
+        return PartialValue(function.function, [*function.args, *args], {**function.kwargs, **kwargs})
+    if not callable_type(function):
+        ctx.throw(TypeError, "the first argument must be callable")
+    return PartialValue(function, args, kwargs)
+
+
+@rule(super)
+def make_super(ctx: Tracer, cls: Value, receiver: Value) -> Value:
+    found = receiver.constant() if isinstance(receiver, ClassValue) else receiver.python_type()
+    if not (derives(found, cls.constant()) or derives(receiver.python_type(), cls.constant())):
+        ctx.stop(Kind.SUPER, f"`super()` is asked for an object of another class, {receiver.describe()}")
+    return SuperValue(cls.constant(), receiver)
+
+
+@rule(MethodType, kinds=(None, None))
+def make_method(ctx: Tracer, function: Value, receiver: Value) -> Value:
+    return BoundMethod(receiver, function)
+
+
+@rule(FunctionType.__get__, kinds=(FunctionValue, None))
+def bind_function(ctx: Tracer, function: FunctionValue, receiver: Value, cls: Value = NONE) -> Value:
+    return function if receiver is NONE else BoundMethod(receiver, function)
+
+
+@rule(getattr(MethodType, "__get__", FunctionType.__get__), kinds=(BoundMethod, None))
+def bind_again(ctx: Tracer, method: BoundMethod, *operands: Value) -> Value:
+    return method
+
+
+_INIT: Callable[..., None] = object.__init__
+
+
+def refuse_finalizer(ctx: Tracer, cls: type) -> None:
+    """An object that does something when it goes has to exist."""
+    if held_by(cls, "__del__") is not None:
+        ctx.stop(Kind.FINALIZER, f"an object of `{cls.__qualname__}` is made, which has a `__del__`")
+
+
+@rule(object.__new__, kinds=(ClassValue,))
+def new_object(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+    refuse_finalizer(ctx, cls.cls)
+    _refuse_as_object_does(ctx, cls.cls, bool(args or kwargs))
+    made = UserObject(cls.cls)
+    made.class_source = cls.source
+    return made
+
+
+def _refuse_as_object_does(ctx: Tracer, cls: type, has_arguments: bool) -> None:
+    """What ``object.__new__`` raises: for arguments that nobody takes, abstract classes, and those made in C."""
+    if held_by(cls, "__abstractmethods__") is not None:
+        ctx.rely_on_member(cls, "__abstractmethods__")
+    try:
+        object.__new__(cls, *[None] * has_arguments)
+    except TypeError as error:
+        ctx.throw(TypeError, *error.args)
+
+
+def _new_of(kind: type) -> None:
+    @rule(kind.__new__, kinds=(ClassValue,))
+    def new_container(ctx: Tracer, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+        if not derives(cls.cls, kind):
+            ctx.stop(Kind.CALL, f"`{kind.__name__}.__new__` is asked for an object of {cls.describe()}")
+        base = storage_class(cls.cls)
+        if base is None:
+            return empty_contents(cls.cls)
+        made = ContainerObject(cls.cls, empty_contents(base))
+        made.class_source = cls.source
+        return made
+
+
+for _kind in (dict, list, set, collections.deque, collections.defaultdict, collections.OrderedDict):
+    _new_of(_kind)
+
+
+@rule(object.__init__, kinds=(UserObject,))
+def init_object(ctx: Tracer, value: UserObject, *args: Value, **kwargs: Value) -> Value:
+    if args or kwargs:
+        try:
+            _INIT(object.__new__(value.cls), None)
+        except TypeError as error:
+            ctx.throw(TypeError, *error.args)
+    return NONE
+
+
+@rule(object.__eq__, kinds=(None, None))
+def default_equality(ctx: Tracer, left: Value, right: Value) -> Value:
+    return TRUE if ctx.is_one_object(left, right) else NOT_IMPLEMENTED
+
+
+def construct(ctx: World, function: object, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """``cls(...)`` for classes without a rule: exceptions, named tuples, and classes whose code can be evaluated."""
+    if not isinstance(function, type):
+        return None
+    if not _inherited(type(function), "__call__", type):
+        return _through_metaclass(ctx, function, args, kwargs)
+    return _call_of_type(ctx, function, args, kwargs)
+
+
+@rule(type.__call__, kinds=(ClassValue,))
+def call_class(ctx: World, cls: ClassValue, /, *args: Value, **kwargs: Value) -> Value:
+    """What a metaclass's own ``__call__`` passes on to."""
+    made = _call_of_type(ctx, cls.cls, args, kwargs)
+    return made if made is not None else ctx.stop(Kind.CLASS, f"{cls.describe()} is called by its metaclass")
+
+
+def _call_of_type(ctx: World, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    if issubclass(cls, BaseException):
+        return make_exception(ctx, cls, args, kwargs)
+    return _make_instance(ctx, cls, args, kwargs)
+
+
+def _inherited(cls: type, name: str, owner: type) -> bool:
+    return getattr(cls, name) is getattr(owner, name)
+
+
+def _through_metaclass(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    # An Enum is looked up by value; other metaclasses may do anything.
+    if module_name(type(cls)) == "enum":
+        return fold(ctx, cls, args, kwargs)
+    own = type(cls).__call__
+    if isinstance(own, FunctionType):
+        return ctx.call(ctx.literal(own), [ctx.literal(cls), *args], kwargs)
+    return None
+
+
+def _owner(cls: type, name: str) -> type:
+    return lookup(cls, name)[0]
+
+
+def _make_instance(ctx: Tracer, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    refuse_finalizer(ctx, cls)
+    new: object = cls.__new__
+    init: object = cls.__init__  # type: ignore[misc]
+    target = ctx.literal(cls)
+    if isinstance(new, FunctionType):
+        made = ctx.call(ctx.literal(new), [target, *args], kwargs)
+    elif new is object.__new__:
+        if not cls.__flags__ & (1 << 9):
+            return None  # a C type in disguise
+        if (args or kwargs) and _owner(cls, "__new__") is not object:
+            return None  # by this detour it refuses them
+        _refuse_as_object_does(ctx, cls, bool(args or kwargs))
+        made = ModuleValue(cls) if issubclass(cls, torch.nn.Module) else UserObject(cls)
+        made.class_source = target.source
+    elif (base := storage_class(cls)) is not None and new is base.__new__:
+        made = ContainerObject(cls, empty_contents(base))
+        made.class_source = target.source
+    elif new is tuple.__new__ or hasattr(cls, "n_sequence_fields"):
+        require_plain_tuple(ctx, cls)
+        return TupleValue(ctx.call_builtin(list, list(args), {}).elements(ctx), cls=cls)
+    else:
+        return None
+    if isinstance(made, UserObject) and derives(made.cls, cls) and isinstance(init, FunctionType):
+        ctx.call(bind(ctx, init, _owner(cls, "__init__"), "__init__", made), args, kwargs)
+    elif isinstance(made, ContainerObject):
+        ctx.call_builtin(init, [made, *args], kwargs)
+    return made
