@@ -157,7 +157,7 @@ static PyMethodDef methods[] = {
      "refill_mapping(object, base, contents, /)\n--\n\n"
      "Makes the dict's contents all that an object holds, by the methods of its builtin class."},
     {"refill_sequence", refill_sequence, METH_VARARGS,
-     "refill_sequence(object, base, contents, /)\n--\n\n"
+     "refill_sequence(object, base, contents, moved=False, /)\n--\n\n"
      "Makes the list's contents all that a list, deque or set holds, by the methods of its builtin class."},
     {"counters", counters_method, METH_NOARGS,
      "counters()\n--\n\nSo far: frames seen, hits, misses, and frames nested too deep for capture."},

@@ -90,12 +90,15 @@ fill_again(PyObject *base, PyObject *object, const char *method, PyObject *conte
     return done == NULL ? -1 : 0;
 }
 
-/* Lists, deques and sets.  A deque that keeps its length is written item by item: whoever is iterating over it goes on. */
+/* Lists, deques and sets.  A deque whose items stay where they are is written item by item: whoever is iterating over it
+   goes on, and would not if items had come or gone, which ``moved`` says. */
 PyObject *
 refill_sequence(PyObject *module, PyObject *args)
 {
     PyObject *object, *base, *contents;
-    if (!PyArg_ParseTuple(args, "OO!O!:refill_sequence", &object, &PyType_Type, &base, &PyList_Type, &contents)) {
+    int moved = 0;
+    if (!PyArg_ParseTuple(
+            args, "OO!O!|p:refill_sequence", &object, &PyType_Type, &base, &PyList_Type, &contents, &moved)) {
         return NULL;
     }
     bool is_set = PyType_IsSubtype((PyTypeObject *)base, &PySet_Type);
@@ -104,7 +107,7 @@ refill_sequence(PyObject *module, PyObject *args)
     if (length_of(base, object, &length) < 0) {
         return NULL;
     }
-    int status = !is_set && !is_list && length == PyList_GET_SIZE(contents)
+    int status = !moved && !is_set && !is_list && length == PyList_GET_SIZE(contents)
         ? set_items(base, object, contents)
         : fill_again(base, object, is_set ? "update" : "extend", contents);
     return status < 0 ? NULL : Py_NewRef(object);

@@ -1,10 +1,14 @@
 """Iterators and generators: lazy, with a position, of the type that Python gives them, ended where Python ends them."""
 
+import collections
 import itertools
+import re
 from collections import OrderedDict, deque
 
 import pytest
 import torch
+
+import capture
 
 ITERATORS = {
     "list": lambda: iter([1, 2, 3]),
@@ -50,8 +54,6 @@ def test_an_iterator_that_leaves_goes_on_where_it_was(check, x, name, taken):
     def follow(result):
         iterator, before, y = result
         return type(iterator).__name__, before, list(itertools.islice(iterator, 5)), y
-
-    import capture
 
     captured = capture.optimize("eager", strict=True, log=(log := capture.Log()))(start)
     expected, actual = follow(start(x)), follow(captured(x))
@@ -165,8 +167,6 @@ def test_what_a_generator_returns_is_told_once(check, x):
 
 
 def test_a_generator_forgotten_inside_a_try_is_left_to_cpython(x):
-    import capture
-
     ended = []
 
     def careful(a):
@@ -245,3 +245,78 @@ def test_modules_in_reverse_across_a_break(check, x):
 
     layers = torch.nn.ModuleList([torch.nn.Linear(n, n + 1) for n in (5, 4, 3)])
     check(play, x, layers, graphs=3, breaks=1)
+
+
+# -- what changes while it is iterated ---------------------------------------------------------------------------------
+
+_ITERATED = {
+    "list": "[1, 2, 3]",
+    "deque": "collections.deque([1, 2, 3])",
+    "short deque": "collections.deque([1, 2, 3], 3)",
+    "deque of one": "collections.deque([1])",
+    "dict": "dict(a=1, b=2, c=3)",
+    "defaultdict": "collections.defaultdict(int, a=1, b=2, c=3)",
+    "OrderedDict": "collections.OrderedDict(a=1, b=2, c=3)",
+    "OrderedDict of one": "collections.OrderedDict(b=1)",
+    "set": "{1, 2, 3}",
+}
+_CHANGES_OF_SEQUENCES = """
+q.append(x) | q.reverse() | q[0] = x | del q[0] | q.clear() | q.extend([]) | q.extend([x, x]) | q *= 1 | q *= 2
+q += [x] | q.insert(0, x) | q.pop(); q.append(x) | q.pop() | q.appendleft(x); q.popleft() | q.rotate(1) | pass
+"""
+_CHANGES_OF_DICTS = """
+q['z'] = x | q['a'] = x | del q['b'] | q.clear() | q.clear(); q['a'] = 1 | q.popitem() | q.move_to_end('a')
+q.move_to_end('c') | q.move_to_end('a', False) | q.update(a=1) | q.update(z=1) | q.setdefault('a') | q.setdefault('y')
+q.pop('b') | q |= dict(u=2) | q['miss'] | pass
+"""
+_CHANGES_OF_SETS = (
+    "q.add(9) | q.discard(2) | q.clear() | q |= {7} | q.discard(3); q.add(8) | q.discard(1); q.add(1) | pass"
+)
+_WALKS = ("iter(q)", "reversed(q)", "itertools.islice(q, 5)", "iter(q.items())")
+_STEPS = {
+    "steps": """
+    told.append(str(next(it, "end")))
+    {}
+    for _ in range(3):
+        try: told.append(str(next(it, "end")))
+        except RuntimeError as error: told.append(str(error))
+""",
+    "loop": """
+    for v in it:
+        if len(told) > 8: break
+        told.append(str(v))
+        {}
+""",
+    "break": """
+    told.append(str(next(it, "end")))
+    {}
+    capture.graph_break()
+    for _ in range(2):
+        try: told.append(str(next(it, "end")))
+        except RuntimeError as error: told.append(str(error))
+""",
+}
+
+
+def _iterated(made, walk, change, steps, around):
+    program = f"def play(x, told, q):\n    y = x + 1\n    it = {walk}\n{_STEPS[steps].format(change)}\n    return y"
+    names = {"collections": collections, "itertools": itertools, "capture": capture}
+    exec(program, names)
+    told, q = [], eval(made, names)
+    try:
+        around(names["play"])(torch.zeros(()), told, q)
+    except (RuntimeError, KeyError, TypeError, AttributeError, IndexError) as error:
+        told.append((type(error), str(error)))
+    return told, str(q)
+
+
+@pytest.mark.parametrize("kind", _ITERATED)
+def test_a_container_that_changes_while_it_is_iterated(kind):
+    made, differ = _ITERATED[kind], []
+    changes = _CHANGES_OF_SETS if kind == "set" else _CHANGES_OF_DICTS if "ict" in kind else _CHANGES_OF_SEQUENCES
+    for walk, change, steps in itertools.product(_WALKS, re.split(r" \| |\n", changes.strip()), _STEPS):
+        eager = _iterated(made, walk, change, steps, lambda play: play)
+        captured = _iterated(made, walk, change, steps, capture.optimize("eager", strict=True))
+        if eager != captured:
+            differ.append((walk, change, steps, eager, captured))
+    assert differ == []

@@ -30,6 +30,7 @@ from capture.evaluator.builtin_rules import (
     functions_of_dynamic_sizes,
     functions_of_numbers,
     generators,
+    instances,
     introspection,
     iteration,
     left_to_python,
@@ -127,7 +128,9 @@ KINDS: dict[str, Parts] = {
     ),
     "iterators": Parts((iterator, iterating), rules=(iteration,), builds=(iterators,)),
     "generators and coroutines": Parts((generator,), rules=(generators,), builds=(iterators,)),
-    "objects": Parts((user_object, instance_dict), rules=(objects, introspection), builds=(built_objects, effects)),
+    "objects": Parts(
+        (user_object, instance_dict), rules=(objects, instances, introspection), builds=(built_objects, effects)
+    ),
     "modules": Parts((module,), builds=(built_objects, effects)),
     "exceptions": Parts((exception, exception_group), rules=(exceptions,), builds=(built_objects, effects)),
     "functions, classes and namespaces": Parts(

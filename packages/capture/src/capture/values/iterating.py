@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import operator
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from capture.errors import UserRaised
 from capture.reasons import Kind
 from capture.values.base import Tracer, Value, realize
 from capture.values.constant import ConstantValue
-from capture.values.iterator import DictIterator, IteratorValue, RangeIterator, SequenceIterator, is_none
+from capture.values.iterator import DequeIterator, DictIterator, IteratorValue, RangeIterator, SequenceIterator, is_none
 from capture.values.mapping import DictValue, DictView
 from capture.values.sequence import ListValue
 from capture.values.user_object import UserObject
@@ -133,6 +134,8 @@ def iterate(ctx: Tracer, value: Value) -> IteratorValue:
         return DictIterator(value, "keys")
     if isinstance(value, DictView):
         return DictIterator(value.owner, value.which)
+    if isinstance(value, ListValue) and value.cls is collections.deque:
+        return DequeIterator(value)
     return SequenceIterator(value, None if isinstance(value, ListValue) else value.elements(ctx))
 
 

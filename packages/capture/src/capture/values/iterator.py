@@ -90,8 +90,21 @@ class SequenceIterator(IteratorValue):
     def __init__(self, owner: Value, items: Sequence[Value] | None = None) -> None:
         self.owner = owner
         self._items = items
+        self._keys = tuple(owner.entries) if isinstance(owner, SetValue) else ()
+        self._has_failed = False
         self.position = 0
         self.finished = False
+
+    def _insist_on_the_keys(self, ctx: Tracer, owner: SetValue) -> None:
+        if len(owner.entries) != len(self._keys) or self._has_failed:
+            self._has_failed = True
+            ctx.throw(RuntimeError, "Set changed size during iteration")
+        if self.has_moved():
+            ctx.stop(Kind.ITERATION, "a set is iterated while its items change")
+
+    def has_moved(self) -> bool:
+        """Whether items of a set came or went since it was made."""
+        return isinstance(self.owner, SetValue) and tuple(self.owner.entries) != self._keys
 
     def python_type(self) -> type:
         if isinstance(self.owner, (ListValue, TupleValue)):
@@ -109,11 +122,11 @@ class SequenceIterator(IteratorValue):
 
     def advance(self, ctx: Tracer) -> Value | None:
         items = self.items
+        if isinstance(self.owner, SetValue) and not self.finished:
+            self._insist_on_the_keys(ctx, self.owner)
         if self.finished or self.position >= len(items):
             self.finished = True
             return None
-        if isinstance(self.owner, SetValue) and len(self.owner.entries) != len(items):
-            ctx.throw(RuntimeError, "Set changed size during iteration")
         self.position += 1
         return realize(ctx, items[self.position - 1])
 
@@ -122,6 +135,40 @@ class SequenceIterator(IteratorValue):
             yield self.owner
         else:
             yield from () if self.finished else self.items[self.position :]
+
+
+class DequeIterator(IteratorValue):
+    """Over a deque, forwards or backwards, until items come or go."""
+
+    def __init__(self, owner: ListValue, *, backwards: bool = False) -> None:
+        self.owner = owner
+        self.backwards = backwards
+        self.length = self._left = len(owner.items)
+        self._moves = owner.moves
+
+    @property
+    def position(self) -> int:
+        return self.length - self._left
+
+    def has_moved(self) -> bool:
+        return self.owner.moves != self._moves
+
+    def python_type(self) -> type:
+        return type(reversed(deque()) if self.backwards else iter(deque()))
+
+    def advance(self, ctx: Tracer) -> Value | None:
+        if self.backwards and not self._left:
+            return None
+        if self.has_moved():
+            self._left = 0
+            ctx.throw(RuntimeError, "deque mutated during iteration")
+        if not self._left:
+            return None
+        self._left -= 1
+        return realize(ctx, self.owner.items[self._left if self.backwards else self.position - 1])
+
+    def parts(self) -> Iterator[Value]:
+        yield self.owner
 
 
 class ReverseIterator(IteratorValue):
@@ -179,7 +226,10 @@ class DictIterator(IteratorValue):
         self.backwards = backwards
         self.keys = list(reversed(owner.entries) if backwards else owner.entries)
         self.position = 0
-        self.finished = False
+        self._moves = owner.moves
+        self._has_failed = False
+        self.is_ordered = owner.cls is OrderedDict
+        self.finished = self.is_ordered and not self.keys
 
     def python_type(self) -> type:
         view = getattr(self.owner.cls() if self.owner.cls is OrderedDict else {}, self.which)()
@@ -188,21 +238,31 @@ class DictIterator(IteratorValue):
     def advance(self, ctx: Tracer) -> Value | None:
         if self.finished:
             return None
-        entries = self.owner.entries
-        if len(entries) != len(self.keys):
-            kind = "OrderedDict" if self.owner.cls is OrderedDict else "dictionary"
-            ctx.throw(RuntimeError, f"{kind} changed size during iteration")
+        self._insist_on_the_keys(ctx)
         if self.position >= len(self.keys):
             self.finished = True
             return None
-        hashed = self.keys[self.position]
-        if hashed not in entries:
-            ctx.stop(Kind.ITERATION, "a dict is iterated while its keys change")
+        key, value = self.owner.entries[self.keys[self.position]]
         self.position += 1
-        key, value = entries[hashed]
+        self.finished = self.is_ordered and self.position == len(self.keys)
         if self.which == "items":
             return TupleValue([key, value])
         return realize(ctx, key if self.which == "keys" else value)
+
+    def has_moved(self) -> bool:
+        """Whether keys came or went since it was made."""
+        return self.owner.moves != self._moves
+
+    def _insist_on_the_keys(self, ctx: Tracer) -> None:
+        if self.is_ordered and self.has_moved():
+            self.finished = True
+            ctx.throw(RuntimeError, "OrderedDict mutated during iteration")
+        if len(self.owner.entries) != len(self.keys) or self._has_failed:
+            self._has_failed = True
+            kind = "OrderedDict" if self.is_ordered else "dictionary"
+            ctx.throw(RuntimeError, f"{kind} changed size during iteration")
+        if self.has_moved() or any(key not in self.owner.entries for key in self.keys[self.position :][:1]):
+            ctx.stop(Kind.ITERATION, "a dict is iterated while its keys change")
 
     def parts(self) -> Iterator[Value]:
         yield self.owner
@@ -323,6 +383,7 @@ class SliceIterator(IteratorValue):
         return self._take(ctx)
 
     def _take(self, ctx: Tracer) -> Value | None:
+        self.finished = True  # as in C, also where the step raises
         value = self.over.step(ctx)
         self.taken += 1
         self.finished = value is None

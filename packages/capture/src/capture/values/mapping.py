@@ -88,6 +88,9 @@ Entries = dict[Any, tuple[Value, Value]]
 class DictValue(Value):
     """Insertion-ordered entries: hashable key -> (key as a value, value)."""
 
+    moves = 0
+    """How often keys came or went."""
+
     def __init__(self, source: Source | None = None, cls: type = dict) -> None:
         self.entries: Entries = {}
         self.source = source
@@ -137,6 +140,7 @@ class DictValue(Value):
         hashed = key_of(ctx, key)
         ctx.changed(self)
         kept = self.entries.get(hashed)
+        self.moves += kept is None
         self.entries[hashed] = (kept[0] if kept else key, value)
 
     def remove(self, ctx: Tracer, key: Value) -> Value | None:
@@ -144,6 +148,7 @@ class DictValue(Value):
         if hashed not in self.entries:
             return None
         ctx.changed(self)
+        self.moves += 1
         item = realize(ctx, self.entries.pop(hashed)[1])
         ctx.effects.take(ctx, self, item)
         return item

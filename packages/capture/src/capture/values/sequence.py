@@ -51,6 +51,9 @@ def _constant_item(item: Value) -> object:
 class ListValue(SequenceValue):
     """A list (or deque): mutable, so it has an identity and is never a constant."""
 
+    moves = 0
+    """How often items came or went; the iterators of a deque go by it."""
+
     def __init__(self, items: Iterable[Value], source: Source | None = None, cls: type = list) -> None:
         super().__init__(items, source, cls)
         self.maxlen: int | None = None
@@ -60,7 +63,9 @@ class ListValue(SequenceValue):
         return self._constants()
 
     def grow(self, more: Iterable[Value]) -> None:
+        before = len(self.items)
         self.items.extend(more)
+        self.moves += len(self.items) - before
 
 
 class OutsideList(ListValue):

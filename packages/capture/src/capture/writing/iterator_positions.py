@@ -22,6 +22,11 @@ def reverse_iterator(items: Any, position: int) -> object:
     return made
 
 
+def deque_iterator(items: collections.deque[object], count: int, backwards: bool) -> object:
+    """The iterator of a deque after ``count`` steps."""
+    return advanced(reversed(items) if backwards else iter(items), count)
+
+
 def dict_iterator(mapping: object, which: str, count: int, backwards: bool) -> object:
     """The iterator of a dict's view, past any methods of a subclass, after ``count`` steps."""
     base = next((base for base in (collections.OrderedDict, dict) if isinstance(mapping, base)), type(mapping))

@@ -58,6 +58,7 @@ def extend(ctx: World, items: ListValue, more: Value) -> Value:
 def append_left(ctx: Tracer, items: ListValue, item: Value) -> Value:
     ctx.changed(items)
     items.items.insert(0, item)
+    items.moves += 1
     if items.maxlen is not None:
         del items.items[items.maxlen :]
     return NONE
@@ -90,6 +91,7 @@ def pop(ctx: Tracer, items: ListValue, index: Value | None = None) -> Value:
 
 def _taken(ctx: Tracer, items: ListValue, position: int) -> Value:
     ctx.changed(items)
+    items.moves += 1
     item = realize(ctx, items.items.pop(position))
     ctx.effects.take(ctx, items, item)
     return item
@@ -108,6 +110,7 @@ def remove(ctx: Tracer, items: ListValue, item: Value) -> Value:
 @rule(list.clear, collections.deque.clear, kinds=(ListValue,))
 def clear(ctx: Tracer, items: ListValue) -> Value:
     ctx.changed(items)
+    items.moves += bool(items.items)
     items.items.clear()
     return NONE
 
@@ -227,8 +230,10 @@ def pop_key(ctx: Tracer, mapping: DictValue, key: Value, default: Value | None =
 
 @rule(dict.popitem, collections.OrderedDict.popitem, kinds=(DictValue,))
 def pop_item(ctx: Tracer, mapping: DictValue, last: Value | None = None) -> Value:
+    is_ordered = derives(mapping.cls, collections.OrderedDict)
+    if last is not None and not is_ordered:
+        ctx.stop(Kind.CALL, "`popitem` of a dict is asked for the last, or first, item")
     if not mapping.entries:
-        is_ordered = derives(mapping.cls, collections.OrderedDict)
         ctx.throw(KeyError, "dictionary is empty" if is_ordered else "popitem(): dictionary is empty")
     first = last is not None and not last.truth(ctx)
     key, value = mapping.entries[next(iter(mapping.entries)) if first else next(reversed(mapping.entries))]
@@ -286,8 +291,11 @@ def _pairs(ctx: Tracer, items: IteratorValue) -> Iterator[tuple[Value, Value]]:
 
 @rule(dict.clear, kinds=(DictValue,))
 def clear_dict(ctx: Tracer, mapping: DictValue) -> Value:
+    moves = mapping.moves
     for key, _ in list(mapping.entries.values()):
         mapping.remove(ctx, key)
+    if mapping.cls is collections.OrderedDict:
+        mapping.moves = moves  # as it counts
     return NONE
 
 
@@ -318,8 +326,10 @@ def move_to_end(ctx: Tracer, mapping: DictValue, key: Value, last: Value | None 
     if hashed not in mapping.entries:
         ctx.throw(KeyError, key)
     ctx.changed(mapping)
+    to_the_end = last is None or last.truth(ctx)
+    mapping.moves += hashed != next(reversed(mapping.entries) if to_the_end else iter(mapping.entries))
     entry = mapping.entries.pop(hashed)
-    if last is None or last.truth(ctx):
+    if to_the_end:
         mapping.entries[hashed] = entry
     else:
         mapping.entries = {hashed: entry, **mapping.entries}

@@ -22,6 +22,7 @@ from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.iterating import CallableIterator, ChainIterator, UserIterator, iterate
 from capture.values.iterator import (
     CountIterator,
+    DequeIterator,
     DictIterator,
     EnumerateIterator,
     FilterIterator,
@@ -172,7 +173,9 @@ def make_filter(ctx: Tracer, predicate: Value, iterable: Value) -> Value:
 def make_reversed(ctx: World, value: Value) -> Value:
     if isinstance(value, UserObject):
         return _reversed_object(ctx, value)
-    if isinstance(value, SequenceValue) and value.cls is not collections.deque:
+    if isinstance(value, ListValue) and value.cls is collections.deque:
+        return DequeIterator(value, backwards=True)
+    if isinstance(value, SequenceValue):
         return ReverseIterator(value)
     if isinstance(value, DictValue):
         return DictIterator(value, "keys", backwards=True)
@@ -192,7 +195,7 @@ def _reversed_object(ctx: World, value: UserObject) -> Value:
     if method is not None:
         return ctx.call(method, [])
     item = value.special(ctx, "__getitem__")
-    if item is None:
+    if item is None or hasattr(value.cls, "__reversed__"):  # where that is None
         ctx.throw(TypeError, f"'{value.cls.__name__}' object is not reversible")
     return ReverseObjectIterator(value, item, index_of(ctx, length(ctx, value)) - 1)
 

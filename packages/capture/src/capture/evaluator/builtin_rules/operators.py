@@ -349,7 +349,10 @@ def repeat_tuple_in_place(ctx: World, items: TupleValue, count: ConstantValue) -
 @rule(operator.imul, kinds=(ListValue, ConstantValue))
 def repeat_in_place(ctx: Tracer, items: ListValue, count: ConstantValue) -> Value:
     times = _times(ctx, items, count)
+    if items.maxlen is not None:
+        ctx.stop(Kind.CONTAINER, "a deque of limited length is repeated in place")
     ctx.changed(items)
+    items.moves += times != 1 and bool(items.items)
     items.items = _like(ctx, items, items.items * times).items
     return items
 
@@ -434,6 +437,7 @@ def delete_item(ctx: Tracer, items: ListValue, index: Value) -> Value:
     if isinstance(chosen, int) and not -len(items.items) <= chosen < len(items.items):
         ctx.throw(IndexError, "list assignment index out of range")
     ctx.changed(items)
+    items.moves += 1
     del items.items[chosen]
     return ConstantValue(None)
 

@@ -51,7 +51,7 @@ def replay_list(writer: Writer, value: ListValue) -> None:
         emit.load_const(slice(None))
         emit.store_subscr()
     else:
-        _refill(writer, value, refill_sequence)
+        _refill(writer, value, refill_sequence, value.moves > 0)
 
 
 @replays(DictValue)
@@ -87,7 +87,7 @@ def replay_set(writer: Writer, value: SetValue) -> None:
     _refill(writer, value, refill_sequence)
 
 
-def _refill(writer: Writer, value: Value, how: Callable[..., object]) -> None:
+def _refill(writer: Writer, value: Value, how: Callable[..., object], *options: bool) -> None:
     """Make what is on top of the stack all that the container holds."""
     emit, contents = writer.emit, writer.fresh("contents")
     emit.store_fast(contents)
@@ -95,7 +95,9 @@ def _refill(writer: Writer, value: Value, how: Callable[..., object]) -> None:
     writer.load(value)
     emit.load_const(value.python_type())
     emit.load_fast(contents)
-    emit.call_uninterrupted(3)
+    for option in options:
+        emit.load_const(option)
+    emit.call_uninterrupted(3 + len(options))
     emit.pop()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from typing import Any
 
 from capture.errors import SkipFrame
@@ -13,6 +14,7 @@ from capture.values.generator import AsyncGeneratorValue, CoroutineValue, Genera
 from capture.values.iterating import CallableIterator, ChainIterator, UserIterator
 from capture.values.iterator import (
     CountIterator,
+    DequeIterator,
     DictIterator,
     EnumerateIterator,
     FilterIterator,
@@ -27,8 +29,16 @@ from capture.values.iterator import (
     SliceIterator,
     ZipIterator,
 )
+from capture.values.mapping import DictValue
 from capture.values.sequence import ListValue, SetValue, TupleValue
-from capture.writing.iterator_positions import advanced, dict_iterator, exhausted, reverse_iterator, sequence_iterator
+from capture.writing.iterator_positions import (
+    advanced,
+    deque_iterator,
+    dict_iterator,
+    exhausted,
+    reverse_iterator,
+    sequence_iterator,
+)
 from capture.writing.writer import Builder, Writer, builds
 
 
@@ -61,7 +71,9 @@ def build_sequence_iterator(writer: Writer, value: SequenceIterator) -> None:
         writer.emit.load_callable(exhausted)
         writer.emit.load_const(owner.python_type() if _has_own_iterator(owner) else tuple)
         writer.emit.call(1)
-    elif _has_own_iterator(owner) and not (isinstance(owner, SetValue) and value.position):
+    elif value.has_moved():
+        raise SkipFrame(Reason(Kind.REBUILD, "an iterator of a set that has changed since lives across a break"))
+    elif _has_own_iterator(owner):
         writer.emit.load_callable(sequence_iterator)
         writer.load(owner)
         writer.emit.load_const(value.position)
@@ -99,14 +111,26 @@ def _call_with_position(writer: Writer, value: ReverseIterator | ReverseObjectIt
 @builds(DictIterator)
 @_kept
 def build_dict_iterator(writer: Writer, value: DictIterator) -> None:
-    if len(value.owner.entries) != len(value.keys):
+    if not value.finished and (value.has_moved() or len(value.owner.entries) != len(value.keys)):
         raise SkipFrame(Reason(Kind.REBUILD, "an iterator of a dict that has changed since lives across a break"))
     writer.emit.load_callable(dict_iterator)
-    writer.load(value.owner)
+    writer.load(DictValue(cls=OrderedDict if value.is_ordered else dict) if value.finished else value.owner)
     writer.emit.load_const(value.which)
     writer.emit.load_const(value.position + value.finished)
     writer.emit.load_const(value.backwards)
     writer.emit.call(4)
+
+
+@builds(DequeIterator)
+@_kept
+def build_deque_iterator(writer: Writer, value: DequeIterator) -> None:
+    if value.has_moved():
+        raise SkipFrame(Reason(Kind.REBUILD, "an iterator of a deque that has changed since lives across a break"))
+    writer.emit.load_callable(deque_iterator)
+    writer.load(value.owner)
+    writer.emit.load_const(value.position)
+    writer.emit.load_const(value.backwards)
+    writer.emit.call(3)
 
 
 @builds(RangeIterator)

@@ -18,6 +18,7 @@ from capture.values.function import (
 from capture.values.instance_dict import InstanceDict
 from capture.values.mapping import DictValue
 from capture.values.module import ModuleValue
+from capture.values.sequence import ListValue
 from capture.values.user_object import UserObject, is_data_descriptor, lookup
 from capture.writing.writer import Writer, builds
 
@@ -76,7 +77,10 @@ def fill_contents(writer: Writer, owner: Value, contents: Value) -> None:
         emit.build_map(count // 2)
     else:
         emit.build_list(count)
-    emit.call_uninterrupted(3)
+    moved = isinstance(contents, ListValue) and contents.moves > 0
+    if moved:
+        emit.load_const(moved)
+    emit.call_uninterrupted(3 + moved)
 
 
 @builds(InstanceDict)
