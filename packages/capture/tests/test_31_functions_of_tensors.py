@@ -4,17 +4,23 @@ VALUES_WHOLE=1 runs all of them.
 """
 
 import builtins
+import collections
 import copy
+import enum
+import fractions
 import functools
 import itertools
 import math
 import operator
 import os
 import random
+import types
+from typing import NamedTuple
 
 import pytest
 import torch
 
+import capture
 from capture import optimize
 
 _UNTOLD = {
@@ -144,3 +150,80 @@ class Second(int):
 def test_an_integer_is_its_own_position(items):
     captured = optimize("eager")(lambda x, place: (x, items[place]))
     assert captured(torch.ones(1), Second(2))[1] == items[2]
+
+
+class Made:
+    pass
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+@capture.allow_in_graph
+def doubled(x, operand):
+    return x * 2
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, operand):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2, None
+
+
+_OPERANDS = [
+    *(Made, Made(), torch.Tensor, int, len, torch, torch.sin, lambda x: x, torch.nn.Linear(1, 1), torch.Generator()),
+    *(Colour.RED, {Colour.RED: 1}, {"kind": int}, {"kind": Colour.RED}, Pair(1, Colour.RED), (int, float), [1, [2]]),
+    *(
+        complex("inf"),
+        complex("nan"),
+        1 + 2j,
+        float("inf"),
+        float("-inf"),
+        float("nan"),
+        -0.0,
+        10**30,
+        "quo'te\n",
+        b"\0",
+    ),
+    *(
+        torch.float16,
+        torch.device("cpu"),
+        torch.strided,
+        torch.channels_last,
+        torch.Size([2]),
+        slice(1, None),
+        ...,
+        None,
+    ),
+    *(NotImplemented, range(3), frozenset([1]), {1}, torch.finfo(), fractions.Fraction(1, 2), collections.deque([1])),
+    *(torch.ops.aten.add.Tensor, torch.ops.aten.add, collections.OrderedDict(a=1), types.SimpleNamespace(a=1)),
+]
+
+
+@pytest.mark.parametrize("function", [doubled, Doubled.apply])
+def test_an_operand_that_the_text_of_a_graph_cannot_say(function, x):
+    for operand in _OPERANDS:
+        result, following = capture.optimize("eager", strict=True)(lambda a, o: (function(a, o), a + 1))(x, operand)
+        assert torch.equal(result, x * 2), operand
+        assert torch.equal(following, x + 1), operand
+
+
+def test_a_tensor_as_a_plain_tensor(x):
+    def play(a):
+        plain = a.as_subclass(torch.Tensor)
+        return plain is a, plain.grad_fn.name(), plain * 2
+
+    captured = capture.optimize("eager", strict=True, nopython=True)(lambda a: a.as_subclass(torch.Tensor) * 2)
+    assert torch.equal(captured(x), x * 2)
+    wanting = x.clone().requires_grad_()
+    assert str(capture.optimize("eager", strict=True)(play)(wanting)) == str(play(wanting))

@@ -1,5 +1,7 @@
 """What a function that ``torch.func`` transforms changes besides: as often, and seen as early, as in eager."""
 
+import textwrap
+
 import pytest
 import torch
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
@@ -191,3 +193,40 @@ def test_what_changes_nothing_is_one_graph(function, same):
     found = capture.explain(function, strict=True)(x)
     assert (len(found.graphs), len(found.breaks)) == (1, 0)
     same(found.result, function(x))
+
+
+_NUMBERS = {
+    "count": "n += 1",
+    "used within": "n += 1; w = w * n",
+    "used before": "w = w * n; n += 2",
+    "size": "n = w.shape[-1] + n",
+    "size alone": "n = w.shape[-1] * 2",
+    "twice": "n += 1; n = n * 2; w = w + n",
+}
+_TRANSFORMED = {
+    "grad": "grad(loss)(w) * n",
+    "grad twice": "grad(lambda v: grad(loss)(v).sum() * n)(w) + n",
+    "jvp": "jvp(loss, (w,), (w,))[1] * n",
+    "vjp": "vjp(loss, w)[1](torch.ones(()))[0] * n",
+    "vmap": "vmap(loss)(w.expand(2, -1)) * n",
+    "jacrev": "jacrev(loss)(w) * n",
+    "in a row": "grad(loss)(w) * n + grad(loss)(w) * n",
+    "size of a result": "(grad(loss)(w), torch.zeros(n))",
+    "number": "(grad(loss)(w), n)",
+    "vmap of grad": "vmap(grad(loss))(w.expand(2, -1)) * n",
+}
+
+
+@pytest.mark.parametrize("changed", _NUMBERS)
+def test_a_number_that_varies_and_changes_in_a_transformed_function(changed):
+    for result in _TRANSFORMED.values():
+        told = []
+        for around in (lambda play: play, capture.optimize("eager", strict=True)):
+            names = {"torch": torch, "grad": grad, "jvp": jvp, "vjp": vjp, "vmap": vmap, "jacrev": jacrev}
+            body = f"        nonlocal n\n        {_NUMBERS[changed]}\n        return w.sin().sum()"
+            play = f"def play(w):\n    nonlocal n\n    def loss(w):\n{body}\n    return {result}\n"
+            text = "def make():\n    n = 1\n" + textwrap.indent(play, "    ") + "    return play\n"
+            exec(text, names)
+            play = around(names["make"]())
+            told.append([str(play(torch.linspace(0, 1, size))) for size in (2, 3, 4, 5, 5)])
+        assert told[0] == told[1], result

@@ -51,6 +51,7 @@ from capture.values.autograd_leaves import History, are_needed
 from capture.values.base import Value, reachable, settled
 from capture.values.held_locks import Locks
 from capture.values.parameters import all_positional, keywords_of
+from capture.values.symint import SymbolicNumber
 from capture.values.tensor import TensorValue
 from capture.writing.breaks import Stop
 from capture.writing.commit import LOST, Commit, Written
@@ -240,7 +241,7 @@ class _Translator:
         if machine.checks and machine.graph.changes_an_input():
             machine.restart(cautious=True)
         results = _results_among([*wanted, *(value for value, _ in machine.checks)])
-        if any(GONE in value.node.meta for value in results if isinstance(value, TensorValue)):
+        if any(GONE in value.node.meta for value in results if isinstance(value, (TensorValue, SymbolicNumber))):
             raise SkipFrame(Reason(Kind.FUNCTION_TRANSFORM, "a tensor of a transformed function is used outside of it"))
         self._insist_on_known_histories(results)
         spent = self._spent(results)

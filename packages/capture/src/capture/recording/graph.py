@@ -332,9 +332,13 @@ class GraphRecorder:
     def cut(
         self, mark: tuple[int, set[fx.Node]], entries: Sequence[fx.Node], results: Sequence[fx.Node]
     ) -> tuple[fx.GraphModule, list[fx.Node]]:
-        """Make a module of what was recorded since, and say what it takes besides ``entries``."""
+        """Make a module of what was recorded since, and say what it takes besides ``entries``.
+
+        Numbers that follow from others outside stay there: the program may go on with them.
+        """
         outside = mark[1].union(entries)
         nodes = [node for node in self.nodes if node not in outside and node.op != "placeholder"]
+        nodes = _without_numbers_of_others(nodes, entries)
         inside = {*nodes, *entries}
         used = [step for node in nodes for step in node.all_input_nodes]
         given = [step for step in dict.fromkeys([*used, *results]) if step not in inside]
@@ -420,6 +424,14 @@ def _let_text_go_with(module: fx.GraphModule) -> None:
 def _forget_text(filename: str) -> None:
     linecache.cache.pop(filename, None)
     _TEXTS.pop(filename, None)
+
+
+def _without_numbers_of_others(nodes: Sequence[fx.Node], entries: Sequence[fx.Node]) -> list[fx.Node]:
+    inside = {*nodes, *entries}
+    for node in nodes:
+        if _is_number(node.meta.get("val")) and inside.isdisjoint(node.all_input_nodes):
+            inside.discard(node)
+    return [node for node in nodes if node in inside]
 
 
 def _is_number(example: object) -> bool:

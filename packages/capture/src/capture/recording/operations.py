@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import contextlib
 import enum
 import operator
@@ -278,6 +279,7 @@ class _Operands:
         self.ctx = ctx
         self.operation = operation
         self.symbols: list[SymbolicNumber] = []  # among them, data-dependent numbers
+        self._within = 0  # so many containers, where FX has no words for members of an enum
 
     def all(self, values: Sequence[Value]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         pairs = [self.one(value) for value in values]
@@ -297,11 +299,20 @@ class _Operands:
         if isinstance(value, ModuleOperand):
             return value.node, value.module
         if isinstance(value, ConstantValue):
-            held = _spelled(value.value)
+            held = self._told(value, _spelled(value.value))
             return held, held
         if isinstance(value, SymbolicNumber):
+            if GONE in value.node.meta:
+                self.ctx.stop(Kind.FUNCTION_TRANSFORM, "a size in a transformed function is used outside of it")
             return value.node, value.example
-        return self._container(value)
+        return self._made_of_others(value)
+
+    def _made_of_others(self, value: Value) -> tuple[object, object]:
+        self._within += isinstance(value, (SequenceValue, DictValue))
+        try:
+            return self._container(value)
+        finally:
+            self._within -= isinstance(value, (SequenceValue, DictValue))
 
     def _container(self, value: Value) -> tuple[object, object]:
         if isinstance(value, SequenceValue):
@@ -312,7 +323,7 @@ class _Operands:
             nodes, fakes = self.all(list(value.parts()))
             return slice(*nodes), slice(*fakes)
         if isinstance(value, DictValue):
-            pairs = {key: self.one(item) for key, (_, item) in value.entries.items()}
+            pairs = {self._told(value, key): self.one(item) for key, (_, item) in value.entries.items()}
             return {key: node for key, (node, _) in pairs.items()}, {key: fake for key, (_, fake) in pairs.items()}
         if isinstance(value, ScalarValue) and (number := value.of_this_call()) is not None:
             return number, number
@@ -323,9 +334,30 @@ class _Operands:
             constant = value.constant()
         except NotConstant:
             self.ctx.stop(Kind.OPERAND, f"`{self.operation}` is given {value.describe()}, which a graph cannot hold")
-        if isinstance(constant, type):  # the text of a graph has no word for it
-            constant = _TYPES.get(constant, constant)
+        constant = self._told(value, constant)
         return constant, constant
+
+    def _told(self, value: Value, constant: object) -> object:
+        """What the text of a graph says for it."""
+        if isinstance(constant, type):
+            constant = _TYPES.get(constant, constant)
+        if not _has_text(constant) or (self._within and isinstance(constant, enum.Enum)):
+            text = f"`{self.operation}` is given {value.describe()}, for which a graph has no words"
+            self.ctx.stop(Kind.OPERAND, text)
+        return constant
+
+
+_SAID = (bool, int, float, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
+_SAID_TOO = (torch.memory_format, enum.Enum, range, torch.Size)
+
+
+def _has_text(constant: object) -> bool:
+    """Whether FX writes it as an expression that gives it again."""
+    if isinstance(constant, complex):
+        return cmath.isfinite(constant)
+    if isinstance(constant, (tuple, list)):
+        return all(map(_has_text, constant))
+    return isinstance(constant, (*_SAID, *_SAID_TOO, torch._ops.OpOverload))
 
 
 def _spelled(constant: object) -> object:

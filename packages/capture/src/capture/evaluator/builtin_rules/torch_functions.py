@@ -60,7 +60,7 @@ from capture.values.context import (
     enter_context,
     leave_context,
 )
-from capture.values.function import BuiltinValue, FunctionValue
+from capture.values.function import BuiltinValue, ClassValue, FunctionValue
 from capture.values.sequence import SequenceValue
 from capture.values.tensor import TensorValue
 from capture.values.user_object import UserObject
@@ -269,6 +269,13 @@ def tensor_text(ctx: Tracer, value: TensorValue, *rest: Value) -> Value:
 @rule(torch.tensor, torch.as_tensor, kinds=(TensorValue,))
 def copy_of_tensor(ctx: Tracer, value: TensorValue, *rest: Value, **options: Value) -> Value:
     ctx.stop(Kind.TENSOR_VALUE, "a tensor is made from another tensor's values", "use clone().detach()")
+
+
+@rule(torch.Tensor.as_subclass, kinds=(TensorValue, ClassValue))
+def as_plain_tensor(ctx: Tracer, value: TensorValue, cls: ClassValue) -> Value:
+    if cls.cls is not torch.Tensor:
+        ctx.stop(Kind.TENSOR_SUBCLASS, f"a tensor is made one of {cls.describe()}")
+    return ctx.record(torch.ops.aten.alias.default, [value], {})
 
 
 @rule(torch.Size)
