@@ -429,3 +429,15 @@ def test_anomalies_are_looked_for_when_asked(within):
             warnings.simplefilter("ignore")
             with pytest.raises(RuntimeError, match="returned nan") if looks else contextlib.nullcontext():
                 region(torch.zeros(2, requires_grad=True), looks)
+
+
+def test_a_loss_that_went_backward_is_printed_as_in_eager():
+    def play(weight):
+        losses = (weight * 2).sum(), weight.exp().mean(), weight[0] * 3
+        for loss in losses:
+            loss.backward()
+        return losses
+
+    weight = torch.ones(2, requires_grad=True)
+    captured = capture.optimize("eager", strict=True)(play)
+    assert str(captured(weight)) == str(captured(weight)) == str(play(weight))

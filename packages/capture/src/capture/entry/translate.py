@@ -49,6 +49,7 @@ from capture.signals import HeldSignals
 from capture.torch_versions import is_view
 from capture.values.autograd_leaves import History, are_needed
 from capture.values.base import Value, reachable, settled
+from capture.values.constant import ConstantValue
 from capture.values.held_locks import Locks
 from capture.values.parameters import all_positional, keywords_of
 from capture.values.symint import SymbolicNumber
@@ -363,8 +364,10 @@ class _Translator:
         for value in results:
             if value in spent:
                 assert isinstance(value, TensorValue)
+                assert value.fake.grad_fn is not None
+                name = ConstantValue(value.fake.grad_fn.name())
                 give = view_with_spent_history if is_view(value.fake) else with_spent_history
-                self.writer.call_const(give, value, *self._inputs_behind(value))
+                self.writer.call_const(give, name, value, *self._inputs_behind(value))
                 self.writer.keep(value, "spent")
         for value in results:
             if isinstance(value, TensorValue) and value.written:

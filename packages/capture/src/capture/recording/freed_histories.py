@@ -7,6 +7,8 @@ Who tries gives no gradient to the tensors behind them, although other ways may 
 
 from __future__ import annotations
 
+import functools
+import types
 from typing import Any
 
 import torch
@@ -30,14 +32,22 @@ def _as_it_is(saved: torch.Tensor) -> torch.Tensor:
     return saved
 
 
-def with_spent_history(tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
+@functools.cache
+def _spent_as(name: str) -> type[_Spent]:
+    """Its step is printed by the name that eager's has."""
+    made: type[_Spent] = types.new_class(name, (_Spent,))
+    return made
+
+
+def with_spent_history(name: str, tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
     with torch.enable_grad():
-        spent: torch.Tensor = _Spent.apply(tensor, torch.empty(0, requires_grad=True), *behind)
+        spent: torch.Tensor = _spent_as(name).apply(tensor, torch.empty(0, requires_grad=True), *behind)
+    type(spent.grad_fn).__name__ = name
     return spent
 
 
-def view_with_spent_history(tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
+def view_with_spent_history(name: str, tensor: torch.Tensor, *behind: torch.Tensor) -> torch.Tensor:
     """For what is a view in eager, which is refused where something needs to be none: ``detach_`` for one."""
-    spent = with_spent_history(tensor, *behind)
+    spent = with_spent_history(name, tensor, *behind)
     with torch.enable_grad():
         return spent.view_as(spent)
