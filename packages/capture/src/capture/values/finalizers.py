@@ -39,7 +39,7 @@ _QUIET = (
 )
 _CONTAINERS = (list, tuple, dict, set, frozenset, torch.Size)
 _CONTAINER_KINDS = (SequenceValue, DictValue, SetValue)
-_MADE_OF_OTHERS = (SequenceValue, DictValue, SetValue, UserObject, CellValue, IteratorValue)
+_MADE_OF_OTHERS = (SequenceValue, DictValue, SetValue, UserObject, CellValue, IteratorValue, SuspendableValue)
 _LONGEST = 64
 _MOST = 1000
 _CODE = {GeneratorType: "gi_code", CoroutineType: "cr_code", AsyncGeneratorType: "ag_code"}
@@ -70,7 +70,10 @@ def end_is_noticed(value: Value, shown: Collection[Value]) -> bool:
 
 
 def _is_under_way(value: Value) -> bool:
-    return isinstance(value, OutsideIterator) or (isinstance(value, SuspendableValue) and not value.finished)
+    """Whether it is a generator that does something when it is closed, or may be one when the instruction has run."""
+    if not isinstance(value, SuspendableValue):
+        return isinstance(value, OutsideIterator)
+    return not value.finished and (not value.started or acts_when_closed(value.frame.current.handler))
 
 
 def has_history(value: Value) -> bool:
@@ -131,6 +134,8 @@ def require_quiet_attribute(ctx: Tracer, owner: Value, name: str) -> None:
 
 def _object_of(ctx: Tracer, value: Value) -> object:
     """The real object of an argument, or of a part of one."""
+    if isinstance(value, (LazyValue, UserObject)):
+        return value.obj
     assert value.source is not None
     try:
         return value.source.read(ctx.inputs)
