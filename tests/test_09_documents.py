@@ -45,7 +45,7 @@ def test_every_link_leads_to_a_file(page):
 
 def test_the_glossary_is_short_and_links_each_word_to_its_module():
     text = (ROOT / "docs" / "glossary.md").read_text()
-    entries = re.findall(r"^\* \*\*(.+?)\*\*: .+ \(\[`.+`\]\(\.\./packages/.+\.pyi?\)\)$", text, re.MULTILINE)
+    entries = re.findall(r"^\* \*\*(.+?)\*\*: .+ \(\[`.+`\]\(\.\./packages/.+\.(?:pyi?|c)\)\)$", text, re.MULTILINE)
     assert len(entries) == len(set(entries)) == text.count("\n* ") <= 60
 
 
