@@ -293,6 +293,45 @@ def test_the_report_says_how_many_layers_are_one():
     assert f"equal layers       {DEPTH} of {stack.operators} operators, compiled once" in str(compile_api.report(call))
 
 
+FORMULAS = {
+    "addcmul": (lambda b, c: torch.addcmul(b, c, c), lambda b, c: torch.addcmul(b, c, b)),
+    "cat": (lambda b, c: torch.cat([b, c, c], 1)[:, 5:17], lambda b, c: torch.cat([b, c, b], 1)[:, 5:17]),
+    "order": (lambda b, c: b - c, lambda b, c: c - b),
+    "sign": (lambda b, c: b - c, lambda b, c: b + c),
+}
+
+
+@pytest.mark.parametrize("within", ["checkpoint", "vmap", "plain"])
+@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_layers_that_differ_in_one_operand_are_two(name, within, backend):
+    early, late = FORMULAS[name]
+
+    def layer(h, w, is_late):
+        b, c = (h @ w).tanh().sin(), (h * 0.5).cos().exp().sigmoid()
+        return (late if is_late else early)(b, c).tanh().abs() + h
+
+    def program(h, counter, weights):
+        counter.add_(1)
+        for place, w in enumerate(weights):
+            if within == "checkpoint":
+                h = checkpoint(layer, h, w, place >= 4, use_reentrant=False)
+            elif within == "vmap":
+                h = torch.vmap(lambda row, w=w, place=place: layer(row[None], w, place >= 4)[0])(h)
+            else:
+                h = layer(h, w, place >= 4)
+        return h
+
+    weights = [torch.randn(WIDTH, WIDTH) / 4 for _ in range(12)]
+    h, found, expected = torch.randn(3, WIDTH, requires_grad=True), torch.zeros(()), torch.zeros(())
+    call = compile_api.compile(program, backend=backend, options={"strict": True})
+    for _ in range(3):
+        compare(call(h, found, weights), program(h, expected, weights))
+    compare(found, expected)
+    ours, theirs = (torch.autograd.grad(f(h, found, weights).sum(), h) for f in (call, program))
+    compare(ours, theirs)
+
+
 def test_an_error_in_a_late_layer_takes_back_what_earlier_ones_wrote():
     net = of(Counting)().train()
     net.layers[-1].down = nn.Embedding(3, WIDTH)

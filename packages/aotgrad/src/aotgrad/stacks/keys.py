@@ -43,7 +43,7 @@ class Keys:
             within = Keys(value)
             order = {inner: place for place, inner in enumerate(value.graph.nodes)}
             self._texts[id(value)] = tuple(
-                (within._structure(inner), tuple(order[each] for each in inner.all_input_nodes)) for inner in order
+                (within._structure(inner), tuple(order[each] for each in operands(inner))) for inner in order
             )
         return self._texts[id(value)]
 
@@ -70,6 +70,13 @@ class Keys:
         except TypeError:
             return "object", id(value)
         return type(value).__name__, value
+
+
+def operands(node: fx.Node) -> list[fx.Node]:
+    """In the order in which they are written, each as often as it is: ``all_input_nodes`` tells each once."""
+    found: list[fx.Node] = []
+    fx.node.map_arg((node.args, node.kwargs), found.append)
+    return found
 
 
 def value_key(value: Any) -> Hashable:

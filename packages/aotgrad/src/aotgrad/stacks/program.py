@@ -42,7 +42,7 @@ def compile_parts(gm: fx.GraphModule, found: Split, compile_part: CompilePart) -
 
         examples = [node.meta["example_value"] for node in part.inputs]
         compiled[number] = compile_part(part, examples, insist)
-    call = _written(gm, found, compiled)
+    call = _written(gm, found, compiled, writing)
     call.all_or_nothing = not _raises_after_writing(found, writing)  # type: ignore[attr-defined]
     return call
 
@@ -58,37 +58,63 @@ def _insist_on_own_values(part: Part, signature: Signature, facts: Facts) -> Non
 
 
 def _raises_after_writing(found: Split, writing: set[int]) -> bool:
-    """Whether an error may come after something was written; one part by itself raises before it writes."""
-    written = False
-    for call in found.calls:
-        if written and (isinstance(call, Direct) or _may_raise(found.parts[call.part].module)):
-            return True
-        written = written or (isinstance(call, PartCall) and call.part in writing)
-    return False
+    """Whether an error of the program may come after something was written; one part raises before it writes."""
+    first = _first_that_writes(found, writing)
+    later = () if first is None else found.calls[first + 1 :]
+    return any(_may_raise(call.node) if isinstance(call, Direct) else _may_raise_within(found, call) for call in later)
 
 
-def _may_raise(module: fx.GraphModule) -> bool:
-    operations = (node for node in module.graph.nodes if node.op.startswith("call_"))
-    return any(node.meta.get("may_raise", "example_value" in node.meta) for node in operations)
+def _first_that_writes(found: Split, writing: set[int]) -> int | None:
+    places = (place for place, call in enumerate(found.calls) if isinstance(call, PartCall) and call.part in writing)
+    return next(places, None)
 
 
-def _written(gm: fx.GraphModule, found: Split, compiled: dict[int, Call]) -> Call:
-    source, output = Source(), gm.graph.output_node()
+def _may_raise_within(found: Split, call: PartCall) -> bool:
+    return any(_may_raise(node) for node in found.parts[call.part].module.graph.nodes if node.op.startswith("call_"))
+
+
+def _may_raise(node: fx.Node) -> bool:
+    """For what data holds.  Nodes that take a value apart, or set modes, say nothing of it."""
+    return bool(node.meta.get("may_raise", node.target is torch.autograd.grad))
+
+
+class Finals:
+    """Errors that came after something was written: nobody may run the program again for them."""
+
+    def __init__(self) -> None:
+        self._errors: dict[int, BaseException] = {}
+
+    def add(self, error: BaseException) -> None:
+        self._errors[id(error)] = error
+
+    def is_final(self, error: BaseException) -> bool:
+        return self._errors.pop(id(error), None) is not None
+
+
+def _written(gm: fx.GraphModule, found: Split, compiled: dict[int, Call], writing: set[int]) -> Call:
+    source, output, finals = Source(), gm.graph.output_node(), Finals()
     names = {node: f"a{place}" for place, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
     arguments = ", ".join(names.values())
     source.names.update({f"part_{number}": call for number, call in compiled.items()})
     source.add(f"def call({arguments}{', /' if arguments else ''}):")
-    indent = 1
-    if any(isinstance(call, Direct) and sets_grad(call.node) for call in found.calls):
+    sets_modes = any(isinstance(call, Direct) and sets_grad(call.node) for call in found.calls)
+    first = _first_that_writes(found, writing)
+    if sets_modes:
         source.names.update(is_grad_enabled=torch.is_grad_enabled, set_grad_enabled=set_grad_enabled)
         source.add("mode = is_grad_enabled()", 1)
+    if first is not None:
+        source.names["finals"] = finals
+        source.add("written = False", 1)
+    indent = 1 if first is None and not sets_modes else 2
+    if indent == 2:
         source.add("try:", 1)
-        indent = 2
     last = _last_uses(found, output)
     taken = {node for call in found.calls if isinstance(call, PartCall) for node in call.inputs}
     for place, call in enumerate(found.calls):
         names.update({node: f"v{place}_{order}" for order, node in enumerate(call.outputs)})
         source.add(_line(source, call, names), indent)
+        if place == first:
+            source.add("written = True", indent)
         for node in call.outputs:
             if node in taken:
                 _write_layout(source, names[node], node.meta["example_value"], indent)
@@ -98,8 +124,14 @@ def _written(gm: fx.GraphModule, found: Split, compiled: dict[int, Call]) -> Cal
     returned = [names[node] if isinstance(node, fx.Node) else source.literal(node) for node in output.args[0]]
     source.add(f"return ({', '.join(returned)}{',' if len(returned) == 1 else ''})", indent)
     if indent == 2:
-        source.add("except BaseException: set_grad_enabled(mode); raise", 1)
+        source.add("except BaseException as error:", 1)
+        if sets_modes:
+            source.add("set_grad_enabled(mode)", 2)
+        if first is not None:
+            source.add("if written: finals.add(error)", 2)
+        source.add("raise", 2)
     whole: Call = source.build("layers")["call"]
+    whole.is_final = finals.is_final  # type: ignore[attr-defined]
     return whole
 
 

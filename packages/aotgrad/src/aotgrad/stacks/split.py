@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from aotgrad.stacks.borders import Crossing, best_border, convolves
-from aotgrad.stacks.keys import Keys
+from aotgrad.stacks.keys import Keys, operands
 from aotgrad.stacks.modes import modes_at, sets_grad
 from aotgrad.stacks.stretches import LEAST_SAVED, Stretch, stretches
 from aotgrad.tensors.functional import memory_of
@@ -240,13 +240,6 @@ def weight(node: fx.Node) -> int:
     for part in str(node.target).split("."):
         value = getattr(value, part)
     return len(value.graph.nodes) if isinstance(value, fx.GraphModule) else 0
-
-
-def operands(node: fx.Node) -> list[fx.Node]:
-    """In the order in which they are written, each as often as it is."""
-    found: list[fx.Node] = []
-    fx.node.map_arg((node.args, node.kwargs), found.append)
-    return found
 
 
 def _placeholder(graph: fx.Graph, like: fx.Node) -> fx.Node:

@@ -83,4 +83,5 @@ def with_modes_put_back(call: Callable[..., object], module: fx.GraphModule) -> 
             raise
 
     run.all_or_nothing = getattr(call, "all_or_nothing", False)  # type: ignore[attr-defined]
+    run.is_final = getattr(call, "is_final", None)  # type: ignore[attr-defined]
     return run

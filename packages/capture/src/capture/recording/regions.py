@@ -70,7 +70,8 @@ def _fold(
         module = graph.get_attr(name)
     with graph.inserting_after(module):
         call = graph.call_function(torch.utils.checkpoint.checkpoint, (module, *passed, found), dict(options))
-    call.meta.update(nodes[-1].meta, val=tuple(node.meta["val"] for node in left))
+    given = tuple(node.meta["val"] for node in left)
+    call.meta.update(nodes[-1].meta, val=given, example_value=given)
     module.meta[_PATH] = call.meta[_PATH] = path
     results, last = {}, call
     for index, node in enumerate(left):

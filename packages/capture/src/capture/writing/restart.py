@@ -22,7 +22,6 @@ from capture.informing import inform
 from capture.log import FallbackRecord
 from capture.reasons import Kind, Reason
 from capture.recording.draws import put_back, states_of
-from capture.recording.rollback import Undoing
 from capture.signals import comes_from_elsewhere
 from capture.values.base import Value
 from capture.values.parameters import all_positional, argument_names
@@ -56,7 +55,8 @@ class Failures:
     def start_over(self, error: BaseException) -> bool:
         """Whether CPython is to run the frame after this error of its graph."""
         self.last = f"the graph raised {words_of(error)}"
-        if isinstance(self.graph, Undoing) and self.graph.is_final(error):
+        is_final = getattr(self.graph, "is_final", None)
+        if is_final is not None and is_final(error):
             return False
         if not isinstance(error, Exception) or isinstance(error, (CaptureError, CaptureWarning, *_ENDS)):
             return False
