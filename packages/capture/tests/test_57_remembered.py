@@ -64,6 +64,14 @@ def run(mode, enter, op, sample):
     return told, [now > then for now, then in zip(after, before, strict=True)], journal.work - before[-2]
 
 
+def test_zeros_without_memory_are_not_remembered():
+    """Those of derivatives forward: what is made of them would be a tensor like others, in memory that is not there."""
+    mode = Noting()
+    with mode:
+        zeros, plain = torch._efficientzerotensor((2, 3)), torch.empty(2, 3)
+        assert [(each * plain)._is_zerotensor() for each in (plain, zeros, zeros)] == [False, True, True]
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "op"), OPERATORS, ids=[name for name, _ in OPERATORS])
 def test_operators_give_again_what_torch_says_that_they_give(name, op):

@@ -170,6 +170,7 @@ class Machine:
         self.stops.let_go()
         self.effects.let_go()
         self._met.forget()
+        self.graph.mode.remembered = None  # which knows the mode
         for kept in (self.tensors, self.defined, self.classes):
             kept.clear()
         vars(self).clear()  # values that are made of one another know who made them

@@ -115,6 +115,8 @@ class Remembered:
             if cls is FakeTensor:
                 if each.fake_mode is not self._mode or each.constant is not None or each.layout is not torch.strided:
                     return False
+                if each._is_zerotensor():  # has no memory
+                    return False
                 tensors.append(each)
                 key += (
                     *(each.dtype, each.shape, each.stride(), each.storage_offset(), each.fake_device),
@@ -171,6 +173,7 @@ class Remembered:
             and result.fake_mode is self._mode
             and result.layout is torch.strided
             and not (result.requires_grad or result.is_conj() or result.is_neg() or result.is_quantized)
+            and not result._is_zerotensor()
             and result.is_inference() is torch.is_inference_mode_enabled()
             and all(
                 held is None or held is self._mode or isinstance(held, torch.device) for held in vars(result).values()
