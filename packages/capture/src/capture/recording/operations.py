@@ -26,6 +26,7 @@ from capture.silence import silenced
 from capture.torch_versions import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    OpOverload,
     UnsupportedOperatorException,
     cdata_of,
     enable_python_dispatcher,
@@ -357,7 +358,7 @@ def _has_text(constant: object) -> bool:
         return cmath.isfinite(constant)
     if isinstance(constant, (tuple, list)):
         return all(map(_has_text, constant))
-    return isinstance(constant, (*_SAID, *_SAID_TOO, torch._ops.OpOverload))
+    return isinstance(constant, (*_SAID, *_SAID_TOO, OpOverload))
 
 
 def _spelled(constant: object) -> object:
