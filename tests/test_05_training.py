@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import aotgrad
 import capture.entry.hook
@@ -255,3 +256,29 @@ def test_a_region_of_autocast_holds_within_another(region, outer, backend):
     assert actual.dtype == expected.dtype
     torch.testing.assert_close(actual, expected)
     torch.testing.assert_close(*(torch.autograd.grad(result.sum(), w)[0] for result in (actual, expected)))
+
+
+@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_what_a_checkpoint_computes_is_not_kept(backend, reentrant, outer):
+    layers = [nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh()) for _ in range(3)]
+    kept = []
+
+    def program(x, run):
+        for layer in layers:
+            x = run(layer, x)
+        return x.exp()
+
+    def called(run):
+        result = compile_api.compile(program, backend=backend)(torch.ones(4, 8, requires_grad=True), run)
+        kept.append(sum(saved.numel() for saved in result.grad_fn.saved_tensors))
+        return result
+
+    def again(layer, x):
+        return checkpoint(layer, x, use_reentrant=reentrant)
+
+    for run in (nn.Module.__call__, again):
+        checkpoint(called, run, use_reentrant=False) if outer else called(run)
+    plain, thrifty = kept
+    assert thrifty < plain

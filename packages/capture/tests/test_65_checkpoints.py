@@ -280,3 +280,26 @@ def test_hooks_end_while_a_function_is_compiled(monkeypatch):
     assert innermost() is not None
     capture.optimize(backend)(lambda x: x * 2)(torch.ones(3, requires_grad=True))
     assert innermost() is None
+
+
+def test_a_backend_has_hooks_of_its_own_called_and_none_from_before(monkeypatch):
+    """A backend that follows autograd runs the graph's checkpoints, whose hooks say what is to be computed again."""
+    monkeypatch.setattr(as_it_is, "__module__", "torch.utils.checkpoint")
+    kept = []
+
+    def backend(graph, examples):
+        examples[0].exp()
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: kept.append("own") or saved, as_it_is):
+            examples[0].exp()
+        return graph
+
+    def outer(saved):
+        kept.append("outer")
+        return saved
+
+    monkeypatch.setattr(outer, "__module__", "torch.utils.checkpoint")
+    x = torch.ones(3, requires_grad=True)
+    capture.optimize(backend)(lambda x: x + 1)(x)
+    with torch.autograd.graph.saved_tensors_hooks(outer, as_it_is):
+        capture.optimize(backend)(lambda x: x + 2)(x)
+    assert kept == ["own", "own"]

@@ -331,7 +331,7 @@ class _Translator:
         if self._runs_once:
             return with_modes_put_back(module.forward, module)
         try:
-            with modes_kept(), self.settings.signals.let_through():
+            with modes_kept(), self.settings.signals.let_through(), saved_tensors.new_ones_shown():
                 compiled = self.settings.backend(module, examples)
         except Exception as error:
             raise BackendError(

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from capture.torch_versions import saved_tensors_hooks_set_tracing, top_saved_tensors_default_hooks
 
 _set_tracing: Any = saved_tensors_hooks_set_tracing
@@ -36,3 +38,24 @@ def not_shown() -> Iterator[None]:
         yield
     finally:
         _set_tracing(before)
+
+
+@contextlib.contextmanager
+def new_ones_shown() -> Iterator[None]:
+    """Those that are put in force meanwhile are called: a backend that follows autograd puts a checkpoint's there.
+
+    Those from before stay unheard, under hooks that do nothing: only the innermost are called.
+    """
+    before = _set_tracing(False)
+    try:
+        if innermost() is None:
+            yield
+        else:
+            with torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is):
+                yield
+    finally:
+        _set_tracing(before)
+
+
+def _as_it_is(saved: torch.Tensor) -> torch.Tensor:
+    return saved
