@@ -185,3 +185,22 @@ def test_sums_are_pythons(name):
     for n, rate in ((3, 0.1), (4, 0.3), (5, 0.7)):
         ours, expected = (torch.as_tensor(f(x, n, rate)).tolist() for f in (compiled, SUMS[name]))
         assert str(ours) == str(expected)
+
+
+NUMBERS_FOR_TENSORS = ((2, 3), (True, True), (2, 3.5), (2, torch.tensor(3.0)), (2.0, torch.tensor([1.0, 2.0])))
+
+
+@pytest.mark.parametrize("function", [torch.add, torch.sub, torch.mul, torch.div, torch.floor_divide])
+@pytest.mark.parametrize("operands", NUMBERS_FOR_TENSORS, ids=str)
+def test_numbers_stand_where_tensors_are_expected(function, operands):
+    """Where they are given with ``out=``, which gets a copy of what is computed from them."""
+    if function in (torch.sub, torch.floor_divide) and operands[1] is True:
+        pytest.skip("eager refuses booleans")
+
+    def program(out):
+        return function(*operands, out=out) * 2
+
+    shape = torch.as_tensor(operands[1]).shape
+    expected = program(torch.zeros(shape))
+    found = compile_api.compile(program, backend="inductor", options={"strict": True})(torch.zeros(shape))
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)

@@ -409,6 +409,15 @@ def _has_strange_operands(lowerer: _Lowerer, call: _Call) -> str:
     return _beyond_kernels(call.node, call.metas)
 
 
+def _has_numbers_alone(lowerer: _Lowerer, call: _Call) -> str:
+    """Whether numbers stand where the operator takes tensors, and nothing says where to compute: an ``out=`` became a
+    copy of what is computed from them."""
+    if not call.args or any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves((call.args, call.kwargs))):
+        return ""
+    tensor_wanted = str(schema_of(call.target).arguments[0].type) == "Tensor"
+    return "numbers where tensors are expected" if tensor_wanted else ""
+
+
 def _takes_any_number(lowerer: _Lowerer, call: _Call) -> str:
     """Whether nothing is known of a size or position of the call, and its lowering does not reckon with that: it may be
     negative, or out of range, which torch's kernel will tell."""
@@ -434,6 +443,7 @@ def _takes_a_float_as_it_runs(lowerer: _Lowerer, call: _Call) -> str:
 _REASONS: tuple[Callable[[_Lowerer, _Call], str], ...] = (
     _has_no_lowering,
     _has_strange_operands,
+    _has_numbers_alone,
     _takes_any_number,
     _is_refused_by_torch,
     _takes_a_float_as_it_runs,

@@ -197,7 +197,8 @@ def _sum(*overloads: OpOverload, of_booleans: bool = True) -> Callable[[Formula]
                 return Declined(UNKNOWN)
             if not of_booleans and (_is_boolean(x) or _is_boolean(y)):
                 return Declined("a boolean operand, which eager refuses to subtract")
-            if isinstance(alpha, int | float) and x.device.type == "cpu":
+            placed = x if isinstance(x, Tensor) else y
+            if isinstance(alpha, int | float) and placed.device.type == "cpu":
                 alpha = representable(alpha, promote((x, y)))
             return elementwise((x, y), functools.partial(formula, alpha=alpha), wide=ON_GPUS)
 
