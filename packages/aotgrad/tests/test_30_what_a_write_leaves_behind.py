@@ -117,3 +117,17 @@ def test_an_argument_that_is_detached_and_written_again_forgets_the_first_call()
         compiled(y, w)
         y.sum().backward()
     assert w.grad.tolist() == [3, 0, 0]
+
+
+@pytest.mark.parametrize("write", [lambda w, u: w.copy_(u), lambda w, u: w[0].mul_(u[0])], ids=["whole", "in part"])
+def test_a_leaf_that_becomes_a_result_is_left_to_eager(write):
+    """Written back to the leaf that it was, which autograd refuses; the program is in order."""
+
+    def program(w):
+        u = w * 2
+        w.detach_()
+        write(w, u)
+
+    program(torch.ones(3, requires_grad=True))
+    with pytest.raises(aotgrad.Unsupported, match="requires_grad of graph input 0 changes"):
+        aotgrad.function(program, forward=aotgrad.run_eagerly)(torch.ones(3, requires_grad=True))

@@ -149,7 +149,9 @@ def _mutation(index: int, entry: TracedInput) -> Mutation | None:
         )
     data, layout = functional.data_mutated(value), functional.layout_mutated(value)
     tracked = data and value.grad_fn is not entry.history
-    if value.requires_grad != entry.tracked and not (data and value.grad_fn is not None):
+    gets_a_history = data and value.grad_fn is not None
+    is_no_leaf_any_more = gets_a_history and entry.tracked and entry.history is None
+    if (value.requires_grad != entry.tracked and not gets_a_history) or is_no_leaf_any_more:
         raise Unsupported(
             f"requires_grad of graph input {index} changes", "call requires_grad_ or detach_ outside the graph"
         )
