@@ -19,6 +19,7 @@ from search.judge import differ
 from search.minimiser import minimise
 from search.observed import observe
 from search.parent import Child, Log, Parent
+from search.program import reference
 from search.runner import BACKENDS, compared, judge
 
 ROOT = Path(__file__).parent.parent
@@ -130,6 +131,12 @@ def test_who_is_far_nearer_to_float64_is_right_where_eager_is_not():
     for found, is_right in ((truth.float(), True), (torch.tensor([0.27, 0.5]), False)):
         difference = differ(observe(a=eager), observe(a=found), lambda: observe(a=truth))
         assert (difference is None) == is_right
+
+
+@pytest.mark.parametrize("made", ["torch.ones(3).expand(2, 3)", "torch.ones(()).expand(4)", "torch.ones(0, 3)"])
+def test_float64_judges_where_an_argument_is_expanded(made):
+    text = PROGRAM.replace("torch.ones(3)", made, 1)
+    assert any(sight.data is not None and sight.data.dtype == torch.float64 for sight in reference(text, 1))
 
 
 def test_a_gradient_may_own_its_memory_where_eagers_shares():
