@@ -25,6 +25,9 @@ OPERATORS = {
     "interpolate": lambda x: F.interpolate(x, scale_factor=2),
     "softmax": lambda x: x.softmax(1),
     "roll": lambda x: x.roll(1, 1),
+    "roll by nothing": lambda x: x.roll(0, 1),
+    "logsigmoid": F.logsigmoid,
+    "rrelu": F.rrelu,
     "flip": lambda x: x.flip(1),
     "cat": lambda x: torch.cat([x, x], 1),
     "clone": lambda x: x.clone(),
@@ -115,6 +118,9 @@ OF_SEQUENCES = {
     "select_scatter": lambda x: x.select_scatter(x[:, 0] * 2, 1, 0),
     "interpolate": lambda x: F.interpolate(x, scale_factor=2),
     "pad": lambda x: F.pad(x, (1, 1), mode="reflect"),
+    "logsigmoid": F.logsigmoid,
+    "rrelu": F.rrelu,
+    "rrelu of all the same": lambda x: F.rrelu(x, 0.25, 0.25, training=True),
 }
 
 
@@ -133,3 +139,19 @@ def test_sequences_lie_as_in_eager(layout, followed, backend):
     strides = [each.stride() for each in expected]
     assert dict(zip(OF_SEQUENCES, told, strict=True)) == dict(zip(OF_SEQUENCES, strides, strict=True))
     assert [each.stride() for each in found] == strides
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_write_to_what_is_flat_reaches_the_result_or_not_as_in_eager(layout, backend):
+    """By how the result lies ``reshape`` gives a view or a copy."""
+
+    def program(x):
+        made = [F.logsigmoid(x), F.rrelu(x), x.roll(1, 1), x.roll((0, 2), (0, 2))]
+        for result in made:
+            result.reshape(-1).add_(1)
+        return made
+
+    found, expected = compile_api.compile(program, backend=backend)(LAYOUTS[layout]), program(LAYOUTS[layout])
+    torch.testing.assert_close(found, expected)
+    assert [each.stride() for each in found] == [each.stride() for each in expected]

@@ -72,16 +72,14 @@ def corrected(func: OpOverload, args: Sequence[Any], result: Any) -> Any:
     return result if rule is None else rule(result, *args)
 
 
-def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> torch.Tensor:
-    if not has_known_layout(x) or x.is_contiguous() or not x.numel():
+def _roll(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> torch.Tensor:
+    """On CPUs as what is put together of two parts, of which one may be empty; torch's rule in Python picks indices."""
+    is_known = has_known_layout(x) and all(isinstance(shift, int) for shift in shifts)
+    if x.device.type != "cpu" or not is_known or not x.numel() or not dims or x.is_contiguous():
         return result
-    if not dims:
-        return x.contiguous()
     for shift, dim in zip(shifts, dims, strict=True):
-        size = x.size(dim)
-        start = (size - shift) % size
-        parts = [x.narrow(dim, start, size - start), x.narrow(dim, 0, start)]
-        x = torch.cat(parts, dim) if start else x.clone()
+        start = -shift % x.size(dim)
+        x = torch.cat([x.narrow(dim, start, x.size(dim) - start), x.narrow(dim, 0, start)], dim)
     return x
 
 
@@ -156,6 +154,10 @@ def _unpooled(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
     return _laid_out_as(result, torch.channels_last)
 
 
+def _each_contiguous_on_cpus(result: Sequence[torch.Tensor], x: torch.Tensor, *_: Any) -> Sequence[torch.Tensor]:
+    return [_contiguous(each) for each in result] if x.device.type == "cpu" else result
+
+
 def _contiguous(result: torch.Tensor, *_: Any) -> torch.Tensor:
     return _laid_out_as(result, torch.contiguous_format) if has_known_layout(result) else result
 
@@ -207,6 +209,7 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.max_unpool2d.default: _unpooled,
     aten.channel_shuffle.default: _unpooled,
     aten.pow.Scalar: _contiguous,
+    aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
     aten.rrelu_with_noise_backward.default: _as_noise,
     **dict.fromkeys((aten.zero.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _as_it_lies),
     aten.slice_scatter.default: _with_gaps,

@@ -250,10 +250,17 @@ class Recorder(TorchDispatchMode):
 
     def _laid_out(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
         """What a rule gives as the operator itself would lay it out, which shows in views by strides."""
-        if not isinstance(result, torch.Tensor) or schema_of(func).is_mutable or not may_be_laid_out(args, result):
+        several = result if isinstance(result, (tuple, list)) else (result,)
+        tensors = [each for each in several if isinstance(each, torch.Tensor)]
+        if schema_of(func).is_mutable or not any(may_be_laid_out(args, each) for each in tensors):
             return result
         own = corrected(func, args, func(*self._faked(func, args), **self._faked(func, kwargs)))
-        order = order_of(own, result)
+        if not isinstance(result, (tuple, list)):
+            return self._in_order_of(own, result)
+        return type(result)(map(self._in_order_of, own, result))
+
+    def _in_order_of(self, own: Any, result: Any) -> Any:
+        order = order_of(own, result) if isinstance(result, torch.Tensor) else None
         return result if order is None else self._moved(result, order)
 
     def _moved(self, result: torch.Tensor, order: Sequence[int]) -> torch.Tensor:

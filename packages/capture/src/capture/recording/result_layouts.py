@@ -55,6 +55,22 @@ def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
     return torch.empty_like(x, dtype=result.dtype) if _known(x) else result
 
 
+def _rolled(result: torch.Tensor, x: torch.Tensor, shifts: Sequence[object], dims: Sequence[int] = ()) -> torch.Tensor:
+    """On CPUs as what is put together of two parts, of which one may be empty; torch's rule in Python picks indices."""
+    steps = [shift for shift in shifts if isinstance(shift, int)]
+    is_known = _known(x) and len(steps) == len(dims)
+    if x.device.type != "cpu" or not is_known or not x.numel() or not dims or x.is_contiguous():
+        return result
+    for shift, dim in zip(steps, dims, strict=True):
+        start = -shift % x.size(dim)
+        x = torch.cat([x.narrow(dim, start, x.size(dim) - start), x.narrow(dim, 0, start)], dim)
+    return x
+
+
+def _each_contiguous_on_cpus(results: Sequence[torch.Tensor], x: torch.Tensor, *_: object) -> object:
+    return tuple(_contiguous_on_cpus(result, x) for result in results)
+
+
 def _known(x: torch.Tensor) -> bool:
     return all(isinstance(number, int) for number in (*x.shape, *x.stride()))
 
@@ -79,6 +95,9 @@ _CORRECTIONS: dict[object, Callable[..., object]] = {
     aten.index_fill.int_Tensor: _as_it_lies,
     aten.normal.Tensor_Tensor: _contiguous_on_cpus,
     aten.pow.Scalar: _contiguous,
+    aten.roll.default: _rolled,
+    aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
+    aten.rrelu_with_noise.default: _contiguous,
     aten.native_batch_norm.default: _normalized,
     aten._native_batch_norm_legit.default: _normalized,
     aten._native_batch_norm_legit.no_stats: _normalized,
