@@ -133,12 +133,15 @@ _INNERMOST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def memory_format_of(x: torch.Tensor) -> torch.memory_format:
-    """The memory format that torch's kernels see in strides, which may have holes; contiguous where they see none."""
+    """The memory format in which an operand is contiguous, or else the one that torch's kernels see in its strides."""
     innermost = _INNERMOST.get(x.dim())
     if innermost is None or x.is_contiguous():
         return torch.contiguous_format
-    if x.is_contiguous(memory_format=innermost):
-        return innermost
+    return innermost if x.is_contiguous(memory_format=innermost) else _format_seen(x, innermost)
+
+
+def _format_seen(x: torch.Tensor, innermost: torch.memory_format) -> torch.memory_format:
+    """By strides, which may have holes; contiguous where the channels are not innermost."""
     least, order = 1, (1, *range(x.dim() - 1, 1, -1), 0)
     for dim in order:
         is_ambiguous = dim == 0 and least == x.stride(1)  # one channel, or images of one element
@@ -148,10 +151,12 @@ def memory_format_of(x: torch.Tensor) -> torch.memory_format:
     return innermost
 
 
-def _unpooled(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
-    if x.device.type != "cpu" or not has_known_layout(x) or not _has_channels_innermost(x):
+def _by_format(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+    """Kernels for CPUs lay out what they give by channels, or contiguously."""
+    if x.device.type != "cpu" or not has_known_layout(x):
         return result
-    return _laid_out_as(result, torch.channels_last)
+    innermost = _INNERMOST.get(x.dim())
+    return _laid_out_as(result, torch.contiguous_format if innermost is None else _format_seen(x, innermost))
 
 
 def _each_contiguous_on_cpus(result: Sequence[torch.Tensor], x: torch.Tensor, *_: Any) -> Sequence[torch.Tensor]:
@@ -175,6 +180,10 @@ def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
     return torch.empty_like(torch.mul(x, y), dtype=result.dtype)
 
 
+def _as_products_on_cpus(result: torch.Tensor, x: torch.Tensor, y: Any, *_: Any) -> torch.Tensor:
+    return _as_products(result, x, y) if x.device.type == "cpu" else result
+
+
 def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: Any, noise: torch.Tensor, *rest: Any) -> torch.Tensor:
     """In training the noise is multiplied by what arrives, in this order; torch's rule in Python has the other."""
     training = rest[2]
@@ -186,10 +195,6 @@ def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: Any, noise: torch.Ten
 def _with_gaps(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
     """As what is written to; torch's rule in Python, which is taken where sizes are dynamic, says dense."""
     return result.new_empty_strided(x.shape, x.stride()) if has_gaps(x) else result
-
-
-def _has_channels_innermost(x: torch.Tensor) -> bool:
-    return x.dim() == 4 and x.stride(1) <= min(x.stride(2), x.stride(3)) and x.stride(0) >= x.stride(2) >= x.stride(3)
 
 
 def _laid_out_as(tensor: torch.Tensor, memory_format: torch.memory_format) -> torch.Tensor:
@@ -206,9 +211,9 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.roll.default: _roll,
     aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
     aten.bincount.default: _counts,
-    aten.max_unpool2d.default: _unpooled,
-    aten.channel_shuffle.default: _unpooled,
-    aten.pow.Scalar: _contiguous,
+    **dict.fromkeys((aten.max_unpool2d.default, aten.channel_shuffle.default), _by_format),
+    aten.native_dropout_backward.default: _as_products_on_cpus,
+    **dict.fromkeys((aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar), _contiguous),
     aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
     aten.rrelu_with_noise_backward.default: _as_noise,
     **dict.fromkeys((aten.zero.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _as_it_lies),

@@ -28,6 +28,10 @@ def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torc
     return torch.empty_like(torch.mul(x, y), dtype=result.dtype)
 
 
+def _as_products_on_cpus(result: torch.Tensor, x: torch.Tensor, y: object, *_: object) -> torch.Tensor:
+    return _as_products(result, x, y) if x.device.type == "cpu" else result
+
+
 def _contiguous(result: torch.Tensor, *_: object) -> torch.Tensor:
     return torch.empty_like(result, memory_format=torch.contiguous_format) if _known(result) else result
 
@@ -36,18 +40,19 @@ def _contiguous_on_cpus(result: torch.Tensor, x: torch.Tensor, *_: object) -> to
     return _contiguous(result) if x.device.type == "cpu" else result
 
 
-def _with_channels_innermost(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
-    if x.device.type != "cpu" or not _known(x) or not _has_channels_innermost(x):
-        return result
-    return torch.empty_like(result, memory_format=torch.channels_last)
+def _by_format_on_cpus(result: torch.Tensor, x: torch.Tensor, *_: object) -> torch.Tensor:
+    """By the memory format that kernels see in the operand, which is contiguous where they see none."""
+    return torch.empty_like(result, memory_format=_format_of(x)) if x.device.type == "cpu" and _known(x) else result
 
 
-def _normalized(result: Any, x: torch.Tensor, *rest: object) -> object:
-    """Batch norm's kernels for CPUs lay out what they normalise by its own statistics by channels, or contiguously."""
-    training = next((value for value in rest if isinstance(value, bool)), False)
-    if not training or x.device.type != "cpu" or not _known(x) or _has_channels_innermost(x):
+def _normalized(result: Any, x: torch.Tensor, *_: object) -> object:
+    """Batch norm asks first whether the operand is contiguous, by channels or not."""
+    innermost = _INNERMOST.get(x.dim())
+    if x.device.type != "cpu" or not _known(x):
         return result
-    return _contiguous(result[0]), *result[1:]
+    if innermost is None or x.is_contiguous() or not x.is_contiguous(memory_format=innermost):
+        return _by_format_on_cpus(result[0], x), *result[1:]
+    return torch.empty_like(result[0], memory_format=innermost), *result[1:]
 
 
 def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
@@ -75,8 +80,22 @@ def _known(x: torch.Tensor) -> bool:
     return all(isinstance(number, int) for number in (*x.shape, *x.stride()))
 
 
-def _has_channels_innermost(x: torch.Tensor) -> bool:
-    return x.dim() == 4 and x.stride(1) <= min(x.stride(2), x.stride(3)) and x.stride(0) >= x.stride(2) >= x.stride(3)
+_INNERMOST = {4: torch.channels_last, 5: torch.channels_last_3d}
+"""Formats with the channels innermost, by the number of dimensions."""
+
+
+def _format_of(x: torch.Tensor) -> torch.memory_format:
+    """What torch's kernels see in strides, which may have holes."""
+    innermost = _INNERMOST.get(x.dim())
+    if innermost is None:
+        return torch.contiguous_format
+    least, order = 1, (1, *range(x.dim() - 1, 1, -1), 0)
+    for dim in order:
+        is_ambiguous = dim == 0 and least == x.stride(1)  # one channel, or images of one element
+        if x.stride(dim) < least or not x.size(dim) or is_ambiguous:
+            return torch.contiguous_format
+        least = x.stride(dim) * x.size(dim)
+    return innermost
 
 
 _CORRECTIONS: dict[object, Callable[..., object]] = {
@@ -88,17 +107,24 @@ _CORRECTIONS: dict[object, Callable[..., object]] = {
         ),
         _as_products,
     ),
-    aten.max_unpool2d.default: _with_channels_innermost,
-    aten.channel_shuffle.default: _with_channels_innermost,
-    aten.native_channel_shuffle.default: _with_channels_innermost,
     aten.index_fill.int_Scalar: _as_it_lies,
     aten.index_fill.int_Tensor: _as_it_lies,
     aten.normal.Tensor_Tensor: _contiguous_on_cpus,
-    aten.pow.Scalar: _contiguous,
+    **dict.fromkeys((aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar), _contiguous),
     aten.roll.default: _rolled,
     aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
     aten.rrelu_with_noise.default: _contiguous,
-    aten.native_batch_norm.default: _normalized,
-    aten._native_batch_norm_legit.default: _normalized,
-    aten._native_batch_norm_legit.no_stats: _normalized,
+    aten.native_dropout_backward.default: _as_products_on_cpus,
+    **dict.fromkeys(
+        (aten.max_unpool2d.default, aten.channel_shuffle.default, aten.native_channel_shuffle.default),
+        _by_format_on_cpus,
+    ),
+    **dict.fromkeys(
+        (
+            *(aten.native_batch_norm.default, aten._native_batch_norm_legit.default),
+            *(aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_no_training.default),
+            *(aten._batch_norm_with_update.default, aten._batch_norm_no_update.default),
+        ),
+        _normalized,
+    ),
 }
