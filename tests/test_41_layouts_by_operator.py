@@ -32,7 +32,7 @@ def applied(operator, operands):
     """Nothing where the operator takes no such operands, or gives no table."""
     try:
         result = operator.op(*operands)
-    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError):
+    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError, Warning):
         return None
     is_table = isinstance(result, torch.Tensor) and result.layout is torch.strided and result.dim() > 1
     return result if is_table and result.numel() else None
