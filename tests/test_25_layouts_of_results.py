@@ -160,3 +160,20 @@ def test_a_write_to_what_is_flat_reaches_the_result_or_not_as_in_eager(layout, b
     found, expected = compile_api.compile(program, backend=backend)(LAYOUTS[layout]), program(LAYOUTS[layout])
     torch.testing.assert_close(found, expected)
     assert [each.stride() for each in found] == [each.stride() for each in expected]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_the_gradient_of_a_batch_norm_of_turned_sequences_lies_as_its_kernel_lays_it(backend):
+    """What goes on with it, here a product, chooses between views and copies by that."""
+    weight = torch.rand(6, 6)
+
+    def program(x):
+        normed = F.batch_norm((x @ weight).transpose(1, 2), None, None, training=True).transpose(1, 2)
+        return (x @ weight + normed) @ weight
+
+    x = torch.rand(3, 5, 6, requires_grad=True)
+    gradients = [
+        torch.autograd.grad(each(x).square().mean(), x)[0]
+        for each in (program, compile_api.compile(program, backend=backend))
+    ]
+    torch.testing.assert_close(*gradients)

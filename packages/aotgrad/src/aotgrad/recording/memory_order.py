@@ -116,6 +116,13 @@ def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> 
     return _laid_out_as(result[0], memory_format_of(x)), *result[1:]
 
 
+def _gradient_of_normalized(result: Sequence[torch.Tensor], _: Any, x: torch.Tensor, *__: Any) -> Any:
+    """As the operand of the batch norm is read, however what arrives lies; a fake says as what arrives."""
+    if x.device.type != "cpu" or not isinstance(result[0], torch.Tensor) or not _has_known_format(x):
+        return result
+    return _laid_out_as(result[0], memory_format_of(x)), *result[1:]
+
+
 def lies_as_normalized(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """What a batch norm of ``x`` gives, made by other operators, in the layout that its kernels for CPUs give it."""
     if x.device.type != "cpu" or not _has_known_format(x):
@@ -230,6 +237,7 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten._native_batch_norm_legit_functional.default: _normalized,
     aten._native_batch_norm_legit_no_training.default: _normalized,
     aten.native_batch_norm.default: _normalized,
+    aten.native_batch_norm_backward.default: _gradient_of_normalized,
     **dict.fromkeys((aten.native_layer_norm.default, aten.native_group_norm.default), _with_statistics),
     **dict.fromkeys((aten._unique2.default, aten.unique_consecutive.default, aten.unique_dim.default), _positions),
 }
