@@ -3,7 +3,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch._subclasses import FakeTensorMode
 
 import compile_api
 
@@ -42,13 +41,6 @@ OPERATORS = {
 }
 
 
-def keeps_channels_last():
-    """Whether torch's fake of group norm lies as its kernel's result does; from 2.14 on it does not."""
-    with FakeTensorMode():
-        image = torch.empty(2, 4, 3, 3).to(memory_format=torch.channels_last)
-        return F.group_norm(image, 2).is_contiguous(memory_format=torch.channels_last)
-
-
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_results_lie_as_in_eager(layout, backend):
@@ -58,8 +50,7 @@ def test_results_lie_as_in_eager(layout, backend):
     found = compile_api.compile(program, backend=backend)(LAYOUTS[layout])
     expected = program(LAYOUTS[layout])
     wrong = [name for name, a, b in zip(OPERATORS, found, expected, strict=True) if a.stride() != b.stride()]
-    is_told_otherwise = not keeps_channels_last() and layout in ("channels last", "some channels")
-    assert wrong == (["group norm"] if is_told_otherwise and backend == "inductor" else [])
+    assert wrong == []
     torch.testing.assert_close(found, expected)
 
 
@@ -120,6 +111,7 @@ OF_SEQUENCES = {
     "pad": lambda x: F.pad(x, (1, 1), mode="reflect"),
     "max_unpool1d": lambda x: F.max_unpool1d(x, torch.arange(x.shape[2]).expand(x.shape) * 2, 2),
     "batch norm": lambda x: F.batch_norm(x, torch.zeros(x.shape[1]), torch.ones(x.shape[1])),
+    "group norm": lambda x: F.group_norm(x, 1),
     "isin": lambda x: torch.isin(x, x.mT),
     "isin of one": lambda x: torch.isin(x, 1.0),
     "native_dropout_backward": lambda x: torch.ops.aten.native_dropout_backward(x, x > 0.5, 2.0),
@@ -177,3 +169,15 @@ def test_the_gradient_of_a_batch_norm_of_turned_sequences_lies_as_its_kernel_lay
         for each in (program, compile_api.compile(program, backend=backend))
     ]
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("layout", [*LAYOUTS, *OF_OTHER_DIMENSIONS])
+def test_a_group_norm_alone_lies_as_it_is_told(layout, backend):
+    def program(x):
+        normed = F.group_norm(x, 1)
+        return normed, normed.stride()
+
+    x = {**LAYOUTS, **OF_OTHER_DIMENSIONS}[layout]
+    found, told = compile_api.compile(program, backend=backend, fullgraph=True)(x)
+    assert found.stride() == told == program(x)[1]

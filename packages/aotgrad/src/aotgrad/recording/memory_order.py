@@ -108,6 +108,12 @@ def _with_statistics(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any
     return result[0], *(_of_dtype(tensor, beside) for tensor in result[1:3]), *result[3:]
 
 
+def _normalized_by_groups(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> Sequence[torch.Tensor]:
+    """By the format of the operand; from torch 2.14 on the fake says contiguous."""
+    result = _with_statistics(result, x, *rest)
+    return _by_format(result[0], x), *result[1:]
+
+
 def _normalized(result: Sequence[torch.Tensor], x: torch.Tensor, *rest: Any) -> Sequence[torch.Tensor]:
     """Batch norm's kernels for CPUs lay out what they normalise by channels, or contiguously."""
     result = _with_statistics(result, x, *rest)
@@ -238,7 +244,8 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten._native_batch_norm_legit_no_training.default: _normalized,
     aten.native_batch_norm.default: _normalized,
     aten.native_batch_norm_backward.default: _gradient_of_normalized,
-    **dict.fromkeys((aten.native_layer_norm.default, aten.native_group_norm.default), _with_statistics),
+    aten.native_layer_norm.default: _with_statistics,
+    aten.native_group_norm.default: _normalized_by_groups,
     **dict.fromkeys((aten._unique2.default, aten.unique_consecutive.default, aten.unique_dim.default), _positions),
 }
 

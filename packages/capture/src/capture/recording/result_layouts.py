@@ -45,6 +45,11 @@ def _by_format_on_cpus(result: torch.Tensor, x: torch.Tensor, *_: object) -> tor
     return torch.empty_like(result, memory_format=_format_of(x)) if x.device.type == "cpu" and _known(x) else result
 
 
+def _first_by_format(result: Any, x: torch.Tensor, *_: object) -> object:
+    """Group norm's kernels; from torch 2.14 on its fake says contiguous."""
+    return _by_format_on_cpus(result[0], x), *result[1:]
+
+
 def _normalized(result: Any, x: torch.Tensor, *_: object) -> object:
     """Batch norm asks first whether the operand is contiguous, by channels or not."""
     innermost = _INNERMOST.get(x.dim())
@@ -114,6 +119,7 @@ _CORRECTIONS: dict[object, Callable[..., object]] = {
     aten.roll.default: _rolled,
     aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
     aten.rrelu_with_noise.default: _contiguous,
+    aten.native_group_norm.default: _first_by_format,
     aten.native_dropout_backward.default: _as_products_on_cpus,
     **dict.fromkeys(
         (aten.max_unpool2d.default, aten.channel_shuffle.default, aten.native_channel_shuffle.default),
