@@ -156,6 +156,8 @@ class _Splitter:
     def _alike(self, runs: Sequence[Sequence[fx.Node]]) -> Sequence[Sequence[fx.Node]]:
         """Those from the first on that use one another's values in the same way, and memory as the first does; a node's
         key says the rest of it."""
+        if not runs:
+            return runs
         wanted = self._within(runs[0])
         runs = [*itertools.takewhile(lambda run: self._within(run) == wanted, runs)]
         taken = self._taken(runs)
@@ -227,9 +229,8 @@ class _Splitter:
 
 def _is_direct(node: fx.Node) -> bool:
     """Whether torch has to run the node: it asks for gradients of what other parts computed, or takes one of these."""
-    if node.target is operator.getitem:
-        return node.args[0].target is torch.autograd.grad
-    return node.target is torch.autograd.grad
+    taken = node.args[0] if node.target is operator.getitem else node
+    return isinstance(taken, fx.Node) and taken.target is torch.autograd.grad
 
 
 def weight(node: fx.Node) -> int:
