@@ -9,7 +9,7 @@ more than the value itself (recording an operation, looking at a real object, ru
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NoReturn, Protocol
 
@@ -330,6 +330,15 @@ def type_attribute(ctx: Tracer, value: Value, name: str) -> Value:
             return ctx.call_builtin(bind_member, [value, ctx.literal(cls), ctx.literal(name)], {})
     rely_on_no_member(ctx, cls.__mro__, name)
     return ctx.throw(AttributeError, f"'{type_name(cls)}' object has no attribute '{name}'")
+
+
+def throw_as(ctx: Tracer, function: Callable[..., object], *args: object) -> NoReturn:
+    """Raise what CPython raises for this call: its words are not the same in every release."""
+    try:
+        function(*args)
+    except Exception as error:  # noqa: BLE001  whatever it refuses with
+        refused = type(error), error.args
+    ctx.throw(refused[0], *refused[1])
 
 
 def callable_type(value: Value) -> bool:

@@ -117,9 +117,10 @@ class UserObject(Value):
 
     def _name_for_errors(self, attribute: str) -> str:
         """From 3.13 on an empty slot says where its class is from."""
-        full = PY313 and isinstance(lookup(self.cls, attribute)[1], MemberDescriptorType)
         module = module_name(self.cls)
-        return f"{module}.{self.cls.__qualname__}" if full and module != "__main__" else type_name(self.cls)
+        full = PY313 and module not in ("__main__", "builtins")
+        is_slot = full and isinstance(lookup(self.cls, attribute)[1], MemberDescriptorType)
+        return f"{module}.{self.cls.__qualname__}" if is_slot else type_name(self.cls)
 
     def absent(self, ctx: Tracer, name: str) -> None:
         _, member = lookup(self.cls, name)

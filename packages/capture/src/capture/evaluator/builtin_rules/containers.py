@@ -12,7 +12,7 @@ from capture.evaluator.builtin_rules.operators import index_of, values_equal
 from capture.evaluator.builtin_rules.registry import constant_of, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, callable_type, derives, is_iterable, realize
+from capture.values.base import Tracer, Value, callable_type, derives, is_iterable, realize, throw_as
 from capture.values.constant import NONE, ConstantValue
 from capture.values.container_object import ContainerObject, contents_of, leave_subclass
 from capture.values.function import BuiltinValue
@@ -67,7 +67,7 @@ def append_left(ctx: Tracer, items: ListValue, item: Value) -> Value:
 @rule(collections.deque.popleft, kinds=(ListValue,))
 def pop_left(ctx: Tracer, items: ListValue) -> Value:
     if not items.items:
-        ctx.throw(IndexError, "pop from an empty deque")
+        throw_as(ctx, collections.deque().popleft)
     return _taken(ctx, items, 0)
 
 
@@ -83,9 +83,9 @@ def insert(ctx: Tracer, items: ListValue, index: Value, item: Value) -> Value:
 def pop(ctx: Tracer, items: ListValue, index: Value | None = None) -> Value:
     position = -1 if index is None else index_of(ctx, index)
     if not items.items:
-        ctx.throw(IndexError, f"pop from {'an empty deque' if items.cls is collections.deque else 'empty list'}")
+        throw_as(ctx, (collections.deque if items.cls is collections.deque else list)().pop)
     if not -len(items.items) <= position < len(items.items):
-        ctx.throw(IndexError, "pop index out of range")
+        throw_as(ctx, [0].pop, 1)
     return _taken(ctx, items, position)
 
 
@@ -104,7 +104,7 @@ def remove(ctx: Tracer, items: ListValue, item: Value) -> Value:
             ctx.changed(items)
             del items.items[position]
             return NONE
-    return ctx.throw(ValueError, "list.remove(x): x not in list")
+    return throw_as(ctx, [].remove, 0)
 
 
 @rule(list.clear, collections.deque.clear, kinds=(ListValue,))
@@ -234,7 +234,7 @@ def pop_item(ctx: Tracer, mapping: DictValue, last: Value | None = None) -> Valu
     if last is not None and not is_ordered:
         ctx.stop(Kind.CALL, "`popitem` of a dict is asked for the last, or first, item")
     if not mapping.entries:
-        ctx.throw(KeyError, "dictionary is empty" if is_ordered else "popitem(): dictionary is empty")
+        throw_as(ctx, (collections.OrderedDict if is_ordered else dict)().popitem)
     first = last is not None and not last.truth(ctx)
     key, value = mapping.entries[next(iter(mapping.entries)) if first else next(reversed(mapping.entries))]
     mapping.remove(ctx, key)
@@ -360,7 +360,7 @@ rule(collections.OrderedDict)(_make_dict(collections.OrderedDict))
 @rule(collections.defaultdict)
 def make_defaultdict(ctx: World, factory: Value = NONE, other: Value | None = None, /, **named: Value) -> Value:
     if factory is not NONE and not callable_type(factory):
-        ctx.throw(TypeError, "first argument must be callable or None")
+        throw_as(ctx, collections.defaultdict, 0)
     made = DictValue(cls=collections.defaultdict)
     made.default_factory = factory
     update(ctx, made, other, **named)

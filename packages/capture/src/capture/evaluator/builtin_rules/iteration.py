@@ -17,7 +17,7 @@ from capture.evaluator.builtin_rules.operators import index_of
 from capture.evaluator.builtin_rules.registry import fold, pure, rule
 from capture.evaluator.world import World
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value, callable_type, realize
+from capture.values.base import Tracer, Value, callable_type, realize, throw_as
 from capture.values.constant import NONE, ConstantValue, boolean
 from capture.values.iterating import CallableIterator, ChainIterator, UserIterator, iterate
 from capture.values.iterator import (
@@ -115,7 +115,7 @@ def make_range(ctx: Tracer, first: Value, stop: Value | None = None, step: Value
 @rule(iter, kinds=(None,))
 def make_iter(ctx: Tracer, value: Value, sentinel: Value | None = None) -> Value:
     if sentinel is not None and not callable_type(value):
-        ctx.throw(TypeError, "iter(v, w): v must be callable")
+        throw_as(ctx, iter, 1, 2)
     if sentinel is not None:
         return CallableIterator(value, sentinel)
     made = iterate(ctx, value)
@@ -331,11 +331,11 @@ def _extreme(function: Any, better: object) -> Any:
     def extreme(ctx: Tracer, *operands: Value, key: Value = NONE, default: Value | None = None) -> Value:
         values = iterate(ctx, operands[0]).rest(ctx) if len(operands) == 1 else list(operands)
         if not operands:
-            ctx.throw(TypeError, f"{function.__name__} expected at least 1 argument, got 0")
+            throw_as(ctx, function)
         if not values:
             if default is not None:
                 return default
-            ctx.throw(ValueError, f"{function.__name__}() arg is an empty sequence")
+            throw_as(ctx, function, ())
         if all(isinstance(value, (ConstantValue, SymbolicNumber)) for value in values) and key is NONE:
             return _extreme_number(ctx, function, better, values)
         if len(values) == 2 and key is NONE and _are_whole_numbers(values):
@@ -390,7 +390,7 @@ def reduce(ctx: Tracer, function: Value, iterable: Value, initial: Value | None 
     iterator = iterate(ctx, iterable)
     result = initial if initial is not None else iterator.step(ctx)
     if result is None:
-        ctx.throw(TypeError, "reduce() of empty iterable with no initial value")
+        throw_as(ctx, functools.reduce, operator.add, ())
     while (value := iterator.step(ctx)) is not None:
         result = ctx.call(function, [result, value])
     return result
