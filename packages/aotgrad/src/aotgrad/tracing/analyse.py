@@ -100,6 +100,7 @@ def analyse(recorder: Recorder, inputs: Sequence[TracedInput], outputs: Sequence
         counts,
         versions,
         tuple(n for n, value in enumerate(reader.results) if value.is_inference() != torch.is_inference_mode_enabled()),
+        reader.owners(),
     )
     updates = [inputs[index].value for index in facts.updates]
     within = frozenset(id(inner) for opened in recorder.opened_results for inner in opened.inner)
@@ -307,6 +308,14 @@ class _Outputs:
             self._read[id(output)] = self._tensor(output)
         return self._read[id(output)]
 
+    def owners(self) -> tuple[int, ...]:
+        """The results that are no views in the program, where the graph makes one by a view and others view it."""
+        return tuple(
+            index
+            for index, (value, node) in enumerate(zip(self.results, self.result_nodes, strict=True))
+            if len(self._sharing_with(value)) > 1 and self._is_made_by_a_view(value, node)
+        )
+
     def with_sizes(self, mutation: Mutation) -> Mutation:
         if mutation.layout is None:
             return mutation
@@ -411,8 +420,11 @@ class _Outputs:
     def _is_seen_as_view(self, output: torch.Tensor, node: fx.Node) -> bool:
         """Whether the graph makes by a view what the program does not; of what autograd follows its function sees to
         that."""
-        alone = len(self._sharing_with(output)) == 1 and not output.is_inference()
-        return alone and not self.training and base_of(output) is None and root_of(node) is not node
+        return len(self._sharing_with(output)) == 1 and self._is_made_by_a_view(output, node)
+
+    def _is_made_by_a_view(self, value: torch.Tensor, node: fx.Node) -> bool:
+        known = not self.training and not value.is_inference()
+        return known and base_of(value) is None and root_of(node) is not node
 
     def _is_made(self, value: torch.Tensor) -> bool:
         """By an operator, and not as a view: then it is not to change with what becomes of a view of it."""
