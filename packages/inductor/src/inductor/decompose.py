@@ -167,6 +167,8 @@ _RIGHT: Mapping[OpOverload, Callable[..., bool]] = {
     aten.smooth_l1_loss.default: lambda x, y, reduction=1, beta=1.0: beta <= _largest(x.dtype),
     # Powers of two by themselves are infinite long before what is scaled by them.
     aten.ldexp.Tensor: lambda x, exponent: not x.is_floating_point() or exponent.is_floating_point(),
+    # Torch's kernel refuses zero, which a number that varies may be.
+    aten.mvlgamma.default: lambda x, p: isinstance(p, int) and p > 0,
     # Torch's kernel on CPUs refuses what is not within 0 and 1.
     aten.binary_cross_entropy.default: lambda x, *_, **__: x.device.type != "cpu",
     # Torch's kernels write these into a result of the first operand's size.

@@ -327,6 +327,14 @@ def functional_dropout(input: torch.Tensor, p: float = 0.5, training: bool = Tru
     return dropout(input, p, training)
 
 
+@early(torch.native_dropout, torch.ops.aten.native_dropout.default)
+def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> Any:
+    """Called by its name it draws for a probability of 1, too, which no other way to drop out does."""
+    if train and p == 1:
+        raise Unsupported("`native_dropout` is called with a probability of 1", "call `torch.dropout`")
+    return NotImplemented
+
+
 @early(torch.rrelu)
 def rrelu(input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Its kernels give contiguous results; the functional twin, which tells of the noise, as the input lies."""

@@ -29,6 +29,14 @@ def dropout_scale(probability: float) -> float:
 _FROM = getattr(aten.random, "from")
 
 
+def all_dropped(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Dropout that keeps nothing, and its mask.
+
+    Eager draws nothing for it; torch's rule in Python, taken where sizes are dynamic, asks for the operator that does.
+    """
+    return tensor * tensor.new_zeros(()), torch.zeros_like(tensor, dtype=torch.bool)
+
+
 def is_dropout_mask(node: fx.Node) -> bool:
     """Is this what a `native_dropout` drew?"""
     source = node.args[0] if node.target is operator.getitem else None

@@ -21,7 +21,7 @@ from torch import fx
 
 from aotgrad.errors import BadGraph, Unsupported
 from aotgrad.recording.custom_ops import in_place
-from aotgrad.recording.draws import Draws, dropout_scale, in_memory_order, printable
+from aotgrad.recording.draws import Draws, all_dropped, dropout_scale, in_memory_order, printable
 from aotgrad.recording.histories import Histories
 from aotgrad.recording.lost_writes import BY_STRIDES, WINDOWS, refuse_lost_writes
 from aotgrad.recording.memory_order import corrected, has_gaps, may_be_laid_out, order_of, refuse_normal
@@ -180,6 +180,9 @@ class Recorder(TorchDispatchMode):
         if func is aten.bernoulli.p and not args[0].is_contiguous():
             with self:
                 return in_memory_order(*args, **kwargs)
+        if func is aten.native_dropout.default and args[1] == 1 and args[2]:
+            with self:
+                return all_dropped(args[0])
         if func is aten.detach.default and self.phase == "backward" and _is_kept_by_checkpoint():
             func = aten.alias.default
         if func is aten._efficientzerotensor.default and current_autograd_node() is not None:

@@ -256,8 +256,15 @@ def var_mean(ctx: Context, x: Tensor, dim: Dims = None, *, correction: Any = Non
 
 @lowering(aten.linalg_vector_norm.default)
 def vector_norm(
-    ctx: Context, x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None
+    ctx: Context,
+    x: Tensor,
+    ord: float | Index = 2,
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
 ) -> Tensor | Declined:
+    if isinstance(ord, Index):
+        return Declined("an order that varies")
     result = dtype or x.dtype
     if not result.is_floating_point or x.dtype.is_complex:
         return Declined("complex numbers")

@@ -252,8 +252,10 @@ def embedding_backward(
     chosen = reindex(indices, grad.sizes, where_[:-1])
     symbol = place(0, sizes[0])
     value = Value(grad.expr)
-    if isinstance(padding_idx, int) and padding_idx >= 0:
-        value = where(equal(Value(cast(chosen.expr, torch.int64)), padding_idx), 0.0, value)
+    padding = ctx.sizes.index(padding_idx)
+    if (padding.as_int() or 0) >= 0:
+        padded = Value(as_index_value(padding, torch.int64))
+        value = where(equal(Value(cast(chosen.expr, torch.int64)), padded), 0.0, value)
     bound = [(symbol, position(chosen, sizes[0]))]
     if _is_mostly_zero(zeros, indices):
         return _by_first_place(ctx, zeros, indices, grad.sizes, bound, value)
