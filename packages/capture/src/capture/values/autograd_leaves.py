@@ -21,8 +21,7 @@ import torch
 
 
 def asking_for_histories() -> AbstractContextManager[object]:
-    """Where histories are asked for: of a view that was written to, asking makes it anew, and what inference mode makes has
-    no past."""
+    """Where histories are asked for: asking a view that was written to makes one, which in inference mode has no past."""
     return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
