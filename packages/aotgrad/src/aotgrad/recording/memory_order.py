@@ -172,8 +172,12 @@ def _by_format(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
     return _laid_out_as(result, torch.contiguous_format if innermost is None else _format_seen(x, innermost))
 
 
-def _each_contiguous_on_cpus(result: Sequence[torch.Tensor], x: torch.Tensor, *_: Any) -> Sequence[torch.Tensor]:
-    return [_contiguous(each) for each in result] if x.device.type == "cpu" else result
+def _each_contiguous_on_cpus(result: Sequence[torch.Tensor], *_: Any) -> Sequence[torch.Tensor]:
+    return list(map(_contiguous_on_cpus, result))
+
+
+def _contiguous_on_cpus(result: torch.Tensor, *_: object) -> torch.Tensor:
+    return _contiguous(result) if result.device.type == "cpu" else result
 
 
 def _contiguous(result: torch.Tensor, *_: Any) -> torch.Tensor:
@@ -185,7 +189,7 @@ def _as_it_lies(result: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
     return torch.empty_like(x, dtype=result.dtype) if has_known_layout(x) else result
 
 
-def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
+def _as_products(result: torch.Tensor, x: object, y: object, *_: object) -> torch.Tensor:
     """Element by element, as all such kernels; torch's rules in Python spread the operands out first."""
     operands = [each for each in (x, y) if isinstance(each, torch.Tensor)]
     if len(operands) < 2 or not all(map(has_known_layout, operands)) or all(each.is_contiguous() for each in operands):
@@ -193,8 +197,12 @@ def _as_products(result: torch.Tensor, x: Any, y: Any, *_: Any) -> torch.Tensor:
     return torch.empty_like(torch.mul(x, y), dtype=result.dtype)
 
 
-def _as_products_on_cpus(result: torch.Tensor, x: torch.Tensor, y: Any, *_: Any) -> torch.Tensor:
+def _as_products_on_cpus(result: torch.Tensor, x: torch.Tensor, y: object, *_: object) -> torch.Tensor:
     return _as_products(result, x, y) if x.device.type == "cpu" else result
+
+
+def _gradient_of_elu(result: torch.Tensor, grad: torch.Tensor, *rest: object) -> torch.Tensor:
+    return _as_products(result, grad, rest[-1])
 
 
 def _as_noise(result: torch.Tensor, grad: torch.Tensor, _: Any, noise: torch.Tensor, *rest: Any) -> torch.Tensor:
@@ -224,7 +232,10 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.roll.default: _roll,
     aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
     aten.bincount.default: _counts,
-    **dict.fromkeys((aten.max_unpool2d.default, aten.channel_shuffle.default), _by_format),
+    **dict.fromkeys(
+        (aten.max_unpool2d.default, aten.channel_shuffle.default, aten.native_channel_shuffle.default), _by_format
+    ),
+    **dict.fromkeys((aten.normal.Tensor_Tensor, aten.normal.float_Tensor), _contiguous_on_cpus),
     aten.native_dropout_backward.default: _as_products_on_cpus,
     **dict.fromkeys((aten.pow.Scalar, aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar), _contiguous),
     aten.log_sigmoid_forward.default: _each_contiguous_on_cpus,
@@ -236,9 +247,12 @@ _CORRECTIONS: dict[OpOverload, Callable[..., Any]] = {
             *(aten.copysign.Tensor, aten.heaviside.default, aten.logaddexp.default, aten.xlogy.Tensor),
             *(aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default),
             *(aten.div.Tensor_mode, aten.floor_divide.default, aten.special_xlog1py.default),
+            *(aten.hardsigmoid_backward.default, aten.hardswish_backward.default, aten.hardtanh_backward.default),
+            *(aten.logit_backward.default, aten.softplus_backward.default),
         ),
         _as_products,
     ),
+    aten.elu_backward.default: _gradient_of_elu,
     aten._native_batch_norm_legit.no_stats: _normalized,
     aten._native_batch_norm_legit_functional.default: _normalized,
     aten._native_batch_norm_legit_no_training.default: _normalized,
