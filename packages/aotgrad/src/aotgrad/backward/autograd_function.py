@@ -344,7 +344,7 @@ class DifferentiableBackward:
         return tuple(gradients)
 
     def by_role(
-        self, ctx: Any, arriving: Sequence[Any], place: int = 0, below: Mapping[int, torch.Tensor] | None = None
+        self, ctx: object, arriving: Sequence[object], place: int = 0, below: Mapping[int, torch.Tensor] | None = None
     ) -> dict[Gradient, Any] | str:
         """The gradients for these tangents of the stage at `place`, or why there are none that can be differentiated;
         ``below``: the histories of results of other stages."""
@@ -412,11 +412,11 @@ def _once(backward: Callable[..., Any], ctx: Any, tangents: Sequence[Any], reaso
     return refused(reason, gradients, [*reached_from, *tangents])
 
 
-def refused(reason: str, gradients: Sequence[Any], reached_from: Sequence[Any]) -> Any:
+def refused(reason: str, gradients: Sequence[object], reached_from: Sequence[object]) -> Any:
     return _Refused.apply(_DOUBLE_BACKWARD + reason, tuple(gradients), *reached_from)
 
 
-def as_they_came(inputs: Sequence[Any], changed: Collection[int]) -> tuple[Any, ...]:
+def as_they_came(inputs: Sequence[object], changed: Collection[int]) -> tuple[Any, ...]:
     """The inputs, where they are about to be changed as other tensors with the history that they have until then."""
     with torch.enable_grad():
         return tuple(_AsItCame.apply(value) if index in changed else value for index, value in enumerate(inputs))
@@ -424,11 +424,11 @@ def as_they_came(inputs: Sequence[Any], changed: Collection[int]) -> tuple[Any, 
 
 class _AsItCame(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: object, value: torch.Tensor) -> torch.Tensor:
         return value.detach()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
+    def backward(ctx: object, gradient: object) -> Any:
         return gradient
 
 
@@ -465,7 +465,7 @@ class FewerTangents:
         with self._lock:
             return saved_read(self._backward, self.half(key))
 
-    def __call__(self, absent: set[int], inputs: list[Any], arrived: Sequence[Any]) -> list[Any]:
+    def __call__(self, absent: set[int], inputs: list[object], arrived: Sequence[object]) -> list[Any]:
         key = frozenset(absent)
         with self._lock:
             half = self.half(key)

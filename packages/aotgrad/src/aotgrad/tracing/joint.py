@@ -192,7 +192,8 @@ def _placeholders(recorder: Recorder, given: Sequence[GraphInput]) -> list[Trace
     return inputs
 
 
-def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[Any]) -> Sequence[Any]:
+def _run(program: BoundProgram, recorder: Recorder, arguments: Sequence[object]) -> Sequence[Any]:
+    """The program's results; what goes wrong is told with the user's line, as a reason to run it otherwise."""
     try:
         return program(recorder, arguments)
     except Unsupported as error:
@@ -326,7 +327,7 @@ class _Arrive(torch.autograd.Function):
         return functional.wrap(fake)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: object, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
         return grad, None
 
 

@@ -238,19 +238,19 @@ def _moment(ctx: Context, x: Tensor, dim: Dims, correction: Any, keepdim: bool, 
 
 
 @lowering(aten.var.correction)
-def var(ctx: Context, x: Tensor, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def var(ctx: Context, x: Tensor, dim: Dims = None, *, correction: object = None, keepdim: bool = False) -> Any:
     results = _moment(ctx, x, dim, correction, keepdim, lambda mean, variance: [variance])
     return results if isinstance(results, Declined) else results[0]
 
 
 @lowering(aten.std.correction)
-def std(ctx: Context, x: Tensor, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def std(ctx: Context, x: Tensor, dim: Dims = None, *, correction: object = None, keepdim: bool = False) -> Any:
     results = _moment(ctx, x, dim, correction, keepdim, lambda mean, variance: [sqrt(variance)])
     return results if isinstance(results, Declined) else results[0]
 
 
 @lowering(aten.var_mean.correction)
-def var_mean(ctx: Context, x: Tensor, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def var_mean(ctx: Context, x: Tensor, dim: Dims = None, *, correction: object = None, keepdim: bool = False) -> Any:
     return _moment(ctx, x, dim, correction, keepdim, lambda mean, variance: [variance, mean])
 
 
@@ -359,7 +359,7 @@ def _first_along(x: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
 
 @lowering(aten.native_layer_norm.default)
 def layer_norm(
-    ctx: Context, x: Tensor, shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
+    ctx: Context, x: Tensor, shape: Sequence[object], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Any:
     dims = list(range(x.ndim - len(shape), x.ndim))
     if any(size == 0 for size in x.sizes):
@@ -379,7 +379,7 @@ def layer_norm(
 
 @lowering(aten.native_layer_norm_backward.default)
 def layer_norm_backward(
-    ctx: Context, grad: Tensor, x: Tensor, shape: Sequence[Any], mean: Tensor, rstd: Tensor,
+    ctx: Context, grad: Tensor, x: Tensor, shape: Sequence[object], mean: Tensor, rstd: Tensor,
     weight: Tensor | None, bias: Tensor | None, mask: Sequence[bool],
 ) -> Any:  # fmt: skip
     if any(size == 0 for size in x.sizes):

@@ -280,7 +280,7 @@ def narrow(ctx: Context, x: Tensor, dim: int, start: Size, length: Size) -> Tens
 
 
 @lowering(aten.split.Tensor, aten.split_with_sizes.default)
-def split(ctx: Context, x: Tensor, sizes: Any, dim: int = 0) -> list[Tensor] | Declined:
+def split(ctx: Context, x: Tensor, sizes: object, dim: int = 0) -> list[Tensor] | Declined:
     dim = wrap(dim, x.ndim)
     if not isinstance(sizes, list | tuple):
         total, step = x.sizes[dim].as_int(), ctx.sizes.index(sizes).as_int()
