@@ -143,6 +143,7 @@ def layout_of(joint: JointGraph, pair: Pair) -> Layout:
     marked = [i for i, role in enumerate(roles) if isinstance(role, (UpdatedInput, Result)) and role.differentiable]
     tensors = sum(isinstance(role, (UpdatedInput, Result)) for role in roles)
     changed = frozenset(mutation.input for mutation in pair.facts.mutations if mutation.tracked)
+    # Which inputs are read again is not what forward saves: gradients of gradients need more.
     kept = inputs_read(joint)
     own = _saved_inputs(pair)
     noted = grouped([frozenset(saved for saved in each.inputs if saved.input not in own) for each in joint.behind])
@@ -199,6 +200,7 @@ def _write_forward(source: Source, layout: Layout, freeing: Freeing, read: Resul
         source.add(
             f"ctx.like = ({', '.join(f'(v{i}.shape, v{i}.dtype, v{i}.device)' for i in layout.differentiable)},)", 2
         )
+    # Or autograd would fill in zeros, and nobody could tell which gradients did arrive.
     source.add("ctx.set_materialize_grads(False)", 2)
     given = [values[index] for index in layout.order]
     source.add(f"return {', '.join(given)}{',' if len(given) == 1 else ''}", 2)
@@ -211,13 +213,17 @@ def _write_backward(source: Source, layout: Layout, pair: Pair, freeing: Freeing
     source.add(f"def backward(ctx, {', '.join(arriving)}):", 1)
     # Autograd comes by also where whatever used the results gave no gradient at all.
     source.add(f"if {' is '.join([*tangents, 'None'])}: return {', '.join(['None'] * len(pair.forward.inputs))}", 2)
+    # With some tangents absent a shorter backward is compiled; where sizes vary they are filled with zeros instead, and
+    # gradients that come of those alone are None all the same.
     fewer = len(tangents) > 1 and has_fixed_sizes(pair.backward)
     freeing.write_checks(source, tangents)
     _write_version_checks(source, tangents, layout)
+    # Somebody wants to differentiate the gradients: `create_graph=True`.
     source.add("if is_grad_enabled():", 2)
     source.add(f"return again(Compiled.backward, ctx, ({', '.join(arriving)},))", 3)
     if len(tangents) > 1:
         source.add(f"absent = {{k for k, t in enumerate(({', '.join(tangents)},)) if t is None}}", 2)
+    # Kept as they arrive, before layouts are changed below.
     passed_on = gradients_passed_on(pair.backward)
     if passed_on or fewer:
         source.add(f"arrived = {', '.join(tangents)},", 2)
