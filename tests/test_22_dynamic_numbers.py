@@ -179,7 +179,7 @@ def test_a_graph_that_no_call_would_fit_is_found_before_it_is_used(monkeypatch, 
     lambda x, y, rate: torch._foreach_add([x, x], [y, y], alpha=rate)[1],
 ])  # fmt: skip
 def test_a_factor_of_less_precision_loses_none_of_the_sums(add, backend):
-    compiled = compile_api.compile(add, backend=backend)
+    compiled = compile_api.compile(add, backend=backend, fullgraph=True)
     x, y = torch.linspace(-1, 1, 7, dtype=torch.float64), torch.linspace(0.1, 3, 7)
     for rate in (0.1, 0.2, 0.7):
         torch.testing.assert_close(compiled(x, y, rate), add(x, y, rate), rtol=1e-14, atol=1e-14)

@@ -61,7 +61,7 @@ def compile(
     return _compile(graph_of(gm), example_inputs, chosen, tell)
 
 
-def _compile(gm: GraphModule, given: Any, chosen: Options, tell: Callable[[str], None] | None) -> CompiledGraph:
+def _compile(gm: GraphModule, given: object, chosen: Options, tell: Callable[[str], None] | None) -> CompiledGraph:
     name = f"graph_{next(STATE.graph_numbers)}"
     examples = examples_of(name, gm, given)
     work = pipeline.Work(name, gm, examples, chosen, tell)

@@ -51,7 +51,7 @@ class CompiledGraph:
         """Bytes of all buffers that one call makes; one whose size varies counts with nothing."""
         return 0 if self.program is None else sum(map(_size_in_bytes, _buffers_made(self.program)))
 
-    def __call__(self, *inputs: Any, **named: Any) -> tuple[Any, ...]:
+    def __call__(self, *inputs: object, **named: object) -> tuple[Any, ...]:
         given = [*inputs]
         if self.calling is not None:
             given = self.calling.complete(inputs)
@@ -73,7 +73,7 @@ class CompiledGraph:
     def __copy__(self) -> CompiledGraph:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledGraph:
+    def __deepcopy__(self, memo: dict[int, object]) -> CompiledGraph:
         return self
 
     def __reduce__(self) -> Any:

@@ -71,7 +71,7 @@ class Staged:
         read = self.results[place]
         return Freeing(behind, sum(self.read[place]), False, len(read.own), read.computed_again)
 
-    def come_by(self, arriving: Sequence[Any]) -> int:
+    def come_by(self, arriving: Sequence[object]) -> int:
         """The nodes behind the results that gradients arrive for, of those that hold tensors."""
         here = [each for each, tangent in zip(self.layout.behind, arriving, strict=True) if tangent is not None]
         if any(each.checkpoint for each in here):
@@ -85,7 +85,7 @@ class Staged:
         read = self.fewer.half(frozenset(range(self.count)).difference(stage.outputs)).inputs
         return [role in read or role.name in self._always for role in self._saved]
 
-    def __call__(self, *given: Any) -> tuple[Any, ...]:
+    def __call__(self, *given: object) -> tuple[Any, ...]:
         with torch.no_grad():
             found = self.forward([*given])
         layout = self.layout
@@ -109,7 +109,7 @@ class Staged:
         return tuple(values)
 
     def gradients(
-        self, sizes: Sequence[Any], saved: Sequence[Any], arriving: Sequence[Any], arrived: Sequence[Any]
+        self, sizes: Sequence[object], saved: Sequence[object], arriving: Sequence[object], arrived: Sequence[object]
     ) -> dict[Gradient, Any]:
         absent = {number for number, tangent in enumerate(arriving) if tangent is None}
         given = [*sizes, *saved, *arriving]
@@ -142,7 +142,7 @@ def reached_later(found: Sequence[Stage], early: Mapping[int, int]) -> frozenset
     return frozenset(reached)
 
 
-def _unviewed(value: Any) -> Any:
+def _unviewed(value: object) -> Any:
     """No view that autograd knows: a result could not be changed in place, and what is saved not read once its base
     has become a result."""
     return value.detach() if isinstance(value, torch.Tensor) and value._is_view() else value

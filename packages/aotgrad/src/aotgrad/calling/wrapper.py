@@ -126,7 +126,7 @@ def _write_input(source: Source, index: int, entry: GraphInput, signature: Signa
     return f"b{index}"
 
 
-def _write_check(source: Source, position: int, value: Any) -> None:
+def _write_check(source: Source, position: int, value: object) -> None:
     """A value that is neither tensor nor size is part of the graph: calling with another would be wrong in silence."""
     if isinstance(value, (int, float, str, bool, type(None))):
         same = "is" if value is None or isinstance(value, bool) else "=="
