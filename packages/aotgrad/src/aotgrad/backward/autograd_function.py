@@ -15,7 +15,7 @@ import torch
 
 from aotgrad.autograd_graph.saved_inputs import Noted, grouped, refuse_written
 from aotgrad.autograd_graph.saved_tensors import Behind, refuse_partial_checkpoint, refuse_second_time
-from aotgrad.backward.absent_tangents import has_fixed_sizes, saved_read, without_tangents
+from aotgrad.backward.absent_tangents import has_known_sizes, saved_read, without_tangents
 from aotgrad.backward.batched_tangents import is_batched
 from aotgrad.backward.double_backward import (
     Again,
@@ -213,9 +213,9 @@ def _write_backward(source: Source, layout: Layout, pair: Pair, freeing: Freeing
     source.add(f"def backward(ctx, {', '.join(arriving)}):", 1)
     # Autograd comes by also where whatever used the results gave no gradient at all.
     source.add(f"if {' is '.join([*tangents, 'None'])}: return {', '.join(['None'] * len(pair.forward.inputs))}", 2)
-    # With some tangents absent a shorter backward is compiled; where sizes vary they are filled with zeros instead, and
-    # gradients that come of those alone are None all the same.
-    fewer = len(tangents) > 1 and has_fixed_sizes(pair.backward)
+    # With some tangents absent a shorter backward is compiled; where zeros of its sizes could not be written, tangents are
+    # filled with zeros instead, and gradients that come of those alone are None all the same.
+    fewer = len(tangents) > 1 and has_known_sizes(pair.backward)
     freeing.write_checks(source, tangents)
     _write_version_checks(source, tangents, layout)
     # Somebody wants to differentiate the gradients: `create_graph=True`.
@@ -250,7 +250,7 @@ def _write_version_checks(source: Source, tangents: Sequence[str], layout: Layou
 
 
 def _freeing_of(layout: Layout, pair: Pair, read: ResultsRead) -> Freeing:
-    spares = len(layout.differentiable) > 1 and has_fixed_sizes(pair.backward)
+    spares = len(layout.differentiable) > 1 and has_known_sizes(pair.backward)
     return Freeing(layout.behind, layout.saved, spares, len(read.own), read.computed_again)
 
 

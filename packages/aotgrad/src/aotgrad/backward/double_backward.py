@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from aotgrad.autograd_graph.missing_gradients import reached_by
-from aotgrad.backward.absent_tangents import drop_absent, has_fixed_sizes, saved_read, without_tangents
+from aotgrad.backward.absent_tangents import drop_absent, has_known_sizes, saved_read, without_tangents
 from aotgrad.backward.create_graph_formulas import refuse_zeros_in_running_products, solve_with_matrices
 from aotgrad.eager import Boxed, run_eagerly
 from aotgrad.errors import Unsupported
@@ -204,7 +204,7 @@ def compute_again(joint: JointGraph, pair: Pair, results: ResultsRead, absent: f
     read = frozenset(index for index, node in enumerate(graph.find_nodes(op="placeholder")) if node.users)
 
     def holds() -> Sequence[bool]:
-        fixed = has_fixed_sizes(pair.backward)
+        fixed = has_known_sizes(pair.backward)
         needed = saved_read(pair.backward, without_tangents(pair.backward, absent) if fixed else pair.backward)
         return [each or number in taken for number, each in enumerate(needed)]
 

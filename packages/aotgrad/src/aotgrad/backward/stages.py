@@ -18,7 +18,7 @@ import torch
 from aotgrad.autograd_graph.result_levels import Stage
 from aotgrad.autograd_graph.saved_inputs import refuse_written
 from aotgrad.autograd_graph.saved_tensors import refuse_partial_checkpoint, refuse_second_time
-from aotgrad.backward.absent_tangents import has_fixed_sizes
+from aotgrad.backward.absent_tangents import has_known_sizes
 from aotgrad.backward.autograd_function import (
     Boxed,
     DifferentiableBackward,
@@ -53,7 +53,7 @@ class Staged:
         self.expected = tangent_values(pair)
         self.roles = gradients_of(pair.backward)
         self.passed_on = gradients_passed_on(pair.backward)
-        self.fixed_sizes = has_fixed_sizes(pair.backward)
+        self.known_sizes = has_known_sizes(pair.backward)
         self.fewer = FewerTangents(pair.backward, compile_backward)
         self.early = early_writes(joint, pair)
         self.writes = {mutation.input: mutation.writes for mutation in pair.facts.mutations}
@@ -80,7 +80,7 @@ class Staged:
 
     def _saved_for(self, stage: Stage) -> list[bool]:
         """Which saved tensors the backward of a stage reads."""
-        if not self.fixed_sizes:
+        if not self.known_sizes:
             return [True] * len(self._saved)
         read = self.fewer.half(frozenset(range(self.count)).difference(stage.outputs)).inputs
         return [role in read or role.name in self._always for role in self._saved]
@@ -114,7 +114,7 @@ class Staged:
         absent = {number for number, tangent in enumerate(arriving) if tangent is None}
         given = [*sizes, *saved, *arriving]
         found: Sequence[Any]
-        if self.fixed_sizes:
+        if self.known_sizes:
             found = self.fewer(absent, given, arrived)
         else:
             if self._whole is None:
@@ -224,10 +224,10 @@ _apply_stage = plainly_applied(_Stage)
 def _taken(ctx: Any, arriving: Sequence[Any]) -> dict[Gradient, Any]:
     staged: Staged = ctx.call.staged
     pairs = enumerate(zip(arriving, staged.expected, strict=True))
-    given = [None if pair[0] is None and staged.fixed_sizes else arranged(ctx, number, pair) for number, pair in pairs]
+    given = [None if pair[0] is None and staged.known_sizes else arranged(ctx, number, pair) for number, pair in pairs]
     absent = {number for number, tangent in enumerate(arriving) if tangent is None}
     read = staged.read[ctx.place]
-    reads = (lambda: staged.fewer.reads(absent)) if staged.fixed_sizes else None
+    reads = (lambda: staged.fewer.reads(absent)) if staged.known_sizes else None
     saved = saved_by(ctx, reads)[: len(read)] if any(read) else [None] * len(read)
     with torch.no_grad():
         found = staged.gradients(ctx.call.sizes, saved, given, arriving)

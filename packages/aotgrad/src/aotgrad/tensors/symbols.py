@@ -10,7 +10,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -76,11 +75,8 @@ class SizeNodes:
         from aotgrad.torch_versions import sympy_interp  # torch imports sympy with it
 
         symbols = {symbol: fx.Proxy(self._symbol(symbol)) for symbol in expr.free_symbols}
-        before = len(self._graph.nodes)
-        written = sympy_interp(_arithmetic(), symbols, expr).node
-        for node in reversed(list(islice(reversed(self._graph.nodes), len(self._graph.nodes) - before))):
-            arguments = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in node.args]
-            node.meta.update(val=node.target(*arguments), size=True)
+        written: fx.Node = sympy_interp(_arithmetic(), symbols, expr).node
+        _tell_values(written)
         written.meta["val"] = value
         self._known[expr] = written
         return written
@@ -100,6 +96,15 @@ class SizeNodes:
         node = self._graph.call_function(target, args)
         node.meta.update(val=value, size=True)
         return node
+
+
+def _tell_values(node: fx.Node) -> None:
+    """Of arithmetic that was just written."""
+    for source in node.all_input_nodes:
+        if "val" not in source.meta:
+            _tell_values(source)
+    arguments = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in node.args]
+    node.meta.update(val=node.target(*arguments), size=True)
 
 
 _AS_NUMBER: dict[type, Callable[[Any], int | float | bool]] = {
