@@ -123,7 +123,7 @@ def unconnected(joint: JointGraph) -> frozenset[int]:
     return frozenset(
         index
         for index, role in enumerate(given)
-        if index not in read and isinstance(role, Primal) and role.requires_grad
+        if index not in read and isinstance(role, Primal) and role.requires_grad and not role.reached
     )
 
 
