@@ -38,7 +38,7 @@ def outputs_behind(
 
 def leaves_behind(outputs: Sequence[torch.Tensor]) -> set[int]:
     """The ids of the leaves that autograd comes to, if only to say that there is no gradient."""
-    steps = set[Any]().union(*(passed(output, set()) for output in outputs))
+    steps = {step for output in outputs for step in passed(output, set())}
     return {id(step.variable) for step in steps if hasattr(step, "variable")}
 
 
