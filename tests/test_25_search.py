@@ -176,6 +176,10 @@ NODES = (
         "Function A returned an invalid gradient at index 1 - got",
         "Function B returned an invalid gradient at index 0 - got",
     ),
+    (
+        "modified by an inplace operation: [torch.FloatTensor [1, 3]] is at version 4; expected version 0",
+        "modified by an inplace operation: [torch.FloatTensor [3]] is at version 4; expected version 0",
+    ),
 )
 
 
