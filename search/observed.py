@@ -151,7 +151,7 @@ def _optimizer(walk: Walk, value: torch.optim.Optimizer, where: str) -> None:
 _WHOSE = re.compile(
     r", which is output \d+ of [\w:]+,"
     r"|(?<=modified by an inplace operation: )\[[\w.]+ \[[\d, ]*\]\]"
-    r"|(?<=^Function )\w+(?= returned an invalid gradient)"
+    r"|(?<=^Function )[\w:]+(?= returned an invalid gradient)"
     r"|(?<= returned an invalid gradient at index )\d+"
 )
 

@@ -177,6 +177,10 @@ NODES = (
         "Function B returned an invalid gradient at index 0 - got",
     ),
     (
+        "Function torch::autograd::CopyBackwards returned an invalid gradient at index 0 - got",
+        "Function B returned an invalid gradient at index 0 - got",
+    ),
+    (
         "modified by an inplace operation: [torch.FloatTensor [1, 3]] is at version 4; expected version 0",
         "modified by an inplace operation: [torch.FloatTensor [3]] is at version 4; expected version 0",
     ),
