@@ -36,6 +36,12 @@ def outputs_behind(
     return found
 
 
+def leaves_behind(outputs: Sequence[torch.Tensor]) -> set[int]:
+    """The ids of the leaves that autograd comes to, if only to say that there is no gradient."""
+    steps = {step for output in outputs for step in passed(output, set())}
+    return {id(step.variable) for step in steps if hasattr(step, "variable")}
+
+
 def told_of_missing_gradients(outputs: Sequence[torch.Tensor]) -> str | None:
     """The name of a function that is told which of its results have no gradient, where that is not the same in every
     call: it depends on which of ``outputs`` are used."""

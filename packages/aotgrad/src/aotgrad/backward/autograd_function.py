@@ -123,7 +123,7 @@ def unconnected(joint: JointGraph) -> frozenset[int]:
     return frozenset(
         index
         for index, role in enumerate(given)
-        if index not in read and isinstance(role, Primal) and role.requires_grad
+        if index not in read and isinstance(role, Primal) and role.requires_grad and not role.reached
     )
 
 
@@ -213,8 +213,8 @@ def _write_backward(source: Source, layout: Layout, pair: Pair, freeing: Freeing
     source.add(f"def backward(ctx, {', '.join(arriving)}):", 1)
     # Autograd comes by also where whatever used the results gave no gradient at all.
     source.add(f"if {' is '.join([*tangents, 'None'])}: return {', '.join(['None'] * len(pair.forward.inputs))}", 2)
-    # With some tangents absent a shorter backward is compiled; where zeros of its sizes could not be written, zeros are filled
-    # in, and gradients that come of those alone are None all the same.
+    # With some tangents absent a shorter backward is compiled; where zeros of its sizes could not be written, they are
+    # filled in instead, and gradients that come of those alone are None all the same.
     fewer = len(tangents) > 1 and has_known_sizes(pair.backward)
     freeing.write_checks(source, tangents)
     _write_version_checks(source, tangents, layout)

@@ -58,6 +58,7 @@ class TracedInput:
     connected: set[int] = field(
         default_factory=set
     )  # tangents that make its gradient zeros where they do not add to it
+    reached: bool = False  # by autograd, whatever functions answer on the way
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from aotgrad.autograd_graph.missing_gradients import (
     ANSWERS,
     Edges,
     functions_noted,
+    leaves_behind,
     outputs_behind,
     reached_by,
     told_of_missing_gradients,
@@ -359,6 +360,9 @@ def _note_connections(inputs: Sequence[TracedInput], outputs: Sequence[torch.Ten
     found = outputs_behind(outputs, [entry.leaf for entry in leaves if entry.leaf is not None], unanswered)
     for entry, connected in zip(leaves, found, strict=True):
         entry.connected = connected
+    reached = leaves_behind(outputs)
+    for entry in leaves:
+        entry.reached = id(entry.leaf) in reached
 
 
 def _returned(recorder: Recorder, analysis: Analysis) -> list[fx.Node]:
@@ -532,7 +536,7 @@ def _input_roles(inputs: Sequence[TracedInput], facts: Facts) -> Iterator[Primal
             yield AliasBase(positions)
         else:
             parameter = (entry.tracked and entry.history is None) or entry.within
-            yield Primal(positions[0], entry.tracked or entry.within, index in mutated, parameter)
+            yield Primal(positions[0], entry.tracked or entry.within, index in mutated, parameter, entry.reached)
 
 
 def _forward_roles(facts: Facts, differentiable: Sequence[bool], sizes: Sequence[fx.Node]) -> list[OutputRole]:
