@@ -21,7 +21,7 @@ import torch
 
 
 def asking_for_histories() -> AbstractContextManager[object]:
-    """Where histories are asked for.  Asking remakes that of a written view, and in inference mode leaves out its past."""
+    """Where histories are asked for.  Asking remakes that of a written view; inference mode would leave out its past."""
     return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
