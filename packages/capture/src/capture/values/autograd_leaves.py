@@ -21,7 +21,7 @@ import torch
 
 
 def asking_for_histories() -> AbstractContextManager[object]:
-    """Where histories are asked for.  Asking remakes that of a written view; inference mode would leave out its past."""
+    """Where histories are asked for: asking remakes that of a written view, in inference mode without its past."""
     return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
