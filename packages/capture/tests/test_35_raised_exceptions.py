@@ -1,6 +1,7 @@
 """Exceptions that the program keeps after it caught them are the ones that CPython raises."""
 
 import abc
+import builtins
 import collections
 import contextlib
 import math
@@ -444,3 +445,39 @@ def test_a_class_that_becomes_abstract():
     assert captured(torch.ones(1)) == "abstract"
     Loss.__abstractmethods__ = frozenset()
     assert captured(torch.ones(1)).item() == 2
+
+
+_KINDS = [kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+_GIVEN = [(), ("hi",), (2, "no"), (2, "no", "file"), ("utf8", b"abc", 0, 2, "why"), ("m", ("f", 1, 2, "text"))]
+
+
+def _shown(error):
+    numbers = (getattr(error, name, None) for name in ("errno", "filename", "reason", "msg", "lineno", "name"))
+    return type(error), str(error), repr(error), error.args, *numbers
+
+
+@pytest.mark.parametrize("given", _GIVEN, ids=str)
+def test_classes_that_take_their_arguments_apart(given):
+    """The class of an ``OSError`` is told by its number, syntax errors keep a position, others refuse what they get."""
+
+    def play(x, kind):
+        try:
+            raise kind(*given)
+        except FileNotFoundError as error:
+            return "not found", error
+        except Exception as error:  # noqa: BLE001  whichever it is
+            return "other", error
+
+    for kind in _KINDS:
+        eager, ours = (f(torch.ones(1), kind) for f in (play, capture.optimize("eager", strict=True)(play)))
+        assert (ours[0], _shown(ours[1])) == (eager[0], _shown(eager[1])), kind
+
+
+def test_the_text_of_an_error_of_memory():
+    def play(x):
+        try:
+            raise MemoryError("batch of 8")
+        except MemoryError as error:
+            return x + 1, str(error), repr(error)
+
+    assert capture.optimize("eager", strict=True, nopython=True)(play)(torch.ones(1))[1:] == play(torch.ones(1))[1:]

@@ -29,6 +29,8 @@ def make_exception(
     """What calling a class of exceptions gives."""
     target = ctx.literal(cls)
     assert isinstance(target, ClassValue)
+    if issubclass(cls, _MADE_IN_THEIR_OWN_WAY) or (issubclass(cls, OSError) and len(args) > 1):
+        ctx.stop(Kind.EXCEPTION_VALUE, f"{cls.__qualname__} makes more of its arguments than to keep them")
     if isinstance(cls.__new__, FunctionType):
         made = realize(ctx, ctx.call(ctx.literal(cls.__new__), [target, *args], kwargs))
     else:
@@ -44,6 +46,9 @@ def make_exception(
         made.new_args = list(args)
     return made
 
+
+_MADE_IN_THEIR_OWN_WAY = (SyntaxError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError)
+"""They refuse arguments or take them apart.  Of several an ``OSError`` makes another class, or leaves one out."""
 
 _CLASSES = [cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)]
 
@@ -91,7 +96,10 @@ def _exception_like(ctx: Tracer, value: ExceptionValue) -> BaseException:
     """An exception of the same class with the same arguments, for looking at now."""
     args = [_argument_like(ctx, arg) for arg in value.attribute(ctx, "args").elements(ctx)]
     create: Any = made_in_c(value.cls, "__new__")
-    return create(value.cls, *args)
+    begin: Any = made_in_c(value.cls, "__init__")
+    made: BaseException = create(value.cls, *args)
+    begin(made, *args)
+    return made
 
 
 def _argument_like(ctx: Tracer, value: Value) -> object:
