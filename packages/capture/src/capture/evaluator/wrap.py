@@ -47,7 +47,15 @@ from capture.reasons import Kind, Reason
 from capture.recording.fakes import is_unaware_of_its_history
 from capture.recording.histories import insist_on_unchanged_neighbours
 from capture.torch_versions import OpOverload, OpOverloadPacket, is_functorch_wrapped_tensor
-from capture.values.base import LazyValue, Tracer, Value, may_be_replaced, module_name, trusted
+from capture.values.base import (
+    LazyValue,
+    Tracer,
+    Value,
+    leads_through_fixed_code,
+    may_be_replaced,
+    module_name,
+    trusted,
+)
 from capture.values.constant import UNBOUND, ConstantValue
 from capture.values.context_var import ContextVarValue
 from capture.values.exception import ExceptionValue
@@ -206,8 +214,7 @@ are conjugated, which real ones are not."""
 def same_object(ctx: World, obj: object, source: Source) -> Source:
     """Guards the identity of ``obj``; what is trusted is afterwards found without the path."""
     fixed = trusted(obj)
-    root = source.root()
-    looked_up = not (fixed and isinstance(root, ConstSource)) and not isinstance(source, TypeSource)
+    looked_up = not (fixed and leads_through_fixed_code(source)) and not isinstance(source, TypeSource)
     if looked_up or may_be_replaced(ctx, source, obj):
         ctx.guard(source, "is", obj)
     return ConstSource(obj, getattr(obj, "__qualname__", source.expression())) if fixed else source
@@ -272,12 +279,14 @@ def _rely_on_code(ctx: World, obj: FunctionType, source: Source) -> None:
 def namespace_of(ctx: World, function: FunctionType, source: Source) -> NamespaceValue:
     """The globals of a function, one value for all that share them."""
     module = sys.modules.get(module_name(function))
+    is_fixed = module is not None and vars(module) is function.__globals__ and trusted(module)
     # By way of the module, functions of one file share a path, and what is fixed needs no guard.
-    if module is not None and vars(module) is function.__globals__ and trusted(module):
-        path: Source = AttrSource(ConstSource(module, module.__name__), "__dict__")
-    else:
-        path = AttrSource(source, "__globals__")
-    return ctx.namespace(function.__globals__, path, trusted=isinstance(path.root(), ConstSource))
+    path = (
+        AttrSource(ConstSource(module, module_name(function)), "__dict__")
+        if is_fixed
+        else AttrSource(source, "__globals__")
+    )
+    return ctx.namespace(function.__globals__, path, trusted=is_fixed)
 
 
 @wraps(CellType)

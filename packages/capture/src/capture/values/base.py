@@ -267,6 +267,15 @@ def trusted(obj: object) -> bool:
     return root == "torch" or (root in sys.stdlib_module_names and name != "__main__")
 
 
+def leads_through_fixed_code(source: Source) -> bool:
+    """Whether the path begins at code of torch's or the standard library's, so that nothing on it is asked for again.
+
+    One that begins at a class of the program's leads to globals that the program may bind anew.
+    """
+    root = source.root()
+    return isinstance(root, ConstSource) and trusted(root.obj)
+
+
 def is_fixed(cls: type) -> bool:
     """Classes of torch and the standard library are, but for modules: programs put members on those at run time."""
     return trusted(cls) and torch.nn.Module not in type.__getattribute__(cls, "__mro__")

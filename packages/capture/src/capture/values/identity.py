@@ -13,7 +13,7 @@ import torch
 
 from capture.guards.sources import ArgSource, CellSource, ConstSource, Inputs, Source, comes_with_the_call
 from capture.reasons import Kind
-from capture.values.base import Tracer, Value
+from capture.values.base import Tracer, Value, leads_through_fixed_code
 from capture.values.constant import ConstantValue, differs_from_itself
 from capture.values.function import ClassValue
 from capture.values.scalar import ScalarValue
@@ -49,7 +49,7 @@ class MetObjects:
         """A second path to an object: the graph relies on both leading to the same one."""
         first = known.source
         if first is None or first == source or isinstance(first, ConstSource):
-            if isinstance(first, ConstSource) and not isinstance(source.root(), ConstSource):
+            if isinstance(first, ConstSource) and not leads_through_fixed_code(source):
                 ctx.guard(source, "is", obj)
             return
         if self._comes_and_goes(first, obj) and comes_with_the_call(source):
@@ -57,7 +57,7 @@ class MetObjects:
             ctx.guard(None, "same", (first, source), None, None, text=text)
             return
         for path in (first, source):
-            if not isinstance(path.root(), (ConstSource, CellSource)):
+            if not (isinstance(path.root(), CellSource) or leads_through_fixed_code(path)):
                 ctx.guard(path, "is", obj)
 
     def rely_on_separate(self, ctx: Tracer, changed: Iterable[Value]) -> None:
@@ -179,7 +179,7 @@ def _are_equal(left: object, right: object) -> bool:
 
 def _rely_on_identity(ctx: Tracer, left: tuple[Source | None, object], right: tuple[Source | None, object]) -> None:
     """Of an object without a path the code that makes it, or has it as a constant, is relied on already."""
-    if all(path is None or isinstance(path.root(), ConstSource) for path, _ in (left, right)):
+    if all(path is None or leads_through_fixed_code(path) for path, _ in (left, right)):
         return
     first, second = (ConstSource(obj, repr(obj)[:40]) if path is None else path for path, obj in (left, right))
     if left[1] is not right[1]:
