@@ -211,7 +211,7 @@ ANY = """
     capture.evaluator 118, capture.guards 38, capture.operators 63, capture.recording 74, capture.values 70,
     capture.writing 20, compile_api 379, compile_api.commands 5, compile_api.importing 47,
     compile_api.runtimes 81, cudagraphs 132, inductor 179, inductor.codegen 11, inductor.lowerings 298,
-    inductor.rewrites 20, inductor.runtime 4, inductor.schedule 3,
+    inductor.rewrites 20, inductor.runtime 4, inductor.schedule 3, inductor.stored 21,
 """
 """How often each room says ``Any``, which switches the checks of types off: to become less."""
 
