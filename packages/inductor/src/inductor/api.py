@@ -106,9 +106,14 @@ def load(key: str, *, options: Options | Mapping[str, object] | None = None) -> 
 
 def _made(work: pipeline.Work) -> CompiledGraph:
     """The graph compiled, or taken up from the cache, or compiled and stored there."""
+    if work.options.trace:
+        return _without(trace.run(work, work.options.trace), "it is traced")
+    with pipeline.uncollected():
+        return _kept(work)
+
+
+def _kept(work: pipeline.Work) -> CompiledGraph:
     gm, options = work.gm, work.options
-    if options.trace:
-        return _without(trace.run(work, options.trace), "it is traced")
     try:
         key = key_of_graph(gm, work.example_inputs, options)
     except NoKey as error:

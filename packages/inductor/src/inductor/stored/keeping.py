@@ -120,7 +120,7 @@ def _report(report: Report) -> Plain:
 
 def _constants(gm: GraphModule, prepared: GraphModule, kept: dict[str, torch.Tensor], writer: Writer) -> list[Plain]:
     """Each tensor that the program keeps: which of the graph's own it is, and its contents."""
-    own = held_tensors(gm)
+    own = {_place(tensor): number for number, tensor in reversed([*enumerate(held_tensors(gm))])}
     sources = {
         f"c_{node.name}": attribute(prepared, str(node.target)) for node in prepared.graph.find_nodes(op="get_attr")
     }
@@ -128,7 +128,7 @@ def _constants(gm: GraphModule, prepared: GraphModule, kept: dict[str, torch.Ten
     left = CONTENTS
     for name, tensor in kept.items():
         source = sources.get(name, tensor)
-        number = next((at for at, each in enumerate(own) if _is_same(each, source)), None)
+        number = own.get(_place(source))
         contents = artefact.tensor_written(tensor if number is None else source, left, writer)
         if number is None and contents is None:
             raise Unwritable("it holds a large tensor that tracing made")
@@ -139,15 +139,13 @@ def _constants(gm: GraphModule, prepared: GraphModule, kept: dict[str, torch.Ten
     return [[number, contents] for number, contents in rows]
 
 
-def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether both are the same elements of the same memory."""
-    if one is other:
-        return True
-    if type(one) not in _PLAIN or type(other) not in _PLAIN or not one.numel():
-        return False
-    alike = (one.dtype, one.device, one.shape, one.layout) == (other.dtype, other.device, other.shape, other.layout)
-    strided = alike and one.layout == torch.strided and one.stride() == other.stride()
-    return strided and one.device.type in ("cpu", "cuda") and one.data_ptr() == other.data_ptr()
+def _place(tensor: torch.Tensor) -> tuple[object, ...]:
+    """The same for the same elements of the same memory, and for nothing else."""
+    if type(tensor) not in _PLAIN or tensor.layout != torch.strided or not tensor.numel():
+        return (id(tensor),)
+    if tensor.device.type not in ("cpu", "cuda"):
+        return (id(tensor),)
+    return tensor.data_ptr(), tensor.dtype, tensor.device, tensor.shape, tensor.stride()
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
